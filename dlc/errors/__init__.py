@@ -1,0 +1,231 @@
+"""What dlc says when something is wrong: places in text, diagnostics, and the exceptions that carry them.
+
+Every error a user can cause is a `DlcError`; its class decides the exit code of the command line.
+A diagnostic names a place, the two things that disagree, and one way out; it has a code whose page
+`dlc explain CODE` prints (the pages are in `dlc.errors.catalog`). An `assert` is for our own mistakes.
+
+>>> place = Place("a.dlm", 2, 7, 8)
+>>> error = Diagnostic("D0301", "the inner sizes 3 and 4 differ", place, help="transpose y")
+>>> print(render(error, {"a.dlm": "dlc 1\\nlet z = x @ y"}))
+error[D0301]: the inner sizes 3 and 4 differ
+ --> a.dlm:2:7
+   |
+ 2 | let z = x @ y
+   |       ^
+   = help: transpose y
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+__all__ = [
+    "ArtifactError",
+    "CallError",
+    "Diagnostic",
+    "DlcError",
+    "InternalError",
+    "Label",
+    "ModelError",
+    "NumbersDiffer",
+    "Place",
+    "Unsupported",
+    "UsageError",
+    "render",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stretch of one line of a text: lines and columns count from 1, `end` is exclusive."""
+
+    file: str
+    line: int
+    column: int
+    end: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+    @property
+    def width(self) -> int:
+        """How many carets mark it; at least one."""
+        return max(1, self.end - self.column)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A remark about a second place, drawn under the source line if it is the same line."""
+
+    place: Place
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing to tell the user. `help` is one way out; `labels` explain other places."""
+
+    code: str
+    message: str
+    place: Place | None = None
+    labels: tuple[Label, ...] = ()
+    help: str | None = None
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        where = f"{self.place}: " if self.place else ""
+        way_out = f"; {self.help}" if self.help else ""
+        return f"{where}{self.severity}[{self.code}]: {self.message}{way_out}"
+
+
+class DlcError(Exception):
+    """Any error that dlc reports. `diagnostics` has at least one entry; `sources` maps file to text.
+
+    It can be raised with diagnostics, or with a code, a message and perhaps a help and a place.
+    """
+
+    exit_code: ClassVar[int] = 1
+    default_code: ClassVar[str] = "D0000"
+
+    def __init__(
+        self,
+        message: str | Sequence[Diagnostic],
+        *,
+        code: str | None = None,
+        place: Place | None = None,
+        help: str | None = None,
+        sources: Mapping[str, str] | None = None,
+    ) -> None:
+        if isinstance(message, str):
+            message = [Diagnostic(code or self.default_code, message, place, help=help)]
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(message)
+        self.sources: dict[str, str] = dict(sources or {})
+        super().__init__("\n".join(map(str, self.diagnostics)))
+
+    def render(self) -> str:
+        """The whole report as the command line prints it."""
+        return "\n\n".join(render(diagnostic, self.sources) for diagnostic in self.diagnostics)
+
+
+class ModelError(DlcError):
+    """The model (text, IR or imported file) is wrong."""
+
+    exit_code = 1
+    default_code = "D0001"
+
+
+class CallError(DlcError):
+    """A call of a compiled entry point was refused or failed: wrong inputs, an index out of range."""
+
+    exit_code = 1
+    default_code = "D0801"
+
+
+class UsageError(DlcError):
+    """The command line or the API was used in a way that has no meaning."""
+
+    exit_code = 2
+    default_code = "D0901"
+
+
+class NumbersDiffer(DlcError):
+    """Two computations that must agree do not."""
+
+    exit_code = 3
+    default_code = "D0951"
+
+
+class Unsupported(DlcError):
+    """The model is right, but dlc cannot do it; said before work begins, with every place concerned."""
+
+    exit_code = 4
+    default_code = "D0701"
+
+
+class ArtifactError(DlcError):
+    """A `.dlc` file or another input file was refused; names the section and the offset."""
+
+    exit_code = 5
+    default_code = "D0601"
+
+
+class InternalError(DlcError):
+    """A mistake of ours; a reproducer file was written where that was possible."""
+
+    exit_code = 70
+    default_code = "D0999"
+
+
+def render(diagnostic: Diagnostic, sources: Mapping[str, str]) -> str:
+    """One diagnostic with its source line and carets; texts not in `sources` are read from disk."""
+    head = f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"
+    lines = [head]
+    place = diagnostic.place
+    if place is not None:
+        gutter = max([place.line, *(label.place.line for label in diagnostic.labels)])
+        width = len(str(gutter)) + 1
+        lines.append(f"{' ' * (width - 1)}--> {place}")
+        lines += _excerpt(diagnostic, sources, width)
+    else:
+        width = 2
+        lines += [f"  note: {label.text} ({label.place})" for label in diagnostic.labels]
+    if diagnostic.help:
+        lines.append(f"{' ' * width} = help: {diagnostic.help}")
+    return "\n".join(lines)
+
+
+def _excerpt(diagnostic: Diagnostic, sources: Mapping[str, str], width: int) -> list[str]:
+    place = diagnostic.place
+    assert place is not None
+    bar = f"{' ' * width} |"
+    text = _source_line(place, sources)
+    lines: list[str] = []
+    if text is not None:
+        here = [label for label in diagnostic.labels if _same_line(label.place, place)]
+        lines += [bar, f"{str(place.line).rjust(width)} | {text.expandtabs(1)}"]
+        lines += [f"{bar} {mark}" for mark in _marks(place, here)]
+    for label in diagnostic.labels:
+        if text is None or not _same_line(label.place, place):
+            lines.append(f"{' ' * width} = note: {label.text}: {label.place}")
+    return lines
+
+
+def _same_line(one: Place, other: Place) -> bool:
+    return (one.file, one.line) == (other.file, other.line)
+
+
+def _source_line(place: Place, sources: Mapping[str, str]) -> str | None:
+    text = sources.get(place.file)
+    if text is None:
+        try:
+            text = Path(place.file).read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return None
+    found = text.split("\n")[place.line - 1 : place.line]
+    return found[0].rstrip("\r") if found else None
+
+
+def _marks(place: Place, labels: Sequence[Label]) -> list[str]:
+    """The caret line, then one line for each label whose text does not fit at the end of it."""
+    stretch = [(label.place, "-") for label in labels] + [(place, "^")]
+    end = max(mark.column - 1 + mark.width for mark, _ in stretch)
+    row = [" "] * end
+    for mark, sign in stretch:
+        for column in range(mark.column - 1, mark.column - 1 + mark.width):
+            row[column] = sign
+    ordered = sorted(labels, key=lambda label: label.place.column)
+    first = "".join(row)
+    if ordered and ordered[-1].place.column > place.column:
+        first += f"  {ordered.pop().text}"
+    lines = [first]
+    for index in range(len(ordered) - 1, -1, -1):
+        stems = [" "] * ordered[index].place.column
+        for label in ordered[: index + 1]:
+            stems[label.place.column - 1] = "|"
+        if index == len(ordered) - 1:
+            lines.append("".join(stems))
+        lines.append("".join(stems[:-1]) + ordered[index].text)
+    return lines

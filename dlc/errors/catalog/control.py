@@ -1,0 +1,5 @@
+"""Error pages: see `dlc.errors.catalog`."""
+
+from dlc.errors.catalog.page import Page
+
+PAGES: dict[str, Page] = {}
