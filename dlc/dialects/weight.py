@@ -1,0 +1,80 @@
+"""Trained tensors. Their numbers are never in the IR: a symbol says where they come from.
+
+A *source* is a tensor of a weight file or an initialiser; a *derived* symbol is computed from other
+symbols by a region, once, when the weights are loaded (`prepare`): folding a batch norm, transposing and
+packing only ever make derived symbols.
+"""
+
+from __future__ import annotations
+
+from dlc.ir.attributes import Symbol
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.define import attribute, op, operands, region
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.types import TensorType, Type
+
+
+@op("weight.source")
+class Source(Op):
+    """A tensor read from a weight file under `key`, or made by the initialiser `init`."""
+
+    sym_name: str = attribute()
+    type: TensorType = attribute()
+    key: str = attribute()
+    file: str | None = attribute(default=None)
+    init: str | None = attribute(default=None, doc="initialiser as text, such as `normal(0.02)`")
+    trained: bool = attribute(default=True, doc="false for a `state`")
+    sha256: str | None = attribute(default=None, doc="of the bytes, once they are known")
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        if not self.type.is_static:
+            raise self.fail(f"weight {self.sym_name} has the symbolic type {self.type.text}")
+        return ()
+
+
+@op("weight.yield")
+class Yield(Op):
+    """End the region of a derived weight with its value."""
+
+    value: tuple[Value, ...] = operands()
+
+    pure = False
+    terminator = True
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("weight.derived")
+class Derived(Op):
+    """A tensor computed from the weights `sources`, which are the arguments of the region."""
+
+    body: Block = region()
+    sym_name: str = attribute()
+    type: TensorType = attribute()
+    sources: tuple[Symbol, ...] = attribute()
+
+    pure = False
+    isolated = True
+
+    def infer(self) -> tuple[Type, ...]:
+        (value,) = self.body.terminator.operands
+        if value.type is not self.type:
+            raise self.fail(f"derived weight {self.sym_name} is {self.type}, computed {value.type}")
+        return ()
+
+
+@op("weight.get")
+class Get(Op):
+    """The value of a weight symbol."""
+
+    symbol: Symbol = attribute()
+    type: TensorType = attribute()
+
+    def infer(self) -> TensorType:
+        return self.type
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return at.weights[self.symbol.name]

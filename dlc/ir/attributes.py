@@ -1,0 +1,99 @@
+"""Compile-time facts on operations.
+
+An attribute is a plain immutable Python value wherever Python has one: `bool`, `int`, `float`, `str`,
+a size, a type, or a tuple of these. The classes here are for what Python lacks. Attributes compare by
+value and can be keys of a dict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.ir.dims import Dim
+from dlc.ir.types import BF16, DType, TensorType, Type
+
+INLINE_BYTES = 1024
+"""Constants up to this many bytes stay in the IR; larger ones become weight sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A reference to a symbol of the module: `@name`."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"@{self.name}"
+
+
+class Dense:
+    """The elements of a constant tensor, row-major, never written to. Equal if type and bits are."""
+
+    __slots__ = ("_hash", "data", "type")
+    __match_args__ = ("type", "data")
+
+    def __init__(self, type: TensorType, data: bytes) -> None:
+        assert type.is_static
+        assert len(data) == int(type.size) * type.dtype.bytes, (type, len(data))  # pyright: ignore[reportArgumentType]
+        self.type = type
+        self.data = data
+        self._hash = hash((type, data))
+
+    @classmethod
+    def of(cls, array: NDArray[np.generic], dtype: DType) -> Dense:
+        """From an array whose NumPy dtype is the one that stands for `dtype`."""
+        assert array.dtype == dtype.numpy, (array.dtype, dtype)
+        return cls(TensorType(dtype, array.shape), np.ascontiguousarray(array).tobytes())
+
+    @classmethod
+    def splat(cls, value: float, type: TensorType) -> Dense:
+        """Every element the same; the value is rounded to the element type."""
+        element = encode(np.asarray(value, np.float64 if type.dtype.is_float else None), type.dtype)
+        return cls(type, element.tobytes() * int(type.size))  # pyright: ignore[reportArgumentType]
+
+    @property
+    def array(self) -> NDArray[np.generic]:
+        """A read-only view in NumPy's dtype (uint16 bits for bf16)."""
+        shape = tuple(int(size) for size in self.type.shape)  # pyright: ignore[reportArgumentType]
+        return np.frombuffer(self.data, self.type.dtype.numpy).reshape(shape)
+
+    @property
+    def is_splat(self) -> bool:
+        step = self.type.dtype.bytes
+        return len(self.data) > 0 and self.data == self.data[:step] * (len(self.data) // step)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dense) and (self.type, self.data) == (other.type, other.data)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Dense({self.type}, {self.array.tolist()})"
+
+
+Attribute: TypeAlias = (
+    "bool | int | float | str | Dim | Type | Symbol | Dense | tuple[Attribute, ...]"
+)
+
+
+def encode(array: NDArray[np.generic], dtype: DType) -> NDArray[np.generic]:
+    """Values as NumPy holds them in `dtype`: bf16 rounds to nearest even into uint16 bits."""
+    if dtype is not BF16:
+        return array.astype(dtype.numpy)
+    bits = array.astype(np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
+    is_nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    return np.where(is_nan, quiet, rounded).astype(np.uint16)
+
+
+def decode(array: NDArray[np.generic], dtype: DType) -> NDArray[np.generic]:
+    """The values an array of `dtype` stands for: bf16 bits become f32, all else is itself."""
+    if dtype is not BF16:
+        return array
+    return (array.astype(np.uint32) << np.uint32(16)).view(np.float32)

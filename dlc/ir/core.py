@@ -1,0 +1,327 @@
+"""Values, operations and blocks: the graph that every pass works on.
+
+An operation has operands, results, attributes and regions, as in MLIR. A region of ours has exactly one
+block (control flow is structured), so one object, `Block`, is both. Blocks hold their operations in a
+doubly linked list and values count their uses, so that inserting, erasing and replacing take constant
+time for each operation touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeVar, dataclass_transform
+
+from dlc.errors import ModelError
+from dlc.ir.attributes import Attribute, Dense
+from dlc.ir.fields import attribute, operand, operands, region
+from dlc.ir.location import Location, UnknownLocation
+from dlc.ir.types import Type
+
+if TYPE_CHECKING:
+    from dlc.ir.builder import Builder
+    from dlc.ir.evaluation import Array, Evaluation
+
+PENDING = UnknownLocation("not placed yet")
+"""The location of an operation that no builder has placed; the verifier refuses it."""
+
+ORDER_STEP = 1 << 16
+
+
+class Value:
+    """The result of an operation or an argument of a block. `name` is what the user calls it."""
+
+    __slots__ = ("index", "name", "owner", "type", "uses")
+
+    def __init__(self, type: Type, owner: Op | Block, index: int, name: str | None = None) -> None:
+        self.type = type
+        self.owner = owner
+        self.index = index
+        self.name = name
+        # Users with how many of their operands this is: a dict, to keep the order of use.
+        self.uses: dict[Op, int] = {}
+
+    @property
+    def op(self) -> Op | None:
+        """The operation that computes it; None for a block argument."""
+        return self.owner if isinstance(self.owner, Op) else None
+
+    @property
+    def block(self) -> Block | None:
+        """The block it is defined in."""
+        return self.owner if isinstance(self.owner, Block) else self.owner.parent
+
+    def replace_by(self, other: Value) -> None:
+        """Make every user use `other`. Passes call `Rewriter.replace`, which keeps the value map."""
+        if other is self:
+            return
+        for user in list(self.uses):
+            user.replace_operand(self, other)
+
+    def __repr__(self) -> str:
+        return f"<Value {self.name or '?'}: {self.type}>"
+
+
+@dataclass_transform(field_specifiers=(operand, operands, region, attribute), eq_default=False)
+class Op:
+    """One operation. Dialects derive from it; `dlc.ir.define` makes constructors and properties.
+
+    The class methods below are all a dialect says about an operation at its own level; how it becomes
+    a lower level is written where that lowering lives.
+    """
+
+    __slots__ = (
+        "_order",
+        "attributes",
+        "location",
+        "next",
+        "operands",
+        "parent",
+        "previous",
+        "regions",
+        "results",
+    )
+
+    name: ClassVar[str] = ""
+    """`dialect.operation`, as in text."""
+    pure: ClassVar[bool] = True
+    """No effect but its results: it may be removed, merged and moved."""
+    terminator: ClassVar[bool] = False
+    """It ends a block."""
+    isolated: ClassVar[bool] = False
+    """Its regions use no values from outside."""
+    commutative: ClassVar[bool] = False
+    """Its operands may be swapped without changing a bit of the result."""
+    not_differentiable: ClassVar[str] = ""
+    """Why it has no gradient, where it has none."""
+
+    def __init__(
+        self,
+        operands: tuple[Value, ...],
+        attributes: dict[str, Attribute],
+        regions: tuple[Block, ...] = (),
+        location: Location = PENDING,
+    ) -> None:
+        self.operands = operands
+        self.attributes = attributes
+        self.regions = regions
+        self.location = location
+        self.parent: Block | None = None
+        self.previous: Op | None = None
+        self.next: Op | None = None
+        self._order = 0
+        self.results: tuple[Value, ...] = ()
+        for region in regions:
+            region.parent = self
+        types = self.infer()
+        if isinstance(types, Type):
+            self.results = (Value(types, self, 0),)
+        else:
+            self.results = tuple([Value(type, self, i) for i, type in enumerate(types)])
+        for operand in operands:
+            uses = operand.uses
+            uses[self] = uses.get(self, 0) + 1
+
+    # What a dialect says about the operation.
+
+    def infer(self) -> Type | tuple[Type, ...]:
+        """The types of the results, from operands, attributes and regions.
+
+        Raises `self.fail(...)` where these do not fit together: this is the verifier, too.
+        """
+        raise NotImplementedError(f"{self.name} has no infer")
+
+    def fold(self) -> Value | Dense | None:
+        """Something that already exists and equals the single result, or a constant; else None."""
+        return None
+
+    def decompose(self, emit: Builder) -> tuple[Value, ...] | None:
+        """The same results from simpler operations, or None for a primitive."""
+        return None
+
+    def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
+        """For each operand what it receives when the results receive the cotangents; None for 0."""
+        raise NotImplementedError(f"{self.name} has no gradient")
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array | tuple[Array, ...]:
+        """The results in NumPy: the meaning of the operation."""
+        raise NotImplementedError(f"{self.name} has no evaluate")
+
+    # Structure.
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (result,) = self.results
+        return result
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for two pure operations without regions that compute the same."""
+        return (type(self), self.operands, tuple(self.attributes.items()))
+
+    @property
+    def segments(self) -> tuple[int, ...]:
+        """How many operands each group has, where there are several groups."""
+        sizes = self.attributes["segments"]
+        assert isinstance(sizes, tuple)
+        return tuple([size for size in sizes if isinstance(size, int)])
+
+    @property
+    def is_unused(self) -> bool:
+        return not any(result.uses for result in self.results)
+
+    def replace_operand(self, old: Value, new: Value) -> None:
+        """Use `new` wherever `old` is an operand."""
+        count = old.uses.pop(self)
+        self.operands = tuple([new if operand is old else operand for operand in self.operands])
+        new.uses[self] = new.uses.get(self, 0) + count
+
+    def set_operands(self, operands: Sequence[Value]) -> None:
+        """Take these operands instead; the types of the results must not change by it."""
+        self._forget_uses()
+        self.operands = tuple(operands)
+        for operand in self.operands:
+            operand.uses[self] = operand.uses.get(self, 0) + 1
+
+    def _forget_uses(self) -> None:
+        for operand in self.operands:
+            operand.uses.pop(self, None)
+
+    def erase(self) -> None:
+        """Take it out of its block and drop its uses. Nothing may use its results."""
+        assert self.is_unused, f"{self.name} is erased while its results are used"
+        if self.parent is not None:
+            self.parent.unlink(self)
+        self._forget_uses()
+        for region in self.regions:
+            region.clear()
+
+    def is_before(self, other: Op) -> bool:
+        """Whether it stands earlier in the block that both are in."""
+        assert self.parent is not None and self.parent is other.parent
+        if self._order == other._order:
+            self.parent.renumber()
+        return self._order < other._order
+
+    def walk(self) -> Iterator[Op]:
+        """This operation and all in its regions, outer before inner, in order of text."""
+        pending: list[Op] = [self]
+        while pending:
+            op = pending.pop()
+            yield op
+            if op.regions:
+                inner = [child for region in op.regions for child in region]
+                pending.extend(reversed(inner))
+
+    def fail(self, message: str, *, code: str = "D0301", help: str | None = None) -> ModelError:
+        """The error to raise when the operation is wrong; whoever knows the place adds it."""
+        return ModelError(message, code=code, help=help, place=self.location.place)
+
+    def __repr__(self) -> str:
+        types = ", ".join(str(operand.type) for operand in self.operands)
+        return f"<{self.name}({types}) -> {[result.type for result in self.results]}>"
+
+
+class Block:
+    """The single block of a region: arguments, then operations in order, the last a terminator."""
+
+    __slots__ = ("arguments", "first", "last", "parent")
+
+    def __init__(self, types: Iterable[Type] = (), names: Sequence[str | None] = ()) -> None:
+        self.arguments: list[Value] = []
+        self.first: Op | None = None
+        self.last: Op | None = None
+        self.parent: Op | None = None
+        for index, type in enumerate(types):
+            self.add_argument(type, names[index] if index < len(names) else None)
+
+    def add_argument(self, type: Type, name: str | None = None) -> Value:
+        """A new last argument."""
+        value = Value(type, self, len(self.arguments), name)
+        self.arguments.append(value)
+        return value
+
+    def remove_argument(self, index: int) -> None:
+        """Take away an argument that nothing uses; later ones move up."""
+        assert not self.arguments[index].uses
+        del self.arguments[index]
+        for position, argument in enumerate(self.arguments):
+            argument.index = position
+
+    @property
+    def terminator(self) -> Op:
+        """The last operation, which must be a terminator."""
+        assert self.last is not None and self.last.terminator
+        return self.last
+
+    def append(self, op: Op) -> None:
+        """Put an operation at the end."""
+        self.insert(op, None)
+
+    def insert(self, op: Op, before: Op | None) -> None:
+        """Put an operation before another one of this block, or at the end."""
+        assert op.parent is None and op is not before
+        after = self.last if before is None else before.previous
+        op.parent, op.previous, op.next = self, after, before
+        if after is None:
+            self.first = op
+        else:
+            after.next = op
+        if before is None:
+            self.last = op
+        else:
+            before.previous = op
+        low = 0 if after is None else after._order  # pyright: ignore[reportPrivateUsage]
+        high = low + 2 * ORDER_STEP if before is None else before._order  # pyright: ignore[reportPrivateUsage]
+        op._order = (low + high) // 2  # pyright: ignore[reportPrivateUsage]
+        if op._order in (low, high):  # pyright: ignore[reportPrivateUsage]
+            self.renumber()
+
+    def unlink(self, op: Op) -> None:
+        """Take an operation out without touching its uses."""
+        assert op.parent is self
+        if op.previous is None:
+            self.first = op.next
+        else:
+            op.previous.next = op.next
+        if op.next is None:
+            self.last = op.previous
+        else:
+            op.next.previous = op.previous
+        op.parent = op.previous = op.next = None
+
+    def move(self, op: Op, before: Op | None) -> None:
+        """Move an operation of any block to a place in this one."""
+        if op.parent is not None:
+            op.parent.unlink(op)
+        self.insert(op, before)
+
+    def clear(self) -> None:
+        """Drop all operations, last first."""
+        op = self.last
+        while op is not None:
+            previous = op.previous
+            op.erase()
+            op = previous
+
+    def renumber(self) -> None:
+        """Give the operations fresh order numbers, far apart."""
+        for position, op in enumerate(self, 1):
+            op._order = position * ORDER_STEP  # pyright: ignore[reportPrivateUsage]
+
+    def __iter__(self) -> Iterator[Op]:
+        """The operations in order; the current one may be erased or replaced meanwhile."""
+        op = self.first
+        while op is not None:
+            following = op.next
+            yield op
+            op = following
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+OpClass = TypeVar("OpClass", bound=type[Op])
+
+OPS: dict[str, type[Op]] = {}
+"""Every operation known, by name. Importing a dialect's module fills it."""

@@ -1,0 +1,454 @@
+"""Symbolic sizes: integer polynomials over named dims, with floor division, in one canonical form.
+
+A size is an `int` or a `Dim`. Arithmetic keeps the canonical form and gives back an `int` as soon as
+nothing symbolic is left, so two sizes are known to be equal exactly when `==` says so.
+
+>>> b, t = symbol("B"), symbol("T")
+>>> str(2 * (t + 1) - b), (b * t + t) // t, (6 * t + 7) // 3, t - t
+('2*T - B + 2', <Dim B + 1>, <Dim 2*T + 2>, 0)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
+from typing import ClassVar, TypeAlias
+
+Size: TypeAlias = "int | Dim"
+"""The extent of one axis: a number, or a symbolic size."""
+Shape: TypeAlias = "tuple[Size, ...]"
+Bounds: TypeAlias = Mapping[str, tuple[int, int | None]]
+"""Lowest and highest value of each named dim; a highest of `None` means unbounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """`numerator // denominator`, where it does not come out even."""
+
+    numerator: Size
+    denominator: Size
+
+    def __str__(self) -> str:
+        return f"{_wrap(self.numerator)}//{_wrap(self.denominator)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """The larger (`max`) or smaller (`min`) of two sizes that cannot be compared."""
+
+    which: str
+    sizes: tuple[Size, Size]
+
+    def __str__(self) -> str:
+        return f"{self.which}({self.sizes[0]}, {self.sizes[1]})"
+
+
+Atom: TypeAlias = str | Quotient | Extreme
+Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
+"""Atoms with their powers, sorted; the empty monomial is 1."""
+
+
+class Dim:
+    """A canonical polynomial: sorted monomials, each with a coefficient that is not 0. Interned."""
+
+    __slots__ = ("_hash", "terms")
+    _known: ClassVar[dict[tuple[tuple[Monomial, int], ...], Dim]] = {}
+
+    terms: tuple[tuple[Monomial, int], ...]
+    _hash: int
+
+    def __new__(cls, terms: tuple[tuple[Monomial, int], ...]) -> Dim:
+        found = cls._known.get(terms)
+        if found is None:
+            found = object.__new__(cls)
+            found.terms = terms
+            found._hash = hash(terms)
+            found = cls._known.setdefault(terms, found)
+        return found
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __add__(self, other: Size) -> Size:
+        return _from_terms([*self.terms, *_terms(other)])
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __sub__(self, other: Size) -> Size:
+        return self + other * -1
+
+    def __rsub__(self, other: Size) -> Size:
+        return self * -1 + other
+
+    def __mul__(self, other: Size) -> Size:
+        return _from_terms(
+            (_product(one, two), factor * by)
+            for one, factor in self.terms
+            for two, by in _terms(other)
+        )
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Size) -> Size:
+        return floor_divide(self, other)
+
+    def __rfloordiv__(self, other: int) -> Size:
+        return floor_divide(other, self)
+
+    def __mod__(self, other: Size) -> Size:
+        return self - other * floor_divide(self, other)
+
+    def __rmod__(self, other: int) -> Size:
+        return other - self * floor_divide(other, self)
+
+    def __str__(self) -> str:
+        text = ""
+        for monomial, factor in self.terms:
+            sign = "-" if factor < 0 else "+"
+            body = _monomial_text(monomial, abs(factor))
+            text += f" {sign} {body}" if text else body if factor > 0 else f"-{body}"
+        return text
+
+    def __repr__(self) -> str:
+        return f"<Dim {self}>"
+
+
+def symbol(name: str) -> Dim:
+    """The dim of that name."""
+    return Dim(((((name, 1),), 1),))
+
+
+def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
+    if isinstance(size, Dim):
+        return size.terms
+    return (((), size),) if size else ()
+
+
+def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Size:
+    total: dict[Monomial, int] = {}
+    for monomial, factor in terms:
+        total[monomial] = total.get(monomial, 0) + factor
+    kept = [(monomial, factor) for monomial, factor in total.items() if factor]
+    if not kept:
+        return 0
+    if len(kept) == 1 and kept[0][0] == ():
+        return kept[0][1]
+    kept.sort(key=_term_order)
+    return Dim(tuple(kept))
+
+
+def _term_order(term: tuple[Monomial, int]) -> tuple[int, bool, str]:
+    """High degree first, positive terms before negative ones, then by name."""
+    monomial, factor = term
+    return (-sum(power for _, power in monomial), factor < 0, str(monomial))
+
+
+def _product(one: Monomial, two: Monomial) -> Monomial:
+    powers = dict(one)
+    for atom, power in two:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items(), key=lambda item: str(item[0])))
+
+
+def _monomial_text(monomial: Monomial, factor: int) -> str:
+    parts: list[str] = [] if factor == 1 and monomial else [str(factor)]
+    for atom, power in monomial:
+        text = str(atom)
+        if isinstance(atom, Quotient) and (parts or len(monomial) > 1 or power > 1):
+            text = f"({text})"
+        parts += [text] * power
+    return "*".join(parts)
+
+
+def _wrap(size: Size) -> str:
+    text = str(size)
+    return text if re.fullmatch(r"\w+", text) else f"({text})"
+
+
+def floor_divide(numerator: Size, denominator: Size) -> Size:
+    """`numerator // denominator`; terms that the denominator divides are taken out.
+
+    Raises ZeroDivisionError where the denominator is the number 0.
+    """
+    if isinstance(numerator, int) and isinstance(denominator, int):
+        return numerator // denominator
+    if denominator == 0:
+        raise ZeroDivisionError("a size is divided by 0")
+    if denominator == 1 or numerator == 0:
+        return numerator
+    whole: list[tuple[Monomial, int]] = []
+    rest: list[tuple[Monomial, int]] = []
+    divisor = list(_terms(denominator))
+    for term in _terms(numerator):
+        quotient = _exact(term, divisor[0]) if len(divisor) == 1 else None
+        if quotient is None:
+            rest.append(term)
+        else:
+            whole.append(quotient)
+    if len(divisor) > 1 and numerator == denominator:
+        return 1
+    left = _from_terms(rest)
+    if left == 0:
+        return _from_terms(whole)
+    if isinstance(left, int) and isinstance(denominator, int):
+        return _from_terms([*whole, ((), left // denominator)])
+    left, denominator = _reduced(left, denominator)
+    return _from_terms([*whole, (((Quotient(left, denominator), 1),), 1)])
+
+
+def _reduced(numerator: Size, denominator: Size) -> tuple[Size, Size]:
+    """Both divided by the greatest common divisor of all their coefficients."""
+    common = gcd(*(factor for size in (numerator, denominator) for _, factor in _terms(size)))
+    if common == 1:
+        return numerator, denominator
+
+    def divided(size: Size) -> Size:
+        return _from_terms((monomial, factor // common) for monomial, factor in _terms(size))
+
+    return divided(numerator), divided(denominator)
+
+
+def _exact(term: tuple[Monomial, int], by: tuple[Monomial, int]) -> tuple[Monomial, int] | None:
+    if term[1] % by[1]:
+        return None
+    powers = dict(term[0])
+    for atom, power in by[0]:
+        powers[atom] = powers.get(atom, 0) - power
+        if powers[atom] < 0:
+            return None
+    kept = tuple(sorted(((a, p) for a, p in powers.items() if p), key=lambda item: str(item[0])))
+    return kept, term[1] // by[1]
+
+
+def maximum(one: Size, other: Size) -> Size:
+    """The larger size; symbolic where that depends on the dims."""
+    return _extreme("max", one, other)
+
+
+def minimum(one: Size, other: Size) -> Size:
+    """The smaller size; symbolic where that depends on the dims."""
+    return _extreme("min", one, other)
+
+
+def _extreme(which: str, one: Size, other: Size) -> Size:
+    difference = one - other
+    if isinstance(difference, int):
+        return one if (difference >= 0) == (which == "max") else other
+    first, second = sorted((one, other), key=str)
+    return Dim(((((Extreme(which, (first, second)), 1),), 1),))
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    """All sizes multiplied; 1 for none."""
+    total: Size = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def evaluate(size: Size, dims: Mapping[str, int]) -> int:
+    """The number that a size is at these dims. Raises KeyError for a dim that is missing."""
+    if isinstance(size, int):
+        return size
+    total = 0
+    for monomial, factor in size.terms:
+        for atom, power in monomial:
+            factor *= _atom_value(atom, dims) ** power
+        total += factor
+    return total
+
+
+def _atom_value(atom: Atom, dims: Mapping[str, int]) -> int:
+    match atom:
+        case str():
+            return dims[atom]
+        case Quotient(numerator, denominator):
+            return evaluate(numerator, dims) // evaluate(denominator, dims)
+        case Extreme(which, (one, other)):
+            values = evaluate(one, dims), evaluate(other, dims)
+            return max(values) if which == "max" else min(values)
+
+
+def substitute(size: Size, values: Mapping[str, Size]) -> Size:
+    """The size with each named dim replaced by another size."""
+    if isinstance(size, int):
+        return size
+    total: Size = 0
+    for monomial, factor in size.terms:
+        term: Size = factor
+        for atom, power in monomial:
+            term = term * product([_atom_substituted(atom, values)] * power)
+        total = total + term
+    return total
+
+
+def _atom_substituted(atom: Atom, values: Mapping[str, Size]) -> Size:
+    match atom:
+        case str():
+            return values.get(atom, symbol(atom))
+        case Quotient(numerator, denominator):
+            return floor_divide(substitute(numerator, values), substitute(denominator, values))
+        case Extreme(which, (one, other)):
+            return _extreme(which, substitute(one, values), substitute(other, values))
+
+
+def names(size: Size) -> frozenset[str]:
+    """The dims that a size depends on."""
+    if isinstance(size, int):
+        return frozenset()
+    return frozenset().union(*(_atom_names(a) for m, _ in size.terms for a, _ in m))
+
+
+def _atom_names(atom: Atom) -> frozenset[str]:
+    match atom:
+        case str():
+            return frozenset((atom,))
+        case Quotient(numerator, denominator):
+            return names(numerator) | names(denominator)
+        case Extreme(_, (one, other)):
+            return names(one) | names(other)
+
+
+def interval(size: Size, bounds: Bounds) -> tuple[int | None, int | None]:
+    """An enclosure of the values a size can take; `None` is minus or plus infinity.
+
+    >>> t = symbol("T")
+    >>> interval(3 * t - 1, {"T": (1, 8)}), interval(t * t, {"T": (2, None)})
+    ((2, 23), (4, None))
+    """
+    if isinstance(size, int):
+        return size, size
+    low: int | None = 0
+    high: int | None = 0
+    for monomial, factor in size.terms:
+        term: tuple[int | None, int | None] = (factor, factor)
+        for atom, power in monomial:
+            for _ in range(power):
+                term = _interval_product(term, _atom_interval(atom, bounds))
+        low = None if low is None or term[0] is None else low + term[0]
+        high = None if high is None or term[1] is None else high + term[1]
+    return low, high
+
+
+def _interval_product(
+    one: tuple[int | None, int | None], two: tuple[int | None, int | None]
+) -> tuple[int | None, int | None]:
+    if one == (0, 0) or two == (0, 0):
+        return 0, 0
+    inf = float("inf")
+    ends_one = (-inf if one[0] is None else one[0], inf if one[1] is None else one[1])
+    ends_two = (-inf if two[0] is None else two[0], inf if two[1] is None else two[1])
+    corners = [0 if 0 in (x, y) else x * y for x in ends_one for y in ends_two]
+    low, high = min(corners), max(corners)
+    return (
+        low if isinstance(low, int) else None,
+        high if isinstance(high, int) else None,
+    )
+
+
+def _atom_interval(atom: Atom, bounds: Bounds) -> tuple[int | None, int | None]:
+    match atom:
+        case str():
+            return bounds.get(atom, (0, None))
+        case Quotient(numerator, denominator):
+            top, bottom = interval(numerator, bounds), interval(denominator, bounds)
+            if bottom[0] is None or bottom[0] < 1:
+                return None, None
+            divisors = (bottom[0], bottom[1])
+            lows = [top[0] // d for d in divisors if top[0] is not None and d is not None]
+            highs = [top[1] // d for d in divisors if top[1] is not None and d is not None]
+            low = (
+                None if top[0] is None else min([*lows, *([] if bottom[1] else [min(0, lows[0])])])
+            )
+            high = None if top[1] is None else max([*highs, *([] if bottom[1] else [0])])
+            return low, high
+        case Extreme(which, (one, other)):
+            first, second = interval(one, bounds), interval(other, bounds)
+            pick = max if which == "max" else min
+            ends: list[int | None] = []
+            for x, y, infinite_wins in (
+                (first[0], second[0], which == "min"),
+                (first[1], second[1], which == "max"),
+            ):
+                if x is None or y is None:
+                    ends.append(None if infinite_wins else x if y is None else y)
+                else:
+                    ends.append(pick(x, y))
+            return ends[0], ends[1]
+
+
+_TOKEN = re.compile(r"\s*(//|[-+*(),]|\d+|[A-Za-z_]\w*|\S)")
+MAX_DEPTH = 50
+
+
+@lru_cache(maxsize=4096)
+def parse_size(text: str) -> Size:
+    """A size from its text, such as `3*T + 1`, `(H - 1)//2` or `max(A, B)`.
+
+    Raises ValueError that says what is wrong.
+    """
+    tokens = [*_TOKEN.findall(text), ""]
+    position = 0
+
+    def take(expected: str | None = None) -> str:
+        nonlocal position
+        token = tokens[position]
+        if expected is not None and token != expected:
+            raise ValueError(f"expected {expected!r} in the size {text!r}, found {token!r}")
+        position += 1
+        return token
+
+    def total(depth: int) -> Size:
+        if depth > MAX_DEPTH:
+            raise ValueError(f"the size {text[:40]!r}... is nested more than {MAX_DEPTH} deep")
+        value: Size = 0
+        sign = -1 if tokens[position] == "-" and take() else 1
+        while True:
+            value = value + sign * term(depth)
+            if tokens[position] not in ("+", "-"):
+                return value
+            sign = 1 if take() == "+" else -1
+
+    def term(depth: int) -> Size:
+        value = factor(depth)
+        while tokens[position] in ("*", "//"):
+            value = value * factor(depth) if take() == "*" else divide(value, factor(depth))
+        return value
+
+    def divide(value: Size, by: Size) -> Size:
+        try:
+            return floor_divide(value, by)
+        except ZeroDivisionError:
+            raise ValueError(f"the size {text!r} divides by 0") from None
+
+    def factor(depth: int) -> Size:
+        token = take()
+        if token.isdecimal():
+            return int(token)
+        if token == "(":
+            value = total(depth + 1)
+            take(")")
+            return value
+        if token in ("max", "min") and tokens[position] == "(":
+            take("(")
+            one = total(depth + 1)
+            take(",")
+            other = total(depth + 1)
+            take(")")
+            return _extreme(token, one, other)
+        if token.isidentifier():
+            return symbol(token)
+        raise ValueError(f"expected a number or a name in the size {text!r}, found {token!r}")
+
+    value = total(0)
+    take("")
+    return value
