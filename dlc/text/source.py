@@ -1,0 +1,98 @@
+"""Model text and stretches of it: what every node of the AST points back to."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from dlc.errors import Diagnostic, ModelError, Place
+
+__all__ = ["MAX_BYTES", "Source", "Span"]
+
+MAX_BYTES = 8 << 20
+"""The longest model text that is read; weights and data belong in files of their own."""
+
+
+class Span(NamedTuple):
+    """A stretch of a text by character offsets; `end` is exclusive."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """One text with the name that diagnostics call it by; equal only to itself."""
+
+    name: str
+    text: str = field(repr=False)
+    _line_starts: list[int] = field(default_factory=list[int], init=False, repr=False)
+
+    def place(self, span: Span) -> Place:
+        """The line and columns of `span`; of several lines, the part on the first."""
+        line, column = self.line_and_column(span.start)
+        line_end = self.text.find("\n", span.start)
+        stop = span.end if line_end < 0 else min(span.end, line_end)
+        return Place(self.name, line, column, column + stop - span.start)
+
+    def line_and_column(self, offset: int) -> tuple[int, int]:
+        """Both count from 1; a tab, like any character, is one column wide."""
+        starts = self._starts()
+        line = bisect_right(starts, offset)
+        return line, offset - starts[line - 1] + 1
+
+    def line_of(self, offset: int) -> int:
+        """The line that `offset` is in, counting from 1."""
+        return bisect_right(self._starts(), offset)
+
+    def _starts(self) -> list[int]:
+        """Where each line begins, found at the first question: most texts have no errors."""
+        if not self._line_starts:
+            found, at = [0], self.text.find("\n")
+            while at >= 0:
+                found.append(at + 1)
+                at = self.text.find("\n", at + 1)
+            self._line_starts.extend(found)
+        return self._line_starts
+
+    @classmethod
+    def read(cls, path: str | Path, name: str | None = None) -> Source:
+        """The text in the file at `path`, called `name` (default: the path).
+
+        Raises ModelError when the file cannot be read, is too long, or is not UTF-8.
+        """
+        called = str(path) if name is None else name
+        try:
+            with Path(path).open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ModelError(f"cannot read {called}: {reason}", code="D0100") from None
+        return cls.from_bytes(called, data)
+
+    @classmethod
+    def from_bytes(cls, name: str, data: bytes) -> Source:
+        """Decode UTF-8; raises ModelError that names the line of the first bad byte."""
+        if len(data) > MAX_BYTES:
+            raise ModelError([too_long(name)])
+        try:
+            return cls(name, data.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            bad = f"byte 0x{data[error.start]:02x} at offset {error.start} (line {line})"
+            raise ModelError(
+                f"{name} is not a model text: {bad} is not UTF-8",
+                code="D0102",
+                help="save the file as UTF-8",
+            ) from None
+
+
+def too_long(name: str) -> Diagnostic:
+    """The error for a text over `MAX_BYTES`."""
+    return Diagnostic(
+        "D0106",
+        f"{name} is longer than {MAX_BYTES >> 20} MiB, the most a model text may be",
+        help="keep numbers in a weight file and read them with file(...) or npz(...)",
+    )
