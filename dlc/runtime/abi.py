@@ -7,33 +7,50 @@ the same in every artifact of a target, walks a program on every thread of a cal
 
 The engine has one entry, `int32 dlc_enter(dlc_call *)`; it returns the status code (0 is success).
 
-**Call**: an array of 64-bit words, `CallWord` names them. Pointers are stored as words.
+**Call**: an array of 64-bit words, `CallWord` names them. Pointers are stored as words. A call struct
+belongs to one call at a time. The engine sets the floating-point control state to the default (round
+to nearest, denormals kept) and gives the caller's back before it returns.
 
-**Kernel**: `void kernel(const int64 *args, int64 first, int64 last, dlc_call *call)` computes tiles
-`first <= t < last` of one op. Which tiles exist depends on sizes only, never on the thread count, and
-each output element belongs to one tile: so the bits are the same for any number of threads.
-A kernel that fails calls no one: it writes the status words (lowest step, then lowest tile wins) and
-returns; the engine notices at the end of the wave, and all threads leave together.
+**Image**: flat position-independent code and constants. It starts with the import table: 8 bytes for
+each name in the artifact's list of imports, zero in the file, filled by the loader; the code follows.
+
+**Kernel**: `void kernel(const int64 *args, int64 first, int64 last, int64 *fault)` computes tiles
+`first <= t < last` of one op, in that order. Which tiles exist depends on sizes only, never on the
+thread count, and each output element belongs to one tile: so the bits are the same for any number of
+threads. A kernel that fails calls no one: it writes `FaultWord`s (`fault[STATUS]` is 0 on entry) for
+the tile that failed and returns at once. The engine keeps the first failure in program order (wave, then
+step, then tile, whatever the thread count) and all threads leave together at the next barrier.
 
 **Program**: 64-bit little-endian words. `program[0]` is the number of steps, `program[1]` the word
-offset of the argument table, `program[2]` is 1 if any wave is worth more than one thread, then the
-steps, `STEP_WORDS` words each, as `StepWord` names them. The meaning of the fields by `Opcode`:
+offset of the argument table, `program[2]` is 0 if the program is always to run on its caller alone,
+then the steps, `STEP_WORDS` words each, as `StepWord` names them. All threads of a call walk the steps
+in lockstep. The meaning of the fields by `Opcode`:
 
-- `WAVE` a = number of CALL steps that follow and belong to it, b = 1 if a barrier ends it,
-  c = 1 if thread 0 does all of it. Ops of a wave are independent; threads share their tiles by cost.
+- `WAVE` a = number of CALL steps that follow and belong to it, b = 1 if a barrier ends it (0: what
+  comes before the next barrier is independent of it), c = 1 if thread 0 does all of it.
+  Ops of a wave are independent; threads share their tiles by cost: the tiles of a wave in order, laid
+  end to end by cost, are cut into one stretch for each thread. A wave employs at most one thread for
+  each `GRAIN` of its cost: small waves need no mark, and run on thread 0 without a barrier between them.
 - `CALL` a = byte offset of the kernel in the image, b = first argument (index into the argument
   table), c = number of arguments, d = size index of the tile count, e = size index of the cost of one
   tile (in nanoseconds, at least 1), f = op id (for status, trace and probes).
-- `LOOP` a = counter, b = *argument* index that gives the trip count, c = step to go to when it is 0.
-  Sets the counter to 0.
-- `NEXT` a = counter, b = argument index of the trip count, c = first step of the body.
-  Adds one to the counter and goes to c while it is below the count.
+- `LOOP` a = counter, b = *argument* index that gives the trip count, c = step to go to when it is 0
+  or less. Sets the counter to 0 and remembers the trip count until the counter's next LOOP.
+- `NEXT` a = counter, c = first step of the body.
+  Adds one to the counter and goes to c while it is below the remembered trip count.
 - `BRANCH` a = argument index of a pointer to a bool byte, b = step to go to when it is false,
-  c = step to go to when it is true. All threads read it between two barriers.
-- `LIMIT` a = counter, b = size index of the limit, c = op id. Adds one to the counter; at the limit
-  the call fails with `Status.LIMIT`.
+  c = step to go to when it is true.
+- `LIMIT` a = counter, b = size index of the limit, c = op id. If the counter has reached the limit the
+  call fails with `Status.LIMIT` (A the limit), else adds one to it. It belongs at the start of a body.
 - `ZERO` a = counter. Sets it to 0.
+- `COMBINE` a = counter, b, d = counters, c, e = size indices:
+  counter a = counter b * sizes[c] + counter d * sizes[e]; the place in a nest of loops as one counter.
 - `JUMP` a = step. `END` ends the program.
+
+What the compiler guarantees: memory that a BRANCH, a LOADED trip count or a LOADED argument reads was
+written in a wave that a barrier ended. (The engine puts a barrier *after* BRANCH and after a LOOP with
+LOADED trip count has read: such memory may be written again in the very next wave.) The sum of
+tiles * cost over a wave stays below 2**52.
 
 **Argument**: `ARG_WORDS` words, `ArgWord`. Its value is, by `ArgKind`:
 `SIZE` sizes[offset]; `POINTER` roots[root] + sizes[offset] + counter * sizes[stride] (no counter: -1;
@@ -56,35 +73,60 @@ HEADER_WORDS = 3
 MAX_ARGS = 64
 """Arguments of one kernel call."""
 MAX_COUNTERS = 16
-"""Loop counters of one program: the nesting depth of loops plus `while` limits."""
+"""Loop counters of one program: the nesting depth of loops plus `while` limits and combinations."""
 MAX_THREADS = 256
+GRAIN = 1000
+"""Cost of a wave, in nanoseconds, that employs one more thread."""
+POOL_BYTES = (MAX_THREADS + 1) * 256
+"""Size of the pool's state: zero to begin with, zero again in a forked child, 64-byte aligned."""
 THREAD = 1000
 """As an argument's counter: the number of the thread that runs the step."""
 
 
 class CallWord(IntEnum):
-    """The 64-bit words of a `dlc_call`."""
+    """The 64-bit words of a `dlc_call`. The caller fills in those before `USED`; the engine the others."""
 
     VERSION = 0
-    THREADS = 1
-    POOL = 2  # the pool's state block, or 0 to run on the caller alone
+    THREADS = 1  # as many as the call may use
+    POOL = 2  # the pool's state, or 0 to run on the caller alone
     CODE = 3  # where the kernel image was mapped
     PROGRAM = 4
     SIZES = 5
     ROOTS = 6
-    CANCEL = 7  # pointer to an int32 that another thread may set to 1, or 0
+    CANCEL = 7  # pointer to an int32 that another thread may set to 1, or 0; read at each barrier
     STOP_AFTER = 8  # op id after whose wave the call ends early with Status.STOPPED, or -1
-    TRACE = 9  # pointer to trace records (4 words: op id, thread, start, end in cycles), or 0
+    TRACE = 9  # pointer to trace records, `TraceWord`, or 0
     TRACE_CAPACITY = 10  # in records
-    TRACE_COUNT = 11  # written by the engine
-    STATUS = 12  # what dlc_enter returns
-    STATUS_STEP = 13  # op id
-    STATUS_TILE = 14
-    STATUS_A = 15  # what the kernel says about it: for INDEX the index and the extent
-    STATUS_B = 16
-    LOCK = 17  # guards the status words while kernels write them; 0 on entry
-    RESERVED = 18
-    COUNT = 19
+    USED = 11  # threads that took part
+    TRACE_COUNT = 12  # records there were to write; those over the capacity were dropped
+    STATUS = 13  # what dlc_enter returns
+    STATUS_STEP = 14  # op id
+    STATUS_TILE = 15
+    STATUS_A = 16  # what the kernel says about it: for INDEX the index and the extent
+    STATUS_B = 17
+    STATUS_ORDER = 18  # where in the order of execution it failed
+    LOCK = 19  # guards the status words
+    COUNT = 20
+
+
+class FaultWord(IntEnum):
+    """What a failing kernel writes before it returns."""
+
+    STATUS = 0
+    TILE = 1
+    A = 2
+    B = 3
+    COUNT = 4
+
+
+class TraceWord(IntEnum):
+    """One trace record: one thread's stretch of one op."""
+
+    OP = 0
+    THREAD = 1
+    START = 2  # in cycles of the time stamp counter
+    END = 3
+    COUNT = 4
 
 
 class Status(IntEnum):
@@ -111,6 +153,7 @@ class Opcode(IntEnum):
     LIMIT = 6
     ZERO = 7
     JUMP = 8
+    COMBINE = 9
 
 
 class StepWord(IntEnum):
@@ -162,7 +205,7 @@ IMPORTS = (
     "memset",
     "pthread_create",
     "pthread_detach",
-    "pthread_self",
+    "pthread_sigmask",
     "syscall",
     "sched_yield",
     "sgemm_",
