@@ -1,0 +1,62 @@
+# Every target works in a fresh clone with nothing but make and Python 3.11 or later: `.venv` is made
+# and the project installed into it first, and again only when pyproject.toml has changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+# Two processes suit the smallest machine in use; PYTEST_ARGS adds to it or takes its place.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(PYTEST_ARGS)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install check format-check lint types layers test test-all test-gpu bench bench-gpu \
+	demo clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## make .venv and install the project into it, editable, with all tools
+
+$(INSTALLED): pyproject.toml
+	@echo "installing into $(VENV): a minute or two the first time"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+check: format-check lint types layers ## the gate: layout, lint, types, layers
+
+format-check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+
+types: $(INSTALLED)
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+layers: $(INSTALLED)
+	$(BIN)/lint-imports
+
+test: check ## the gate, then every test but the long ones
+	$(PYTEST)
+
+test-all: check ## the gate, then every test
+	$(PYTEST) -m ""
+
+bench: benchmarks/__main__.py $(INSTALLED) ## time dlc side by side with its peers
+	$(BIN)/python -m benchmarks
+
+demo: examples/demo.py $(INSTALLED) ## a model through every level, then a face detector on a photograph
+	$(BIN)/python examples/demo.py
+
+# A machine with a GPU brings its own Python packages: no .venv, nothing is installed.
+test-gpu: ## the GPU tests, from this checkout with the Python at hand
+	$(PYTHON) -m pytest -m gpu
+
+bench-gpu: ## the GPU timings, likewise
+	$(PYTHON) -m benchmarks.gpu
+
+clean: ## remove .venv and everything that was built
+	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

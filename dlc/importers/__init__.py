@@ -1,0 +1,1 @@
+"""Foreign model formats become model text and weights."""
