@@ -1,5 +1,75 @@
-"""Error pages: see `dlc.errors.catalog`."""
+"""Error pages: compiled artifacts, `.dlc` files (D06)."""
 
 from dlc.errors.catalog.page import Page
 
-PAGES: dict[str, Page] = {}
+PAGES: dict[str, Page] = {
+    "D0601": Page(
+        "not a .dlc file",
+        "The file does not begin with the eight bytes that every compiled artifact begins with. A model "
+        "text (`.dlm`) must be compiled first.",
+        'dlc.load("mlp.dlm")',
+        'dlc.compile("mlp.dlm")',
+    ),
+    "D0602": Page(
+        "another version of the .dlc format",
+        "The artifact was made by a newer dlc, or by one too old to be read. Update dlc, or compile the "
+        "model again.",
+    ),
+    "D0603": Page(
+        "the header does not fit the file",
+        "Lengths in the header and the length of the file disagree; the file was probably cut short. "
+        "Copy it again.",
+    ),
+    "D0604": Page(
+        "the manifest is not one",
+        "The manifest is the part that describes the artifact. It must have the SHA-256 that the header "
+        "says, be JSON in its canonical spelling, and have exactly the known keys.",
+    ),
+    "D0605": Page(
+        "sections out of place",
+        "Sections follow each other at multiples of 64 bytes, with zeros between them, to the end of "
+        "the file, and each name is a known one.",
+    ),
+    "D0606": Page(
+        "contents changed",
+        "Some 4 MiB of a section have another SHA-256 than the manifest says: the file was damaged, or "
+        "changed after it was made. Copy it again, or compile the model again.",
+    ),
+    "D0607": Page(
+        "the weights table is inconsistent",
+        "An array that the manifest lists has an unknown element type, too many axes, a size that is "
+        "not the product of its shape, or lies outside its section.",
+    ),
+    "D0608": Page(
+        "no code for this machine",
+        "An artifact holds machine code for the targets it was compiled for. This machine lacks a "
+        "feature that each of them needs, or is of another kind. Compile for a lower level.",
+        "dlc compile mlp.dlm -o mlp.dlc",
+        "dlc compile mlp.dlm -o mlp.dlc --target cpu:x86-64-v2",
+    ),
+    "D0609": Page(
+        "another call interface, or a forbidden import",
+        "The machine code expects another version of the interface between compiled code and its "
+        "caller, or asks for an outside function that is not on the list of allowed ones.",
+    ),
+    "D0610": Page(
+        "the memory plan is wrong",
+        "The plan that says where each value lives is checked when an artifact is loaded, and again "
+        "for each new tuple of sizes: no two values that are alive together may overlap, and all must "
+        "lie inside the arena.",
+    ),
+    "D0611": Page(
+        "an entry point is inconsistent",
+        "What the manifest says about an entry point, or its table of steps, refers to something that "
+        "does not exist: a size, a dim, a kernel, a root, a step.",
+    ),
+    "D0612": Page(
+        "another file than the pinned one",
+        "`sha256=` pins an artifact: the file's SHA-256 is another one. `sha256sum FILE` prints it.",
+    ),
+    "D0613": Page(
+        "more memory than allowed",
+        "A call needs more working memory than `max_memory` (`--max-memory`) allows. Raise it, use "
+        "smaller sizes, or compile with `limit memory`.",
+    ),
+}

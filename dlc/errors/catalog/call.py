@@ -1,5 +1,67 @@
-"""Error pages: see `dlc.errors.catalog`."""
+"""Error pages: calling a compiled model (D08)."""
 
 from dlc.errors.catalog.page import Page
 
-PAGES: dict[str, Page] = {}
+PAGES: dict[str, Page] = {
+    "D0801": Page(
+        "the arguments do not match the entry point",
+        "An input without default is missing, one is given twice, or there is none of that name. "
+        "`model.entry_points` and `dlc inspect` list the inputs.",
+        "model.predict(pixels=image)",
+        "model.predict(image=image)",
+    ),
+    "D0802": Page(
+        "an input has another dtype",
+        "Arrays are never converted silently: write the conversion. Python numbers and lists of them "
+        "adapt to the dtype of the input.",
+        "model.predict(np.zeros((1, 784)))",
+        "model.predict(np.zeros((1, 784), np.float32))",
+    ),
+    "D0803": Page(
+        "an input has another shape",
+        "The number of axes and every fixed size must be what the entry point declares.",
+    ),
+    "D0804": Page(
+        "sizes disagree or leave their bounds",
+        "A named size has one value in a call, and stays within the bounds of its `dim` line.",
+        "dim B = 1..64",
+        "dim B = 1..1024",
+    ),
+    "D0805": Page(
+        "a value is not an array that dlc can read",
+        "Inputs are NumPy arrays, dlc.Tensor, anything with DLPack in the memory of the CPU, Python "
+        "numbers, or lists of numbers that all fit the input's dtype.",
+    ),
+    "D0806": Page(
+        "an output array does not fit",
+        "`out=` takes arrays that are written in place: of the exact dtype and shape, C-contiguous, "
+        "aligned, writable, and apart in memory from the inputs and from each other.",
+    ),
+    "D0807": Page(
+        "an index is out of range",
+        "An index that was computed while the model ran lies outside the axis it indexes. dlc never "
+        "clamps: the call fails and its outputs are not returned.",
+    ),
+    "D0808": Page(
+        "a loop ran past its limit",
+        "Every `while` states how many rounds it may take at most; this one wanted more.",
+        "while x > eps with x = a limit 10 { next x = x / 2 }",
+        "while x > eps with x = a limit 100 { next x = x / 2 }",
+    ),
+    "D0809": Page("the call was cancelled", "`model.cancel()` was called while the call ran."),
+    "D0810": Page(
+        "a computed size exceeds its bound",
+        "An op whose result has a size that depends on values needs a bound for it; the values asked "
+        "for more.",
+    ),
+    "D0811": Page(
+        "the model cannot be called",
+        "It was closed, or loaded with `untrusted=True`, which never runs foreign code. Compile it "
+        "again from the verified text inside it: `dlc compile in.dlc -o mine.dlc`.",
+    ),
+    "D0812": Page(
+        "the compiled code and the loader disagree",
+        "The engine in the artifact refused the call: it was built for another version of the call "
+        "interface. Compile the model again.",
+    ),
+}
