@@ -1,0 +1,106 @@
+"""Rewriting: patterns indexed by operation, applied until nothing changes.
+
+A pattern is a function of an operation that either leaves everything alone and returns False, or
+replaces the operation through the rewriter and returns True. The rewriter refuses a replacement that
+does not say how the new values relate to the old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.log import DecisionLog
+from dlc.ir.value_map import EQUAL, Equal, Gone, Relation, ValueMap
+
+
+class Rewriter:
+    """Replaces and erases operations, keeping the value map and the list of what to look at again."""
+
+    __slots__ = ("_pending", "log", "values")
+
+    def __init__(self, values: ValueMap, log: DecisionLog) -> None:
+        self.values = values
+        self.log = log
+        self._pending: dict[Op, None] | None = None
+
+    def before(self, op: Op) -> Builder:
+        """A builder that places just before the operation, with its location."""
+        if self._pending is None:
+            return Builder.before_op(op)
+        return _Watching(op, self._pending)
+
+    def replace(
+        self, op: Op, new: Value | Sequence[Value], *, relation: Relation | Sequence[Relation]
+    ) -> None:
+        """Put new values in place of the results of an operation and erase it."""
+        values = (new,) if isinstance(new, Value) else tuple(new)
+        if isinstance(relation, Sequence):
+            relations = tuple(relation)
+        else:
+            relations = (relation,) * len(values)
+        for old, value, how in zip(op.results, values, relations, strict=True):
+            if isinstance(how, Equal):
+                assert old.type is value.type, f"{op} is replaced by a {value.type}"
+                if value.name is None:
+                    value.name = old.name
+            self._revisit(old.uses)
+            self.values.replaced(old, value, how)
+            old.replace_by(value)
+        self.erase(op, Gone("replaced"))
+
+    def erase(self, op: Op, why: Gone) -> None:
+        """Take away an operation that nothing uses; `why` tells where its values went."""
+        for result in op.results:
+            self.values.replaced(result, None, why)
+        self._revisit(operand.op for operand in op.operands if operand.op is not None)
+        op.erase()
+        if self._pending is not None:
+            self._pending.pop(op, None)
+
+    def _revisit(self, ops: Iterable[Op]) -> None:
+        if self._pending is not None:
+            self._pending.update(dict.fromkeys(ops))
+
+    def run(self, blocks: Iterable[Block], patterns: Mapping[type[Op], Sequence[Pattern]]) -> int:
+        """Apply patterns to the operations of these blocks until none fits; how many did.
+
+        Operations without users and without effect are erased on the way.
+        """
+        self._pending = {op: None for block in blocks for op in block}
+        applied = 0
+        try:
+            while self._pending:
+                op = next(iter(self._pending))
+                del self._pending[op]
+                if op.parent is None:
+                    continue
+                if op.pure and op.results and op.is_unused:
+                    self.erase(op, Gone("nothing uses it"))
+                    continue
+                applied += any(pattern(op, self) for pattern in patterns.get(type(op), ()))
+        finally:
+            self._pending = None
+        return applied
+
+
+class _Watching(Builder):
+    """A builder whose new operations are looked at, too."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self, op: Op, pending: dict[Op, None]) -> None:
+        assert op.parent is not None
+        super().__init__(op.parent, op.location, op)
+        self._pending = pending
+
+    def place(self, op: Op) -> Op:
+        self._pending[op] = None
+        return super().place(op)
+
+
+Pattern: TypeAlias = Callable[[Op, Rewriter], bool]
+
+__all__ = ["EQUAL", "Gone", "Pattern", "Rewriter"]

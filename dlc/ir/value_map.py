@@ -1,0 +1,155 @@
+"""The value map: where the user's values are, at any level of lowering.
+
+Every value that the user named, or that the frontend made for one expression, is an *origin*. When a
+rewrite replaces a value it says how the new one relates to the old one; the map follows. So a probe, a
+profile or a comparison can find the value `h` of the model in the graph, in a fused kernel's result, in
+a buffer, or learn that it is gone and from what it can be computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from dlc.ir.core import Value
+from dlc.ir.dims import Shape
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """The new value is the old one, up to rounding that the optimisation level allows."""
+
+    def recover(self, array: Array, at: Evaluation) -> Array:
+        """The old value from the new one."""
+        return array
+
+
+@dataclass(frozen=True, slots=True)
+class Permuted:
+    """`new = transpose(old, axes)`."""
+
+    axes: tuple[int, ...]
+
+    def recover(self, array: Array, at: Evaluation) -> Array:
+        return array.transpose(tuple(sorted(range(len(self.axes)), key=self.axes.__getitem__)))
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaped:
+    """The same elements in row-major order; the old value had `shape`."""
+
+    shape: Shape
+
+    def recover(self, array: Array, at: Evaluation) -> Array:
+        return array.reshape(at.shape(self.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The old value is the part of the new one at `start`, of shape `shape`."""
+
+    start: Shape
+    shape: Shape
+
+    def recover(self, array: Array, at: Evaluation) -> Array:
+        starts, sizes = at.shape(self.start), at.shape(self.shape)
+        return array[tuple(slice(s, s + n) for s, n in zip(starts, sizes, strict=True))]
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """`new = factor * old`."""
+
+    factor: float
+
+    def recover(self, array: Array, at: Evaluation) -> Array:
+        return np.asarray(array / self.factor).astype(array.dtype)
+
+
+Step: TypeAlias = Equal | Permuted | Reshaped | Slice | Scaled
+
+EQUAL = Equal()
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The value no longer exists; `why` says which rewrite removed it.
+
+    The evaluator computes it again from the nearest values that are left (`sources`, their names).
+    """
+
+    why: str
+    sources: tuple[str, ...] = ()
+
+
+Relation: TypeAlias = Step | Gone
+
+
+@dataclass(slots=True)
+class Origin:
+    """A value of the user's program: its name, its type, and what became of it.
+
+    `value` is what it is now and `steps` leads from the old to the new, oldest first; `gone` is set
+    instead when nothing holds it any more.
+    """
+
+    name: str
+    type: TensorType
+    place: str
+    value: Value | None
+    steps: tuple[Step, ...] = ()
+    gone: Gone | None = None
+
+    def recover(self, array: Array, at: Evaluation) -> Array:
+        """The user's value, from the array that `value` is now."""
+        for step in reversed(self.steps):
+            array = step.recover(array, at)
+        return array
+
+
+class ValueMap:
+    """All origins of a module, found by name or by what they are now."""
+
+    __slots__ = ("_by_value", "origins")
+
+    def __init__(self) -> None:
+        self.origins: dict[str, Origin] = {}
+        self._by_value: dict[Value, list[Origin]] = {}
+
+    def track(self, value: Value, name: str, place: str = "-") -> None:
+        """Follow a value under a name; a second value of the same name is numbered `name.1`."""
+        assert isinstance(value.type, TensorType)
+        unique, count = name, 0
+        while unique in self.origins:
+            count += 1
+            unique = f"{name}.{count}"
+        origin = Origin(unique, value.type, place, value)
+        self.origins[unique] = origin
+        self._by_value.setdefault(value, []).append(origin)
+
+    def replaced(self, old: Value, new: Value | None, relation: Relation) -> None:
+        """Note what became of a value; `new` is None exactly when it is gone."""
+        moved = self._by_value.pop(old, [])
+        if isinstance(relation, Gone) or new is None:
+            assert isinstance(relation, Gone) and new is None
+            for origin in moved:
+                origin.value, origin.gone = None, relation
+            return
+        for origin in moved:
+            origin.value = new
+            if not isinstance(relation, Equal):
+                origin.steps = (*origin.steps, relation)
+        if moved:
+            self._by_value.setdefault(new, []).extend(moved)
+
+    def origins_of(self, value: Value) -> list[Origin]:
+        """The user's values that this value now stands for."""
+        return self._by_value.get(value, [])
+
+    def __iter__(self) -> Iterator[Origin]:
+        return iter(self.origins.values())
