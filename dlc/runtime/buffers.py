@@ -1,0 +1,79 @@
+"""Memory for native code: blocks aligned to 64 bytes, and the addresses of arrays.
+
+>>> block = aligned_bytes(100)
+>>> block.size, address(block) % 64
+(100, 0)
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+"""A flat block of memory."""
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+ALIGNMENT = 64
+"""A cache line, and the widest vector register."""
+
+_UINT8 = np.dtype(np.uint8)
+
+
+def _slow_address(array: NDArray[np.generic]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _address_reader() -> Callable[[NDArray[np.generic]], int]:
+    """How to read where an array's first element lies.
+
+    NumPy's C interface fixes that an array object begins with this pointer, right after Python's own
+    header. Reading it there takes a tenth of the time of `__array_interface__`, most of what a call of
+    a tiny model would otherwise cost; where a probe shows another layout the official way is taken.
+    """
+    header = object.__basicsize__
+    read = ctypes.c_void_p.from_address
+
+    def fast(array: NDArray[np.generic]) -> int:
+        return read(id(array) + header).value or 0
+
+    probes = [np.empty(1), np.empty((2, 3), np.uint8)[1:, 1:]]
+    agrees = all(fast(probe) == _slow_address(probe) for probe in probes)
+    return fast if agrees else _slow_address
+
+
+address: Callable[[NDArray[np.generic]], int] = _address_reader()
+"""Where the first element of an array lies. The array must outlive every use of the number."""
+
+
+def aligned_bytes(length: int) -> Bytes:
+    """A new block, aligned, of undefined contents. Raises MemoryError."""
+    return aligned_array((length,), _UINT8, length)
+
+
+def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Scalar], length: int) -> NDArray[Scalar]:
+    """A new C-contiguous array, aligned, of undefined contents; `length` is its size in bytes."""
+    block = np.empty(length + ALIGNMENT, _UINT8)
+    return np.ndarray(shape, dtype, block, -address(block) % ALIGNMENT)
+
+
+def aligned_copy(data: bytes | memoryview | Bytes) -> Bytes:
+    """A new aligned block with the same contents."""
+    view = memoryview(data).cast("B") if not isinstance(data, np.ndarray) else data
+    block = aligned_bytes(len(view))
+    block[:] = np.frombuffer(view, np.uint8)
+    return block
+
+
+def as_bytes(data: memoryview) -> Bytes:
+    """The same memory as a flat array if it is aligned, else an aligned copy; read-only either way."""
+    block = np.frombuffer(data, np.uint8)
+    if address(block) % ALIGNMENT:
+        block = aligned_copy(data)
+        block.flags.writeable = False
+    return block

@@ -1,0 +1,72 @@
+"""JSON in exactly one spelling, so that equal facts have equal bytes.
+
+UTF-8 without a byte-order mark, keys sorted by code point, no white space, no numbers but integers,
+characters escaped only where JSON demands it. Reading accepts that spelling only.
+
+>>> dump({"b": [1, None], "a": "é"})
+b'{"a":"\\xc3\\xa9","b":[1,null]}'
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Never, TypeAlias, cast
+
+Json: TypeAlias = "None | bool | int | str | list[Json] | dict[str, Json]"
+"""What canonical JSON holds."""
+
+MAX_DEPTH = 32
+"""Lists and objects inside each other."""
+MAX_ENTRIES = 4_000_000
+"""List items and object members of one document."""
+
+
+class BadJson(ValueError):
+    """The bytes are not canonical JSON; the message says why."""
+
+
+def dump(value: Json) -> bytes:
+    """The one spelling of a value."""
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode("utf-8")
+
+
+def load(data: bytes) -> Json:
+    """The value that canonical JSON spells; raises BadJson for anything else, repeated keys included."""
+    if data.count(b",") > MAX_ENTRIES:
+        raise BadJson(f"it has more than {MAX_ENTRIES} entries")
+    try:
+        text = data.decode("utf-8")
+        value = cast(Json, json.loads(text, parse_float=_refuse, parse_constant=_refuse))
+        # Spelling it again finds white space, key order, repeated keys and lone surrogates alike.
+        same = dump(value) == data
+    except RecursionError:
+        raise BadJson(f"it is nested more than {MAX_DEPTH} deep") from None
+    except ValueError as error:
+        raise BadJson(f"it is not JSON: {error}") from None
+    if not same:
+        raise BadJson("it is JSON, but not in its canonical spelling")
+    if _deeper_than(value, MAX_DEPTH):
+        raise BadJson(f"it is nested more than {MAX_DEPTH} deep")
+    return value
+
+
+def _refuse(text: str) -> Never:
+    raise ValueError(f"the number {text} is not an integer")
+
+
+def _deeper_than(value: Json, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            item
+            for outer in level
+            if isinstance(outer, list | dict)
+            for item in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(item, list | dict)
+        ]
+        if not level:
+            return False
+    return True

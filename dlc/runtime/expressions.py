@@ -1,0 +1,208 @@
+"""Sizes that depend on named dims, such as `3*T + 1`, `(H - 1)//2` or `max(A, B)`: parsed and evaluated.
+
+The text is what the compiler's canonical form prints; `%` and `$k` come in addition. `$k` stands for
+entry k of the list the expression belongs to, which must come earlier: so a long chain of sizes, each
+built on others, stays as short as it is. Numbers are exact; any value beyond 2**62 is refused.
+
+>>> evaluate_all(["B", "4*$0", "max($1, 64)", "($2 + 63)//64*64"], {"B": 20})
+[20, 80, 80, 128]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+MAX_LENGTH = 2000
+"""Characters of one expression."""
+MAX_DEPTH = 50
+"""Parentheses inside parentheses."""
+MAX_VALUE = 2**62
+"""No result, and no step on the way to it, may be larger or smaller than minus this."""
+
+_TOKEN = re.compile(r"\s*(//|[-+*%(),]|\$?[0-9]+|[^\W\d]\w*|\S)")
+_NUMBER = re.compile(r"[0-9]{1,19}")
+_END = ""
+
+
+class BadExpression(ValueError):
+    """The text is not a size, or has no value at the given dims; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The value of an earlier entry of the same list."""
+
+    index: int
+
+
+_Binary: TypeAlias = Callable[[int, int], int]
+_Step: TypeAlias = "int | str | Earlier | _Binary"
+
+_SUM: dict[str, _Binary] = {"+": int.__add__, "-": int.__sub__}
+_PRODUCT: dict[str, _Binary] = {
+    "*": int.__mul__,
+    "//": int.__floordiv__,
+    "%": int.__mod__,
+}
+_EXTREME: dict[str, _Binary] = {"max": max, "min": min}
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A parsed size. `steps` is its postfix form: numbers and names are pushed, operators take two."""
+
+    text: str
+    steps: tuple[_Step, ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The dims that it mentions."""
+        return frozenset(step for step in self.steps if isinstance(step, str))
+
+    @property
+    def earlier(self) -> frozenset[int]:
+        """The entries of its list that it refers to."""
+        return frozenset(step.index for step in self.steps if isinstance(step, Earlier))
+
+    def evaluate(self, dims: Mapping[str, int], earlier: Sequence[int] = ()) -> int:
+        """Its value. Raises BadExpression for an unknown dim, a division by 0 and a value too large."""
+        stack: list[int] = []
+        for step in self.steps:
+            match step:
+                case int():
+                    stack.append(step)
+                case str():
+                    stack.append(self._dim(step, dims))
+                case Earlier(index):
+                    stack.append(self._entry(index, earlier))
+                case _:
+                    right = stack.pop()
+                    stack.append(self._applied(step, stack.pop(), right))
+        return stack[0]
+
+    def _dim(self, name: str, dims: Mapping[str, int]) -> int:
+        if name not in dims:
+            raise BadExpression(f"the size {self.text} needs the dim {name}, which has no value")
+        return dims[name]
+
+    def _entry(self, index: int, earlier: Sequence[int]) -> int:
+        if index >= len(earlier):
+            raise BadExpression(
+                f"the size {self.text} refers to ${index}, which comes later or never"
+            )
+        return earlier[index]
+
+    def _applied(self, operation: _Binary, left: int, right: int) -> int:
+        try:
+            value = operation(left, right)
+        except ZeroDivisionError:
+            raise BadExpression(f"the size {self.text} divides by 0") from None
+        if not -MAX_VALUE <= value <= MAX_VALUE:
+            raise BadExpression(f"the size {self.text} is beyond 2**62")
+        return value
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Expression:
+    """The expression a text spells; raises BadExpression where it spells none."""
+    if len(text) > MAX_LENGTH:
+        raise BadExpression(f"a size of {len(text)} characters; at most {MAX_LENGTH} are read")
+    return Expression(text, _Parser(text).parse())
+
+
+def evaluate_all(texts: Sequence[str], dims: Mapping[str, int]) -> list[int]:
+    """The values of a list of expressions; each may refer to the ones before it as `$k`."""
+    values: list[int] = []
+    for text in texts:
+        # Most sizes of most models are plain numbers.
+        if _NUMBER.fullmatch(text) and (number := int(text)) <= MAX_VALUE:
+            values.append(number)
+        else:
+            values.append(parse(text).evaluate(dims, values))
+    return values
+
+
+class _Parser:
+    """Recursive descent that writes postfix: sums of products of atoms."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = [*_TOKEN.findall(text), _END]
+        self.next = 0
+        self.steps: list[_Step] = []
+
+    def parse(self) -> tuple[_Step, ...]:
+        self._sum(depth=0)
+        self._expect(_END)
+        return tuple(self.steps)
+
+    def _take(self) -> str:
+        token = self.tokens[self.next]
+        self.next = min(self.next + 1, len(self.tokens) - 1)
+        return token
+
+    def _expect(self, wanted: str) -> None:
+        if (found := self._take()) != wanted:
+            raise self._fail(repr(wanted) if wanted else "the end", found)
+
+    def _fail(self, wanted: str, found: str) -> BadExpression:
+        what = repr(found) if found else "the end"
+        return BadExpression(f"expected {wanted} in the size {self.text!r}, found {what}")
+
+    def _sum(self, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise BadExpression(f"a size is nested more than {MAX_DEPTH} deep")
+        if self.tokens[self.next] == "-":
+            self._take()
+            self.steps.append(0)
+            self._product(depth)
+            self.steps.append(int.__sub__)
+        else:
+            self._product(depth)
+        while (operation := _SUM.get(self.tokens[self.next])) is not None:
+            self._take()
+            self._product(depth)
+            self.steps.append(operation)
+
+    def _product(self, depth: int) -> None:
+        self._atom(depth)
+        while (operation := _PRODUCT.get(self.tokens[self.next])) is not None:
+            self._take()
+            self._atom(depth)
+            self.steps.append(operation)
+
+    def _atom(self, depth: int) -> None:
+        token = self._take()
+        if token == "(":
+            self._sum(depth + 1)
+            self._expect(")")
+        elif token in _EXTREME and self.tokens[self.next] == "(":
+            self._extreme(_EXTREME[token], depth)
+        elif _NUMBER.fullmatch(token):
+            self.steps.append(self._capped(int(token)))
+        elif token[:1] == "$" and len(token) <= 10 and token != "$":
+            self.steps.append(Earlier(int(token[1:])))
+        elif token.isidentifier():
+            self.steps.append(token)
+        else:
+            raise self._fail("a number or a name", token)
+
+    def _extreme(self, operation: _Binary, depth: int) -> None:
+        self._expect("(")
+        self._sum(depth + 1)
+        self._expect(",")
+        self._sum(depth + 1)
+        self._expect(")")
+        self.steps.append(operation)
+
+    def _capped(self, number: int) -> int:
+        if number > MAX_VALUE:
+            raise BadExpression(f"the number {number} in the size {self.text!r} is beyond 2**62")
+        return number

@@ -1,0 +1,235 @@
+"""What an artifact says about itself: these classes are the schema of the manifest (`docs/artifact.md`).
+
+`dlc.runtime.schema` mirrors them to JSON and back; `dlc.runtime.checks` says what must hold between
+the fields. Sizes are texts that `dlc.runtime.expressions` reads: numbers, or expressions over the dims
+of their entry point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """What made the artifact, with the flags that could change a byte of it."""
+
+    name: str
+    version: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A size that the call itself finds out: the value of an integer scalar output.
+
+    Storage is at `limit`, an expression over the other dims; an output of such a size is written
+    densely from the start of its storage.
+    """
+
+    output: str
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A named size of an entry point. One that no input's shape mentions is given by the caller."""
+
+    name: str
+    lower: int = 0
+    upper: int | None = None
+    measured: Measured | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """The value of an input that the caller leaves out: little-endian elements in base64."""
+
+    shape: tuple[int, ...]
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One parameter of an entry point; `shape` has one size per axis."""
+
+    name: str
+    dtype: str
+    shape: tuple[str, ...] = ()
+    default: Default | None = None
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One result. A hidden one is computed (a measured size) but not handed to the caller.
+
+    The name may be empty if it is the only one that is not hidden.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[str, ...] = ()
+    hidden: bool = False
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a caller sees of an entry point."""
+
+    name: str
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    dims: tuple[Dim, ...] = ()
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation of a program, for messages, traces and profiles. Its place in the table is its id.
+
+    `place` is `file:line:col` or empty. `{a}` and `{b}` in `message` stand for the status words.
+    """
+
+    name: str
+    place: str = ""
+    kernel: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One entry point compiled for one target: what the engine needs besides the kernels.
+
+    `sizes` is the list that program words index; an entry may refer to an earlier one as `$k`, and so
+    may `arena` (bytes) and `scratch` (bytes for each thread). `section` and `certificate` name the
+    sections with the table of steps and with the memory plan.
+    """
+
+    section: str
+    certificate: str
+    sizes: tuple[str, ...] = ()
+    arena: str = "0"
+    scratch: str = "0"
+    ops: tuple[Op, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """The program that turns weights as stored into weights as the kernels read them.
+
+    It reads root SOURCES and writes root WEIGHTS, a block of `bytes` bytes. `cached` names a section
+    that holds this block for the weights of the artifact, or is empty.
+    """
+
+    program: Program
+    bytes: int
+    cached: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """Where in an image a function begins."""
+
+    name: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Machine code in a section of its own. The image begins with 8 bytes for each import, in order."""
+
+    section: str
+    imports: tuple[str, ...]
+    symbols: tuple[Symbol, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library that the code calls, as it was when the artifact was made."""
+
+    name: str
+    version: str
+    core: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One kind of machine that the artifact has code for.
+
+    `code` has the kernels, `engine` the function `dlc_enter`. `programs` maps each entry point to its
+    program. Without `prepare` the kernels read the weights as they are stored: root WEIGHTS is then
+    root SOURCES.
+    """
+
+    name: str
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+    abi: int
+    code: Image
+    engine: Image
+    programs: Mapping[str, Program]
+    library: Library | None = None
+    prepare: Prepare | None = None
+    pointer_bits: int = 64
+    byte_order: Literal["little", "big"] = "little"
+    page_bytes: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """One source weight: where it lies in the section `weights`, and what it is called elsewhere.
+
+    `key` is its name in weight files, where that differs from `name`; `sha256` is of its bytes.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    bytes: int
+    sha256: str
+    key: str = ""
+
+    @property
+    def file_key(self) -> str:
+        """What weight files call it."""
+        return self.key or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One row of the layer table: a module instance and the number of its own parameters."""
+
+    path: str
+    type: str
+    parameters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A stretch of the file: offset counts from the first byte after the manifest's padding."""
+
+    name: str
+    offset: int
+    bytes: int
+    chunks: tuple[str, ...]
+    """SHA-256 of each 4 MiB, the last one shorter, in lower-case hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything that an artifact says about itself; `model` is the name of its text's root file."""
+
+    compiler: Compiler
+    model: str
+    opset: int
+    entries: tuple[Entry, ...]
+    targets: tuple[Target, ...]
+    weights: tuple[Weight, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    sections: tuple[Section, ...] = ()

@@ -1,0 +1,205 @@
+"""Dataclasses to JSON and back: the class is the schema, and nothing but the schema is accepted.
+
+Every field is written, none may be missing, and no other key may be there. Fields are `str`, `int`,
+`bool`, `T | None`, `Literal[...]`, `tuple[T, ...]`, `Mapping[str, T]` or another dataclass.
+
+>>> from dataclasses import dataclass
+>>> @dataclass(frozen=True, slots=True)
+... class Point:
+...     x: int
+...     label: str | None
+>>> encode(Point(1, None)), decode(Point, {"x": 2, "label": "b"})
+({'label': None, 'x': 1}, Point(x=2, label='b'))
+>>> decode(Point, {"x": 2, "label": 3})
+Traceback (most recent call last):
+    ...
+dlc.runtime.schema.Mismatch: label: expected text, found the number 3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from dlc.runtime.canonical import Json
+
+T = TypeVar("T")
+_Reader = Callable[[Json], object]
+
+MAX_TEXT = 1 << 20
+"""Characters of one string."""
+MAX_INT = 1 << 62
+
+
+class Mismatch(ValueError):
+    """A value is not what the schema says. `path` leads to it."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        self.path: list[str] = []
+        super().__init__(message)
+
+    def inside(self, name: str) -> Mismatch:
+        """The same, seen from one level further out."""
+        self.path.insert(0, name)
+        return self
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)}: {self.message}" if self.path else self.message
+
+
+def encode(value: object) -> Json:
+    """The JSON of a dataclass of this kind, or of a field of one."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case tuple() | list():
+            return [encode(item) for item in cast("tuple[object, ...]", value)]
+        case Mapping():
+            return {key: encode(item) for key, item in cast("Mapping[str, object]", value).items()}
+        case _:
+            assert is_dataclass(value) and not isinstance(value, type), value
+            names = sorted(field.name for field in fields(value))
+            return {name: encode(getattr(value, name)) for name in names}
+
+
+def decode(cls: type[T], value: Json) -> T:
+    """The dataclass that a JSON value spells; raises Mismatch where it does not fit."""
+    return cast(T, _reader(cls)(value))
+
+
+def _reader(hint: object) -> _Reader:
+    """What reads a value of the annotated type."""
+    found = _SIMPLE.get(hint)
+    if found is not None:
+        return found
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _record_reader(hint)
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind is Literal:
+        return _choice_reader(cast("tuple[str, ...]", inner))
+    if kind is tuple:
+        return _list_reader(_reader(inner[0]))
+    if kind is UnionType and NoneType in inner:
+        return _optional_reader(_reader(next(i for i in inner if i is not NoneType)))
+    assert kind is cast(object, Mapping), hint
+    return _mapping_reader(_reader(inner[1]))
+
+
+def _read_text(value: Json) -> str:
+    if type(value) is not str:
+        raise Mismatch(f"expected text, found {_described(value)}")
+    if len(value) > MAX_TEXT:
+        raise Mismatch(f"a text of {len(value)} characters; at most {MAX_TEXT} are read")
+    return value
+
+
+def _read_int(value: Json) -> int:
+    if type(value) is not int:
+        raise Mismatch(f"expected a number, found {_described(value)}")
+    if not -MAX_INT <= value <= MAX_INT:
+        raise Mismatch("the number is beyond 2**62")
+    return value
+
+
+def _read_bool(value: Json) -> bool:
+    if type(value) is not bool:
+        raise Mismatch(f"expected true or false, found {_described(value)}")
+    return value
+
+
+_SIMPLE: dict[object, _Reader] = {
+    str: _read_text,
+    int: _read_int,
+    bool: _read_bool,
+}
+
+
+def _optional_reader(read: _Reader) -> _Reader:
+    return lambda value: None if value is None else read(value)
+
+
+def _choice_reader(choices: tuple[str, ...]) -> _Reader:
+    def read(value: Json) -> object:
+        if value not in choices:
+            wanted = " or ".join(map(repr, choices))
+            raise Mismatch(f"expected {wanted}, found {_described(value)}")
+        return value
+
+    return read
+
+
+def _list_reader(read: _Reader) -> _Reader:
+    def read_list(value: Json) -> object:
+        if not isinstance(value, list):
+            raise Mismatch(f"expected a list, found {_described(value)}")
+        items: list[object] = []
+        try:
+            for item in value:
+                items.append(read(item))
+        except Mismatch as error:
+            raise error.inside(str(len(items))) from None
+        return tuple(items)
+
+    return read_list
+
+
+def _mapping_reader(read: _Reader) -> _Reader:
+    def read_mapping(value: Json) -> object:
+        if not isinstance(value, dict):
+            raise Mismatch(f"expected an object, found {_described(value)}")
+        items: dict[str, object] = {}
+        for key, item in value.items():
+            try:
+                items[key] = read(item)
+            except Mismatch as error:
+                raise error.inside(key) from None
+        return items
+
+    return read_mapping
+
+
+@cache
+def _record_reader(cls: type[T]) -> _Reader:
+    hints = get_type_hints(cls)
+    readers = [(name, _reader(hint)) for name, hint in hints.items()]
+
+    def read(value: Json) -> object:
+        if not isinstance(value, dict):
+            raise Mismatch(f"expected an object, found {_described(value)}")
+        if len(value) != len(readers) or value.keys() != hints.keys():
+            raise _wrong_keys(set(hints), set(value))
+        items: dict[str, object] = {}
+        for name, read_field in readers:
+            try:
+                items[name] = read_field(value[name])
+            except Mismatch as error:
+                raise error.inside(name) from None
+        return cls(**items)
+
+    return read
+
+
+def _wrong_keys(known: set[str], found: set[str]) -> Mismatch:
+    if missing := known - found:
+        return Mismatch(f"{min(missing)!r} is missing")
+    return Mismatch(f"{min(found - known)[:40]!r} is no key of it")
+
+
+def _described(value: Json) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case int():
+            return f"the number {str(value)[:24]}"
+        case str():
+            return f"the text {value[:24]!r}"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
