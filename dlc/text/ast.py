@@ -1,11 +1,12 @@
 """The syntax tree of a model text (`.dlm`).
 
-Every node is frozen, equal only to itself (so it may be a dictionary key), keeps its children in tuples
-and has a `span` in the text of its `File.source`. `dlc.text.tree` walks, dumps and compares trees.
+Every node is frozen, equal only to itself (so it may be a dictionary key), keeps its children in
+tuples and has a `span` in the text of its `File.source`. `dlc.text.tree` walks, dumps and compares
+trees.
 
-Operators that chain to the left are flat: `a - b + c` is one `Binary` with `first` a and `rest` (-, b),
-(+, c), so a sum of 100,000 terms is no deeper than a sum of two. Whatever else nests is at most
-`dlc.text.parser.MAX_DEPTH` deep, so a visitor may recurse.
+Operators that chain to the left are flat: `a - b + c` is one `Binary` with `first` a and `rest`
+(-, b), (+, c), so a sum of 100,000 terms is no deeper than a sum of two. Expressions nest at most
+`dlc.text.parser.MAX_DEPTH` deep, whatever the text, so a visitor may recurse.
 """
 
 from __future__ import annotations
@@ -122,8 +123,8 @@ class Term(Node):
 class Binary(Node):
     """Operators of one precedence, applied from left to right.
 
-    The levels are `or`; `and`; `+ -`; `* / // % @`; `**`. There is at least one term, and exactly one
-    where the operator is `**`, which chains to the right.
+    The levels are `or`; `and`; `+ -`; `* / // % @`; `**`. There is at least one term, and exactly
+    one where the operator is `**`, which chains to the right.
     """
 
     first: Expr

@@ -33,8 +33,8 @@ class Source:
     def place(self, span: Span) -> Place:
         """The line and columns of `span`; of several lines, the part on the first."""
         line, column = self.line_and_column(span.start)
-        line_end = self.text.find("\n", span.start)
-        stop = span.end if line_end < 0 else min(span.end, line_end)
+        line_end = self.text.find("\n", span.start, span.end)
+        stop = span.end if line_end < 0 else line_end
         return Place(self.name, line, column, column + stop - span.start)
 
     def line_and_column(self, offset: int) -> tuple[int, int]:
