@@ -1,0 +1,10 @@
+"""How a text case is run: the same way as `dlc opt`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+
+def run_case(text: str, passes: list[str]) -> str:
+    """The IR text after the passes, in order; raises DlcError as `dlc opt` does."""
+    return import_module("dlc.driver.opt").optimise_text(text, passes, file="case.dlir")

@@ -1,0 +1,70 @@
+"""Collects the text cases in tests/cases; tests/cases/golden.py says how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from dlc.errors import DlcError
+from tests.cases import golden, runner
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update", action="store_true", help="write what the text cases give into their files"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("update") and config.getoption("numprocesses", None):
+        raise pytest.UsageError("--update writes files: run it without -n")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseFile | None:
+    if file_path.suffix == ".dlir" and "cases" in file_path.parts:
+        return CaseFile.from_parent(parent, path=file_path)  # pyright: ignore[reportUnknownMemberType]
+    return None
+
+
+class CaseFile(pytest.File):
+    def collect(self) -> Iterator[CaseItem]:
+        try:
+            cases = golden.split(self.path.read_text(encoding="utf-8"))
+        except golden.BadCase as error:
+            raise self.CollectError(f"{self.path}: {error}") from error
+        for index, case in enumerate(cases):
+            yield CaseItem.from_case(self, index, case)
+
+
+class CaseItem(pytest.Item):
+    index: int
+    case: golden.Case
+
+    @classmethod
+    def from_case(cls, parent: CaseFile, index: int, case: golden.Case) -> Self:
+        item: Self = cls.from_parent(parent, name=case.title)  # pyright: ignore[reportUnknownMemberType]
+        item.index, item.case = index, case
+        return item
+
+    def runtest(self) -> None:
+        try:
+            if self.config.getoption("update") and not self.case.errors:
+                self._update()
+            elif failure := golden.check(self.case, runner.run_case):
+                self._fail(failure)
+        except DlcError as error:
+            self._fail(error.render())
+
+    def _update(self) -> None:
+        output = runner.run_case(self.case.text, list(self.case.passes))
+        file = self.path.read_text(encoding="utf-8")
+        self.path.write_text(golden.with_output(file, self.index, output), encoding="utf-8")
+
+    def _fail(self, reason: str) -> None:
+        pytest.fail(f"{self.path}:{self.case.line}: {self.name}\n{reason}", pytrace=False)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self.case.line - 1, self.name
