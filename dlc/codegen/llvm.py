@@ -1,0 +1,140 @@
+"""The only place that talks to LLVM: text of LLVM IR goes in, an object file or assembly comes out.
+
+Our text says explicitly what it wants (vector widths, unrolling, tiles), so the optimiser only tidies
+up: helper functions are inlined, stack variables become registers, blocks merge. No vectoriser and
+no loop pass runs. Code is position-independent; `dlc.codegen.image` links it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from dlc.errors import InternalError, UsageError
+from dlc.runtime.cpu import FEATURES, LEVELS, NAMED, UNUSED, host_features
+
+TRIPLE = "x86_64-unknown-linux-gnu"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The processor that code is made for: LLVM's name of it, and exactly which features it has.
+
+    `features` is sorted, in LLVM's names, and complete with respect to `dlc.runtime.cpu.FEATURES`:
+    code for this target runs on every machine that has them.
+
+    >>> Target.named("x86-64-v3").vector_bytes
+    32
+    """
+
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+
+    @classmethod
+    def named(cls, name: str) -> Target:
+        """The target called `name`: "host", an x86-64 level ("x86-64-v3") or a processor ("znver4").
+
+        Raises `UsageError` for any other name.
+        """
+        if name == "host":
+            return cls(TRIPLE, _host_cpu(), tuple(sorted(host_features())))
+        features = LEVELS.get(name) or NAMED.get(name)
+        if features is None and name not in LEVELS:
+            known = ", ".join(["host", *LEVELS, *NAMED])
+            raise UsageError(f"no target is called {name!r}; there are {known}", code="D0920")
+        return cls(TRIPLE, name, tuple(sorted(features or ())))
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of the widest vector register: 64, 32 or 16."""
+        if "avx512f" in self.features:
+            return 64
+        return 32 if "avx" in self.features else 16
+
+    @property
+    def flags(self) -> str:
+        """Every feature switched on or off, as LLVM wants it: the processor's name implies nothing."""
+        has = [f"+{feature}" for feature in self.features]
+        lacks = [f"-{f}" for f in (*FEATURES, *UNUSED) if f not in self.features]
+        return ",".join(has + lacks)
+
+
+def compile_object(text: str, target: Target, level: int = 2) -> bytes:
+    """The ELF object file for a module of LLVM IR.
+
+    `level` 0 to 3 is how hard LLVM's instruction selection tries. Raises `InternalError` with the
+    offending line if LLVM refuses the text.
+    """
+    machine = _machine(target, level)
+    return machine.emit_object(_module(text, target, machine, level))
+
+
+def assembly(text: str, target: Target, level: int = 2) -> str:
+    """The assembly code that `compile_object` turns into an object file, for people to read."""
+    machine = _machine(target, level)
+    return machine.emit_assembly(_module(text, target, machine, level))
+
+
+def version() -> str:
+    """The version of LLVM, such as "22.1.0"; a part of every cache key."""
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # LLVM ends the process where inline assembly meets no parser
+
+
+@cache
+def _host_cpu() -> str:
+    _initialize()
+    return llvm.get_host_cpu_name()
+
+
+@cache
+def _machine(target: Target, level: int) -> llvm.TargetMachine:
+    _initialize()
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.flags, opt=level, reloc="pic", codemodel="small"
+    )
+
+
+def _module(text: str, target: Target, machine: llvm.TargetMachine, level: int) -> llvm.ModuleRef:
+    """The text parsed, verified and tidied up."""
+    try:
+        module = llvm.parse_assembly(text)
+        module.triple = target.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(_explain(str(error), text)) from error
+    _tidy(module, machine, level)
+    return module
+
+
+def _tidy(module: llvm.ModuleRef, machine: llvm.TargetMachine, level: int) -> None:
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    if level > 0:
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_dead_code_elimination_pass()
+    options = llvm.create_pipeline_tuning_options(speed_level=0)
+    passes.run(module, llvm.create_pass_builder(machine, options))
+
+
+def _explain(report: str, text: str) -> str:
+    """LLVM's report as one sentence, with the line of our text if the report names one."""
+    found = re.search(r"<string>:(\d+):\d+: error: (.*)", report)
+    if found is None:
+        return f"LLVM refuses our text: {' '.join(report.split())}"
+    line = text.split("\n")[int(found[1]) - 1].strip()
+    return f"LLVM refuses line {found[1]} of our text: {found[2]}: {line}"
