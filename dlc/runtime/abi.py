@@ -212,6 +212,9 @@ IMPORTS = (
     "dgemm_",
     "sgemv_",
     "dgemv_",
-    "openblas_set_num_threads_local",
 )
-"""The outside functions that code in an artifact may call; anything else is refused."""
+"""The outside functions that code in an artifact may call; anything else is refused.
+
+Those of BLAS have Fortran's interface with 32-bit integers (without the lengths of strings); the caller of
+a program that uses them wraps the call in `dlc.runtime.blas.single_threaded`.
+"""

@@ -27,15 +27,15 @@ _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 class Pages:
     """`size` bytes of private memory at `address`, readable and writable until `make_executable`.
 
-    They go back to the system when the object dies, unless `forever`. Raises `MemoryError`.
+    They go back to the system when the object dies, unless `keep` was called. Raises `MemoryError`.
     """
 
-    __slots__ = ("__weakref__", "address", "size")
+    __slots__ = ("__weakref__", "_release", "address", "size")
 
     address: int
     size: int
 
-    def __init__(self, size: int, *, forever: bool = False) -> None:
+    def __init__(self, size: int) -> None:
         protection = mmap.PROT_READ | mmap.PROT_WRITE
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         address: int | None = _mmap(None, size, protection, flags, -1, 0)
@@ -43,14 +43,13 @@ class Pages:
             raise MemoryError(f"the system has no {size} bytes: {_last_error()}")
         self.address = address
         self.size = size
-        if not forever:
-            # At the end of the process a daemon thread may still be running this code.
-            weakref.finalize(self, _munmap, address, size).atexit = False
+        self._release = weakref.finalize(self, _munmap, address, size)
+        # At the end of the process a daemon thread may still be running this code.
+        self._release.atexit = False
 
-    def write(self, data: bytes | memoryview, offset: int = 0) -> None:
-        """Copies `data` to `offset`; the pages must still be writable."""
-        assert 0 <= offset <= self.size - len(data)
-        self.view()[offset : offset + len(data)] = data
+    def keep(self) -> None:
+        """Never gives the pages back: threads that no one waits for use them until the process ends."""
+        self._release.detach()
 
     def view(self) -> memoryview:
         """The bytes themselves; valid no longer than this object."""

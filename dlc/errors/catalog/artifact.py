@@ -72,4 +72,14 @@ PAGES: dict[str, Page] = {
         "A call needs more working memory than `max_memory` (`--max-memory`) allows. Raise it, use "
         "smaller sizes, or compile with `limit memory`.",
     ),
+    "D0614": Page(
+        "the artifact calls BLAS, and there is none",
+        "Matrix products of this artifact are done by scipy's BLAS, and scipy is not installed here, or "
+        "its BLAS cannot be found. Install scipy, or compile with `--matmul generated`.",
+    ),
+    "D0615": Page(
+        "code cannot be made executable",
+        "The system refuses to make memory executable (a hardened kernel, SELinux, a sandbox). dlc never "
+        "maps memory that is writable and executable at once, but it needs to execute compiled code.",
+    ),
 }
