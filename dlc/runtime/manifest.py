@@ -140,9 +140,13 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Machine code in a section of its own. The image begins with 8 bytes for each import, in order."""
+    """Machine code in a section of its own. The image begins with 8 bytes for each import, in order.
+
+    `sha256` is of the whole section: the loader hashes its private copy once more before it runs.
+    """
 
     section: str
+    sha256: str
     imports: tuple[str, ...]
     symbols: tuple[Symbol, ...]
 

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from dlc.errors import ArtifactError
 
 
-class Where(str):
-    """The file that is being checked, for the start of every message."""
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The artifact that is being checked; `starts` says where in the file its sections begin."""
 
-    __slots__ = ()
+    file: str
+    starts: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def refuse(
-        self, code: str, message: str, *, section: str = "", at: int | None = None, help: str = ""
+        self,
+        code: str,
+        message: str,
+        *,
+        section: str = "",
+        at: int | None = None,
+        inside: int = 0,
+        help: str | None = None,
     ) -> ArtifactError:
-        """The error to raise; `at` counts bytes from the start of the file."""
-        parts = [str(self)]
+        """The error to raise. `at` is an offset in the file, `inside` one in the section."""
+        if at is None and section in self.starts:
+            at = self.starts[section] + inside
+        parts = [self.file]
         if section:
             parts.append(f"section {section}" + ("" if at is None else f" at byte {at}"))
         elif at is not None:
             parts.append(f"byte {at}")
-        return ArtifactError(": ".join([*parts, message]), code=code, help=help or None)
+        return ArtifactError(": ".join([*parts, message]), code=code, help=help)

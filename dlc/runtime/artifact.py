@@ -1,0 +1,122 @@
+"""A compiled model as data: its manifest and its sections, in memory or in a mapped `.dlc` file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from dlc.runtime import checks, container
+from dlc.runtime.atomic import write_file
+from dlc.runtime.buffers import aligned_copy
+from dlc.runtime.container import Data
+from dlc.runtime.files import map_file
+from dlc.runtime.manifest import Manifest
+from dlc.runtime.refusal import Where
+
+SUFFIX = ".dlc"
+IN_MEMORY = "<memory>"
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How long reading took, in milliseconds: hashing is apart, because it grows with the weights."""
+
+    read_ms: float = 0.0
+    hash_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Artifact:
+    """What `dlc compile` makes: facts in `manifest`, bytes in `sections` by name (`docs/artifact.md`).
+
+    Make one from a manifest and sections (`Artifact.of`), a file (`read`) or its bytes
+    (`from_bytes`). Nothing in it changes or runs; `dlc.runtime.model.Model` runs it.
+    """
+
+    manifest: Manifest
+    sections: Mapping[str, memoryview]
+    name: str = IN_MEMORY
+    starts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Where in the file each section begins, for messages."""
+    timings: Timings = Timings()
+
+    @classmethod
+    def of(cls, manifest: Manifest, sections: Mapping[str, Data], name: str = IN_MEMORY) -> Self:
+        """An artifact made here, trusted to be consistent."""
+        views = {key: memoryview(data).cast("B").toreadonly() for key, data in sections.items()}
+        return cls(replace(manifest, sections=()), views, name)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], *, sha256: str | None = None) -> Self:
+        """Map a `.dlc` file and check its form, its hashes and its tables; `sha256` pins the file.
+
+        Raises ArtifactError naming section and offset, or UsageError if the file cannot be read.
+        """
+        return cls._read(map_file(path), os.fspath(path), sha256)
+
+    @classmethod
+    def from_bytes(cls, data: Data, name: str = IN_MEMORY, *, sha256: str | None = None) -> Self:
+        """The same from the bytes of a file; they are copied."""
+        block = aligned_copy(data)
+        block.flags.writeable = False
+        return cls._read(block.data, name, sha256)
+
+    @classmethod
+    def _read(cls, file: memoryview, name: str, sha256: str | None) -> Self:
+        began = time.perf_counter()
+        where = Where(name)
+        pin_ms = _check_pin(file, sha256, where)
+        contents = container.read(file, where)
+        artifact = cls(contents.manifest, contents.sections, name, contents.starts)
+        checks.check_tables(contents.manifest, contents.sections, artifact.where)
+        total_ms = (time.perf_counter() - began) * 1e3
+        hash_ms = contents.hash_ms + pin_ms
+        return replace(artifact, timings=Timings(total_ms - hash_ms, hash_ms))
+
+    @property
+    def where(self) -> Where:
+        """The start of every message about this artifact."""
+        return Where(self.name, self.starts)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the `.dlc` file: the same bytes for the same contents, all of it or nothing.
+
+        Raises UsageError where the folder cannot be written.
+        """
+        manifest = container.sealed(self.manifest, self.sections)
+        write_file(path, container.pieces(manifest, self.sections))
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the `.dlc` file."""
+        manifest = container.sealed(self.manifest, self.sections)
+        return b"".join(container.pieces(manifest, self.sections))
+
+    def section(self, name: str) -> memoryview:
+        """The bytes of a section; empty if there is none of that name."""
+        return self.sections.get(name, memoryview(b""))
+
+    def texts(self) -> dict[str, str]:
+        """The model's text by file name, the root file first."""
+        found = {
+            name.removeprefix("text/"): str(data, "utf-8", "replace")
+            for name, data in self.sections.items()
+            if name.startswith("text/")
+        }
+        return dict(sorted(found.items(), key=lambda item: item[0] != self.manifest.model))
+
+
+def _check_pin(file: memoryview, sha256: str | None, where: Where) -> float:
+    """Milliseconds it took to compare the file's SHA-256 with the pinned one."""
+    if sha256 is None:
+        return 0.0
+    began = time.perf_counter()
+    found = container.file_digest(file)
+    if found != sha256.lower():
+        way_out = (
+            "it is not the file you pinned; get the right one, or pin this one if you trust it"
+        )
+        raise where.refuse("D0612", f"its SHA-256 is {found}, pinned is {sha256}", help=way_out)
+    return (time.perf_counter() - began) * 1e3

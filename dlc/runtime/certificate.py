@@ -1,0 +1,78 @@
+"""The memory plan that an artifact carries as evidence: where each value lies in the arena, and when.
+
+Time counts epochs: the barriers passed since the start of the program, in the order of its table. Sizes
+are texts that `dlc.runtime.expressions` reads; `$k` is entry k of the program's list of sizes.
+`dlc.runtime.plan_check` believes none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dlc.runtime import canonical, expressions, schema
+from dlc.runtime.plan_check import Extent, Plan, Span
+
+
+@dataclass(frozen=True, slots=True)
+class RootRecord:
+    """One stretch of the arena, in use from its first to its last epoch, both included."""
+
+    name: str
+    bytes: str
+    first: int
+    last: int
+    offset: str
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRecord:
+    """A value that lies inside root number `root`, `offset` bytes after its start."""
+
+    name: str
+    root: int
+    offset: str
+    bytes: str
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The plan of one program. `order_bound`: the most that is alive at once, in bytes, for the order
+    of the ops as they are; `any_order_bound`: what no order could do with less than."""
+
+    arena: str
+    order_bound: str = "0"
+    any_order_bound: str = "0"
+    roots: tuple[RootRecord, ...] = ()
+    views: tuple[ViewRecord, ...] = ()
+
+
+def read_certificate(data: bytes) -> Certificate:
+    """The certificate that a section holds; raises ValueError that says why it is none."""
+    return schema.decode(Certificate, canonical.load(data))
+
+
+def certificate_bytes(certificate: Certificate) -> bytes:
+    """What a section holds for this certificate."""
+    return canonical.dump(schema.encode(certificate))
+
+
+def plan_at(certificate: Certificate, dims: Mapping[str, int], sizes: Sequence[int]) -> Plan:
+    """The plan in numbers; raises BadExpression where a size has no value at these dims."""
+
+    def number(text: str) -> int:
+        return int(text) if text.isdecimal() else expressions.parse(text).evaluate(dims, sizes)
+
+    return Plan(
+        arena=number(certificate.arena),
+        roots=[
+            Span(root.name, number(root.offset), number(root.bytes), root.first, root.last)
+            for root in certificate.roots
+        ],
+        views=[
+            Extent(view.name, view.root, number(view.offset), number(view.bytes))
+            for view in certificate.views
+        ],
+    )

@@ -1,0 +1,212 @@
+"""Checks that the tables of a manifest make sense, on any machine: weights, entry points, targets.
+
+Form and hashes were checked before (`dlc.runtime.container`); whether a target fits this machine, and
+what its programs and memory plans say, is looked at when it is chosen (`dlc.runtime.compiled`).
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
+
+from dlc.runtime import expressions
+from dlc.runtime.container import padded
+from dlc.runtime.dtypes import DTYPES, MAX_RANK
+from dlc.runtime.manifest import Default, Entry, Image, Input, Manifest, Output, Program, Target
+from dlc.runtime.refusal import Where
+
+MAX_NAME = 255
+MAX_TENSORS = 256
+"""Inputs, and outputs, of one entry point."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+Refuse = Callable[[str], Exception]
+"""Makes the error to raise from a message."""
+
+
+def check_tables(manifest: Manifest, sections: Mapping[str, memoryview], where: Where) -> None:
+    """Raises ArtifactError for the first table that is inconsistent."""
+    _check_weights(manifest, sections, where)
+
+    def refuse(message: str) -> Exception:
+        return where.refuse("D0611", message, section="manifest")
+
+    _check_names("entry points", (entry.name for entry in manifest.entries), refuse)
+    for entry in manifest.entries:
+        _check_entry(entry, refuse)
+    _check_names("targets", (target.name for target in manifest.targets), refuse)
+    for target in manifest.targets:
+        _check_target(target, manifest.entries, sections, refuse)
+
+
+def _check_weights(manifest: Manifest, sections: Mapping[str, memoryview], where: Where) -> None:
+    """Arrays follow each other at multiples of 64, each exactly as long as its type says."""
+
+    def refuse(message: str) -> Exception:
+        return where.refuse("D0607", message, section="weights", inside=end)
+
+    end = 0
+    _check_names("weights", (weight.name for weight in manifest.weights), refuse)
+    for weight in manifest.weights:
+        dtype = DTYPES.get(weight.dtype)
+        if dtype is None:
+            raise refuse(f"{weight.name} has the unknown dtype {weight.dtype[:40]!r}")
+        if len(weight.shape) > MAX_RANK or any(size < 0 for size in weight.shape):
+            raise refuse(f"{weight.name} has more than {MAX_RANK} axes or a negative size")
+        if weight.bytes != prod(weight.shape) * dtype.bytes:
+            message = f"{weight.name} has {weight.bytes} bytes, which is not {list(weight.shape)}"
+            raise refuse(f"{message} of {dtype}")
+        if weight.offset != padded(end):
+            raise refuse(f"{weight.name} must begin at byte {padded(end)}, not {weight.offset}")
+        if not _SHA256.fullmatch(weight.sha256):
+            raise refuse(f"{weight.name} has no SHA-256")
+        end = weight.offset + weight.bytes
+    found = len(sections.get("weights", b""))
+    if end != found:
+        raise refuse(f"the arrays end at byte {end} of the section, which has {found}")
+
+
+def _check_names(what: str, names: Iterable[str], refuse: Refuse) -> None:
+    """Names are short printable texts, and none comes twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise refuse(f"two {what} are called {name!r}")
+        if not 0 < len(name) <= MAX_NAME or not name.isprintable():
+            raise refuse(f"the name {name[:40]!r} of one of the {what} cannot be printed")
+        seen.add(name)
+
+
+def _check_entry(entry: Entry, refuse_: Refuse) -> None:
+    def refuse(message: str) -> Exception:
+        return refuse_(f"entry point {entry.name}: {message}")
+
+    if max(len(entry.inputs), len(entry.outputs)) > MAX_TENSORS or not entry.outputs:
+        raise refuse(f"it has no output, or more than {MAX_TENSORS} inputs or outputs")
+    _check_names("inputs", (item.name for item in entry.inputs), refuse)
+    names = [output.name for output in entry.outputs]
+    if [output.name for output in entry.outputs if not output.hidden] == [""]:
+        names.remove("")
+    _check_names("outputs", names, refuse)
+    _check_names("dims", (dim.name for dim in entry.dims), refuse)
+    _check_dims(entry, refuse)
+    known = {dim.name for dim in entry.dims if dim.measured is None}
+    for item in entry.inputs:
+        _check_type(item, known, refuse)
+        if item.default is not None:
+            default_bytes(item, item.default, refuse)
+    for output in entry.outputs:
+        _check_type(output, {dim.name for dim in entry.dims}, refuse)
+
+
+def _check_dims(entry: Entry, refuse: Refuse) -> None:
+    given = {dim.name for dim in entry.dims if dim.measured is None}
+    if both := given & {item.name for item in entry.inputs}:
+        raise refuse(f"{min(both)} is the name of an input and of a dim")
+    scalars = {o.name for o in entry.outputs if o.dtype in ("i64", "i32") and not o.shape}
+    for dim in entry.dims:
+        if not dim.name.isidentifier() or dim.lower < 0:
+            raise refuse(f"the dim {dim.name} is no name or has a negative lower bound")
+        if dim.upper is not None and dim.upper < dim.lower:
+            raise refuse(f"the dim {dim.name} has bounds {dim.lower}..{dim.upper}")
+        if dim.measured is not None:
+            if dim.measured.output not in scalars:
+                raise refuse(f"the dim {dim.name} is measured by no integer scalar output")
+            check_size(dim.measured.limit, given, 0, refuse)
+
+
+def _check_type(tensor: Input | Output, dims: set[str], refuse: Refuse) -> None:
+    if tensor.dtype not in DTYPES:
+        raise refuse(f"{tensor.name} has the unknown dtype {tensor.dtype[:40]!r}")
+    if len(tensor.shape) > MAX_RANK:
+        raise refuse(f"{tensor.name} has {len(tensor.shape)} axes; at most {MAX_RANK} are read")
+    for size in tensor.shape:
+        check_size(size, dims, 0, refuse)
+
+
+def check_size(text: str, dims: set[str], earlier: int, refuse: Refuse) -> None:
+    """The text is an expression over these dims and the first `earlier` entries of its list."""
+    if text.isdecimal() and text.isascii() and len(text) < 19:
+        return
+    try:
+        expression = expressions.parse(text)
+    except expressions.BadExpression as error:
+        raise refuse(str(error)) from None
+    if unknown := expression.names - dims:
+        raise refuse(f"the size {text} mentions {min(unknown)}, which is no dim that is known here")
+    if any(index >= earlier for index in expression.earlier):
+        raise refuse(f"the size {text} refers to an entry that does not come before it")
+
+
+def default_bytes(item: Input, default: Default, refuse: Refuse) -> bytes:
+    """The elements of an input's default value; raises if it is not of the input's type."""
+    try:
+        data = binascii.a2b_base64(default.data.encode("ascii"), strict_mode=True)
+    except ValueError:
+        raise refuse(f"the default of {item.name} is not base64") from None
+    fits = len(default.shape) == len(item.shape) and all(
+        size >= 0 and (text == str(size) or not text.isdecimal())
+        for size, text in zip(default.shape, item.shape, strict=True)
+    )
+    if not fits or len(data) != prod(default.shape) * DTYPES[item.dtype].bytes:
+        raise refuse(f"the default of {item.name} is not of its type")
+    return data
+
+
+def _check_target(
+    target: Target, entries: Sequence[Entry], sections: Mapping[str, memoryview], refuse_: Refuse
+) -> None:
+    def refuse(message: str) -> Exception:
+        return refuse_(f"target {target.name}: {message}")
+
+    for kind, image in (("code", target.code), ("engine", target.engine)):
+        _check_section(kind, image.section, sections, refuse)
+        _check_image(image, len(sections[image.section]), refuse)
+    if set(target.programs) != {entry.name for entry in entries}:
+        raise refuse("its programs are not those of the entry points")
+    for entry in entries:
+        dims = {dim.name for dim in entry.dims if dim.measured is None}
+        _check_program(target.programs[entry.name], dims, sections, refuse)
+    if target.prepare is not None:
+        _check_program(target.prepare.program, set(), sections, refuse)
+        if target.prepare.bytes < 0:
+            raise refuse("the prepared weights have a negative size")
+        if cached := target.prepare.cached:
+            _check_section("prepared", cached, sections, refuse)
+            if len(sections[cached]) != target.prepare.bytes:
+                raise refuse(f"section {cached} is not as long as the prepared weights")
+
+
+def _check_section(
+    kind: str, name: str, sections: Mapping[str, memoryview], refuse: Refuse
+) -> None:
+    if name not in sections or name.partition("/")[0] != kind:
+        raise refuse(f"there is no section {name[:80]!r} of kind {kind}")
+
+
+def _check_image(image: Image, length: int, refuse: Refuse) -> None:
+    if not _SHA256.fullmatch(image.sha256):
+        raise refuse(f"there is no SHA-256 of section {image.section}")
+    table = 8 * len(image.imports)
+    _check_names("imports", image.imports, refuse)
+    _check_names("functions", (symbol.name for symbol in image.symbols), refuse)
+    for symbol in image.symbols:
+        if not table <= symbol.offset < length:
+            raise refuse(f"the function {symbol.name} lies outside section {image.section}")
+    if table > length:
+        raise refuse(f"the import table is longer than section {image.section}")
+
+
+def _check_program(
+    program: Program, dims: set[str], sections: Mapping[str, memoryview], refuse: Refuse
+) -> None:
+    _check_section("program", program.section, sections, refuse)
+    _check_section("certificate", program.certificate, sections, refuse)
+    if len(sections[program.section]) % 8:
+        raise refuse(f"section {program.section} is not made of 8-byte words")
+    for index, size in enumerate(program.sizes):
+        check_size(size, dims, index, refuse)
+    for size in (program.arena, program.scratch):
+        check_size(size, dims, len(program.sizes), refuse)

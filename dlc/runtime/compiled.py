@@ -1,0 +1,113 @@
+"""A program of an artifact, checked, and its numbers at each tuple of sizes.
+
+Loading checks the table of steps once (`program_check`), and the memory plan at the bounds of the dims;
+every new tuple of sizes is checked again (`plan_check`) before anything runs at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dlc.runtime import certificate as certificates
+from dlc.runtime import expressions, plan_check, program_check
+from dlc.runtime.abi import ArgKind, ArgWord, Root, StepWord
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.buffers import Bytes, address, aligned_copy
+from dlc.runtime.frames import Sized
+from dlc.runtime.manifest import Program, Target
+from dlc.runtime.program_check import BadProgram, ProgramTable, Surroundings, Words
+
+
+class CompiledProgram:
+    """One entry point of one target. `words` is the table that the engine walks, a private copy."""
+
+    def __init__(self, artifact: Artifact, target: Target, program: Program, tensors: int) -> None:
+        """`tensors` counts inputs and outputs. Raises ArtifactError for a table that is wrong."""
+        self._artifact = artifact
+        self.program = program
+        # A copy: the file under a mapping could change after the check.
+        self.words: Bytes = aligned_copy(artifact.section(program.section))
+        self._table = self._checked(target, tensors)
+        self._certificate = self._read_certificate()
+        self._uses = _arena_uses(self._table)
+
+    def _checked(self, target: Target, tensors: int) -> ProgramTable:
+        around = Surroundings(
+            sizes=len(self.program.sizes),
+            roots=Root.INPUTS + tensors,
+            ops=len(self.program.ops),
+            kernels=frozenset(symbol.offset for symbol in target.code.symbols),
+        )
+        words: Words = self.words.view(np.dtype("<i8"))
+        try:
+            return program_check.check_program(words, around)
+        except BadProgram as error:
+            raise self._bad_program(error) from None
+
+    def _bad_program(self, error: BadProgram) -> Exception:
+        return self._artifact.where.refuse(
+            "D0611", str(error), section=self.program.section, inside=8 * error.word
+        )
+
+    def _read_certificate(self) -> certificates.Certificate:
+        section = self.program.certificate
+        try:
+            return certificates.read_certificate(bytes(self._artifact.section(section)))
+        except ValueError as error:
+            raise self._artifact.where.refuse("D0610", str(error), section=section) from None
+
+    def at(
+        self, dims: Mapping[str, int], fixed: Mapping[Root, int], tensors: Sequence[int]
+    ) -> Sized:
+        """The program's numbers at these dims, and its plan checked at them.
+
+        `fixed` has the bytes of roots WEIGHTS, SOURCES and CONSTANTS, `tensors` those of inputs and
+        outputs. Raises ArtifactError if the sizes have no value or the plan is wrong.
+        """
+        program = self.program
+        where = self._artifact.where
+        try:
+            sizes = expressions.evaluate_all(program.sizes, dims)
+            arena = expressions.parse(program.arena).evaluate(dims, sizes)
+            scratch = expressions.parse(program.scratch).evaluate(dims, sizes)
+            plan = certificates.plan_at(self._certificate, dims, sizes)
+            roots = {**fixed, Root.ARENA: arena, Root.SCRATCH: scratch}
+            lengths = [roots[root] for root in Root if root != Root.INPUTS]
+            if arena != plan.arena:
+                raise plan_check.BadPlan(
+                    f"the plan is for {plan.arena} bytes, the call has {arena}"
+                )
+            plan_check.check(plan, [(epoch, sizes[index]) for epoch, index in self._uses])
+            program_check.check_amounts(self._table, sizes, [*lengths, *tensors])
+        except (expressions.BadExpression, plan_check.BadPlan) as error:
+            message = f"{error}{_at(dims)}"
+            raise where.refuse("D0610", message, section=program.certificate) from None
+        except BadProgram as error:
+            raise self._bad_program(error) from None
+        numbers = np.array(sizes or [0], np.int64)
+        return Sized(numbers, address(numbers), arena, scratch)
+
+    def op_place(self, op: int) -> str:
+        """`file:line:col` of an op, or nothing."""
+        return self.program.ops[op].place if 0 <= op < len(self.program.ops) else ""
+
+
+def _at(dims: Mapping[str, int]) -> str:
+    return f" (at {', '.join(f'{name} = {value}' for name, value in dims.items())})" if dims else ""
+
+
+def _arena_uses(table: ProgramTable) -> list[tuple[int, int]]:
+    """Each use of an address in the arena by a call: its epoch, and the size index of its offset."""
+    arguments = table.arguments
+    kinds = arguments[:, ArgWord.KIND]
+    points = (kinds == ArgKind.POINTER) | (kinds == ArgKind.LOADED)
+    in_arena = points & (arguments[:, ArgWord.ROOT] == Root.ARENA)
+    uses: set[tuple[int, int]] = set()
+    for step in table.calls:
+        first, count = table.steps[step, StepWord.B], table.steps[step, StepWord.C]
+        for row in range(first, first + count):
+            if in_arena[row]:
+                uses.add((int(table.epochs[step]), int(arguments[row, ArgWord.OFFSET])))
+    return sorted(uses)

@@ -1,0 +1,117 @@
+"""DLPack both ways for the dtypes of the language, bf16 included, which NumPy's own DLPack lacks.
+
+NumPy packs and unpacks; bf16 travels as uint16 whose type code is changed in the packed structure.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import Unsupported
+from dlc.runtime.buffers import ALIGNMENT, address, aligned_array
+from dlc.runtime.dtypes import BF16, DType, dtype_of
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+Array = NDArray[np.generic]
+
+CPU = (1, 0)
+_HOST_DEVICES = (1, 3, 11)
+"""Devices whose memory the CPU reads: its own, and what CUDA and ROCm allocate for it (pinned)."""
+
+_BF16_TYPE = (4, 16, 1)
+_UINT16_TYPE = (1, 16, 1)
+
+# Where the data type (code, bits, lanes) lies in a DLManagedTensor and a DLManagedTensorVersioned:
+# after the data pointer, the device and the rank; the versioned one has 32 bytes before all this.
+_TYPE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}
+
+_name_of = ctypes.pythonapi.PyCapsule_GetName
+_name_of.restype, _name_of.argtypes = ctypes.c_char_p, (ctypes.py_object,)
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
+
+class Exporter(Protocol):
+    """Any array that speaks DLPack."""
+
+    def __dlpack__(self) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+class _DataType(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+class _Packed:
+    """A capsule as NumPy wants to be given it."""
+
+    def __init__(self, capsule: CapsuleType) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, *, stream: None = None) -> CapsuleType:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU
+
+
+def exported(
+    stored: Array,
+    dtype: DType,
+    max_version: tuple[int, int] | None,
+    dl_device: tuple[int, int] | None,
+    copy: bool | None,
+) -> CapsuleType:
+    """The capsule for `__dlpack__`: 64-byte aligned memory, copied for that unless `copy` is False.
+
+    Raises BufferError, as the protocol demands, where that is not possible.
+    """
+    if address(stored) % ALIGNMENT and copy is not False:
+        aligned = aligned_array(stored.shape, stored.dtype, stored.nbytes)
+        aligned[...] = stored
+        stored, copy = aligned, None
+    numbers = cast("NDArray[np.number]", stored)
+    capsule = numbers.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+    if dtype is BF16:
+        _relabel(capsule, _UINT16_TYPE, _BF16_TYPE)
+    return capsule
+
+
+def imported(source: Exporter) -> tuple[Array, DType]:
+    """The elements of a foreign array on its own memory, and their dtype; bf16 as its bits.
+
+    Raises Unsupported for memory that the CPU cannot read and for unknown element types.
+    """
+    device = source.__dlpack_device__()
+    if device[0] not in _HOST_DEVICES:
+        raise Unsupported(
+            f"an array on another device (DLPack type {int(device[0])}): move it to the CPU first",
+            code="D0702",
+        )
+    capsule = source.__dlpack__()
+    is_bf16 = _relabel(capsule, _BF16_TYPE, _UINT16_TYPE)
+    try:
+        array: Array = np.from_dlpack(_Packed(capsule))
+    except (BufferError, RuntimeError) as error:
+        raise Unsupported(f"the array cannot be read: {error}", code="D0702") from None
+    dtype = BF16 if is_bf16 else dtype_of(array)
+    if dtype is None:
+        raise Unsupported(f"an array of {array.dtype}, which dlc does not have", code="D0507")
+    return array, dtype
+
+
+def _relabel(capsule: CapsuleType, old: tuple[int, int, int], new: tuple[int, int, int]) -> bool:
+    """Change the element type in a capsule if it is the old one; whether it was."""
+    name: bytes = _name_of(capsule)
+    pointer: int = _pointer_of(capsule, name)
+    found = _DataType.from_address(pointer + _TYPE_AT[name])
+    if (found.code, found.bits, found.lanes) != old:
+        return False
+    found.code, found.bits, found.lanes = new
+    return True

@@ -1,0 +1,93 @@
+"""What one call in flight needs: the `dlc_call` words, the table of roots, an arena.
+
+Frames are pooled, so that a call in a steady state allocates nothing, and any number of threads may
+call at once: each takes a frame of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.runtime import blas, threads
+from dlc.runtime.abi import ABI_VERSION, CallWord, Root
+from dlc.runtime.buffers import Bytes, address, aligned_bytes
+from dlc.runtime.native import Native
+
+_THREADS = CallWord.THREADS.value
+_SIZES = CallWord.SIZES.value
+_ARENA, _SCRATCH = Root.ARENA.value, Root.SCRATCH.value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sized:
+    """A program at one tuple of sizes: the numbers its steps use, and the memory it works in."""
+
+    sizes: NDArray[np.int64]
+    sizes_at: int
+    arena: int
+    scratch: int
+    """Bytes for each thread."""
+
+
+class Frame:
+    """A call of one program: set the roots from `Root.INPUTS` on, then `run`."""
+
+    __slots__ = ("_cancel", "_native", "_program", "_sized", "_threads", "_work", "roots", "words")
+
+    def __init__(
+        self, native: Native, program: Bytes, thread_count: int, fixed: Sequence[int], tensors: int
+    ) -> None:
+        """`fixed` are the addresses of WEIGHTS and SOURCES, `tensors` counts inputs and outputs."""
+        self._native = native
+        self._program = program
+        self._threads = thread_count
+        self._sized: Sized | None = None
+        self._work = aligned_bytes(0)
+        self._cancel = ctypes.c_int32(0)
+        self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
+        self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = fixed
+        self.roots[Root.CONSTANTS] = address(native.constants)
+        self.words = (ctypes.c_int64 * CallWord.COUNT)()
+        self.words[CallWord.VERSION] = ABI_VERSION
+        self.words[CallWord.THREADS] = thread_count
+        self.words[CallWord.POOL] = threads.POOL
+        self.words[CallWord.CODE] = native.code.base
+        self.words[CallWord.PROGRAM] = address(program)
+        self.words[CallWord.ROOTS] = ctypes.addressof(self.roots)
+        self.words[CallWord.CANCEL] = ctypes.addressof(self._cancel)
+        self.words[CallWord.STOP_AFTER] = -1
+
+    def run(self, sized: Sized) -> int:
+        """Run the program at these sizes and give its status. Other Python threads run meanwhile."""
+        if sized is not self._sized:
+            self._resize(sized)
+        if not self._native.uses_blas:
+            return self._native.enter(ctypes.addressof(self.words))
+        with blas.single_threaded as limited:
+            self.words[_THREADS] = self._threads if limited else 1
+            return self._native.enter(ctypes.addressof(self.words))
+
+    def _resize(self, sized: Sized) -> None:
+        needed = sized.arena + sized.scratch * self._threads
+        if needed > len(self._work):
+            self._sized = None
+            self._work = aligned_bytes(0)  # the old one goes before the new one comes
+            self._work = aligned_bytes(needed)
+        base = address(self._work)
+        self.roots[_ARENA] = base
+        self.roots[_SCRATCH] = base + sized.arena
+        self.words[_SIZES] = sized.sizes_at
+        self._sized = sized
+
+    def cancel(self) -> None:
+        """Ask the call that this frame is running to end at its next barrier."""
+        self._cancel.value = 1
+
+    def reset(self) -> None:
+        """Forget a request to cancel, before the frame serves another call."""
+        self._cancel.value = 0

@@ -1,0 +1,121 @@
+"""Choosing the code of an artifact that fits this machine, and making it ready to run."""
+
+from __future__ import annotations
+
+import mmap
+import platform
+import struct
+import sys
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dlc.errors import ArtifactError
+from dlc.runtime import blas, cpu
+from dlc.runtime.abi import ABI_VERSION, IMPORTS
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.buffers import Bytes, as_bytes
+from dlc.runtime.code import LoadedImage, load_engine, load_image
+from dlc.runtime.manifest import Image, Library, Manifest, Target
+from dlc.runtime.refusal import Where
+
+_ENTER = "dlc_enter"
+_MACHINES = {"AMD64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Native:
+    """Code that is loaded: `enter` runs a `dlc_call`, `code` holds the kernels."""
+
+    enter: Callable[[int], int]
+    code: LoadedImage
+    constants: Bytes
+    uses_blas: bool
+
+
+def choose_target(manifest: Manifest, where: Where) -> Target:
+    """The first target that runs on this machine; raises ArtifactError that says what each lacks."""
+    reasons: list[str] = []
+    for target in manifest.targets:
+        reason = _misfit(target)
+        if reason is None:
+            _check_interface(target, where)
+            return target
+        reasons.append(f"{target.name} {reason}")
+    message = "; ".join(reasons) or "it has no code at all"
+    raise where.refuse(
+        "D0608",
+        message,
+        section="manifest",
+        help="compile it for a lower --target, or on this machine",
+    )
+
+
+def _misfit(target: Target) -> str | None:
+    """Why the target does not run here, or None if it does."""
+    machine = _MACHINES.get(platform.machine(), platform.machine())
+    if target.triple.partition("-")[0] != machine or sys.platform not in target.triple:
+        return f"is for {target.triple}, this is {machine} {sys.platform}"
+    if missing := cpu.missing_features(target.features):
+        return f"needs {', '.join(missing)}, which this processor lacks"
+    if (target.pointer_bits, target.byte_order) != (8 * struct.calcsize("P"), sys.byteorder):
+        return f"needs {target.pointer_bits}-bit {target.byte_order}-endian words"
+    if target.page_bytes % mmap.PAGESIZE:
+        return f"needs pages of {target.page_bytes} bytes, here they have {mmap.PAGESIZE}"
+    return None
+
+
+def _check_interface(target: Target, where: Where) -> None:
+    if target.abi != ABI_VERSION:
+        message = f"call interface version {target.abi}, where this dlc has version {ABI_VERSION}"
+        raise where.refuse("D0609", message, section="manifest", help="compile the model again")
+    for image in (target.code, target.engine):
+        for name in image.imports:
+            if name not in IMPORTS:
+                message = f"it calls {name}, which code in an artifact may not call"
+                raise where.refuse("D0609", message, section=image.section)
+
+
+def load_native(artifact: Artifact, target: Target) -> Native:
+    """Copy the code, hash the copy, make it executable. Raises ArtifactError."""
+    enter = {symbol.name: symbol.offset for symbol in target.engine.symbols}.get(_ENTER)
+    if enter is None:
+        message = f"the engine has no function {_ENTER}"
+        raise artifact.where.refuse("D0609", message, section=target.engine.section)
+    code = _image(artifact, target.code)
+    with _located(artifact.where, target.engine.section):
+        data = artifact.section(target.engine.section)
+        digest = bytes.fromhex(target.engine.sha256)
+        engine = load_engine(data, digest, target.engine.imports, enter)
+    uses_blas = any(name in blas.NAMES for name in target.code.imports)
+    if uses_blas and target.library is not None:
+        _compare_library(artifact.name, target.library)
+    return Native(engine.enter, code, as_bytes(artifact.section("constants")), uses_blas)
+
+
+def _image(artifact: Artifact, image: Image) -> LoadedImage:
+    with _located(artifact.where, image.section):
+        data = artifact.section(image.section)
+        return load_image(data, bytes.fromhex(image.sha256), image.imports)
+
+
+@contextmanager
+def _located(where: Where, section: str) -> Generator[None]:
+    """Adds the file and the section to a refusal of the loader."""
+    try:
+        yield
+    except ArtifactError as error:
+        (said,) = error.diagnostics
+        raise where.refuse(said.code, said.message, section=section, help=said.help) from error
+
+
+def _compare_library(name: str, recorded: Library) -> None:
+    """Say once if the library here is another than where the artifact was made."""
+    here = blas.library()
+    if (recorded.version, recorded.core) != (here.config, here.core):
+        warnings.warn(
+            f"{name} was made with {recorded.name} {recorded.version} ({recorded.core}), here it is "
+            f"{here.config} ({here.core}): results may differ in the last bits",
+            stacklevel=2,
+        )

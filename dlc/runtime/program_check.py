@@ -1,0 +1,274 @@
+"""Checks that a program of an artifact refers to nothing that does not exist (`dlc.runtime.abi`).
+
+A program is a table of numbers from a file. Once for all, every step, target, argument, size, root,
+counter and kernel in it is looked up; then, for each tuple of sizes, that pointers start inside their
+roots and that the work has a sensible amount. Memory safety inside a kernel is the kernel's own affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.runtime.abi import (
+    ARG_WORDS,
+    HEADER_WORDS,
+    MAX_ARGS,
+    MAX_COUNTERS,
+    STEP_WORDS,
+    THREAD,
+    ArgKind,
+    ArgWord,
+    Opcode,
+    Root,
+    StepWord,
+)
+
+Words = NDArray[np.int64]
+
+_MAX_WAVE_COST = 2.0**52
+_JUMPS = {  # the words of each step that name another step
+    Opcode.LOOP: (StepWord.C,),
+    Opcode.NEXT: (StepWord.C,),
+    Opcode.BRANCH: (StepWord.B, StepWord.C),
+    Opcode.JUMP: (StepWord.A,),
+}
+_COUNTERS = {
+    Opcode.LOOP: (StepWord.A,),
+    Opcode.NEXT: (StepWord.A,),
+    Opcode.LIMIT: (StepWord.A,),
+    Opcode.ZERO: (StepWord.A,),
+    Opcode.COMBINE: (StepWord.A, StepWord.B, StepWord.D),
+}
+_SIZES = {
+    Opcode.CALL: (StepWord.D, StepWord.E),
+    Opcode.LIMIT: (StepWord.B,),
+    Opcode.COMBINE: (StepWord.C, StepWord.E),
+}
+_ARGUMENTS = {
+    Opcode.CALL: (StepWord.B,),
+    Opcode.LOOP: (StepWord.B,),
+    Opcode.BRANCH: (StepWord.A,),
+}
+_OPS = {Opcode.CALL: (StepWord.F,), Opcode.LIMIT: (StepWord.C,)}
+
+
+class BadProgram(ValueError):
+    """A program refers to something that does not exist. `word` is where in the table."""
+
+    def __init__(self, message: str, word: int) -> None:
+        super().__init__(message)
+        self.word = word
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a program may refer to: counts of sizes, roots and ops, and where kernels begin."""
+
+    sizes: int
+    roots: int
+    ops: int
+    kernels: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTable:
+    """A checked program: one row for each step and each argument, and the epoch of each step.
+
+    The epoch of a step is the number of barriers (waves that end with one) before it in the table.
+    """
+
+    steps: Words
+    arguments: Words
+    epochs: Words
+
+    @property
+    def calls(self) -> Words:
+        """The numbers of the CALL steps."""
+        return np.flatnonzero(self.steps[:, StepWord.OPCODE] == Opcode.CALL)
+
+
+def check_program(words: Words, around: Surroundings) -> ProgramTable:
+    """The table that the words of a section spell; raises BadProgram for the first fault."""
+    steps, arguments = _split(words)
+    _check_arguments(arguments, around, first_word=HEADER_WORDS + steps.size)
+    opcodes = steps[:, StepWord.OPCODE]
+    _refuse_rows(~np.isin(opcodes, list(Opcode)), "an unknown opcode")
+    if opcodes[-1] != Opcode.END:
+        raise BadProgram("the last step is not END", _step_word(len(steps) - 1))
+    _check_fields(steps, len(arguments), around)
+    _check_calls(steps, len(arguments), around)
+    _check_waves(steps)
+    _check_control(steps, arguments)
+    barriers = (opcodes == Opcode.WAVE) & (steps[:, StepWord.B] == 1)
+    # A barrier ends the calls of its wave too: these follow the WAVE step but belong before it.
+    epochs = np.cumsum(barriers) - _in_barrier_wave(steps)
+    return ProgramTable(steps, arguments, epochs)
+
+
+def _split(words: Words) -> tuple[Words, Words]:
+    if len(words) < HEADER_WORDS + STEP_WORDS:
+        raise BadProgram("it is too short to hold a step", 0)
+    count, arguments_at, parallel = (int(word) for word in words[:HEADER_WORDS])
+    if not 0 < count <= (len(words) - HEADER_WORDS) // STEP_WORDS:
+        raise BadProgram(f"{count} steps do not fit", 0)
+    if arguments_at != HEADER_WORDS + count * STEP_WORDS:
+        raise BadProgram("the argument table does not follow the steps", 1)
+    if (len(words) - arguments_at) % ARG_WORDS:
+        raise BadProgram("the argument table ends inside an argument", arguments_at)
+    if parallel not in (0, 1):
+        raise BadProgram(f"{parallel} is neither 0 nor 1", 2)
+    steps = words[HEADER_WORDS:arguments_at].reshape(-1, STEP_WORDS)
+    return steps, words[arguments_at:].reshape(-1, ARG_WORDS)
+
+
+def _check_arguments(arguments: Words, around: Surroundings, first_word: int) -> None:
+    kind, root, offset, counter, stride = (arguments[:, word] for word in ArgWord)
+    points = (kind == ArgKind.POINTER) | (kind == ArgKind.LOADED)
+    counted = (counter >= 0) & (counter < MAX_COUNTERS)
+    per_thread = (counter == THREAD) & (root == Root.SCRATCH)
+    faults = (
+        (~np.isin(kind, list(ArgKind)), "an argument of an unknown kind"),
+        ((kind != ArgKind.COUNTER) & _outside(offset, around.sizes), "a size that does not exist"),
+        (points & _outside(root, around.roots), "a root that does not exist"),
+        (points & ~counted & ~per_thread & (counter != -1), "a counter that does not exist"),
+        (points & (counter != -1) & _outside(stride, around.sizes), "a stride that does not exist"),
+        ((kind == ArgKind.COUNTER) & ~counted, "a counter that does not exist"),
+    )
+    for wrong, message in faults:
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise BadProgram(f"argument {row}: {message}", first_word + row * ARG_WORDS)
+
+
+def _check_fields(steps: Words, arguments: int, around: Surroundings) -> None:
+    """Every number that names a step, counter, size, argument or op names one that exists."""
+    limits = (
+        (_JUMPS, len(steps), "a step that does not exist"),
+        (_COUNTERS, MAX_COUNTERS, "a counter that does not exist"),
+        (_SIZES, around.sizes, "a size that does not exist"),
+        (_OPS, around.ops, "an op that does not exist"),
+    )
+    opcodes = steps[:, StepWord.OPCODE]
+    for table, limit, message in limits:
+        for opcode, fields in table.items():
+            for field in fields:
+                _refuse_rows((opcodes == opcode) & _outside(steps[:, field], limit), message)
+    for opcode, (field,) in _ARGUMENTS.items():
+        # A call without arguments may name the place after the last one.
+        limit = arguments + (opcode == Opcode.CALL)
+        wrong = (opcodes == opcode) & _outside(steps[:, field], limit)
+        _refuse_rows(wrong, "an argument that does not exist")
+
+
+def _check_calls(steps: Words, arguments: int, around: Surroundings) -> None:
+    calls = steps[:, StepWord.OPCODE] == Opcode.CALL
+    kernels = np.fromiter(around.kernels, np.int64, len(around.kernels))
+    _refuse_rows(calls & ~np.isin(steps[:, StepWord.A], kernels), "a kernel that does not exist")
+    count = steps[:, StepWord.C]
+    _refuse_rows(calls & _outside(count, MAX_ARGS + 1), f"more than {MAX_ARGS} arguments")
+    end = steps[:, StepWord.B] + np.where(calls, count, 0)
+    _refuse_rows(calls & (end > arguments), "an argument that does not exist")
+
+
+def _check_waves(steps: Words) -> None:
+    """Every call belongs to the wave before it, and no jump leads into the middle of a wave."""
+    opcodes = steps[:, StepWord.OPCODE]
+    waves = opcodes == Opcode.WAVE
+    for flag in (StepWord.B, StepWord.C):
+        _refuse_rows(waves & _outside(steps[:, flag], 2), "a flag that is neither 0 nor 1")
+    expected = np.zeros(len(steps), np.bool_)
+    for wave in np.flatnonzero(waves):
+        first, count = int(wave) + 1, int(steps[wave, StepWord.A])
+        if not 0 <= count < len(steps) - wave:
+            raise BadProgram("a wave longer than the program", _step_word(int(wave)))
+        expected[first : first + count] = True
+    calls = opcodes == Opcode.CALL
+    _refuse_rows(expected != calls, "a wave's calls are not the ones that follow it")
+    for opcode, fields in _JUMPS.items():
+        for field in fields:
+            rows = np.flatnonzero(opcodes == opcode)
+            into = np.zeros(len(steps), np.bool_)
+            into[rows] = calls[steps[rows, field]]
+            _refuse_rows(into, "a jump into the middle of a wave")
+
+
+def _check_control(steps: Words, arguments: Words) -> None:
+    """Loops close on their own beginning, and what is read as a number or a pointer is one."""
+    opcodes = steps[:, StepWord.OPCODE]
+    for row in np.flatnonzero(opcodes == Opcode.NEXT):
+        loop = steps[steps[row, StepWord.C] - 1]
+        if loop[StepWord.OPCODE] != Opcode.LOOP or loop[StepWord.A] != steps[row, StepWord.A]:
+            raise BadProgram(
+                "a NEXT that does not go to the body of its LOOP", _step_word(int(row))
+            )
+    for opcode, field, pointer in (
+        (Opcode.LOOP, StepWord.B, False),
+        (Opcode.BRANCH, StepWord.A, True),
+    ):
+        rows = np.flatnonzero(opcodes == opcode)
+        is_pointer = arguments[steps[rows, field], ArgWord.KIND] == ArgKind.POINTER
+        wrong = np.zeros(len(steps), np.bool_)
+        wrong[rows] = is_pointer != pointer
+        _refuse_rows(wrong, "a pointer is needed" if pointer else "a pointer as a trip count")
+
+
+def _in_barrier_wave(steps: Words) -> Words:
+    """1 for each WAVE step that ends with a barrier and for the calls that belong to it, else 0."""
+    inside = np.zeros(len(steps), np.int64)
+    for wave in np.flatnonzero(steps[:, StepWord.OPCODE] == Opcode.WAVE):
+        if steps[wave, StepWord.B]:
+            inside[wave : wave + 1 + steps[wave, StepWord.A]] = 1
+    return inside
+
+
+def _outside(values: Words, limit: int) -> NDArray[np.bool_]:
+    return (values < 0) | (values >= limit)
+
+
+def _refuse_rows(wrong: NDArray[np.bool_], message: str) -> None:
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise BadProgram(f"step {row}: {message}", _step_word(row))
+
+
+def _step_word(step: int) -> int:
+    return HEADER_WORDS + step * STEP_WORDS
+
+
+def check_amounts(table: ProgramTable, sizes: Sequence[int], root_bytes: Sequence[int]) -> None:
+    """At these sizes, pointers start inside their roots and waves have a sensible amount of work.
+
+    `root_bytes` has the length of each root; for SCRATCH it is the share of one thread.
+    """
+    values = np.array(sizes, np.int64)
+    _check_pointers(table.arguments, values, np.array(root_bytes, np.int64))
+    calls = table.steps[table.calls]
+    if len(calls):
+        tiles, cost = values[calls[:, StepWord.D]], values[calls[:, StepWord.E]]
+        wrong = (tiles < 0) | (cost < 1) | (tiles.astype(float) * cost >= _MAX_WAVE_COST)
+        if wrong.any():
+            row = int(wrong.argmax())
+            message = f"{tiles[row]} tiles of cost {cost[row]}"
+            raise BadProgram(message, _step_word(int(table.calls[row])))
+
+
+def _check_pointers(arguments: Words, sizes: Words, root_bytes: Words) -> None:
+    kind = arguments[:, ArgWord.KIND]
+    rows = np.flatnonzero((kind == ArgKind.POINTER) | (kind == ArgKind.LOADED))
+    if not len(rows):
+        return
+    pointers = arguments[rows]
+    offset = sizes[pointers[:, ArgWord.OFFSET]]
+    limit = root_bytes[pointers[:, ArgWord.ROOT]]
+    stride = np.where(pointers[:, ArgWord.COUNTER] == THREAD, sizes[pointers[:, ArgWord.STRIDE]], 0)
+    wrong = (offset < 0) | (offset > limit) | _outside(stride, np.iinfo(np.int64).max)
+    wrong |= (pointers[:, ArgWord.COUNTER] == THREAD) & (stride > limit)
+    if wrong.any():
+        row = int(wrong.argmax())
+        root = int(pointers[row, ArgWord.ROOT])
+        what = f"argument {rows[row]} starts at byte {offset[row]} of root {root}"
+        raise BadProgram(f"{what}, which has {limit[row]}", int(rows[row]) * ARG_WORDS)

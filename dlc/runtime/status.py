@@ -1,0 +1,65 @@
+"""What a call's status words mean, as an error that points at the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dlc.errors import CallError, Place
+from dlc.runtime.abi import CallWord, Status
+from dlc.runtime.manifest import Op
+
+_CODES = {
+    Status.INDEX: "D0807",
+    Status.LIMIT: "D0808",
+    Status.CANCELLED: "D0809",
+    Status.STOPPED: "D0809",
+    Status.BOUND: "D0810",
+    Status.VERSION: "D0812",
+}
+_MESSAGES = {
+    Status.INDEX: "the index {a} is out of range for an axis of size {b}",
+    Status.LIMIT: "the loop ran past its limit of {a} rounds",
+    Status.CANCELLED: "the call was cancelled",
+    Status.STOPPED: "the call was stopped after the op that was asked for",
+    Status.BOUND: "the computed size {a} exceeds its bound {b}",
+    Status.VERSION: "the engine in the artifact is of another version of the call interface",
+}
+_OF_AN_OP = (Status.INDEX, Status.LIMIT, Status.BOUND)
+
+
+def call_error(
+    entry: str, words: Sequence[int], ops: Sequence[Op], texts: Callable[[], Mapping[str, str]]
+) -> CallError:
+    """The error for a `dlc_call` that ended with a status other than OK.
+
+    `texts` gives the model's text by file name, for the excerpt under the message.
+    """
+    try:
+        status = Status(words[CallWord.STATUS])
+    except ValueError:
+        message = f"{entry}: the engine gave the unknown status {words[CallWord.STATUS]}"
+        return CallError(message, code="D0812")
+    step = words[CallWord.STATUS_STEP]
+    op = ops[step] if status in _OF_AN_OP and 0 <= step < len(ops) else Op("")
+    message = (op.message or _MESSAGES[status]).replace("{a}", str(words[CallWord.STATUS_A]))
+    message = message.replace("{b}", str(words[CallWord.STATUS_B]))
+    subject = ": ".join([entry, op.name] if op.name else [entry])
+    sources = texts()
+    place = place_of(op.place)
+    if place is not None and place.file not in sources:
+        # Only texts that came with the artifact are quoted: it must not name other files to open.
+        subject, place = f"{op.place}: {subject}", None
+    return CallError(f"{subject}: {message}", code=_CODES[status], place=place, sources=sources)
+
+
+def place_of(text: str) -> Place | None:
+    """The place that `file:line:col` spells; None if it spells none.
+
+    >>> place_of("nets/mlp.dlm:12:5")
+    Place(file='nets/mlp.dlm', line=12, column=5, end=0)
+    """
+    file, _, rest = text.partition(":")
+    line, _, column = rest.partition(":")
+    if not (file and line.isdecimal() and column.isdecimal() and len(rest) < 20):
+        return None
+    return Place(file, max(1, int(line)), max(1, int(column)))
