@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from dlc.runtime.atomic import write_file
 from dlc.runtime.buffers import aligned_copy
 from dlc.runtime.container import Data
 from dlc.runtime.files import map_file
-from dlc.runtime.manifest import Manifest
+from dlc.runtime.manifest import Manifest, Weight
 from dlc.runtime.refusal import Where
 
 SUFFIX = ".dlc"
@@ -86,13 +87,34 @@ class Artifact:
 
         Raises UsageError where the folder cannot be written.
         """
-        manifest = container.sealed(self.manifest, self.sections)
-        write_file(path, container.pieces(manifest, self.sections))
+        write_file(path, container.pieces(self._sealed(), self.sections))
 
     def to_bytes(self) -> bytes:
         """The bytes of the `.dlc` file."""
-        manifest = container.sealed(self.manifest, self.sections)
-        return b"".join(container.pieces(manifest, self.sections))
+        return b"".join(container.pieces(self._sealed(), self.sections))
+
+    def _sealed(self) -> Manifest:
+        """The manifest with every hash filled in: those of weights are left empty until now."""
+        data = self.section("weights")
+        weights = tuple(
+            weight if weight.sha256 else replace(weight, sha256=_digest(data, weight))
+            for weight in self.manifest.weights
+        )
+        return container.sealed(replace(self.manifest, weights=weights), self.sections)
+
+    def with_weights(self, data: Data) -> Artifact:
+        """The same artifact with another section `weights`, laid out as before."""
+        cached = {t.prepare.cached for t in self.manifest.targets if t.prepare is not None}
+        targets = tuple(
+            replace(target, prepare=replace(target.prepare, cached=""))
+            if target.prepare
+            else target
+            for target in self.manifest.targets
+        )
+        weights = tuple(replace(weight, sha256="") for weight in self.manifest.weights)
+        manifest = replace(self.manifest, weights=weights, targets=targets)
+        kept = {name: data for name, data in self.sections.items() if name not in cached}
+        return Artifact.of(manifest, {**kept, "weights": data}, self.name)
 
     def section(self, name: str) -> memoryview:
         """The bytes of a section; empty if there is none of that name."""
@@ -106,6 +128,10 @@ class Artifact:
             if name.startswith("text/")
         }
         return dict(sorted(found.items(), key=lambda item: item[0] != self.manifest.model))
+
+
+def _digest(data: memoryview, weight: Weight) -> str:
+    return hashlib.sha256(data[weight.offset : weight.offset + weight.bytes]).hexdigest()
 
 
 def _check_pin(file: memoryview, sha256: str | None, where: Where) -> float:

@@ -29,6 +29,12 @@ class CompiledProgram:
         self.program = program
         # A copy: the file under a mapping could change after the check.
         self.words: Bytes = aligned_copy(artifact.section(program.section))
+        sources = len(artifact.section("weights"))
+        self._fixed = {
+            Root.WEIGHTS: sources if target.prepare is None else target.prepare.bytes,
+            Root.SOURCES: sources,
+            Root.CONSTANTS: len(artifact.section("constants")),
+        }
         self._table = self._checked(target, tensors)
         self._certificate = self._read_certificate()
         self._uses = _arena_uses(self._table)
@@ -58,13 +64,11 @@ class CompiledProgram:
         except ValueError as error:
             raise self._artifact.where.refuse("D0610", str(error), section=section) from None
 
-    def at(
-        self, dims: Mapping[str, int], fixed: Mapping[Root, int], tensors: Sequence[int]
-    ) -> Sized:
+    def at(self, dims: Mapping[str, int], tensors: Sequence[int]) -> Sized:
         """The program's numbers at these dims, and its plan checked at them.
 
-        `fixed` has the bytes of roots WEIGHTS, SOURCES and CONSTANTS, `tensors` those of inputs and
-        outputs. Raises ArtifactError if the sizes have no value or the plan is wrong.
+        `tensors` are the bytes of each input and output. Raises ArtifactError if the sizes have no
+        value or the plan is wrong.
         """
         program = self.program
         where = self._artifact.where
@@ -73,7 +77,7 @@ class CompiledProgram:
             arena = expressions.parse(program.arena).evaluate(dims, sizes)
             scratch = expressions.parse(program.scratch).evaluate(dims, sizes)
             plan = certificates.plan_at(self._certificate, dims, sizes)
-            roots = {**fixed, Root.ARENA: arena, Root.SCRATCH: scratch}
+            roots = {**self._fixed, Root.ARENA: arena, Root.SCRATCH: scratch}
             lengths = [roots[root] for root in Root if root != Root.INPUTS]
             if arena != plan.arena:
                 raise plan_check.BadPlan(
@@ -88,10 +92,6 @@ class CompiledProgram:
             raise self._bad_program(error) from None
         numbers = np.array(sizes or [0], np.int64)
         return Sized(numbers, address(numbers), arena, scratch)
-
-    def op_place(self, op: int) -> str:
-        """`file:line:col` of an op, or nothing."""
-        return self.program.ops[op].place if 0 <= op < len(self.program.ops) else ""
 
 
 def _at(dims: Mapping[str, int]) -> str:

@@ -94,11 +94,11 @@ def imported(source: Exporter) -> tuple[Array, DType]:
             f"an array on another device (DLPack type {int(device[0])}): move it to the CPU first",
             code="D0702",
         )
-    capsule = source.__dlpack__()
-    is_bf16 = _relabel(capsule, _BF16_TYPE, _UINT16_TYPE)
     try:
+        capsule = source.__dlpack__()
+        is_bf16 = _relabel(capsule, _BF16_TYPE, _UINT16_TYPE)
         array: Array = np.from_dlpack(_Packed(capsule))
-    except (BufferError, RuntimeError) as error:
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise Unsupported(f"the array cannot be read: {error}", code="D0702") from None
     dtype = BF16 if is_bf16 else dtype_of(array)
     if dtype is None:

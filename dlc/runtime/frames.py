@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dlc.runtime import blas, threads
 from dlc.runtime.abi import ABI_VERSION, CallWord, Root
-from dlc.runtime.buffers import Bytes, address, aligned_bytes
+from dlc.runtime.buffers import ALIGNMENT, Bytes, address, aligned_bytes
 from dlc.runtime.native import Native
 
 _THREADS = CallWord.THREADS.value
@@ -73,16 +73,21 @@ class Frame:
             return self._native.enter(ctypes.addressof(self.words))
 
     def _resize(self, sized: Sized) -> None:
-        needed = sized.arena + sized.scratch * self._threads
+        scratch_at = -(-sized.arena // ALIGNMENT) * ALIGNMENT
+        needed = scratch_at + sized.scratch * self._threads
         if needed > len(self._work):
             self._sized = None
             self._work = aligned_bytes(0)  # the old one goes before the new one comes
             self._work = aligned_bytes(needed)
         base = address(self._work)
         self.roots[_ARENA] = base
-        self.roots[_SCRATCH] = base + sized.arena
+        self.roots[_SCRATCH] = base + scratch_at
         self.words[_SIZES] = sized.sizes_at
         self._sized = sized
+
+    def status_words(self) -> list[int]:
+        """The `dlc_call` words as they are now."""
+        return list(self.words)
 
     def cancel(self) -> None:
         """Ask the call that this frame is running to end at its next barrier."""

@@ -188,7 +188,8 @@ class Target:
 class Weight:
     """One source weight: where it lies in the section `weights`, and what it is called elsewhere.
 
-    `key` is its name in weight files, where that differs from `name`; `sha256` is of its bytes.
+    `key` is its name in weight files, where that differs from `name`; `sha256` is of its bytes, and may
+    be empty until the artifact is written.
     """
 
     name: str
@@ -196,7 +197,7 @@ class Weight:
     shape: tuple[int, ...]
     offset: int
     bytes: int
-    sha256: str
+    sha256: str = ""
     key: str = ""
 
     @property

@@ -1,0 +1,155 @@
+"""Which value each named size has in a call: found from the shapes of the inputs, or given by name.
+
+>>> from dlc.runtime.manifest import Dim, Entry, Input, Output
+>>> entry = Entry(
+...     "f",
+...     (Input("x", "f32", ("B", "2*T + 1")), Input("y", "f32", ("B",))),
+...     (Output("z", "f32", ("B", "N")),),
+...     (Dim("B", 1, 8), Dim("T"), Dim("N", 1, 100)),
+... )
+>>> bind = Binder(entry).bind
+>>> bind([(3, 9), (3,)], {"N": 5})
+{'N': 5, 'B': 3, 'T': 4}
+>>> bind([(3, 9), (4,)], {"N": 5})
+Traceback (most recent call last):
+    ...
+dlc.errors.CallError: error[D0804]: f: B is 3 in x but 4 in y
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dlc.errors import CallError
+from dlc.runtime import expressions
+from dlc.runtime.arguments import describe
+from dlc.runtime.expressions import BadExpression, Expression
+from dlc.runtime.manifest import Dim, Entry, Input
+
+Shape = tuple[int, ...]
+
+
+class Binder:
+    """Finds the dims of one entry point. `free` are those that the caller must give by name."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self._inputs = [
+            (item, [expressions.parse(size) for size in item.shape]) for item in entry.inputs
+        ]
+        known = {dim.name: dim for dim in entry.dims if dim.measured is None}
+        mentioned = {name for _, sizes in self._inputs for size in sizes for name in size.names}
+        self._dims = known
+        self.free = tuple(name for name in known if name not in mentioned)
+
+    def bind(self, shapes: Sequence[Shape], given: Mapping[str, int]) -> dict[str, int]:
+        """The value of each dim. Raises CallError: D0803 for a rank or a fixed size, D0804 for dims."""
+        self._check_ranks(shapes)
+        values: dict[str, int] = {}
+        for name in self.free:
+            if name not in given:
+                way_out = f"write {name}={_example(self._dims[name])}"
+                raise self._fail("D0801", f"the size {name} must be given", way_out)
+            values[name] = given[name]
+        self._bind_names(shapes, values)
+        self._solve(shapes, values)
+        self._check_sizes(shapes, values)
+        for name, dim in self._dims.items():
+            self._check_bounds(dim, values[name])
+        return values
+
+    def _check_ranks(self, shapes: Sequence[Shape]) -> None:
+        for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
+            fixed = [int(s.text) if s.text.isdecimal() else None for s in sizes]
+            if len(shape) != len(sizes) or any(
+                want is not None and want != have for want, have in zip(fixed, shape, strict=True)
+            ):
+                message = (
+                    f"{item.name} is {_typed(item, shape)}, where {describe(item)} is expected"
+                )
+                raise self._fail("D0803", message, _way_out(item, shape))
+
+    def _bind_names(self, shapes: Sequence[Shape], values: dict[str, int]) -> None:
+        """Sizes that are a bare name."""
+        places: dict[str, str] = {}
+        for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
+            for size, have in zip(sizes, shape, strict=True):
+                if size.text not in self._dims:
+                    continue
+                if values.setdefault(size.text, have) != have:
+                    message = (
+                        f"{size.text} is {values[size.text]} in {places[size.text]} but {have}"
+                    )
+                    raise self._fail("D0804", f"{message} in {item.name}")
+                places.setdefault(size.text, item.name)
+
+    def _solve(self, shapes: Sequence[Shape], values: dict[str, int]) -> None:
+        """Names that stand in expressions only, such as T in `2*T + 1`."""
+        for _ in range(len(self._dims) - len(values)):
+            for (_, sizes), shape in zip(self._inputs, shapes, strict=True):
+                for size, have in zip(sizes, shape, strict=True):
+                    unknown = size.names - values.keys()
+                    if len(unknown) == 1:
+                        (name,) = unknown
+                        solution = _solution(size, name, have, values)
+                        if solution is not None:
+                            values[name] = solution
+        for name in self._dims:
+            if name not in values:
+                raise self._fail("D0804", f"no value of {name} gives the inputs these shapes")
+
+    def _check_sizes(self, shapes: Sequence[Shape], values: Mapping[str, int]) -> None:
+        for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
+            for size, have in zip(sizes, shape, strict=True):
+                want = self.evaluate(size, values)
+                if want != have:
+                    at = ", ".join(f"{name} = {values[name]}" for name in sorted(size.names))
+                    message = f"{item.name} is {_typed(item, shape)}, where {size} is {want} ({at})"
+                    raise self._fail("D0804", message)
+
+    def evaluate(self, size: Expression, values: Mapping[str, int]) -> int:
+        """The number that a size is; raises CallError (D0804) if it has none."""
+        try:
+            return size.evaluate(values)
+        except BadExpression as error:
+            raise self._fail("D0804", str(error)) from None
+
+    def _check_bounds(self, dim: Dim, value: int) -> None:
+        if value < dim.lower or (dim.upper is not None and value > dim.upper):
+            upper = "" if dim.upper is None else dim.upper
+            places = [
+                item.name for item, sizes in self._inputs if any(dim.name in s.names for s in sizes)
+            ]
+            where = f" in {places[0]}" if places else ""
+            message = f"{dim.name} is {value}{where}, outside its bounds {dim.lower}..{upper}"
+            raise self._fail("D0804", message)
+
+    def _fail(self, code: str, message: str, help: str | None = None) -> CallError:
+        return CallError(f"{self.entry.name}: {message}", code=code, help=help)
+
+
+def _solution(size: Expression, name: str, have: int, values: Mapping[str, int]) -> int | None:
+    """The value of `name` at which a size that depends on it in a straight line is `have`."""
+    try:
+        at_zero = size.evaluate({**values, name: 0})
+        slope = size.evaluate({**values, name: 1}) - at_zero
+    except BadExpression:
+        return None
+    if slope == 0 or (have - at_zero) % slope:
+        return None
+    return (have - at_zero) // slope
+
+
+def _example(dim: Dim) -> int:
+    return max(dim.lower, 8 if dim.upper is None else min(8, dim.upper))
+
+
+def _typed(item: Input, shape: Shape) -> str:
+    return f"{item.dtype}{list(shape)}" if shape else item.dtype
+
+
+def _way_out(item: Input, shape: Shape) -> str | None:
+    """What most often is meant when the number of axes is off by one."""
+    if len(shape) + 1 == len(item.shape):
+        return f"add an axis of size 1: {item.name}[None]"
+    return None

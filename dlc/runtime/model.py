@@ -1,0 +1,236 @@
+"""A loaded model: what `dlc.load` gives, and what `dlc.compile` runs in the same process.
+
+Loading never compiles and never runs anything from the file: it checks, copies the code and is done.
+The first call prepares the weights where the artifact does not hold them prepared already.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Self
+
+from dlc.errors import UsageError
+from dlc.runtime import model_report
+from dlc.runtime import weights as weight_tables
+from dlc.runtime.abi import MAX_THREADS
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.container import Data
+from dlc.runtime.entry import EntryPoint, Runner
+from dlc.runtime.loaded import Loaded, load_code
+from dlc.runtime.threads import default_threads
+from dlc.runtime.weight_files import nearest, open_weights
+from dlc.runtime.weights import WeightViews
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long loading took, in milliseconds; hashing is apart because it grows with the weights.
+
+    `prepare_ms` is what the first call spent on preparing weights, 0 before it and if there was nothing
+    to prepare.
+    """
+
+    load_ms: float
+    hash_ms: float
+    prepare_ms: float
+
+
+class Model:
+    """A compiled model. Its entry points are its methods; `entry_points` maps names to them.
+
+    It never changes and may be called from any number of threads. It is a context manager that closes
+    itself, which is needed only to give memory back early.
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        *,
+        threads: int | None = None,
+        untrusted: bool = False,
+        max_memory: int | None = None,
+        _shared: Loaded | None = None,
+    ) -> None:
+        """Run an artifact; see `load`. Raises ArtifactError if it is inconsistent or does not fit here."""
+        began = time.perf_counter()
+        self._artifact = artifact
+        self._threads = _thread_count(threads)
+        self._max_memory = max_memory
+        self._loaded = _shared or load_code(artifact, untrusted)
+        self._sources = weight_tables.read_only(artifact.section("weights"))
+        self._store = self._loaded.weight_store(artifact, self._sources, self._threads)
+        entries = self._entries()
+        self._entry_points = MappingProxyType(entries)
+        # The model's own names come first: an entry point called `save` is in `entry_points` only.
+        vars(self).update({name: entries[name] for name in entries if not hasattr(Model, name)})
+        for entry in entries.values():
+            entry.check_at_bounds()
+        spent = (time.perf_counter() - began) * 1e3
+        self._load_ms = artifact.timings.read_ms + spent
+
+    @classmethod
+    def from_bytes(cls, data: Data, *, threads: int | None = None, untrusted: bool = False) -> Self:
+        """The model whose `.dlc` file has these bytes."""
+        return cls(Artifact.from_bytes(data), threads=threads, untrusted=untrusted)
+
+    def _entries(self) -> dict[str, EntryPoint]:
+        runner = None
+        if self._loaded.native is not None and self._store is not None:
+            runner = Runner(
+                self._loaded.native,
+                self._store,
+                self._threads,
+                self._max_memory,
+                self._artifact.texts,
+            )
+        return {
+            entry.name: EntryPoint(entry, self._loaded.programs[entry.name], runner)
+            for entry in self._artifact.manifest.entries
+        }
+
+    @property
+    def name(self) -> str:
+        """The name of the model's text, such as `mlp.dlm`."""
+        return self._artifact.manifest.model
+
+    @property
+    def artifact(self) -> Artifact:
+        """What was loaded: manifest and sections."""
+        return self._artifact
+
+    @property
+    def entry_points(self) -> Mapping[str, EntryPoint]:
+        """The functions of the model by name."""
+        return self._entry_points
+
+    @property
+    def weights(self) -> WeightViews:
+        """The weights by path, as read-only views on the model's memory."""
+        return WeightViews(self._artifact.manifest.weights, self._sources)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the weights are."""
+        return sum(prod(weight.shape) for weight in self._artifact.manifest.weights)
+
+    @property
+    def threads(self) -> int:
+        """How many threads a call may use; the results do not depend on it."""
+        return self._threads
+
+    @property
+    def times(self) -> Times:
+        """How long loading took."""
+        prepare_ms = 0.0 if self._store is None else self._store.prepare_ms
+        return Times(self._load_ms, self._artifact.timings.hash_ms, prepare_ms)
+
+    def with_weights(self, weights: str | os.PathLike[str] | Mapping[str, object]) -> Model:
+        """The same model with other weights, from a safetensors or npz file or a mapping of arrays.
+
+        Nothing is compiled: the code is shared, and weights are prepared again on the first call.
+        Every weight must be there, by its path or by its key in checkpoints. Raises ModelError for
+        missing names and other types, UsageError for a file that cannot be read.
+        """
+        manifest = self._artifact.manifest
+        if isinstance(weights, Mapping):
+            lookup = weight_tables.from_mapping(weights, manifest.weights)
+        else:
+            lookup = weight_tables.from_file(open_weights(weights))
+        block = weight_tables.fill(manifest.weights, lookup)
+        return Model(
+            self._artifact.with_weights(block.data),
+            threads=self._threads,
+            max_memory=self._max_memory,
+            _shared=self._loaded,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the `.dlc` file; the same model gives the same bytes.
+
+        Raises UsageError where the folder cannot be written.
+        """
+        self._artifact.write(path)
+
+    def cancel(self) -> None:
+        """Ask every call that is running now to end soon with a CallError (D0809)."""
+        for entry in self._entry_points.values():
+            entry.cancel()
+
+    def close(self) -> None:
+        """Give the working memory back; later calls raise CallError (D0811)."""
+        for entry in self._entry_points.values():
+            entry.close()
+        self._store = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __call__(self, *args: object, **named: object) -> object:
+        """Call the only entry point. Raises UsageError if there are several."""
+        if len(self._entry_points) != 1:
+            names = ", ".join(self._entry_points)
+            raise UsageError(
+                f"{self.name} has {len(self._entry_points)} entry points: call one of {names}"
+            )
+        (entry,) = self._entry_points.values()
+        return entry(*args, **named)  # pyright: ignore[reportArgumentType] - `out` is checked there
+
+    def __getattr__(self, name: str) -> EntryPoint:
+        # Only for names that are not there: entry points are in the instance itself.
+        near = nearest(name, vars(self).get("_entry_points", ()))
+        way_out = f"; did you mean {near[0]}?" if near else ""
+        raise AttributeError(f"the model has no entry point {name}{way_out}")
+
+    def __repr__(self) -> str:
+        return model_report.as_text(self)
+
+    def _repr_html_(self) -> str:
+        return model_report.as_html(self)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    sha256: str | None = None,
+    untrusted: bool = False,
+    max_memory: int | None = None,
+) -> Model:
+    """Load a compiled model from a `.dlc` file.
+
+    `threads` is how many a call may use (default: the CPUs that this process may use; the results do
+    not depend on it). `sha256` pins the file to what `sha256sum` prints for it. A `.dlc` file contains
+    machine code and is as trustworthy as any program: with `untrusted=True` its code is never mapped,
+    so that it can be inspected but not called. `max_memory` limits, in bytes, the working memory of a
+    call. Raises ArtifactError if the file is damaged, inconsistent, or not for this machine; UsageError
+    if it cannot be read.
+    """
+    if Path(path).suffix == ".dlm":
+        raise UsageError(
+            f"{os.fspath(path)} is model text, which must be compiled first",
+            help="write dlc.compile(path) for dlc.load(path)",
+        )
+    artifact = Artifact.read(path, sha256=sha256)
+    return Model(artifact, threads=threads, untrusted=untrusted, max_memory=max_memory)
+
+
+def _thread_count(threads: int | None) -> int:
+    if threads is None:
+        return default_threads()
+    if not 1 <= threads <= MAX_THREADS:
+        raise UsageError(f"threads is {threads}, outside 1..{MAX_THREADS}")
+    return threads

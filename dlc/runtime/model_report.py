@@ -1,0 +1,69 @@
+"""A model as `repr` and as a notebook show it: entry points with their types, weights, memory."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+from dlc.runtime.signature import dims_text, signature_text
+
+if TYPE_CHECKING:
+    from dlc.runtime.entry import EntryPoint
+    from dlc.runtime.model import Model
+
+_MAX_ROWS = 200
+
+
+def as_text(model: Model) -> str:
+    """One line for each entry point, under a line with the model's name and size."""
+    lines = [f"Model {model.name}: {_weights_text(model)}"]
+    for entry in model.entry_points.values():
+        dims = f" where {dims_text(entry.dims)}" if entry.dims else ""
+        lines.append(f"  {signature_text(entry.entry)}{dims}")
+    return "\n".join(lines)
+
+
+def as_html(model: Model) -> str:
+    """The same as tables, with the documentation and the working memory of each entry point."""
+    rows = [
+        f"<tr><td><code>{html.escape(signature_text(entry.entry))}</code></td>"
+        f"<td>{html.escape(dims_text(entry.dims))}</td><td>{html.escape(_memory_text(entry))}</td>"
+        f"<td>{html.escape(entry.doc)}</td></tr>"
+        for entry in list(model.entry_points.values())[:_MAX_ROWS]
+    ]
+    weights = [
+        f"<tr><td><code>{html.escape(weight.name)}</code></td>"
+        f"<td><code>{html.escape(weight.dtype)}{list(weight.shape)}</code></td></tr>"
+        for weight in model.artifact.manifest.weights[:_MAX_ROWS]
+    ]
+    head = "<tr><th>entry point</th><th>dims</th><th>memory</th><th></th></tr>"
+    return (
+        f"<p><b>{html.escape(model.name)}</b>: {html.escape(_weights_text(model))}</p>"
+        f"<table>{head}{''.join(rows)}</table>"
+        f"<details><summary>weights</summary><table>{''.join(weights)}</table></details>"
+    )
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes for people.
+
+    >>> bytes_text(999), bytes_text(61_706 * 4), bytes_text(3 << 30)
+    ('999 bytes', '241.0 KiB', '3.0 GiB')
+    """
+    if count < 1024:
+        return f"{count} bytes"
+    power = min((count.bit_length() - 1) // 10, 4)
+    return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
+
+
+def _weights_text(model: Model) -> str:
+    table = model.artifact.manifest.weights
+    if not table:
+        return "no weights"
+    size = bytes_text(sum(weight.bytes for weight in table))
+    return f"{model.parameters:,} parameters in {len(table)} weights, {size}"
+
+
+def _memory_text(entry: EntryPoint) -> str:
+    """What one call works in, at the lower and upper bounds of its dims."""
+    return " to ".join(bytes_text(size) for size in entry.memory_at_bounds())

@@ -1,0 +1,147 @@
+"""What a call gives back: fresh arrays or the caller's own (`out=`), one or several, named or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from keyword import iskeyword
+from typing import NamedTuple, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import CallError
+from dlc.runtime.buffers import address, aligned_array
+from dlc.runtime.dtypes import BF16, DTYPES, DType, dtype_of, numpy_bfloat16
+from dlc.runtime.manifest import Entry, Output
+from dlc.runtime.tensor import Tensor
+
+Array = NDArray[np.generic]
+Result: TypeAlias = "Array | Tensor"
+Out: TypeAlias = "Result | Sequence[Result] | Mapping[str, Result]"
+
+_WRITABLE = 0x1 | 0x100 | 0x400
+"""NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The memory of one output at one tuple of sizes: its shape there (at the limit, if measured)."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+    bytes: int
+
+
+class Results:
+    """How the outputs of one entry point are taken and handed over."""
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry.name
+        self._outputs = entry.outputs
+        self._visible = [i for i, output in enumerate(entry.outputs) if not output.hidden]
+        self._names = [entry.outputs[i].name for i in self._visible]
+        self._measured = any(dim.measured for dim in entry.dims)
+        self._views = [_view(DTYPES[output.dtype]) for output in entry.outputs]
+        self._pack = _packer(entry.name, self._names)
+        self.is_plain = len(entry.outputs) == 1 and self._pack is None and self._views == [None]
+        """One array that is handed over as it is."""
+
+    def allocate(self, storages: Sequence[Storage]) -> list[Array]:
+        """New arrays, 64-byte aligned."""
+        return [aligned_array(each.shape, each.dtype, each.bytes) for each in storages]
+
+    def handed_over(self, arrays: Sequence[Array]) -> object:
+        """One array, a tuple, or a named tuple."""
+        found = [
+            array if view is None else view(array)
+            for array, view in zip(arrays, self._views, strict=True)
+        ]
+        return self._packed([found[i] for i in self._visible])
+
+    def _packed(self, visible: Sequence[object]) -> object:
+        return visible[0] if self._pack is None else self._pack(visible)
+
+    def taken(
+        self, out: object, storages: Sequence[Storage], inputs: Sequence[Array]
+    ) -> tuple[list[Array], object]:
+        """The arrays to write into, and what the call will return: the same objects, packed.
+
+        Raises CallError (D0806) for one that does not fit, or that shares memory with another.
+        """
+        if self._measured:
+            raise self._refuse("out= cannot be used: a size is known only after the call")
+        given = dict(zip(self._visible, self._in_order(out), strict=True))
+        arrays = [
+            self._fitting(given[i], output, storage) if i in given else self.allocate([storage])[0]
+            for i, (output, storage) in enumerate(zip(self._outputs, storages, strict=True))
+        ]
+        self._check_apart(arrays, inputs)
+        return arrays, self._packed(list(given.values()))
+
+    def _in_order(self, out: object) -> list[object]:
+        """The arrays of `out`, one for each output that is not hidden."""
+        if isinstance(out, np.ndarray | Tensor):
+            given: list[object] = [out]
+        elif isinstance(out, Mapping):
+            named = cast("Mapping[object, object]", out)
+            if set(named) != set(self._names):
+                raise self._refuse(f"out= must have the keys {', '.join(self._names)}")
+            given = [named[name] for name in self._names]
+        elif isinstance(out, list | tuple):
+            given = list(cast("Sequence[object]", out))
+        else:
+            raise self._refuse(f"out= is a {type(out).__name__}, which is no array")
+        if len(given) != len(self._names):
+            raise self._refuse(f"out= has {len(given)} arrays for {len(self._names)} outputs")
+        return given
+
+    def _fitting(self, value: object, output: Output, storage: Storage) -> Array:
+        name = output.name or "the output"
+        if not isinstance(value, Tensor | np.ndarray):
+            raise self._refuse(f"out= for {name} is a {type(value).__name__}, which is no array")
+        array = value.bits if isinstance(value, Tensor) else cast("Array", value)
+        found = value.dtype if isinstance(value, Tensor) else dtype_of(array)
+        if str(found) != output.dtype or array.shape != storage.shape:
+            have = f"{found or array.dtype}{list(array.shape)}"
+            raise self._refuse(
+                f"out= for {name} is {have}, not {output.dtype}{list(storage.shape)}"
+            )
+        if array.flags.num & _WRITABLE != _WRITABLE:
+            raise self._refuse(f"out= for {name} is not C-contiguous, aligned and writable")
+        return array
+
+    def _check_apart(self, arrays: Sequence[Array], inputs: Sequence[Array]) -> None:
+        """No output shares memory with an input or another output; all are contiguous."""
+        for index, array in enumerate(arrays):
+            begin = address(array)
+            end = begin + array.nbytes
+            for other in (*inputs, *arrays[:index]):
+                start = address(other)
+                if start < end and begin < start + other.nbytes:
+                    name = self._outputs[index].name or "the output"
+                    raise self._refuse(f"out= for {name} shares memory with an input or output")
+
+    def _refuse(self, message: str) -> CallError:
+        return CallError(f"{self._entry}: {message}", code="D0806")
+
+
+def _view(dtype: DType) -> Callable[[Array], Result] | None:
+    """How a stored array becomes what the caller sees; None if it is that already."""
+    if dtype is not BF16:
+        return None
+    native = numpy_bfloat16()
+    if native is None:
+        return lambda array: Tensor.from_bits(array, "bf16")
+    return lambda array: array.view(native)
+
+
+def _packer(entry: str, names: Sequence[str]) -> Callable[[Sequence[object]], object] | None:
+    """What makes the result of several outputs; None for one without a name."""
+    if list(names) == [""]:
+        return None
+    if not all(name.isidentifier() and not iskeyword(name) and name[0] != "_" for name in names):
+        return tuple
+    fields = [(name, object) for name in names]
+    made = NamedTuple(entry if entry.isidentifier() and not iskeyword(entry) else "Result", fields)
+    return made._make

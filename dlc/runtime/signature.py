@@ -1,0 +1,114 @@
+"""An entry point as text: its types in the language's spelling, and Python's view of it."""
+
+from __future__ import annotations
+
+import binascii
+import inspect
+from collections.abc import Sequence
+from keyword import iskeyword
+
+import numpy as np
+
+from dlc.runtime.arguments import describe
+from dlc.runtime.binding import Binder
+from dlc.runtime.dtypes import DTYPES
+from dlc.runtime.manifest import Dim, Entry, Input, Output
+from dlc.runtime.tensor import Tensor
+
+
+def signature_text(entry: Entry) -> str:
+    """The head of the function as the language writes it.
+
+    >>> x = Input("x", "f32", ("B", "64"))
+    >>> signature_text(Entry("f", (x,), (Output("y", "i32", ("B",)),), (Dim("B", 1, 8),)))
+    'f(x: f32[B, 64]) -> (y: i32[B])'
+    """
+    inputs = [f"{item.name}: {describe(item)}{_default_text(item)}" for item in entry.inputs]
+    outputs = [_output_text(output) for output in entry.outputs if not output.hidden]
+    result = (
+        outputs[0] if len(outputs) == 1 and ":" not in outputs[0] else f"({', '.join(outputs)})"
+    )
+    return f"{entry.name}({', '.join(inputs)}) -> {result}"
+
+
+def dims_text(dims: Sequence[Dim]) -> str:
+    """Each named size with its bounds, such as `B = 1..64, T = 1..`."""
+    return ", ".join(
+        f"{dim.name} = {dim.lower}..{'' if dim.upper is None else dim.upper}" for dim in dims
+    )
+
+
+def default_value(item: Input) -> Tensor | None:
+    """The value of an input that the caller leaves out, read-only."""
+    if item.default is None:
+        return None
+    data = binascii.a2b_base64(item.default.data)
+    bits = np.frombuffer(data, DTYPES[item.dtype].numpy).reshape(item.default.shape)
+    return Tensor.from_bits(bits, item.dtype)
+
+
+def python_signature(entry: Entry) -> inspect.Signature:
+    """What `inspect.signature` and an editor show; names that Python reserves get a `_` at the end."""
+    parameters = [
+        inspect.Parameter(
+            python_name(item.name),
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if item.default is None else _Default(item),
+            annotation=describe(item),
+        )
+        for item in entry.inputs
+    ]
+    parameters += [
+        inspect.Parameter(python_name(name), inspect.Parameter.KEYWORD_ONLY, annotation="int")
+        for name in Binder(entry).free
+    ]
+    parameters.append(inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None))
+    outputs = ", ".join(_output_text(output) for output in entry.outputs if not output.hidden)
+    try:
+        return inspect.Signature(_defaults_last(parameters), return_annotation=outputs)
+    except ValueError:
+        # A model may call an input what Python allows no parameter to be called.
+        return inspect.Signature()
+
+
+def python_name(name: str) -> str:
+    """The name by which Python code passes it: what is taken already gets a `_` at the end."""
+    return f"{name}_" if iskeyword(name) or name == "out" else name
+
+
+class _Default:
+    """A default value as a signature shows it."""
+
+    def __init__(self, item: Input) -> None:
+        self._text = _value_text(item)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _defaults_last(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """From the first one that follows a default on, parameters without one can only be named."""
+    found: list[inspect.Parameter] = []
+    seen_default = False
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            if seen_default and parameter.default is inspect.Parameter.empty:
+                parameter = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            seen_default = seen_default or parameter.default is not inspect.Parameter.empty
+        found.append(parameter)
+    return sorted(found, key=lambda parameter: parameter.kind)
+
+
+def _default_text(item: Input) -> str:
+    return "" if item.default is None else f" = {_value_text(item)}"
+
+
+def _value_text(item: Input) -> str:
+    value = default_value(item)
+    assert value is not None
+    return str(value.tolist()) if value.size <= 16 else "..."
+
+
+def _output_text(output: Output) -> str:
+    shape = f"[{', '.join(output.shape)}]" if output.shape else ""
+    return f"{output.name}: {output.dtype}{shape}" if output.name else f"{output.dtype}{shape}"

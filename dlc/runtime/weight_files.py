@@ -1,0 +1,89 @@
+"""Files of named arrays, opened by their ending: safetensors, npz and npy.
+
+Nothing is read until an array is asked for, and nothing is believed before it is checked; no file is
+ever unpickled. What cannot be used is refused with the name of the file and of the array.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from dlc.errors import ModelError, UsageError
+from dlc.runtime import npz, safetensors
+from dlc.runtime.files import map_file, map_inside
+from dlc.runtime.tensor import Tensor
+
+_READERS: dict[str, Callable[[memoryview, str], Mapping[str, Callable[[], Tensor]]]] = {
+    ".safetensors": safetensors.entries,
+    ".npz": npz.entries,
+    ".npy": npz.single_entry,
+}
+
+
+class WeightFile:
+    """The arrays of one file by name. An npy file has one, named like the file without its ending."""
+
+    def __init__(self, path: str, entries: Mapping[str, Callable[[], Tensor]]) -> None:
+        self.path = path
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The array of that name, on the file's own memory where it is stored uncompressed.
+
+        Raises ModelError (D0504) with the nearest names if there is none, ArtifactError (D0503) if it
+        is damaged, Unsupported (D0507) for an element type that dlc lacks.
+        """
+        read = self._entries.get(name)
+        if read is None:
+            raise missing_weight(self.path, name, self)
+        return read()
+
+
+def open_weights(path: str | os.PathLike[str]) -> WeightFile:
+    """The file that the user named. Raises UsageError if it cannot be read or has another ending."""
+    name = os.fspath(path)
+    read = _reader(name)
+    return WeightFile(name, read(map_file(path), name))
+
+
+def open_weights_inside(folder: str | os.PathLike[str], path: str) -> WeightFile:
+    """The file that a text in `folder` named; it must lie in that folder (see `dlc.runtime.files`)."""
+    name = str(Path(folder, path))
+    read = _reader(name)
+    return WeightFile(name, read(map_inside(folder, path), name))
+
+
+def missing_weight(path: str, name: str, names: Iterable[str]) -> ModelError:
+    """The error for an array that a file lacks."""
+    near = nearest(name, names)
+    way_out = f"did you mean {' or '.join(near)}?" if near else None
+    return ModelError(f"{path}: there is no array {name}", code="D0504", help=way_out)
+
+
+def nearest(name: str, names: Iterable[str]) -> list[str]:
+    """Up to three of the names that look like a misspelling of `name`, the nearest first."""
+    import difflib  # 2 ms that only a mistake has to pay
+
+    known = list(names)[:20_000]
+    return difflib.get_close_matches(name, known, n=3, cutoff=0.7)
+
+
+def _reader(name: str) -> Callable[[memoryview, str], Mapping[str, Callable[[], Tensor]]]:
+    found = _READERS.get(Path(name).suffix.lower())
+    if found is None:
+        raise UsageError(
+            f"{name} is not a file of arrays that dlc reads",
+            help=f"use one of {', '.join(_READERS)}",
+        )
+    return found

@@ -1,0 +1,169 @@
+"""The weights of a loaded model: as stored, as the user sees them, and as the kernels read them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import ModelError
+from dlc.runtime.buffers import Bytes, address, aligned_bytes, as_bytes
+from dlc.runtime.container import padded
+from dlc.runtime.dtypes import DTYPES, numpy_bfloat16
+from dlc.runtime.manifest import Weight
+from dlc.runtime.tensor import Tensor
+from dlc.runtime.weight_files import WeightFile, missing_weight, nearest
+
+Array = NDArray[np.generic]
+
+
+class WeightViews(Mapping[str, "Array | Tensor"]):
+    """Read-only arrays by weight path, on the model's own memory; `dlc.Tensor` where NumPy has no bf16."""
+
+    def __init__(self, table: Sequence[Weight], sources: Bytes) -> None:
+        self._table = {weight.name: weight for weight in table}
+        self._sources = sources
+
+    def __getitem__(self, name: str) -> Array | Tensor:
+        tensor = self.tensor(name)
+        return tensor if tensor.dtype == "bf16" and numpy_bfloat16() is None else tensor.numpy()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def tensor(self, name: str) -> Tensor:
+        """The weight as a `dlc.Tensor`; raises KeyError."""
+        weight = self._table[name]
+        block = self._sources[weight.offset : weight.offset + weight.bytes]
+        dtype = DTYPES[weight.dtype]
+        return Tensor.from_bits(block.view(dtype.numpy).reshape(weight.shape), weight.dtype)
+
+    def __repr__(self) -> str:
+        rows = [f"  {weight.name}: {_typed(weight)}" for weight in self._table.values()]
+        return "\n".join([f"{len(rows)} weights", *rows])
+
+
+class WeightStore:
+    """The two blocks that programs read: `sources`, and what `prepare` makes of them on first use."""
+
+    def __init__(
+        self,
+        sources: Bytes,
+        prepare: Callable[[Bytes], Bytes] | None,
+        prepared: Bytes | None = None,
+    ) -> None:
+        self.sources = sources
+        self._prepare = prepare
+        self._prepared = sources if prepare is None else prepared
+        self._lock = threading.Lock()
+        self.prepare_ms = 0.0
+        """How long `prepare` ran; 0 if it has not run yet or there was nothing to do."""
+
+    def prepared(self) -> Bytes:
+        """The block for root WEIGHTS; the first call makes it, the others wait for that."""
+        if self._prepared is None:
+            with self._lock:
+                if self._prepared is None and self._prepare is not None:
+                    began = time.perf_counter()
+                    self._prepared = self._prepare(self.sources)
+                    self.prepare_ms = (time.perf_counter() - began) * 1e3
+        assert self._prepared is not None
+        return self._prepared
+
+    def addresses(self) -> tuple[int, int]:
+        """Where roots WEIGHTS and SOURCES lie."""
+        return address(self.prepared()), address(self.sources)
+
+
+def read_only(data: memoryview) -> Bytes:
+    """A section as a block; one of no bytes still has an address."""
+    return as_bytes(data) if len(data) else aligned_bytes(0)
+
+
+def lay_out(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[Weight, ...]:
+    """The weights table for dtypes and shapes by name, in the order given, each at a multiple of 64."""
+    end = 0
+    table: list[Weight] = []
+    for name, (dtype, shape) in tensors.items():
+        length = int(np.prod(shape, dtype=object)) * DTYPES[dtype].bytes
+        table.append(Weight(name, dtype, shape, padded(end), length))
+        end = table[-1].offset + length
+    return tuple(table)
+
+
+def fill(table: Sequence[Weight], tensor_of: Callable[[Weight], Tensor]) -> Bytes:
+    """The section `weights`: each array copied to its place, zeros between them, read-only."""
+    end = table[-1].offset + table[-1].bytes if table else 0
+    block = aligned_bytes(end)
+    at = 0
+    for weight in table:
+        block[at : weight.offset] = 0
+        at = weight.offset + weight.bytes
+        target = block[weight.offset : at].view(DTYPES[weight.dtype].numpy)
+        target.reshape(weight.shape)[...] = tensor_of(weight).bits
+    block.flags.writeable = False
+    return block
+
+
+def from_mapping(
+    values: Mapping[str, object], table: Sequence[Weight]
+) -> Callable[[Weight], Tensor]:
+    """What looks weights up in a mapping of arrays by name; every weight must be there, and no other.
+
+    Raises ModelError: D0504 for a missing or unknown name, D0505 for another dtype or shape.
+    """
+    names = {weight.name for weight in table} | {weight.file_key for weight in table}
+    for name in values:
+        if name not in names:
+            near = nearest(name, names)
+            way_out = f"did you mean {' or '.join(near)}?" if near else None
+            raise ModelError(f"the model has no weight {name}", code="D0504", help=way_out)
+
+    def tensor_of(weight: Weight) -> Tensor:
+        name = weight.name if weight.name in values else weight.file_key
+        if name not in values:
+            raise missing_weight("the given weights", weight.name, values)
+        value = values[name]
+        tensor = value if isinstance(value, Tensor) else Tensor(np.asarray(value))
+        return _fitting(tensor, weight, "the given weights")
+
+    return tensor_of
+
+
+def from_file(file: WeightFile) -> Callable[[Weight], Tensor]:
+    """What looks weights up in a file, by their key there or their path; the file may hold more.
+
+    Raises ModelError: D0504 for a missing name, D0505 for another dtype or shape.
+    """
+
+    def tensor_of(weight: Weight) -> Tensor:
+        name = weight.file_key if weight.file_key in file else weight.name
+        return _fitting(file[name], weight, file.path)
+
+    return tensor_of
+
+
+def _fitting(tensor: Tensor, weight: Weight, source: str) -> Tensor:
+    if (tensor.dtype, tensor.shape) == (weight.dtype, weight.shape):
+        return tensor
+    found = f"{tensor.dtype}{list(tensor.shape)}" if tensor.shape else tensor.dtype
+    way_out = None
+    if tensor.dtype != weight.dtype and tensor.shape == weight.shape:
+        way_out = f"convert it where it is made, as with .astype({weight.dtype!r}) of dlc.Tensor"
+    elif tensor.shape == weight.shape[::-1]:
+        way_out = "it may have to be transposed"
+    raise ModelError(
+        f"{source}: {weight.file_key} is {found}, where the model has {_typed(weight)}",
+        code="D0505",
+        help=way_out,
+    )
+
+
+def _typed(weight: Weight) -> str:
+    return f"{weight.dtype}{list(weight.shape)}" if weight.shape else weight.dtype
