@@ -44,14 +44,22 @@ class Evaluation:
     def shape(self, shape: Shape) -> tuple[int, ...]:
         return tuple([self.size(size) for size in shape])
 
-    def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
+    def run(
+        self,
+        block: Block,
+        arguments: Sequence[Array],
+        lift: Callable[[Value, Array], Array] | None = None,
+    ) -> tuple[Array, ...]:
         """The operands of the block's terminator, from the arrays its arguments stand for.
 
-        A block of an operation that is not isolated also sees the values around it.
+        A block of an operation that is not isolated also sees the values around it, each through
+        `lift` where that is given.
         """
         op = block.parent
         inherits = op is not None and not op.isolated and bool(self._scopes)
         known: dict[Value, Array] = dict(self._scopes[-1]) if inherits else {}
+        if lift is not None:
+            known = {value: lift(value, array) for value, array in known.items()}
         for argument, array in zip(block.arguments, arguments, strict=True):
             known[argument] = array
             self.see(argument, array)
@@ -72,6 +80,10 @@ class Evaluation:
                 known[value] = array
                 self.see(value, array)
         raise AssertionError("the block has no terminator")
+
+    def value(self, value: Value) -> Array:
+        """The array that a value of the innermost block is."""
+        return self._scopes[-1][value]
 
     def see(self, value: Value, array: Array) -> None:
         """Show a value to whoever asked for it."""

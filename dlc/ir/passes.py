@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -106,9 +106,9 @@ Observer: TypeAlias = Callable[[str, Op], None]
 class Manager:
     """Runs passes in order.
 
-    `before` and `after` are called with the name of each pass and the module. `reproduce` is called
-    when a pass fails for a reason that is ours, with the pass's name and the text of the module as it
-    was before, and gives back the name of the file it wrote. `snapshot` prints a module.
+    `before` and `after` are called with the name of each pass and the module. When a pass fails for a
+    reason that is ours, `reproduce` is called with its name: it runs the earlier passes again on the
+    user's input, writes what the pass was given to a file, and gives back the name of the file.
     """
 
     def __init__(
@@ -117,18 +117,17 @@ class Manager:
         *,
         before: Observer | None = None,
         after: Observer | None = None,
-        reproduce: Callable[[str, str], str] | None = None,
-        snapshot: Callable[[Op], str] | None = None,
+        reproduce: Callable[[str], str] | None = None,
     ) -> None:
         self.context = context
         self._before = before
         self._after = after
         self._reproduce = reproduce
-        self._snapshot = snapshot
 
-    def run(self, module: Op, pipeline: Sequence[str], disabled: Collection[str] = ()) -> None:
+    def run(self, module: Op, pipeline: Sequence[str]) -> None:
         """Run a pipeline on a module. The cyclic garbage collector rests meanwhile."""
-        unknown = [name for name in (*pipeline, *disabled) if name not in PASSES]
+        disabled = self.context.options.disabled
+        unknown = [name for name in (*pipeline, *sorted(disabled)) if name not in PASSES]
         if unknown:
             raise UsageError(
                 f"there is no pass {unknown[0]!r}", help=f"passes are {', '.join(sorted(PASSES))}"
@@ -146,8 +145,6 @@ class Manager:
     def _run_one(self, which: Pass, module: Op) -> None:
         if self._before is not None:
             self._before(which.name, module)
-        # The text is needed only if the pass fails, but then it is too late to make it: a failing
-        # pass is run once more from the caller's input by whoever holds that.
         self.context.log.current_pass = which.name
         start = time.perf_counter()
         try:
@@ -155,17 +152,15 @@ class Manager:
         except DlcError:
             raise
         except Exception as error:
-            raise self._internal(which, module, error) from error
+            raise self._internal(which, error) from error
         spent = time.perf_counter() - start
         self.context.seconds[which.name] = self.context.seconds.get(which.name, 0.0) + spent
         if self._after is not None:
             self._after(which.name, module)
 
-    def _internal(self, which: Pass, module: Op, error: Exception) -> InternalError:
-        where = ""
-        if self._reproduce is not None and self._snapshot is not None:
-            where = self._reproduce(which.name, self._snapshot(module))
+    def _internal(self, which: Pass, error: Exception) -> InternalError:
+        where = self._reproduce(which.name) if self._reproduce is not None else ""
         return InternalError(
             f"pass {which.name} failed: {type(error).__name__}: {error}",
-            help=f"the module is in {where}; please report it" if where else None,
+            help=f"its input is in {where}; please report it with that file" if where else None,
         )

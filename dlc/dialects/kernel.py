@@ -1,0 +1,390 @@
+"""What is computed together: the operations that become one piece of machine code each.
+
+`kernel.generic` computes every element of its results by a formula of the element's index. Its body is
+scalar code that loads from its inputs at computed indices; inside, `kernel.fold` reduces over inner
+indices and `kernel.stage` computes a row that later formulas of the same element read again (softmax is
+fold, stage, fold, stage). `kernel.gemm` and `kernel.conv` are products with a formula, the *epilogue*,
+applied to each finished element.
+
+Every kernel has two forms: on tensors it has results; in destination form (at plan level) its inputs
+and `outs` are views and it has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dlc.dialects import scalar
+from dlc.ir.attributes import decode
+from dlc.ir.core import OPS, Block, Op, Value
+from dlc.ir.define import attribute, op, operand, operands, region
+from dlc.ir.dims import Shape, Size
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.types import BOOL, F32, INDEX, DType, TensorType, Type, ViewType
+
+
+def array_type(value: Value) -> TensorType:
+    """The tensor that a value is or, for a view, holds."""
+    match value.type:
+        case TensorType() as type:
+            return type
+        case ViewType() as type:
+            return type.tensor
+        case other:
+            raise AssertionError(f"{other} is no array")
+
+
+class Kernel(Op):
+    """An operation of the kernel level; `types` are its results as tensors, in both forms."""
+
+    @property
+    def outs(self) -> tuple[Value, ...]:
+        """Where the results go, in destination form."""
+        raise NotImplementedError
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        """The types of the results as tensors."""
+        raise NotImplementedError
+
+    def into(self, operands: Sequence[Value], outs: Sequence[Value]) -> Kernel:
+        """This kernel in destination form: it reads and writes these views and takes the regions over."""
+        arrays = [argument for region in self.regions for argument in region.arguments]
+        for argument in arrays:
+            if isinstance(argument.type, TensorType):
+                argument.type = ViewType(argument.type.dtype, argument.type.shape)
+        attributes = dict(self.attributes)
+        attributes["segments"] = (*self.segments[:-1], len(outs))
+        regions, self.regions = self.regions, ()
+        made = object.__new__(type(self))
+        Op.__init__(made, (*operands, *outs), attributes, regions, self.location)
+        return made
+
+    def infer(self) -> tuple[Type, ...]:
+        types = self.result_types()
+        if not self.outs:
+            return types
+        found = tuple([array_type(out) for out in self.outs])
+        if found != types:
+            raise self.fail(f"{self.name} writes {list(types)} into {list(found)}")
+        return ()
+
+
+@op("kernel.yield")
+class Yield(Op):
+    """End a region with the values of one element."""
+
+    values: tuple[Value, ...] = operands()
+
+    terminator = True
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("kernel.load")
+class Load(Op):
+    """The element of an array at an index that is inside it."""
+
+    array: Value = operand()
+    indices: tuple[Value, ...] = operands()
+
+    def infer(self) -> DType:
+        type = array_type(self.array)
+        if len(self.indices) != type.rank:
+            raise self.fail(f"{len(self.indices)} indices into {type}")
+        return type.dtype
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        array, *indices = inputs
+        if isinstance(self.array.op, Stage):
+            # A staged row belongs to one element of the kernel: it has the domain's axes in front.
+            domain = enclosing(self).indices
+            indices = [at.value(index) for index in domain] + indices
+        if not indices:
+            return array
+        return array[tuple(indices)]
+
+
+@op("kernel.size")
+class ExtentOf(Op):
+    """A symbolic size as a number."""
+
+    size: Size = attribute()
+
+    def infer(self) -> DType:
+        return INDEX
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return np.asarray(at.size(self.size), np.int64)
+
+
+@op("kernel.check_index")
+class CheckIndex(Op):
+    """The index if `0 <= index < extent`; otherwise the call fails and the index is taken as 0."""
+
+    index: Value = operand()
+    extent: Size = attribute()
+
+    pure = False
+
+    def infer(self) -> DType:
+        return INDEX
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        extent = at.size(self.extent)
+        wrong = inputs[0][(inputs[0] < 0) | (inputs[0] >= extent)]
+        if wrong.size:
+            raise self.fail(f"index {wrong.flat[0]} is out of range for {extent}", code="D0802")
+        return inputs[0]
+
+
+def enclosing(op: Op) -> Generic:
+    """The kernel that an operation of a body belongs to."""
+    current: Op | None = op
+    while current is not None and not isinstance(current, Generic):
+        current = current.parent.parent if current.parent is not None else None
+    assert current is not None
+    return current
+
+
+def _grid(extents: Sequence[int], rank: int) -> list[Array]:
+    """Index arrays for the last axes of `rank` axes, each shaped to broadcast along its own."""
+    first = rank - len(extents)
+    grids: list[Array] = []
+    for k, extent in enumerate(extents):
+        shape = [1] * rank
+        shape[first + k] = extent
+        grids.append(np.arange(extent).reshape(shape))
+    return grids
+
+
+class Inner(Op):
+    """Something computed for all inner indices of one element."""
+
+    body: Block = region()
+    extents: Shape = attribute()
+
+    def run_inner(self, at: Evaluation) -> tuple[Array, tuple[int, ...]]:
+        """The body's value at all inner indices, as new trailing axes, and their extents."""
+        extents = at.shape(self.extents)
+        outer = len(enclosing(self).domain) + _depth(self)
+
+        def lift(value: Value, array: Array) -> Array:
+            if isinstance(value.type, DType) and array.ndim:
+                return array.reshape(array.shape + (1,) * len(extents))
+            return array
+
+        (values,) = at.run(self.body, _grid(extents, outer + len(extents)), lift)
+        lead = np.broadcast_shapes(values.shape, (1,) * outer + extents)
+        return np.broadcast_to(values, lead), extents
+
+
+def _depth(op: Op) -> int:
+    """How many inner indices surround an operation."""
+    depth = 0
+    around = op.parent.parent if op.parent is not None else None
+    while isinstance(around, Inner):
+        depth += len(around.extents)
+        around = around.parent.parent if around.parent is not None else None
+    return depth
+
+
+@op("kernel.fold")
+class Fold(Inner):
+    """The body's value combined over all inner indices by a scalar operation such as `add`.
+
+    The identity starts it (0, 1, the lowest or highest value); for no indices it is the result.
+    """
+
+    combine: str = attribute()
+
+    def infer(self) -> Type:
+        (value,) = self.body.terminator.operands
+        if f"scalar.{self.combine}" not in OPS:
+            raise self.fail(
+                f"{self.combine!r} combines nothing; use add, multiply, maximum, minimum"
+            )
+        return value.type
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        values, extents = self.run_inner(at)
+        axes = tuple(range(values.ndim - len(extents), values.ndim))
+        reduce = COMBINE[self.combine]
+        start = np.asarray(identity(self.combine, scalar.element(self.result.type)), values.dtype)
+        return np.asarray(reduce.reduce(values, axis=axes, initial=start, dtype=values.dtype))
+
+
+COMBINE: dict[str, np.ufunc] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+}
+
+
+def identity(combine: str, dtype: DType) -> bool | int | float:
+    """What changes nothing when combined: 0 for add, -inf for maximum of floats, and so on."""
+    match combine:
+        case "add" | "or":
+            return False if dtype is BOOL else 0.0 if dtype.is_float else 0
+        case "multiply":
+            return 1.0 if dtype.is_float else 1
+        case "and":
+            return True if dtype is BOOL else -1
+        case "maximum" | "minimum":
+            lowest = combine == "maximum"
+            if dtype.is_float:
+                return float("-inf") if lowest else float("inf")
+            if dtype is BOOL:
+                return not lowest
+            signed = dtype.kind != "uint"
+            low = -(1 << (dtype.bits - 1)) if signed else 0
+            high = (1 << (dtype.bits - signed)) - 1
+            return low if lowest else high
+        case _:
+            raise AssertionError(combine)
+
+
+@op("kernel.stage")
+class Stage(Inner):
+    """A row of values, one for each inner index, that later parts of the same element can load."""
+
+    def infer(self) -> TensorType:
+        (value,) = self.body.terminator.operands
+        assert isinstance(value.type, DType)
+        return TensorType(value.type, self.extents)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        values, extents = self.run_inner(at)
+        domain = at.shape(enclosing(self).domain)
+        return np.broadcast_to(values, domain + extents)
+
+
+@op("kernel.generic")
+class Generic(Kernel):
+    """Every element of the results by a formula of its index.
+
+    The body has an index for each axis of the domain and an argument for each input. It yields, for
+    each result, a scalar (the result has the shape of the domain) or a staged row (its extents follow).
+    """
+
+    inputs: tuple[Value, ...] = operands()
+    outs: tuple[Value, ...] = operands()
+    body: Block = region()
+    domain: Shape = attribute()
+
+    isolated = True
+
+    @property
+    def indices(self) -> list[Value]:
+        """The index arguments of the body."""
+        return self.body.arguments[: len(self.domain)]
+
+    @property
+    def arrays(self) -> list[Value]:
+        """The arguments of the body that stand for the inputs."""
+        return self.body.arguments[len(self.domain) :]
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        if [argument.type for argument in self.arrays] != [value.type for value in self.inputs]:
+            raise self.fail(f"{self.name}: the body takes {[a.type for a in self.arrays]}")
+        types: list[TensorType] = []
+        for value in self.body.terminator.operands:
+            match value.type:
+                case DType() as dtype:
+                    types.append(TensorType(dtype, self.domain))
+                case TensorType(dtype, extents):
+                    types.append(TensorType(dtype, self.domain + extents))
+                case other:
+                    raise self.fail(f"{self.name} yields a {other}")
+        return tuple(types)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        domain = at.shape(self.domain)
+        grids = _grid(domain, len(domain))
+        values = at.run(self.body, [*grids, *inputs[: len(self.inputs)]])
+        types = self.result_types()
+        return tuple(
+            [
+                np.ascontiguousarray(np.broadcast_to(value, at.shape(type.shape)))
+                for value, type in zip(values, types, strict=True)
+            ]
+        )
+
+
+@op("kernel.gemm")
+class Gemm(Kernel):
+    """Matrix products with an epilogue: `y[.., m, n] = f(sum over k of lhs[.., m, k] * rhs[.., k, n])`.
+
+    `domain` is the batch axes, then m and n. An operand that is `transposed` is stored with its last
+    two axes swapped; `rhs_shared` means that rhs has no batch axes. The epilogue has an index for each
+    axis of the domain, the sum (in f32 for f16 and bf16), and an argument for each extra input.
+    """
+
+    lhs: Value = operand()
+    rhs: Value = operand()
+    extras: tuple[Value, ...] = operands()
+    outs: tuple[Value, ...] = operands()
+    epilogue: Block = region()
+    domain: Shape = attribute()
+    inner: Size = attribute(doc="k, the length of the sums")
+    lhs_transposed: bool = attribute(default=False)
+    rhs_transposed: bool = attribute(default=False)
+    rhs_shared: bool = attribute(default=False)
+
+    isolated = True
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        *batch, m, n = self.domain
+        lhs = (self.inner, m) if self.lhs_transposed else (m, self.inner)
+        rhs = (n, self.inner) if self.rhs_transposed else (self.inner, n)
+        expected = (*batch, *lhs), (*(() if self.rhs_shared else batch), *rhs)
+        found = array_type(self.lhs).shape, array_type(self.rhs).shape
+        if expected != found:
+            raise self.fail(f"kernel.gemm over {self.domain} needs {expected}, found {found}")
+        return epilogue_types(self.epilogue, self.domain)
+
+    @property
+    def accumulator(self) -> DType:
+        """The dtype of the sums."""
+        return accumulator(array_type(self.lhs).dtype)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        sum_type = self.accumulator
+        source = array_type(self.lhs).dtype
+        lhs, rhs = (decode(array, source).astype(sum_type.numpy) for array in inputs[:2])
+        if self.lhs_transposed:
+            lhs = lhs.swapaxes(-1, -2)
+        if self.rhs_transposed:
+            rhs = rhs.swapaxes(-1, -2)
+        product = np.matmul(lhs, rhs)
+        extras = inputs[2 : 2 + len(self.extras)]
+        return run_epilogue(at, self.epilogue, self.domain, product, extras)
+
+
+def accumulator(dtype: DType) -> DType:
+    """The dtype in which sums of products are kept: f32 for f16 and bf16, else the dtype itself."""
+    return F32 if dtype.is_float and dtype.bits == 16 else dtype
+
+
+def epilogue_types(epilogue: Block, domain: Shape) -> tuple[TensorType, ...]:
+    """The results of a kernel whose epilogue yields these scalars."""
+    types: list[TensorType] = []
+    for value in epilogue.terminator.operands:
+        assert isinstance(value.type, DType)
+        types.append(TensorType(value.type, domain))
+    return tuple(types)
+
+
+def run_epilogue(
+    at: Evaluation, epilogue: Block, domain: Shape, sums: Array, extras: Sequence[Array]
+) -> tuple[Array, ...]:
+    """Apply an epilogue to all finished sums in NumPy."""
+    shape = at.shape(domain)
+    values = at.run(epilogue, [*_grid(shape, len(shape)), sums, *extras])
+    return tuple([np.ascontiguousarray(np.broadcast_to(value, shape)) for value in values])

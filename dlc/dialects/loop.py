@@ -1,0 +1,191 @@
+"""How one kernel runs: loops, branches and memory, close to the machine but without its registers.
+
+Values are scalars (`f32`, `index`, ...), registers (`vector<8xf32>`) and pointers. Arithmetic on scalars
+and registers is `dlc.dialects.scalar`; what concerns registers only is `dlc.dialects.vec`. A pointer
+has no element type: each access names one, and indices count elements of it. bools are bytes in memory.
+"""
+
+from __future__ import annotations
+
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.define import attribute, op, operand, operands, region
+from dlc.ir.types import BOOL, INDEX, POINTER, DType, Type
+
+
+@op("loop.func")
+class Func(Op):
+    """A kernel: its arguments are pointers and sizes, then the first tile and the one after the last."""
+
+    body: Block = region()
+    sym_name: str = attribute()
+
+    pure = False
+    isolated = True
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("loop.return")
+class Return(Op):
+    """End a kernel."""
+
+    terminator = True
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("loop.yield")
+class Yield(Op):
+    """End a loop body or a branch with the values it hands on."""
+
+    values: tuple[Value, ...] = operands()
+
+    terminator = True
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("loop.for")
+class For(Op):
+    """Run the body for `lower, lower + step, ...` below `upper`; carried values go round.
+
+    `parallel` says that iterations do not depend on each other.
+    """
+
+    lower: Value = operand()
+    upper: Value = operand()
+    step: Value = operand()
+    initial: tuple[Value, ...] = operands()
+    body: Block = region()
+    parallel: bool = attribute(default=False)
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        types = tuple([value.type for value in self.initial])
+        if tuple([argument.type for argument in self.body.arguments]) != (INDEX, *types):
+            raise self.fail(f"the body of the loop takes {[a.type for a in self.body.arguments]}")
+        return types
+
+
+@op("loop.while")
+class While(Op):
+    """Run `body` as long as `condition` yields true; carried values go round."""
+
+    initial: tuple[Value, ...] = operands()
+    condition: Block = region()
+    body: Block = region()
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        (test,) = self.condition.terminator.operands
+        if test.type is not BOOL:
+            raise self.fail(f"the condition of the loop is a {test.type}")
+        return tuple([value.type for value in self.initial])
+
+
+@op("loop.if")
+class If(Op):
+    """Run one of two branches; both yield values of the same types."""
+
+    condition: Value = operand()
+    then: Block = region()
+    otherwise: Block = region()
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        yes, no = (
+            tuple([value.type for value in block.terminator.operands])
+            for block in (self.then, self.otherwise)
+        )
+        if yes != no or self.condition.type is not BOOL:
+            raise self.fail(f"the branches yield {list(yes)} and {list(no)}")
+        return yes
+
+
+@op("loop.offset")
+class Offset(Op):
+    """The pointer moved by `index` elements of a dtype."""
+
+    pointer: Value = operand()
+    index: Value = operand()
+    dtype: DType = attribute()
+
+    def infer(self) -> Type:
+        return POINTER
+
+
+@op("loop.load")
+class Load(Op):
+    """The element at `pointer[index]`. It has no effect, but what it reads may change."""
+
+    pointer: Value = operand()
+    index: Value = operand()
+    dtype: DType = attribute()
+
+    pure = False
+
+    def infer(self) -> Type:
+        return self.dtype
+
+
+@op("loop.store")
+class Store(Op):
+    """Write a scalar to `pointer[index]`."""
+
+    value: Value = operand()
+    pointer: Value = operand()
+    index: Value = operand()
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("loop.buffer")
+class Buffer(Op):
+    """Room for a fixed number of elements that lives as long as the kernel runs, 64-byte aligned."""
+
+    elements: int = attribute()
+    dtype: DType = attribute()
+
+    pure = False
+
+    def infer(self) -> Type:
+        return POINTER
+
+
+@op("loop.call")
+class Call(Op):
+    """Call an outside function on the allow-list, with pointers and scalars; no result is used."""
+
+    arguments: tuple[Value, ...] = operands()
+    callee: str = attribute()
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("loop.fail")
+class Fail(Op):
+    """Note that the call failed at this tile, with two numbers that say how; execution goes on."""
+
+    tile: Value = operand()
+    first: Value = operand()
+    second: Value = operand()
+    code: int = attribute()
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()

@@ -1,0 +1,144 @@
+"""Where each value lives and when: the plan.
+
+A *root* is a stretch of memory: an input, an output, the weights, the constants, or a place in the one
+arena, alive from wave `first` to wave `last`. A *view* is a typed window on a root. Kernels stand in
+*waves*: the operations of a wave run together, a barrier follows. Sizes and offsets are in bytes.
+"""
+
+from __future__ import annotations
+
+from dlc.ir.attributes import Dense, Symbol
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.define import attribute, op, operand, operands, region
+from dlc.ir.dims import Shape, Size
+from dlc.ir.types import ROOT, FunctionType, Type, ViewType
+
+KINDS = ("input", "output", "arena", "weights", "constants")
+
+
+@op("mem.root")
+class Root(Op):
+    """A stretch of memory.
+
+    `number` counts inputs, outputs and arena roots each from 0. An arena root lies at `offset`, or,
+    where sizes are symbolic, above the ends of the arena roots `above`, as low as that allows.
+    """
+
+    kind: str = attribute()
+    number: int = attribute()
+    bytes: Size = attribute()
+    first: int = attribute(default=0)
+    last: int = attribute(default=0)
+    offset: int | None = attribute(default=None)
+    above: tuple[int, ...] | None = attribute(default=None)
+
+    pure = False
+
+    def infer(self) -> Type:
+        if self.kind not in KINDS:
+            raise self.fail(f"{self.kind!r} is no kind of memory; there are {', '.join(KINDS)}")
+        return ROOT
+
+
+@op("mem.view")
+class View(Op):
+    """A tensor in a root, its first element `offset` bytes from the start."""
+
+    root: Value = operand()
+    type: ViewType = attribute()
+    offset: Size = attribute(default=0)
+
+    def infer(self) -> Type:
+        return self.type
+
+
+@op("mem.wave")
+class Wave(Op):
+    """Kernels that do not depend on each other; `serial` if they are not worth a second thread."""
+
+    body: Block = region()
+    serial: bool = attribute(default=False)
+    barrier: bool = attribute(default=True)
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("mem.end")
+class End(Op):
+    """End a region of the plan."""
+
+    terminator = True
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("mem.call")
+class Call(Op):
+    """Run a lowered kernel on views: `sizes` are its further arguments, in order.
+
+    `tiles` is how many independent parts there are, `cost` the estimated nanoseconds of one.
+    """
+
+    views: tuple[Value, ...] = operands()
+    kernel: Symbol = attribute()
+    sizes: Shape = attribute()
+    tiles: Size = attribute()
+    cost: Size = attribute()
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("mem.constant")
+class Constant(Op):
+    """A view of known numbers in the artifact's constants, at `offset` bytes."""
+
+    value: Dense = attribute()
+    type: ViewType = attribute()
+    offset: int = attribute()
+
+    pure = False
+
+    def infer(self) -> Type:
+        return self.type
+
+
+@op("mem.weight")
+class Weight(Op):
+    """A view of a weight symbol as `prepare` leaves it."""
+
+    symbol: Symbol = attribute()
+    type: ViewType = attribute()
+
+    pure = False
+
+    def infer(self) -> Type:
+        return self.type
+
+
+@op("mem.program")
+class Program(Op):
+    """An entry point with its plan: roots, views and constants first, then waves and control flow.
+
+    `arena` is how many bytes the arena needs where that is a number. The attributes `dlc.*` are the
+    function's.
+    """
+
+    body: Block = region()
+    sym_name: str = attribute()
+    function_type: FunctionType = attribute()
+    waves: int = attribute(doc="how many there are; roots name them by number")
+    arena: int | None = attribute(default=None)
+
+    pure = False
+    isolated = True
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()

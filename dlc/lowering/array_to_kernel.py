@@ -1,0 +1,234 @@
+"""From the graph to kernels: each `array` operation becomes the formula of one element.
+
+A row of the table below says, for one operation, what the element at an index is. Nothing is fused
+here: `dlc.passes.fuse` puts formulas together afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dlc.dialects import array, kernel, scalar
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.dims import Shape, Size
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.rewrite import EQUAL, Rewriter
+from dlc.ir.types import BF16, BOOL, F16, F32, INDEX, DType, TensorType
+
+Formula = Callable[[Builder, list[Value], list[Value]], Value]
+"""The element at some indices, from the arrays that the kernel reads."""
+
+Lowering = Callable[[Op, Builder], Sequence[Value]]
+"""The results of an operation from kernels placed by the builder."""
+
+LOWERINGS: dict[type[Op], Lowering] = {}
+"""How each operation becomes kernels; a class stands for those derived from it, too."""
+
+
+def lowers(*classes: type[Op]) -> Callable[[Lowering], Lowering]:
+    """Register a lowering for operations of these classes."""
+
+    def apply(lowering: Lowering) -> Lowering:
+        for cls in classes:
+            assert cls not in LOWERINGS, f"{cls.name} has two lowerings"
+            LOWERINGS[cls] = lowering
+        return lowering
+
+    return apply
+
+
+@define_pass("lower_to_kernels", required=True)
+def lower_to_kernels(module: Op, context: Context) -> None:
+    """Turn every graph operation into kernels."""
+    rewriter = context.rewriter
+    for op in list(module.walk()):
+        if not op.name.startswith("array.") or op.name in KEPT:
+            continue
+        lowering = find_lowering(type(op))
+        if lowering is None:
+            raise op.fail(f"{op.name} has no kernel", code="D0701")
+        lower_one(op, lowering, rewriter)
+
+
+KEPT = frozenset({"array.constant", "array.reshape"})
+"""Operations that stay at the kernel level: constants are data, a reshape is a view."""
+
+
+def lower_one(op: Op, lowering: Lowering, rewriter: Rewriter) -> None:
+    """Replace one operation by what its lowering makes."""
+    values = lowering(op, rewriter.before(op))
+    rewriter.replace(op, values, relation=EQUAL)
+
+
+def find_lowering(cls: type[Op]) -> Lowering | None:
+    """The lowering of a class or of the nearest base that has one."""
+    return next((LOWERINGS[base] for base in cls.__mro__ if base in LOWERINGS), None)
+
+
+def generic(emit: Builder, inputs: Sequence[Value], domain: Shape, formula: Formula) -> Value:
+    """A kernel with one result over `domain` whose element is given by the formula."""
+    types = [kernel.array_type(value) for value in inputs]
+    body = Block([*[INDEX] * len(domain), *types], [f"i{axis}" for axis in range(len(domain))])
+    inner = Builder(body, emit.location)
+    indices, arrays = body.arguments[: len(domain)], body.arguments[len(domain) :]
+    inner.place(kernel.Yield([formula(inner, indices, arrays)]))
+    return emit(kernel.Generic(inputs, [], body, domain))
+
+
+def wide(dtype: DType) -> DType:
+    """The dtype in which a kernel computes: f32 for f16 and bf16."""
+    return F32 if dtype in (F16, BF16) else dtype
+
+
+def load(emit: Builder, source: Value, indices: Sequence[Value]) -> Value:
+    """An element, converted to the dtype in which kernels compute."""
+    value = emit(kernel.Load(source, indices))
+    return convert(emit, value, wide(scalar.element(value.type)))
+
+
+def convert(emit: Builder, value: Value, dtype: DType) -> Value:
+    """The value in another dtype; itself if it has that dtype."""
+    return value if value.type is dtype else emit(scalar.Cast(value, dtype))
+
+
+def number(emit: Builder, value: float, dtype: DType) -> Value:
+    """A scalar constant."""
+    exact = bool(value) if dtype is BOOL else float(value) if dtype.is_float else int(value)
+    return emit(scalar.Constant(exact, dtype))
+
+
+@lowers(array.Elementwise)
+def _elementwise(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Elementwise)
+    type = tensor_type(op.result)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        elements = [load(inner, source, indices) for source in arrays]
+        result = inner(op.scalar(*elements))  # pyright: ignore[reportArgumentType]
+        return convert(inner, result, type.dtype)
+
+    return (generic(emit, op.operands, type.shape, formula),)
+
+
+@lowers(array.Compare)
+def _compare(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Compare)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        lhs, rhs = (load(inner, source, indices) for source in arrays)
+        return inner(scalar.Compare(lhs, rhs, op.predicate))
+
+    return (generic(emit, op.operands, tensor_type(op.lhs).shape, formula),)
+
+
+@lowers(array.Select)
+def _select(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Select)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        # No arithmetic: 16-bit floats go through unconverted.
+        return inner(scalar.Select(*[inner(kernel.Load(source, indices)) for source in arrays]))
+
+    return (generic(emit, op.operands, tensor_type(op.yes).shape, formula),)
+
+
+@lowers(array.Cast)
+def _cast(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Cast)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        return convert(inner, inner(kernel.Load(arrays[0], indices)), op.dtype)
+
+    return (generic(emit, op.operands, tensor_type(op.source).shape, formula),)
+
+
+@lowers(array.Bitcast)
+def _bitcast(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Bitcast)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        return inner(scalar.Bitcast(inner(kernel.Load(arrays[0], indices)), op.dtype))
+
+    return (generic(emit, op.operands, tensor_type(op.source).shape, formula),)
+
+
+@lowers(array.Fill)
+def _fill(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Fill)
+    dtype = op.type.dtype
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        return convert(inner, number(inner, op.value, wide(dtype)), dtype)
+
+    return (generic(emit, (), op.type.shape, formula),)
+
+
+@lowers(array.Broadcast)
+def _broadcast(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Broadcast)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        return inner(kernel.Load(arrays[0], [indices[axis] for axis in op.axes]))
+
+    return (generic(emit, op.operands, op.shape, formula),)
+
+
+@lowers(array.Transpose)
+def _transpose(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Transpose)
+    back = array.inverse(op.axes)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        return inner(kernel.Load(arrays[0], [indices[axis] for axis in back]))
+
+    return (generic(emit, op.operands, tensor_type(op.result).shape, formula),)
+
+
+@lowers(array.Reduction)
+def _reduction(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Reduction)
+    source, result = tensor_type(op.source), tensor_type(op.result)
+    extents = tuple([source.shape[axis] for axis in op.axes])
+    combine = op.scalar.name.removeprefix("scalar.")
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        def element(deep: Builder, folded: list[Value]) -> Value:
+            at: dict[int, Value] = dict(zip(op.axes, folded, strict=True))
+            at |= dict(zip(op.kept, indices, strict=True))
+            return load(deep, arrays[0], [at[axis] for axis in range(source.rank)])
+
+        return convert(inner, fold(inner, extents, combine, element), result.dtype)
+
+    return (generic(emit, op.operands, result.shape, formula),)
+
+
+def fold(
+    emit: Builder,
+    extents: Shape,
+    combine: str,
+    element: Callable[[Builder, list[Value]], Value],
+) -> Value:
+    """The element combined over all inner indices."""
+    body = Block([INDEX] * len(extents), [f"k{axis}" for axis in range(len(extents))])
+    inner = Builder(body, emit.location)
+    inner.place(kernel.Yield([element(inner, body.arguments)]))
+    return emit(kernel.Fold(body, extents, combine))
+
+
+@lowers(array.MatMul)
+def _matmul(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.MatMul)
+    type = tensor_type(op.result)
+    inner = tensor_type(op.lhs).shape[-1]
+    return (gemm(emit, op.lhs, op.rhs, type, inner),)
+
+
+def gemm(emit: Builder, lhs: Value, rhs: Value, type: TensorType, inner: Size) -> Value:
+    """A product kernel whose epilogue only rounds to the result's dtype."""
+    accumulator = kernel.accumulator(type.dtype)
+    epilogue = Block([*[INDEX] * type.rank, accumulator], [f"i{axis}" for axis in range(type.rank)])
+    body = Builder(epilogue, emit.location)
+    body.place(kernel.Yield([convert(body, epilogue.arguments[-1], type.dtype)]))
+    return emit(kernel.Gemm(lhs, rhs, [], [], epilogue, type.shape, inner))

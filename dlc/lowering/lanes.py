@@ -1,0 +1,113 @@
+"""What a scalar of a kernel's body becomes when several elements are computed at once.
+
+Neighbouring elements differ in one index only, so most values need no register: they are the same in
+every lane (`Uniform`) or count up from lane to lane (`Linear`). The rest is a register (`Varying`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dlc.dialects import scalar, vec
+from dlc.dialects.scalar import element
+from dlc.ir.builder import Builder
+from dlc.ir.clone import clone
+from dlc.ir.core import Op, Value
+from dlc.ir.types import INDEX
+from dlc.lowering.math import EXPANSIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """One scalar for all lanes."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """An index that is `base + lane`."""
+
+    base: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Varying:
+    """A register."""
+
+    value: Value
+
+
+Lane: TypeAlias = Uniform | Linear | Varying
+
+
+def register(emit: Builder, lane: Lane, lanes: int) -> Value:
+    """The value as a register of `lanes` elements."""
+    match lane:
+        case Uniform(value):
+            return emit(vec.Broadcast(value, lanes))
+        case Linear(base):
+            return emit(vec.Ramp(base, lanes))
+        case Varying(value):
+            return value
+
+
+def compute(emit: Builder, op: Op, operands: list[Lane], lanes: int) -> Lane:
+    """A scalar operation on lanes, with as few registers as possible."""
+    match op, operands:
+        case scalar.Constant(), _:
+            return Uniform(emit(clone(op, [])))
+        case scalar.Binary() as add, [Linear(base), Uniform(value)] | [
+            Uniform(value),
+            Linear(base),
+        ]:
+            return Linear(emit(scalar.Add(base, value)))
+        case scalar.Subtract(), [Linear(base), Uniform(value)]:
+            return Linear(emit(scalar.Subtract(base, value)))
+        case scalar.Cast(dtype=dtype), [Linear() as lane] if dtype is INDEX:
+            return lane
+        case _, _ if all(isinstance(lane, Uniform) for lane in operands):
+            return Uniform(apply(emit, op, [lane.value for lane in operands]))  # pyright: ignore[reportAttributeAccessIssue]
+        case _, _:
+            return Varying(apply(emit, op, [register(emit, lane, lanes) for lane in operands]))
+
+
+def apply(emit: Builder, op: Op, operands: list[Value]) -> Value:
+    """The operation on other operands, expanded if the machine has no instruction for it."""
+    new = clone(op, operands)
+    expansion = EXPANSIONS.get(type(new))
+    if expansion is None:
+        return emit(new)
+    new.location = emit.location
+    result = expansion(emit, new)
+    new.erase()
+    return result
+
+
+def combine(emit: Builder, name: str, lhs: Value, rhs: Value) -> Value:
+    """Two partial results of a fold combined."""
+    return emit(COMBINERS[name](lhs, rhs))
+
+
+COMBINERS: dict[str, type[scalar.Binary]] = {
+    "add": scalar.Add,
+    "multiply": scalar.Multiply,
+    "maximum": scalar.Maximum,
+    "minimum": scalar.Minimum,
+    "and": scalar.And,
+    "or": scalar.Or,
+}
+
+__all__ = [
+    "COMBINERS",
+    "Lane",
+    "Linear",
+    "Uniform",
+    "Varying",
+    "apply",
+    "combine",
+    "compute",
+    "element",
+    "register",
+]
