@@ -20,6 +20,8 @@ install: $(INSTALLED) ## make .venv and install the project into it, editable, w
 
 $(INSTALLED): pyproject.toml
 	@echo "installing into $(VENV): a minute or two the first time"
+	@$(PYTHON) -c 'import sys; sys.exit("dlc needs Python 3.11 or later: make PYTHON=... names one" \
+		if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
