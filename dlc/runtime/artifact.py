@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 from dlc.runtime import checks, container
 from dlc.runtime.atomic import write_file
@@ -21,12 +21,14 @@ SUFFIX = ".dlc"
 IN_MEMORY = "<memory>"
 
 
-@dataclass(frozen=True, slots=True)
-class Timings:
+class Timings(NamedTuple):
     """How long reading took, in milliseconds: hashing is apart, because it grows with the weights."""
 
     read_ms: float = 0.0
     hash_ms: float = 0.0
+
+
+_NOT_READ = Timings()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,13 +44,13 @@ class Artifact:
     name: str = IN_MEMORY
     starts: Mapping[str, int] = field(default_factory=dict[str, int])
     """Where in the file each section begins, for messages."""
-    timings: Timings = Timings()
+    timings: Timings = _NOT_READ
 
     @classmethod
     def of(cls, manifest: Manifest, sections: Mapping[str, Data], name: str = IN_MEMORY) -> Self:
         """An artifact made here, trusted to be consistent."""
         views = {key: memoryview(data).cast("B").toreadonly() for key, data in sections.items()}
-        return cls(replace(manifest, sections=()), views, name)
+        return cls(manifest._replace(sections=()), views, name)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, sha256: str | None = None) -> Self:
@@ -97,22 +99,22 @@ class Artifact:
         """The manifest with every hash filled in: those of weights are left empty until now."""
         data = self.section("weights")
         weights = tuple(
-            weight if weight.sha256 else replace(weight, sha256=_digest(data, weight))
+            weight if weight.sha256 else weight._replace(sha256=_digest(data, weight))
             for weight in self.manifest.weights
         )
-        return container.sealed(replace(self.manifest, weights=weights), self.sections)
+        return container.sealed(self.manifest._replace(weights=weights), self.sections)
 
     def with_weights(self, data: Data) -> Artifact:
         """The same artifact with another section `weights`, laid out as before."""
         cached = {t.prepare.cached for t in self.manifest.targets if t.prepare is not None}
         targets = tuple(
-            replace(target, prepare=replace(target.prepare, cached=""))
+            target._replace(prepare=target.prepare._replace(cached=""))
             if target.prepare
             else target
             for target in self.manifest.targets
         )
-        weights = tuple(replace(weight, sha256="") for weight in self.manifest.weights)
-        manifest = replace(self.manifest, weights=weights, targets=targets)
+        weights = tuple(weight._replace(sha256="") for weight in self.manifest.weights)
+        manifest = self.manifest._replace(weights=weights, targets=targets)
         kept = {name: data for name, data in self.sections.items() if name not in cached}
         return Artifact.of(manifest, {**kept, "weights": data}, self.name)
 

@@ -8,14 +8,13 @@ are texts that `dlc.runtime.expressions` reads; `$k` is entry k of the program's
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dlc.runtime import canonical, expressions, schema
 from dlc.runtime.plan_check import Extent, Plan, Span
 
 
-@dataclass(frozen=True, slots=True)
-class RootRecord:
+class RootRecord(NamedTuple):
     """One stretch of the arena, in use from its first to its last epoch, both included."""
 
     name: str
@@ -26,8 +25,7 @@ class RootRecord:
     place: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewRecord:
+class ViewRecord(NamedTuple):
     """A value that lies inside root number `root`, `offset` bytes after its start."""
 
     name: str
@@ -37,8 +35,7 @@ class ViewRecord:
     place: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(NamedTuple):
     """The plan of one program. `order_bound`: the most that is alive at once, in bytes, for the order
     of the ops as they are; `any_order_bound`: what no order could do with less than."""
 

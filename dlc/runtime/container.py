@@ -10,8 +10,7 @@ import hashlib
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dlc.runtime import canonical, hashing, schema
 from dlc.runtime.manifest import Manifest, Section
@@ -47,8 +46,7 @@ KINDS = (
 """What a section's name may begin with; details follow after a `/`, as in `program/cpu/predict`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(NamedTuple):
     """What was read: the manifest and a view of each section, unchecked beyond form and hashes."""
 
     manifest: Manifest
@@ -165,7 +163,7 @@ def sealed(manifest: Manifest, sections: Mapping[str, Data]) -> Manifest:
         assert name.partition("/")[0] in KINDS, name
         table.append(Section(name, offset, len(view), digests))
         offset += padded(len(view))
-    return replace(manifest, sections=tuple(table))
+    return manifest._replace(sections=tuple(table))
 
 
 def pieces(manifest: Manifest, sections: Mapping[str, Data]) -> Iterator[bytes | memoryview]:

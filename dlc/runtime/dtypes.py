@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ MAX_RANK = 16
 """Axes of one array; more are refused wherever arrays come from outside."""
 
 
-@dataclass(frozen=True, slots=True)
-class DType:
+class DType(NamedTuple):
     """One element type. `numpy` is how its bits are stored: for bf16, which NumPy lacks, uint16."""
 
     name: str

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from operator import index
-from typing import SupportsIndex
+from typing import NamedTuple, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +42,7 @@ _INPUTS = Root.INPUTS.value
 _ndarray = np.ndarray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Runner:
+class Runner(NamedTuple):
     """What all entry points of a model run with."""
 
     native: Native
@@ -54,8 +52,7 @@ class Runner:
     texts: Callable[[], Mapping[str, str]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Binding:
+class Binding(NamedTuple):
     """An entry point at one tuple of sizes."""
 
     dims: Mapping[str, int]

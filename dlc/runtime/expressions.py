@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 MAX_LENGTH = 2000
 """Characters of one expression."""
@@ -32,11 +31,10 @@ class BadExpression(ValueError):
     """The text is not a size, or has no value at the given dims; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
+class Earlier(NamedTuple):
     """The value of an earlier entry of the same list."""
 
-    index: int
+    entry: int
 
 
 _Binary: TypeAlias = Callable[[int, int], int]
@@ -51,8 +49,7 @@ _PRODUCT: dict[str, _Binary] = {
 _EXTREME: dict[str, _Binary] = {"max": max, "min": min}
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(NamedTuple):
     """A parsed size. `steps` is its postfix form: numbers and names are pushed, operators take two."""
 
     text: str
@@ -69,7 +66,7 @@ class Expression:
     @property
     def earlier(self) -> frozenset[int]:
         """The entries of its list that it refers to."""
-        return frozenset(step.index for step in self.steps if isinstance(step, Earlier))
+        return frozenset(step.entry for step in self.steps if isinstance(step, Earlier))
 
     def evaluate(self, dims: Mapping[str, int], earlier: Sequence[int] = ()) -> int:
         """Its value. Raises BadExpression for an unknown dim, a division by 0 and a value too large."""
@@ -80,8 +77,8 @@ class Expression:
                     stack.append(step)
                 case str():
                     stack.append(self._dim(step, dims))
-                case Earlier(index):
-                    stack.append(self._entry(index, earlier))
+                case Earlier(entry):
+                    stack.append(self._entry(entry, earlier))
                 case _:
                     right = stack.pop()
                     stack.append(self._applied(step, stack.pop(), right))

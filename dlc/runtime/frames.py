@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,7 @@ _SIZES = CallWord.SIZES.value
 _ARENA, _SCRATCH = Root.ARENA.value, Root.SCRATCH.value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sized:
+class Sized(NamedTuple):
     """A program at one tuple of sizes: the numbers its steps use, and the memory it works in."""
 
     sizes: NDArray[np.int64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes, address, aligned_bytes
@@ -15,8 +15,7 @@ from dlc.runtime.status import call_error
 from dlc.runtime.weights import WeightStore, read_only
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
+class Loaded(NamedTuple):
     """One target of an artifact, checked; `native` is None if its code must not run."""
 
     target: Target

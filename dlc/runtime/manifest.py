@@ -8,12 +8,10 @@ of their entry point.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Compiler:
+class Compiler(NamedTuple):
     """What made the artifact, with the flags that could change a byte of it."""
 
     name: str
@@ -21,8 +19,7 @@ class Compiler:
     flags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(NamedTuple):
     """A size that the call itself finds out: the value of an integer scalar output.
 
     Storage is at `limit`, an expression over the other dims; an output of such a size is written
@@ -33,8 +30,7 @@ class Measured:
     limit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Dim:
+class Dim(NamedTuple):
     """A named size of an entry point. One that no input's shape mentions is given by the caller."""
 
     name: str
@@ -43,16 +39,14 @@ class Dim:
     measured: Measured | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Default:
+class Default(NamedTuple):
     """The value of an input that the caller leaves out: little-endian elements in base64."""
 
     shape: tuple[int, ...]
     data: str
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """One parameter of an entry point; `shape` has one size per axis."""
 
     name: str
@@ -62,8 +56,7 @@ class Input:
     doc: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """One result. A hidden one is computed (a measured size) but not handed to the caller.
 
     The name may be empty if it is the only one that is not hidden.
@@ -76,8 +69,7 @@ class Output:
     doc: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What a caller sees of an entry point."""
 
     name: str
@@ -87,8 +79,7 @@ class Entry:
     doc: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(NamedTuple):
     """One operation of a program, for messages, traces and profiles. Its place in the table is its id.
 
     `place` is `file:line:col` or empty. `{a}` and `{b}` in `message` stand for the status words.
@@ -100,8 +91,7 @@ class Op:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """One entry point compiled for one target: what the engine needs besides the kernels.
 
     `sizes` is the list that program words index; an entry may refer to an earlier one as `$k`, and so
@@ -117,8 +107,7 @@ class Program:
     ops: tuple[Op, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Prepare:
+class Prepare(NamedTuple):
     """The program that turns weights as stored into weights as the kernels read them.
 
     It reads root SOURCES and writes root WEIGHTS, a block of `bytes` bytes. `cached` names a section
@@ -130,16 +119,14 @@ class Prepare:
     cached: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(NamedTuple):
     """Where in an image a function begins."""
 
     name: str
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(NamedTuple):
     """Machine code in a section of its own. The image begins with 8 bytes for each import, in order.
 
     `sha256` is of the whole section: the loader hashes its private copy once more before it runs.
@@ -151,8 +138,7 @@ class Image:
     symbols: tuple[Symbol, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(NamedTuple):
     """A library that the code calls, as it was when the artifact was made."""
 
     name: str
@@ -160,8 +146,7 @@ class Library:
     core: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """One kind of machine that the artifact has code for.
 
     `code` has the kernels, `engine` the function `dlc_enter`. `programs` maps each entry point to its
@@ -184,8 +169,7 @@ class Target:
     page_bytes: int = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
+class Weight(NamedTuple):
     """One source weight: where it lies in the section `weights`, and what it is called elsewhere.
 
     `key` is its name in weight files, where that differs from `name`; `sha256` is of its bytes, and may
@@ -206,8 +190,7 @@ class Weight:
         return self.key or self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """One row of the layer table: a module instance and the number of its own parameters."""
 
     path: str
@@ -215,8 +198,7 @@ class Layer:
     parameters: int
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """A stretch of the file: offset counts from the first byte after the manifest's padding."""
 
     name: str
@@ -226,8 +208,7 @@ class Section:
     """SHA-256 of each 4 MiB, the last one shorter, in lower-case hexadecimal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(NamedTuple):
     """Everything that an artifact says about itself; `model` is the name of its text's root file."""
 
     compiler: Compiler

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from dlc.errors import UsageError
 from dlc.runtime import model_report
@@ -28,8 +27,7 @@ from dlc.runtime.weight_files import nearest, open_weights
 from dlc.runtime.weights import WeightViews
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(NamedTuple):
     """How long loading took, in milliseconds; hashing is apart because it grows with the weights.
 
     `prepare_ms` is what the first call spent on preparing weights, 0 before it and if there was nothing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING
 
 from dlc.runtime.signature import dims_text, signature_text
@@ -25,6 +24,8 @@ def as_text(model: Model) -> str:
 
 def as_html(model: Model) -> str:
     """The same as tables, with the documentation and the working memory of each entry point."""
+    import html  # its table of characters is loaded for notebooks only
+
     rows = [
         f"<tr><td><code>{html.escape(signature_text(entry.entry))}</code></td>"
         f"<td>{html.escape(dims_text(entry.dims))}</td><td>{html.escape(_memory_text(entry))}</td>"

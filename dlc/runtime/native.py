@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dlc.errors import ArtifactError
 from dlc.runtime import blas, cpu
@@ -24,8 +24,7 @@ _ENTER = "dlc_enter"
 _MACHINES = {"AMD64": "x86_64", "arm64": "aarch64"}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Native:
+class Native(NamedTuple):
     """Code that is loaded: `enter` runs a `dlc_call`, `code` holds the kernels."""
 
     enter: Callable[[int], int]

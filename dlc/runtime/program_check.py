@@ -8,7 +8,7 @@ roots and that the work has a sensible amount. Memory safety inside a kernel is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,8 +64,7 @@ class BadProgram(ValueError):
         self.word = word
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What a program may refer to: counts of sizes, roots and ops, and where kernels begin."""
 
     sizes: int
@@ -74,8 +73,7 @@ class Surroundings:
     kernels: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramTable:
+class ProgramTable(NamedTuple):
     """A checked program: one row for each step and each argument, and the epoch of each step.
 
     The epoch of a step is the number of barriers (waves that end with one) before it in the table.

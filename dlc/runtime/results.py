@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from keyword import iskeyword
 from typing import NamedTuple, TypeAlias, cast
 
@@ -22,10 +21,10 @@ Out: TypeAlias = "Result | Sequence[Result] | Mapping[str, Result]"
 
 _WRITABLE = 0x1 | 0x100 | 0x400
 """NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
+_ndarray = np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(NamedTuple):
     """The memory of one output at one tuple of sizes: its shape there (at the limit, if measured)."""
 
     shape: tuple[int, ...]
@@ -69,6 +68,16 @@ class Results:
 
         Raises CallError (D0806) for one that does not fit, or that shares memory with another.
         """
+        if self.is_plain and type(out) is _ndarray:
+            (storage,) = storages
+            array = cast("Array", out)
+            if (
+                array.dtype is storage.dtype
+                and array.shape == storage.shape
+                and array.flags.num & _WRITABLE == _WRITABLE
+                and not _shares(array, inputs)
+            ):
+                return [array], array
         if self._measured:
             raise self._refuse("out= cannot be used: a size is known only after the call")
         given = dict(zip(self._visible, self._in_order(out), strict=True))
@@ -112,18 +121,24 @@ class Results:
         return array
 
     def _check_apart(self, arrays: Sequence[Array], inputs: Sequence[Array]) -> None:
-        """No output shares memory with an input or another output; all are contiguous."""
         for index, array in enumerate(arrays):
-            begin = address(array)
-            end = begin + array.nbytes
-            for other in (*inputs, *arrays[:index]):
-                start = address(other)
-                if start < end and begin < start + other.nbytes:
-                    name = self._outputs[index].name or "the output"
-                    raise self._refuse(f"out= for {name} shares memory with an input or output")
+            if _shares(array, [*inputs, *arrays[:index]]):
+                name = self._outputs[index].name or "the output"
+                raise self._refuse(f"out= for {name} shares memory with an input or output")
 
     def _refuse(self, message: str) -> CallError:
         return CallError(f"{self._entry}: {message}", code="D0806")
+
+
+def _shares(array: Array, others: Sequence[Array]) -> bool:
+    """Whether a contiguous array shares a byte with one of the others, which are contiguous too."""
+    begin = address(array)
+    end = begin + array.nbytes
+    for other in others:
+        start = address(other)
+        if start < end and begin < start + other.nbytes:
+            return True
+    return False
 
 
 def _view(dtype: DType) -> Callable[[Array], Result] | None:

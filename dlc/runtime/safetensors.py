@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Never, cast
+from typing import NamedTuple, Never, cast
 
 import numpy as np
 
@@ -30,8 +29,7 @@ _ALIGNMENT = 64
 _KEYS = {"dtype", "shape", "data_offsets"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
     begin: int
