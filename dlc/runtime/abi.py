@@ -77,7 +77,7 @@ MAX_COUNTERS = 16
 MAX_THREADS = 256
 GRAIN = 1000
 """Cost of a wave, in nanoseconds, that employs one more thread."""
-POOL_BYTES = (MAX_THREADS + 1) * 256
+POOL_BYTES = MAX_THREADS * 256
 """Size of the pool's state: zero to begin with, zero again in a forked child, 64-byte aligned."""
 THREAD = 1000
 """As an argument's counter: the number of the thread that runs the step."""

@@ -25,7 +25,7 @@ def default_threads() -> int:
     A quota of two and a half CPUs makes two threads: three would be stopped in the middle of a step.
     """
     cpus = len(os.sched_getaffinity(0))
-    return max(1, min(cpus, MAX_THREADS, math.floor(cpu_quota())))
+    return max(1, math.floor(min(cpus, MAX_THREADS, cpu_quota())))
 
 
 def cpu_quota(groups: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float:

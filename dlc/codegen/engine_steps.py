@@ -1,0 +1,196 @@
+"""How the engine walks a program, as LLVM text.
+
+Every thread of a call walks the same steps in the same order; only the tiles it computes differ.
+"""
+
+from __future__ import annotations
+
+from dlc.codegen.engine_pool import PoolWord
+from dlc.codegen.engine_walk import ORDER_SHIFT, WalkWord, step_words, walk_word
+from dlc.runtime.abi import (
+    HEADER_WORDS,
+    MAX_COUNTERS,
+    STEP_WORDS,
+    ArgKind,
+    ArgWord,
+    CallWord,
+    Opcode,
+    Status,
+    StepWord,
+)
+
+STEPS = f"""
+; ---- the walk
+
+; Walks the program of a call as thread number `%thread` of `%threads`.
+define internal void @run(ptr %call, ptr %pool, i64 %thread, i64 %threads) {{
+entry:
+  %walk = alloca [{WalkWord.COUNT} x i64], align 64
+  %call_word = ptrtoint ptr %call to i64
+  %pool_word = ptrtoint ptr %pool to i64
+  call void @put(ptr %walk, i64 {WalkWord.CALL}, i64 %call_word)
+  call void @put(ptr %walk, i64 {WalkWord.POOL}, i64 %pool_word)
+  call void @put(ptr %walk, i64 {WalkWord.THREAD}, i64 %thread)
+  call void @put(ptr %walk, i64 {WalkWord.THREADS}, i64 %threads)
+  call void @put(ptr %walk, i64 {WalkWord.OWED}, i64 0)
+  call void @put(ptr %walk, i64 {WalkWord.SHARED}, i64 0)
+  call void @put(ptr %walk, i64 {WalkWord.FAILED}, i64 0)
+  call void @put(ptr %walk, i64 {WalkWord.ORDER}, i64 0)
+  %program = call ptr @pointer(ptr %call, i64 {CallWord.PROGRAM})
+  %one_thread = icmp eq i64 %threads, 1
+  br i1 %one_thread, label %next, label %join_in
+
+join_in:
+  %epoch = call i64 @get(ptr %pool, i64 {PoolWord.EPOCH})
+  call void @put(ptr %walk, i64 {WalkWord.BARRIERS}, i64 %epoch)
+  br label %next
+
+next:
+  %index = phi i64 [0, %entry], [0, %join_in], [%wave_end, %wave], [%loop_to, %loop],
+                   [%next_to, %next_step], [%branch_to, %branch], [%following, %limit_passed],
+                   [%following, %zero], [%a, %jump], [%following, %combine]
+  %words = mul i64 %index, {STEP_WORDS}
+  %word = add i64 %words, {HEADER_WORDS}
+  %step = call ptr @at(ptr %program, i64 %word)
+  %opcode = call i64 @get(ptr %step, i64 {StepWord.OPCODE})
+{step_words("A", "B", "C", "D", "E")}
+  %following = add i64 %index, 1
+  switch i64 %opcode, label %leave [
+    i64 {Opcode.WAVE}, label %wave
+    i64 {Opcode.LOOP}, label %loop_head
+    i64 {Opcode.NEXT}, label %next_step
+    i64 {Opcode.BRANCH}, label %branch_meet
+    i64 {Opcode.LIMIT}, label %limit
+    i64 {Opcode.ZERO}, label %zero
+    i64 {Opcode.JUMP}, label %jump
+    i64 {Opcode.COMBINE}, label %combine
+  ]
+
+wave:
+  %wave_end = add i64 %following, %a
+  %ended = call i64 @wave(ptr %walk, ptr %step)
+  %goes_on = icmp eq i64 %ended, 0
+  br i1 %goes_on, label %next, label %leave
+
+loop_head:
+  ; A trip count in memory is read between two barriers.
+  %trip = call ptr @argument(ptr %call, i64 %b)
+  %trip_kind = call i64 @get(ptr %trip, i64 {ArgWord.KIND})
+  %in_memory = icmp eq i64 %trip_kind, {ArgKind.LOADED}
+  br i1 %in_memory, label %loop_meet, label %loop
+
+loop_meet:
+  %loop_leaves = call i64 @meet_to_read(ptr %walk)
+  %loop_stays = icmp eq i64 %loop_leaves, 0
+  br i1 %loop_stays, label %loop, label %leave
+
+loop:
+  %trips = call i64 @resolve(ptr %walk, ptr %call, ptr %trip)
+  %loop_counter = call ptr @counter(ptr %walk, i64 %a)
+  call void @put(ptr %loop_counter, i64 0, i64 0)
+  call void @put(ptr %loop_counter, i64 {MAX_COUNTERS}, i64 %trips)
+  %enters = icmp sgt i64 %trips, 0
+  %loop_to = select i1 %enters, i64 %following, i64 %c
+  br label %next
+
+next_step:
+  %next_counter = call ptr @counter(ptr %walk, i64 %a)
+  %done = call i64 @get(ptr %next_counter, i64 0)
+  %count = call i64 @get(ptr %next_counter, i64 {MAX_COUNTERS})
+  %done_after = add i64 %done, 1
+  call void @put(ptr %next_counter, i64 0, i64 %done_after)
+  %again = icmp slt i64 %done_after, %count
+  %next_to = select i1 %again, i64 %c, i64 %following
+  br label %next
+
+branch_meet:
+  %branch_leaves = call i64 @meet_to_read(ptr %walk)
+  %branch_stays = icmp eq i64 %branch_leaves, 0
+  br i1 %branch_stays, label %branch, label %leave
+
+branch:
+  %condition = call ptr @argument(ptr %call, i64 %a)
+  %condition_word = call i64 @resolve(ptr %walk, ptr %call, ptr %condition)
+  %condition_place = inttoptr i64 %condition_word to ptr
+  %byte = load i8, ptr %condition_place
+  %is_false = icmp eq i8 %byte, 0
+  %branch_to = select i1 %is_false, i64 %b, i64 %c
+  br label %next
+
+limit:
+  {walk_word("ORDER").strip()}
+  %order_after = add i64 %order, {1 << ORDER_SHIFT}
+  call void @put(ptr %walk, i64 {WalkWord.ORDER}, i64 %order_after)
+  %limit_counter = call ptr @counter(ptr %walk, i64 %a)
+  %turns = load i64, ptr %limit_counter
+  %turns_allowed = call i64 @size(ptr %call, i64 %b)
+  %too_many = icmp sge i64 %turns, %turns_allowed
+  br i1 %too_many, label %limit_reached, label %limit_passed
+
+limit_reached:
+  call void @end_early(ptr %walk, i64 0, i64 %c, i64 {Status.LIMIT}, i64 %turns_allowed)
+  br label %leave
+
+limit_passed:
+  %turns_after = add i64 %turns, 1
+  store i64 %turns_after, ptr %limit_counter
+  br label %next
+
+zero:
+  %zero_counter = call ptr @counter(ptr %walk, i64 %a)
+  store i64 0, ptr %zero_counter
+  br label %next
+
+jump:
+  br label %next
+
+combine:
+  %outer_counter = call ptr @counter(ptr %walk, i64 %b)
+  %inner_counter = call ptr @counter(ptr %walk, i64 %d)
+  %outer = load i64, ptr %outer_counter
+  %inner = load i64, ptr %inner_counter
+  %outer_stride = call i64 @size(ptr %call, i64 %c)
+  %inner_stride = call i64 @size(ptr %call, i64 %e)
+  %outer_part = mul i64 %outer, %outer_stride
+  %inner_part = mul i64 %inner, %inner_stride
+  %combined = add i64 %outer_part, %inner_part
+  %combined_counter = call ptr @counter(ptr %walk, i64 %a)
+  store i64 %combined, ptr %combined_counter
+  br label %next
+
+leave:
+  br i1 %one_thread, label %gone, label %meet_last
+
+meet_last:
+  ; After this barrier no thread looks at the call any more.
+  call void @owe(ptr %walk)
+  %ignored = call i64 @pay(ptr %walk)
+  {walk_word("BARRIERS").strip()}
+  %is_first = icmp eq i64 %thread, 0
+  br i1 %is_first, label %remember, label %gone
+
+remember:
+  call void @put(ptr %pool, i64 {PoolWord.EPOCH}, i64 %barriers)
+  br label %gone
+
+gone:
+  ret void
+}}
+
+; Before all threads read what decides where they go: the barrier that is owed, and another one is
+; owed at once, so that nobody overwrites it before the last has read. Returns 1 if the call ends here.
+define internal i64 @meet_to_read(ptr %walk) {{
+entry:
+{walk_word("THREADS")}
+  %one_thread = icmp eq i64 %threads, 1
+  br i1 %one_thread, label %done, label %meet
+
+meet:
+  %leave = call i64 @pay(ptr %walk)
+  call void @owe(ptr %walk)
+  ret i64 %leave
+
+done:
+  ret i64 0
+}}
+"""
