@@ -7,7 +7,7 @@ zero, shifts past the width and casts out of range have stated values.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from dlc.ir.attributes import decode, encode
 from dlc.ir.types import BF16, BOOL, F16, DType
 
-Array: TypeAlias = NDArray[np.generic]
+# NumPy's stubs give operators to arrays of a known dtype or of Any; ours is known when running.
+Array: TypeAlias = NDArray[Any]
 Function: TypeAlias = Callable[..., Array]
 
 
@@ -116,6 +117,11 @@ def shift_right(x: Array, y: Array) -> Array:
 def sign(x: Array) -> Array:
     """-1, 0 or 1; NaN for NaN."""
     return np.sign(x)
+
+
+def rsqrt(x: Array) -> Array:
+    """`1 / sqrt(x)`."""
+    return np.true_divide(1, np.sqrt(x), dtype=x.dtype)
 
 
 def sigmoid(x: Array) -> Array:
