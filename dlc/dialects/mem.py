@@ -89,6 +89,7 @@ class Call(Op):
     sizes: Shape = attribute()
     tiles: Size = attribute()
     cost: Size = attribute()
+    scratch: Size = attribute(default=0, doc="bytes of each thread's own, passed as last argument")
 
     pure = False
 

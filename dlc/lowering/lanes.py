@@ -14,7 +14,6 @@ from dlc.dialects.scalar import element
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone
 from dlc.ir.core import Op, Value
-from dlc.ir.types import INDEX
 from dlc.lowering.math import EXPANSIONS
 
 
@@ -55,22 +54,21 @@ def register(emit: Builder, lane: Lane, lanes: int) -> Value:
 
 def compute(emit: Builder, op: Op, operands: list[Lane], lanes: int) -> Lane:
     """A scalar operation on lanes, with as few registers as possible."""
-    match op, operands:
-        case scalar.Constant(), _:
+    match operands:
+        case []:
             return Uniform(emit(clone(op, [])))
-        case scalar.Binary() as add, [Linear(base), Uniform(value)] | [
-            Uniform(value),
-            Linear(base),
-        ]:
+        case [Linear(base), Uniform(value)] if isinstance(op, scalar.Add):
             return Linear(emit(scalar.Add(base, value)))
-        case scalar.Subtract(), [Linear(base), Uniform(value)]:
+        case [Uniform(value), Linear(base)] if isinstance(op, scalar.Add):
+            return Linear(emit(scalar.Add(base, value)))
+        case [Linear(base), Uniform(value)] if isinstance(op, scalar.Subtract):
             return Linear(emit(scalar.Subtract(base, value)))
-        case scalar.Cast(dtype=dtype), [Linear() as lane] if dtype is INDEX:
-            return lane
-        case _, _ if all(isinstance(lane, Uniform) for lane in operands):
-            return Uniform(apply(emit, op, [lane.value for lane in operands]))  # pyright: ignore[reportAttributeAccessIssue]
-        case _, _:
-            return Varying(apply(emit, op, [register(emit, lane, lanes) for lane in operands]))
+        case _:
+            pass
+    uniform = [lane.value for lane in operands if isinstance(lane, Uniform)]
+    if len(uniform) == len(operands):
+        return Uniform(apply(emit, op, uniform))
+    return Varying(apply(emit, op, [register(emit, lane, lanes) for lane in operands]))
 
 
 def apply(emit: Builder, op: Op, operands: list[Value]) -> Value:

@@ -116,3 +116,38 @@ def add(emit: Builder, one: Value | None, other: Value | None) -> Value | None:
 def times(emit: Builder, one: Value, other: Value | None) -> Value:
     """The product, where None is 1."""
     return one if other is None else emit(scalar.Multiply(one, other))
+
+
+def unravel(emit: Builder, number: Value, extents: Sequence[Value]) -> list[Value]:
+    """The index along each axis of a row number."""
+    indices: list[Value] = []
+    for extent in reversed(extents[1:]):
+        quotient = emit(scalar.Divide(number, extent))
+        indices.append(emit(scalar.Subtract(number, emit(scalar.Multiply(quotient, extent)))))
+        number = quotient
+    return [number, *reversed(indices)]
+
+
+def whole_registers(emit: Builder, lower: Value, upper: Value, lanes: int) -> Value:
+    """The end of the last whole register between two bounds; `upper - lower` may be negative."""
+    width = index(emit, lanes)
+    length = emit(scalar.Maximum(emit(scalar.Subtract(upper, lower)), index(emit, 0)))
+    count = emit(scalar.Divide(length, width))
+    return emit(scalar.Add(lower, emit(scalar.Multiply(count, width))))
+
+
+def nest(
+    emit: Builder,
+    extents: Sequence[Value],
+    carried: Sequence[Value],
+    innermost: Callable[[Builder, list[Value], list[Value]], list[Value]],
+    indices: tuple[Value, ...] = (),
+) -> list[Value]:
+    """Loops within loops, each over one extent, carrying values through all of them."""
+    if not extents:
+        return innermost(emit, list(indices), list(carried))
+
+    def body(inside: Builder, position: Value, values: list[Value]) -> Sequence[Value]:
+        return nest(inside, extents[1:], values, innermost, (*indices, position))
+
+    return list(for_each(emit, index(emit, 0), extents[0], 1, carried, body))

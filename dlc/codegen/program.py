@@ -1,0 +1,210 @@
+"""From the plan to what the engine runs: the table of steps, the sizes, and the certificate.
+
+Nothing is decided here; `dlc.runtime.abi` says what the words mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from dlc.codegen.sizes import Entry, Sizes
+from dlc.dialects import mem
+from dlc.ir.core import Op, Value
+from dlc.ir.value_map import ValueMap
+from dlc.passes.place import ALIGNMENT
+from dlc.runtime import abi
+from dlc.runtime.certificate import Certificate, RootRecord
+from dlc.runtime.manifest import Op as OpRecord
+
+NOTHING = -1
+INDEX_MESSAGE = "index {a} is out of range for size {b}"
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledEntry:
+    """One entry point as the engine needs it. `arena` and `scratch` are texts of sizes."""
+
+    words: bytes
+    sizes: tuple[str, ...]
+    arena: str
+    scratch: str
+    ops: tuple[OpRecord, ...]
+    certificate: Certificate
+
+
+def compile_program(
+    program: mem.Program,
+    entries: Mapping[str, int],
+    weights: Mapping[str, int],
+    values: ValueMap,
+) -> CompiledEntry:
+    """The table for one program. `entries` has the offset of each kernel in the image, `weights` of
+    each weight symbol in the prepared weights."""
+    return _Writer(program, entries, weights, values).write()
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """Where a view begins: a root of the call and an offset into it."""
+
+    root: int
+    offset: Entry
+
+
+@dataclass(slots=True)
+class _Writer:
+    program: mem.Program
+    entries: Mapping[str, int]
+    weights: Mapping[str, int]
+    values: ValueMap
+    sizes: Sizes = field(default_factory=Sizes)
+    steps: list[list[int]] = field(default_factory=list[list[int]])
+    arguments: list[list[int]] = field(default_factory=list[list[int]])
+    ops: list[OpRecord] = field(default_factory=list[OpRecord])
+    addresses: dict[Value, _Address] = field(default_factory=dict[Value, _Address])
+    scratch: list[Entry] = field(default_factory=list[Entry])
+
+    def write(self) -> CompiledEntry:
+        arena, certificate = self._roots()
+        for op in self.program.body:
+            self._place(op)
+        for op in self.program.body:
+            if isinstance(op, mem.Wave):
+                self._wave(op)
+        self._step(abi.Opcode.END)
+        scratch = self._patch_scratch()
+        return CompiledEntry(
+            self._words(),
+            tuple(self.sizes.texts),
+            str(arena),
+            str(scratch),
+            tuple(self.ops),
+            certificate,
+        )
+
+    # Memory.
+
+    def _roots(self) -> tuple[Entry, Certificate]:
+        """Where every arena root lies; the arena ends where the last of them does."""
+        ends: dict[int, Entry] = {}
+        records: list[RootRecord] = []
+        roots = [op for op in self.program.body if isinstance(op, mem.Root)]
+        for root in _lowest_first([root for root in roots if root.kind == "arena"]):
+            offset = self._offset(root, ends)
+            self.addresses[root.result] = _Address(abi.Root.ARENA, offset)
+            size = self.sizes.aligned(root.bytes, ALIGNMENT)
+            ends[root.number] = self.sizes.sum(offset, size)
+            records.append(
+                RootRecord(f"r{root.number}", str(size), root.first, root.last, str(offset))
+            )
+        inputs = sum(root.kind == "input" for root in roots)
+        zero = self.sizes.number(0)
+        for root in roots:
+            if root.kind in ("input", "output"):
+                first = abi.Root.INPUTS + (inputs if root.kind == "output" else 0)
+                self.addresses[root.result] = _Address(first + root.number, zero)
+        arena = self.sizes.maximum(list(ends.values()))
+        return arena, Certificate(str(arena), roots=tuple(records))
+
+    def _offset(self, root: mem.Root, ends: Mapping[int, Entry]) -> Entry:
+        if root.offset is not None:
+            return self.sizes.number(root.offset)
+        return self.sizes.maximum([ends[other] for other in root.above or ()])
+
+    def _place(self, op: Op) -> None:
+        """The address of a view, constant or weight."""
+        match op:
+            case mem.View(root=root, offset=offset):
+                base = self.addresses[root]
+                moved = self.sizes.sum(base.offset, self.sizes.number(offset))
+                self.addresses[op.result] = _Address(base.root, moved)
+            case mem.Constant(offset=offset):
+                self.addresses[op.result] = _Address(
+                    abi.Root.CONSTANTS, self.sizes.number(offset)
+                )
+            case mem.Weight(symbol=symbol):
+                offset = self.sizes.number(self.weights[symbol.name])
+                self.addresses[op.result] = _Address(abi.Root.WEIGHTS, offset)
+            case _:
+                pass
+
+    # Steps.
+
+    def _step(self, opcode: abi.Opcode, *fields: int) -> None:
+        padding = [0] * (abi.STEP_WORDS - 1 - len(fields))
+        self.steps.append([opcode, *fields, *padding])
+
+    def _wave(self, wave: mem.Wave) -> None:
+        calls = [op for op in wave.body if isinstance(op, mem.Call)]
+        self._step(abi.Opcode.WAVE, len(calls), int(wave.barrier), int(wave.serial))
+        for call in calls:
+            self._call(call)
+
+    def _call(self, call: mem.Call) -> None:
+        first = len(self.arguments)
+        for view in call.views:
+            address = self.addresses[view]
+            self._argument(abi.ArgKind.POINTER, address.root, address.offset)
+        for size in call.sizes:
+            self._argument(abi.ArgKind.SIZE, 0, self.sizes.number(size))
+        if call.scratch != 0:
+            self.scratch.append(self.sizes.aligned(call.scratch, ALIGNMENT))
+            self.arguments.append(
+                [abi.ArgKind.POINTER, abi.Root.SCRATCH, SCRATCH_OFFSET, abi.THREAD, SCRATCH_STRIDE]
+            )
+        self._step(
+            abi.Opcode.CALL,
+            self.entries[call.kernel.name],
+            first,
+            len(self.arguments) - first,
+            self.sizes.number(call.tiles).index,
+            self.sizes.number(call.cost).index,
+            len(self.ops),
+        )
+        self.ops.append(self._record(call))
+
+    def _argument(self, kind: abi.ArgKind, root: int, offset: Entry) -> None:
+        self.arguments.append([kind, root, offset.index, NOTHING, NOTHING])
+
+    def _record(self, call: mem.Call) -> OpRecord:
+        place = call.location.place
+        name = next((view.name for view in reversed(call.views) if view.name), call.kernel.name)
+        return OpRecord(name, str(place) if place else "", call.kernel.name, INDEX_MESSAGE)
+
+    def _patch_scratch(self) -> Entry:
+        """Every thread's scratch is as large as the largest that a kernel asks for."""
+        largest = self.sizes.maximum(self.scratch)
+        zero = self.sizes.number(0)
+        for argument in self.arguments:
+            if argument[abi.ArgWord.OFFSET] == SCRATCH_OFFSET:
+                argument[abi.ArgWord.OFFSET] = zero.index
+                argument[abi.ArgWord.STRIDE] = largest.index
+        return largest
+
+    def _words(self) -> bytes:
+        table = abi.HEADER_WORDS + abi.STEP_WORDS * len(self.steps)
+        head = [len(self.steps), table, 1]
+        return np.array([*head, *chain(*self.steps, *self.arguments)], "<i8").tobytes()
+
+
+SCRATCH_OFFSET = -2
+SCRATCH_STRIDE = -2
+
+
+def _lowest_first(roots: list[mem.Root]) -> list[mem.Root]:
+    """Roots in an order in which each comes after those that it lies above."""
+    by_number = {root.number: root for root in roots}
+    done: dict[int, mem.Root] = {}
+    pending = list(reversed(roots))
+    while pending:
+        root = pending[-1]
+        missing = [below for below in root.above or () if below not in done]
+        if missing:
+            pending.extend(by_number[below] for below in missing)
+            continue
+        done[root.number] = pending.pop()
+    return list(done.values())

@@ -1,0 +1,67 @@
+"""The list of sizes of a program: every number that its steps use, as text over the dims.
+
+>>> from dlc.ir.dims import symbol
+>>> sizes = Sizes()
+>>> sizes.maximum([sizes.number(64), sizes.sum(sizes.number(4 * symbol("B")), sizes.number(64))])
+Entry(index=3)
+>>> sizes.texts
+['64', '4*B', '$1 + $0', 'max($0, $2)']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dlc.ir.dims import Size
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A place in the list."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"${self.index}"
+
+
+class Sizes:
+    """Texts in order, each once; later ones refer to earlier ones as `$k`."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._known: dict[str, Entry] = {}
+
+    def number(self, size: Size) -> Entry:
+        """The entry for a size."""
+        return self._add(str(size))
+
+    def sum(self, one: Entry, other: Entry) -> Entry:
+        """The entry for the sum of two entries."""
+        return self._fold("{} + {}", one, other, int.__add__)
+
+    def maximum(self, entries: Sequence[Entry]) -> Entry:
+        """The entry for the largest of several; 0 for none."""
+        if not entries:
+            return self.number(0)
+        largest, *rest = dict.fromkeys(entries)
+        for entry in rest:
+            largest = self._fold("max({}, {})", largest, entry, max)
+        return largest
+
+    def aligned(self, size: Size, to: int) -> Entry:
+        """The entry for the next multiple of `to`."""
+        return self.number((size + (to - 1)) // to * to)
+
+    def _add(self, text: str) -> Entry:
+        if text not in self._known:
+            self._known[text] = Entry(len(self.texts))
+            self.texts.append(text)
+        return self._known[text]
+
+    def _fold(self, form: str, one: Entry, other: Entry, compute: Callable[[int, int], int]) -> Entry:
+        known = self.texts[one.index], self.texts[other.index]
+        if all(text.lstrip("-").isdecimal() for text in known):
+            return self._add(str(compute(int(known[0]), int(known[1]))))
+        return self._add(form.format(one, other))

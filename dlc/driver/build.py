@@ -1,0 +1,164 @@
+"""From a lowered module to an artifact: kernels to an image, programs to tables, facts to a manifest."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dlc.codegen.engine import engine_image
+from dlc.codegen.image import Image as LinkedImage
+from dlc.codegen.kernels import ObjectCache, compile_kernels, kernel_texts
+from dlc.codegen.llvm import Target as Processor
+from dlc.codegen.program import CompiledEntry, compile_program
+from dlc.dialects import func, mem
+from dlc.dialects.builtin import Module
+from dlc.ir.attributes import Dense
+from dlc.ir.passes import Context
+from dlc.ir.types import TensorType
+from dlc.runtime import abi, manifest
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.certificate import certificate_bytes
+from dlc.runtime.container import Data
+
+OPSET = 1
+"""Version of the set of operations in the graph IR of an artifact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What an artifact carries along to be read by people and recompiled: texts by file name."""
+
+    model: str
+    texts: Mapping[str, str]
+    graph: str
+    plan: str = ""
+    flags: tuple[str, ...] = ()
+    version: str = "0.1.0"
+
+
+@dataclass(slots=True)
+class _Target:
+    """One target in the making."""
+
+    name: str
+    programs: dict[str, manifest.Program] = field(default_factory=dict[str, manifest.Program])
+    sections: dict[str, Data] = field(default_factory=dict[str, Data])
+
+
+def build_artifact(
+    module: Module,
+    interface: tuple[manifest.Entry, ...],
+    context: Context,
+    processor: Processor,
+    sources: Sources,
+    cache: ObjectCache | None = None,
+) -> Artifact:
+    """The artifact of a module at loop level, whose entry points look as `interface` says."""
+    image = compile_kernels(kernel_texts(module), processor, context.options.level, cache)
+    target = _Target("cpu")
+    for op in module.body:
+        if isinstance(op, mem.Program):
+            compiled = compile_program(op, image.entries, {}, context.values)
+            _add_program(target, op.sym_name, compiled)
+    engine = engine_image()
+    sections: dict[str, Data] = {
+        **{f"text/{name}": text.encode() for name, text in sources.texts.items()},
+        "graph": sources.graph.encode(),
+        "plan": sources.plan.encode(),
+        "code/cpu": image.code,
+        "engine/cpu": engine.code,
+        **target.sections,
+    }
+    constants = _constants(module)
+    if constants:
+        sections["constants"] = constants
+    record = manifest.Target(
+        name="cpu",
+        triple=processor.triple,
+        cpu=processor.cpu,
+        features=processor.features,
+        abi=abi.ABI_VERSION,
+        code=_image("code/cpu", image),
+        engine=_image("engine/cpu", engine),
+        programs=target.programs,
+    )
+    return Artifact.of(
+        manifest.Manifest(
+            manifest.Compiler("dlc", sources.version, sources.flags),
+            sources.model,
+            OPSET,
+            interface,
+            (record,),
+        ),
+        {name: data for name, data in sections.items() if len(data)},
+    )
+
+
+def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> None:
+    section, certificate = f"program/{target.name}/{name}", f"certificate/{target.name}/{name}"
+    target.sections[section] = compiled.words
+    target.sections[certificate] = certificate_bytes(compiled.certificate)
+    target.programs[name] = manifest.Program(
+        section, certificate, compiled.sizes, compiled.arena, compiled.scratch, compiled.ops
+    )
+
+
+def _image(section: str, image: LinkedImage) -> manifest.Image:
+    symbols = tuple(manifest.Symbol(name, offset) for name, offset in sorted(image.entries.items()))
+    return manifest.Image(section, hashlib.sha256(image.code).hexdigest(), image.imports, symbols)
+
+
+def _constants(module: Module) -> bytes:
+    """The bytes that the plan's constants are views of."""
+    blob = bytearray()
+    for op in module.walk():
+        if isinstance(op, mem.Constant):
+            end = op.offset + len(op.value.data)
+            blob.extend(bytes(max(0, end - len(blob))))
+            blob[op.offset : end] = op.value.data
+    return bytes(blob)
+
+
+def interface_of(function: func.Func) -> manifest.Entry:
+    """What a caller sees of an entry point, from the function's type and attributes."""
+    types = function.function_type
+    defaults = function.attributes.get("dlc.defaults", ())
+    assert isinstance(defaults, tuple)
+    inputs = tuple(
+        manifest.Input(
+            name,
+            _tensor(type).dtype.name,
+            tuple(map(str, _tensor(type).shape)),
+            _default(defaults[k]) if k < len(defaults) else None,
+        )
+        for k, (name, type) in enumerate(zip(function.input_names, types.inputs, strict=True))
+    )
+    names = function.result_names or _result_names(len(types.results))
+    outputs = tuple(
+        manifest.Output(name, _tensor(type).dtype.name, tuple(map(str, _tensor(type).shape)))
+        for name, type in zip(names, types.results, strict=True)
+    )
+    dims = tuple(manifest.Dim(name, low, high) for name, (low, high) in function.bounds.items())
+    doc = function.attributes.get("dlc.doc", "")
+    assert isinstance(doc, str)
+    return manifest.Entry(function.sym_name, inputs, outputs, dims, doc)
+
+
+def _result_names(count: int) -> tuple[str, ...]:
+    return ("",) if count == 1 else tuple(f"result{k}" for k in range(count))
+
+
+def _tensor(type: object) -> TensorType:
+    assert isinstance(type, TensorType)
+    return type
+
+
+def _default(value: object) -> manifest.Default | None:
+    if not isinstance(value, Dense):
+        return None
+    array = np.ascontiguousarray(value.array)
+    return manifest.Default(array.shape, base64.b64encode(array.tobytes()).decode())

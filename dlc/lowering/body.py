@@ -1,0 +1,363 @@
+"""Writing the scalar body of a kernel as code for one element or for a register of neighbours.
+
+Loads become addresses; folds and staged rows become loops. What does not depend on the innermost index
+is written outside its loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dlc.dialects import kernel, loop, scalar, vec
+from dlc.dialects.scalar import element
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.types import BOOL, INDEX, DType, VectorType
+from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, compute, register
+from dlc.lowering.loop_writer import Writer, add, for_each, index, nest, times, whole_registers
+from dlc.runtime.abi import Status
+
+ACCUMULATORS = 4
+"""Registers that a fold adds into in turn: an addition takes about four cycles."""
+
+Step = Callable[[Builder, Value, list[Value]], Sequence[Value]]
+"""The body of a counted loop, from the position and the carried values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A staged row: where its first element is, and the strides of its axes (None is 1)."""
+
+    pointer: Value
+    strides: tuple[Value | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where code is being written, with how many lanes, and what each value of the body is there."""
+
+    emit: Builder
+    lanes: int
+    known: dict[Value, Lane | Row]
+
+    def lane(self, value: Value) -> Lane:
+        """A value that is no row."""
+        found = self.known[value]
+        assert not isinstance(found, Row)
+        return found
+
+    def at(self, emit: Builder, lanes: int, more: dict[Value, Lane] | None = None) -> Point:
+        """The same values and some more, at another place."""
+        return Point(emit, lanes, {**self.known, **(more or {})})
+
+
+Room = Callable[["kernel.Stage", Point, list[Value]], Row]
+"""Finds memory for a staged row."""
+
+
+class Body:
+    """Writes bodies whose array arguments are the given views of the writer."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        arrays: Mapping[Value, int],
+        lanes: int,
+        *,
+        folds_in_registers: bool = False,
+        room: Room | None = None,
+    ) -> None:
+        self.writer = writer
+        self.arrays = arrays
+        self.lanes = lanes
+        self.folds_in_registers = folds_in_registers
+        self.room = room
+
+    def stretch_loops(
+        self,
+        emit: Builder,
+        lower: Value,
+        upper: Value,
+        element_at: Callable[[int], Step],
+    ) -> None:
+        """Whole registers first, then what is left one by one."""
+        if self.lanes > 1:
+            whole = whole_registers(emit, lower, upper, self.lanes)
+            for_each(emit, lower, whole, self.lanes, (), element_at(self.lanes), parallel=True)
+            lower = whole
+        for_each(emit, lower, upper, 1, (), element_at(1), parallel=True)
+
+    # Operations of a body.
+
+    def run(self, block: Block, point: Point) -> Point:
+        return self.ops([op for op in block if not op.terminator], point)
+
+    def ops(self, ops: Iterable[Op], point: Point) -> Point:
+        """Write operations; the point afterwards knows their results."""
+        known = dict(point.known)
+        here = replace(point, known=known)
+        for op in ops:
+            match op:
+                case kernel.Load():
+                    known[op.result] = self._load(op, here)
+                case kernel.ExtentOf(size=size):
+                    known[op.result] = Uniform(self.writer.size(size, "size", str(size)))
+                case kernel.CheckIndex():
+                    known[op.result] = self._check(op, here)
+                case kernel.Fold():
+                    known[op.result] = self._fold(op, here)
+                case kernel.Stage():
+                    known[op.result] = self._stage(op, here)
+                case _:
+                    operands = [here.lane(operand) for operand in op.operands]
+                    known[op.result] = compute(here.emit, op, operands, here.lanes)
+        return here
+
+    def _load(self, op: kernel.Load, point: Point) -> Lane:
+        base = point.known.get(op.array)
+        if isinstance(base, Row):
+            pointer, strides = base.pointer, base.strides
+        else:
+            view = self.arrays[op.array]
+            rank = len(self.writer.views[view].shape)
+            pointer = self.writer.pointers[view]
+            strides = tuple([self.writer.stride(view, axis) for axis in range(rank)])
+        lanes = [point.lane(value) for value in op.indices]
+        dtype = op.result.type
+        assert isinstance(dtype, DType)
+        address = self.address(point, lanes, strides)
+        match address:
+            case Uniform(offset):
+                return Uniform(point.emit(loop.Load(pointer, offset, dtype)))
+            case Linear(offset):
+                type = VectorType(dtype, point.lanes)
+                return Varying(point.emit(vec.Load(pointer, offset, type)))
+            case Varying(offsets):
+                type = VectorType(dtype, point.lanes)
+                return Varying(point.emit(vec.Gather(pointer, offsets, type)))
+
+    def address(
+        self, point: Point, indices: Sequence[Lane], strides: Sequence[Value | None]
+    ) -> Lane:
+        """The sum of indices times strides: one offset, consecutive ones, or one in each lane."""
+        emit = point.emit
+        offset: Value | None = None
+        spread: list[tuple[Lane, Value | None]] = []
+        for lane, stride in zip(indices, strides, strict=True):
+            match lane:
+                case Uniform(value):
+                    offset = add(emit, offset, times(emit, value, stride))
+                case _:
+                    spread.append((lane, stride))
+        start = index(emit, 0) if offset is None else offset
+        match spread:
+            case []:
+                return Uniform(start)
+            case [(Linear(base), None)]:
+                return Linear(base if offset is None else emit(scalar.Add(offset, base)))
+            case _:
+                total = register(emit, Uniform(start), point.lanes)
+                for lane, stride in spread:
+                    part = register(emit, lane, point.lanes)
+                    if stride is not None:
+                        by = register(emit, Uniform(stride), point.lanes)
+                        part = emit(scalar.Multiply(part, by))
+                    total = emit(scalar.Add(total, part))
+                return Varying(total)
+
+    def _check(self, op: kernel.CheckIndex, point: Point) -> Lane:
+        lane = point.lane(op.index)
+        assert isinstance(lane, Uniform), "kernels that check varying indices run with one lane"
+        emit, value = point.emit, lane.value
+        extent = self.writer.size(op.extent, "size", str(op.extent))
+        zero = index(emit, 0)
+        low = emit(scalar.Compare(value, zero, "ge"))
+        inside = emit(scalar.And(low, emit(scalar.Compare(value, extent, "lt"))))
+        good, bad = Block(), Block()
+        Builder(good, emit.location).place(loop.Yield([]))
+        failing = Builder(bad, emit.location)
+        failing.place(loop.Fail(self.writer.first, value, extent, int(Status.INDEX)))
+        failing.place(loop.Yield([]))
+        emit.place(loop.If(inside, good, bad))
+        return Uniform(emit(scalar.Select(inside, value, zero)))
+
+    # Folds and staged rows.
+
+    def _fold(self, op: kernel.Fold, point: Point) -> Lane:
+        extents = [
+            self.writer.size(size, "extent", path(op), axis) for axis, size in enumerate(op.extents)
+        ]
+        point, inside = self._before(op.body, point)
+        dtype = element(op.result.type)
+        start = point.emit(scalar.Constant(kernel.identity(op.combine, dtype), dtype))
+        if self.folds_in_registers and self.lanes > 1 and extents:
+            return self._fold_in_registers(op, point, inside, extents, start)
+        initial = start if point.lanes == 1 else register(point.emit, Uniform(start), point.lanes)
+
+        def innermost(emit: Builder, indices: list[Value], carried: list[Value]) -> list[Value]:
+            value = self._inner_value(op, inside, point.at(emit, point.lanes), indices)
+            taken = value.value if point.lanes == 1 else register(emit, value, point.lanes)  # pyright: ignore[reportAttributeAccessIssue]
+            return [combine(emit, op.combine, carried[0], taken)]
+
+        (total,) = nest(point.emit, extents, [initial], innermost)
+        return Uniform(total) if point.lanes == 1 else Varying(total)
+
+    def _inner_value(
+        self, op: kernel.Inner, inside: list[Op], point: Point, indices: Sequence[Value | Lane]
+    ) -> Lane:
+        """What the body yields at these inner indices."""
+        known = {
+            argument: Uniform(value) if isinstance(value, Value) else value
+            for argument, value in zip(op.body.arguments, indices, strict=True)
+        }
+        here = self.ops(inside, point.at(point.emit, point.lanes, known))
+        return here.lane(op.body.terminator.operands[0])
+
+    def _before(self, block: Block, point: Point) -> tuple[Point, list[Op]]:
+        """Write what does not depend on the block's indices; the rest comes back."""
+        outside, inside = split(block, block.arguments)
+        return self.ops(outside, point), inside
+
+    def _fold_in_registers(
+        self,
+        op: kernel.Fold,
+        point: Point,
+        inside: list[Op],
+        extents: list[Value],
+        start: Value,
+    ) -> Lane:
+        """Outer indices one by one; the last in registers, several of them at a time, then the tail."""
+        lanes, extent = self.lanes, extents[-1]
+        zero = index(point.emit, 0)
+        whole = whole_registers(point.emit, zero, extent, lanes)
+        blocks = whole_registers(point.emit, zero, extent, lanes * ACCUMULATORS)
+        initial = [register(point.emit, Uniform(start), lanes)] * ACCUMULATORS
+
+        def value_at(emit: Builder, outer: list[Value], position: Value, width: int) -> Value:
+            last = Linear(position) if width > 1 else Uniform(position)
+            lane = self._inner_value(op, inside, point.at(emit, width), [*outer, last])
+            if width > 1:
+                return register(emit, lane, width)
+            assert isinstance(lane, Uniform)
+            return lane.value
+
+        def innermost(emit: Builder, outer: list[Value], carried: list[Value]) -> list[Value]:
+            def block(deep: Builder, position: Value, sums: list[Value]) -> Sequence[Value]:
+                steps = [add(deep, position, index(deep, k * lanes)) for k in range(ACCUMULATORS)]
+                return [
+                    combine(deep, op.combine, sums[k], value_at(deep, outer, step, lanes))
+                    for k, step in enumerate(steps)
+                    if step is not None
+                ]
+
+            def one(width: int) -> Step:
+                def step(deep: Builder, position: Value, sums: list[Value]) -> Sequence[Value]:
+                    value = value_at(deep, outer, position, width)
+                    return [combine(deep, op.combine, sums[0], value)]
+
+                return step
+
+            *sums, tail = carried
+            sums = list(for_each(emit, zero, blocks, lanes * ACCUMULATORS, sums, block))
+            sums[:1] = for_each(emit, blocks, whole, lanes, sums[:1], one(lanes))
+            return [*sums, *for_each(emit, whole, extent, 1, [tail], one(1))]
+
+        *sums, tail = nest(point.emit, extents[:-1], [*initial, start], innermost)
+        while len(sums) > 1:
+            half = len(sums) // 2
+            sums = [
+                combine(point.emit, op.combine, one, other)
+                for one, other in zip(sums[:half], sums[half:], strict=True)
+            ]
+        total = point.emit(vec.Reduce(sums[0], op.combine))
+        return Uniform(combine(point.emit, op.combine, total, tail))
+
+    def _stage(self, op: kernel.Stage, point: Point) -> Row:
+        extents = [
+            self.writer.size(size, "extent", path(op), axis) for axis, size in enumerate(op.extents)
+        ]
+        assert self.room is not None
+        row = self.room(op, point, extents)
+        point, inside = self._before(op.body, point)
+
+        def write(emit: Builder, outer: list[Value], _: list[Value]) -> list[Value]:
+            def element_at(lanes: int) -> Step:
+                def one(deep: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
+                    last = Linear(position) if lanes > 1 else Uniform(position)
+                    here = point.at(deep, lanes)
+                    lane = self._inner_value(op, inside, here, [*outer, last])
+                    places: list[Lane] = [*[Uniform(value) for value in outer], last]
+                    self.store(here, lane, row.pointer, places, row.strides)
+                    return ()
+
+                return one
+
+            self.stretch_loops(emit, index(emit, 0), extents[-1], element_at)
+            return []
+
+        nest(point.emit, extents[:-1], [], write)
+        return row
+
+    # Memory.
+
+    def strides(self, view: int) -> list[Value | None]:
+        return [
+            self.writer.stride(view, axis) for axis in range(len(self.writer.views[view].shape))
+        ]
+
+    def store(
+        self,
+        point: Point,
+        lane: Lane,
+        pointer: Value,
+        indices: Sequence[Lane],
+        strides: Sequence[Value | None],
+    ) -> None:
+        emit = point.emit
+        address = self.address(point, indices, strides)
+        match address, lane:
+            case Uniform(offset), Uniform(value):
+                emit.place(loop.Store(value, pointer, offset))
+            case Linear(offset), _:
+                emit.place(vec.Store(register(emit, lane, point.lanes), pointer, offset))
+            case Varying(offsets), _:
+                emit.place(vec.Scatter(register(emit, lane, point.lanes), pointer, offsets))
+            case _:
+                raise AssertionError("many values for one place")
+
+
+def split(block: Block, indices: Sequence[Value]) -> tuple[list[Op], list[Op]]:
+    """The operations of a block that do not depend on these indices, and those that do."""
+    varying = set(indices)
+    outside: list[Op] = []
+    inside: list[Op] = []
+    for op in block:
+        if op.terminator:
+            continue
+        if any(value in varying for inner in op.walk() for value in inner.operands):
+            varying.update(op.results)
+            inside.append(op)
+        else:
+            outside.append(op)
+    return outside, inside
+
+
+def path(op: Op) -> str:
+    """A number for a fold or stage within its kernel, the same for equal kernels."""
+    generic = kernel.enclosing(op)
+    inner = [other for other in generic.walk() if isinstance(other, kernel.Inner)]
+    return str(next(k for k, other in enumerate(inner) if other is op))
+
+
+def lanes_of(block: Block, vector_bytes: int) -> int:
+    """Elements in a register: as many of the widest number in the body as fit."""
+    widest = 1
+    holder = block.parent
+    assert holder is not None
+    for op in holder.walk():
+        for result in op.results:
+            type = result.type
+            if isinstance(type, DType) and type not in (BOOL, INDEX):
+                widest = max(widest, type.bytes)
+    return max(1, min(vector_bytes // widest, 16))

@@ -1,0 +1,53 @@
+"""From kernels to loops: each kernel of the plan becomes a function and a call of it.
+
+Functions take their sizes as arguments, so kernels that differ in sizes only are one function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dlc.dialects import kernel, mem
+from dlc.dialects.builtin import Module
+from dlc.ir.attributes import Symbol
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op
+from dlc.ir.fingerprint import fingerprint
+from dlc.ir.passes import Context, define_pass
+from dlc.lowering.gemm_to_loop import lower_gemm
+from dlc.lowering.generic_to_loop import lower_generic
+from dlc.lowering.loop_writer import Lowered
+
+LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
+    kernel.Generic: lower_generic,
+    kernel.Gemm: lower_gemm,
+}
+"""How each kind of kernel is written as loops."""
+
+
+@define_pass("lower_to_loops", required=True)
+def lower_to_loops(module: Op, context: Context) -> None:
+    """Turn every kernel into a function of loops and a call of it."""
+    assert isinstance(module, Module)
+    known: dict[tuple[object, ...], str] = {}
+    for wave in [op for op in module.walk() if isinstance(op, mem.Wave)]:
+        for op in wave.body:
+            if isinstance(op, kernel.Kernel):
+                _lower_one(op, module, known, context)
+
+
+def _lower_one(
+    op: kernel.Kernel, module: Module, known: dict[tuple[object, ...], str], context: Context
+) -> None:
+    lowered = LOWERINGS[type(op)](op, context)
+    key = fingerprint(lowered.function)
+    name = known.get(key)
+    if name is None:
+        name = known[key] = f"{op.name.removeprefix('kernel.')}_{len(known)}"
+        lowered.function.attributes["sym_name"] = name
+        Builder(module.body, op.location).place(lowered.function)
+    call = mem.Call(
+        op.operands, Symbol(name), lowered.sizes, lowered.tiles, lowered.cost, lowered.scratch
+    )
+    Builder.before_op(op).place(call)
+    op.erase()
