@@ -88,7 +88,7 @@ class DlcError(Exception):
     """
 
     exit_code: ClassVar[int] = 1
-    default_code: ClassVar[str] = "D0000"
+    default_code: ClassVar[str] = "D0999"
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ModelError(DlcError):
     """The model (text, IR or imported file) is wrong."""
 
     exit_code = 1
-    default_code = "D0001"
+    default_code = "D0301"
 
 
 class CallError(DlcError):

@@ -1,0 +1,269 @@
+"""Canonical form: fold constants, drop what does nothing, put constants to the right.
+
+Every rule here keeps all bits, but for the sign of a zero. Rules that round differently are in
+`dlc.passes.algebra`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from dlc.dialects import array
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.ir.attributes import Dense, decode
+from dlc.ir.core import OPS, Block, Op, Value
+from dlc.ir.evaluation import Evaluation
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
+from dlc.ir.types import TensorType
+
+RULES: dict[type[Op], list[Pattern]] = {}
+"""The rules of this pass, by the operation that they look at."""
+
+
+def rule(*classes: type[Op]) -> Callable[[Pattern], Pattern]:
+    """Register a rule for operations of exactly these classes."""
+
+    def apply(pattern: Pattern) -> Pattern:
+        for cls in classes:
+            RULES.setdefault(cls, []).append(pattern)
+        return pattern
+
+    return apply
+
+
+@define_pass("canonicalize")
+def canonicalize(module: Op, context: Context) -> None:
+    """Fold constants and drop what does nothing; no bit changes but the sign of zero."""
+    context.rewriter.run(graph_blocks(module), _with_folds())
+
+
+def graph_blocks(module: Op) -> list[Block]:
+    """Every block of the module that holds graph operations, outer ones first."""
+    return [region for op in module.walk() for region in op.regions if op is not module]
+
+
+def _with_folds() -> dict[type[Op], list[Pattern]]:
+    return {cls: [*RULES.get(cls, ()), fold] for cls in OPS.values()}
+
+
+def fold(op: Op, rewriter: Rewriter) -> bool:
+    """Replace an operation by what its class says it folds to."""
+    if len(op.results) != 1 or not op.pure:
+        return False
+    found = op.fold()
+    match found:
+        case None:
+            return False
+        case Dense():
+            new = rewriter.before(op)(constant(found))
+        case Value():
+            new = found
+    rewriter.replace(op, new, relation=EQUAL)
+    return True
+
+
+def constant(value: Dense) -> Op:
+    """The constant in its canonical form: a fill if all elements are the same."""
+    if value.is_splat and value.type.size != 0:
+        element = decode(value.array.reshape(-1)[:1], value.type.dtype)[0].item()
+        if element == element and element != 0:  # neither NaN nor a zero with a sign to lose
+            return array.Fill(element, value.type)
+        if element == 0 and not math.copysign(1, element) < 0:
+            return array.Fill(element, value.type)
+    return array.Constant(value)
+
+
+def number(value: Value) -> bool | int | float | None:
+    """The number that is everywhere in a tensor, if that is known."""
+    return value.op.value if isinstance(value.op, array.Fill) else None
+
+
+@rule(array.Constant)
+def splat_is_fill(op: Op, rewriter: Rewriter) -> bool:
+    """A constant with one number everywhere is a fill."""
+    assert isinstance(op, array.Constant)
+    new = constant(op.value)
+    if not isinstance(new, array.Fill):
+        return False
+    rewriter.replace(op, rewriter.before(op)(new), relation=EQUAL)
+    return True
+
+
+@rule(*[cls for cls in OPS.values() if issubclass(cls, array.Elementwise)], array.Compare)
+def fold_of_fills(op: Op, rewriter: Rewriter) -> bool:
+    """A function of fills is a fill, whatever its size."""
+    new = known_result(op)
+    if new is None:
+        return False
+    rewriter.replace(op, rewriter.before(op)(new), relation=EQUAL)
+    return True
+
+
+def known_result(op: Op) -> array.Fill | None:
+    """The fill that an element-wise operation on fills amounts to; None for other operands."""
+    numbers = [number(operand) for operand in op.operands]
+    elements = [
+        np.asarray(Dense.splat(value, TensorType(tensor_type(operand).dtype)).array)
+        for value, operand in zip(numbers, op.operands, strict=True)
+        if value is not None
+    ]
+    if len(elements) < len(numbers):
+        return None
+    result = op.evaluate(Evaluation(), *elements)
+    assert not isinstance(result, tuple)
+    type = tensor_type(op.result)
+    found = constant(Dense.of(np.asarray(result), type.dtype))
+    return array.Fill(found.value, type) if isinstance(found, array.Fill) else None
+
+
+@rule(*[cls for cls in OPS.values() if cls.commutative])
+def constant_to_the_right(op: Op, rewriter: Rewriter) -> bool:
+    """`2 + x` is written `x + 2`."""
+    lhs, rhs = op.operands
+    if not _is_constant(lhs) or _is_constant(rhs):
+        return False
+    op.set_operands([rhs, lhs])
+    return True
+
+
+def _is_constant(value: Value) -> bool:
+    return isinstance(value.op, array.Fill | array.Constant)
+
+
+NEUTRAL_RIGHT: dict[type[Op], float] = {
+    array.Add: 0,
+    array.Subtract: 0,
+    array.Multiply: 1,
+    array.Divide: 1,
+    array.Power: 1,
+}
+"""The number that changes nothing as right operand (`-0 + 0` is `+0`: the sign of zero may change)."""
+
+
+@rule(*NEUTRAL_RIGHT)
+def neutral_operand(op: Op, rewriter: Rewriter) -> bool:
+    """`x + 0`, `x - 0`, `x * 1`, `x / 1` and `x ** 1` are x."""
+    lhs, rhs = op.operands
+    if number(rhs) != NEUTRAL_RIGHT[type(op)] or isinstance(number(rhs), bool):
+        return False
+    rewriter.replace(op, lhs, relation=EQUAL)
+    return True
+
+
+@rule(array.Multiply)
+def times_zero(op: Op, rewriter: Rewriter) -> bool:
+    """`x * 0` is 0 for integers; floats may be infinite or NaN."""
+    lhs, rhs = op.operands
+    if number(rhs) != 0 or not tensor_type(lhs).dtype.is_integer:
+        return False
+    rewriter.replace(op, rhs, relation=EQUAL)
+    return True
+
+
+@rule(array.Multiply)
+def merge_powers_of_two(op: Op, rewriter: Rewriter) -> bool:
+    """`(x * 2) * 4` is `x * 8`: exact, as long as both factors scale in the same direction."""
+    lhs, rhs = op.operands
+    outer = number(rhs)
+    if not isinstance(lhs.op, array.Multiply) or not isinstance(outer, float):
+        return False
+    inner = number(lhs.op.rhs)
+    if not isinstance(inner, float) or not _grow_exactly(inner, outer):
+        return False
+    emit = rewriter.before(op)
+    merged = array.fill(emit, inner * outer, tensor_type(op.result))
+    rewriter.replace(op, emit(array.Multiply(lhs.op.lhs, merged)), relation=EQUAL)
+    return True
+
+
+def _grow_exactly(inner: float, outer: float) -> bool:
+    """Whether both are powers of two above 1, with a product that every float dtype holds."""
+    return (
+        all(factor > 1 and math.frexp(factor)[0] == 0.5 for factor in (inner, outer))
+        and inner * outer <= 2.0**15
+    )
+
+
+@rule(array.Select)
+def known_condition(op: Op, rewriter: Rewriter) -> bool:
+    """A choice whose condition is known everywhere."""
+    assert isinstance(op, array.Select)
+    condition = number(op.condition)
+    if condition is None:
+        return False
+    rewriter.replace(op, op.yes if condition else op.no, relation=EQUAL)
+    return True
+
+
+@rule(array.Reshape)
+def merge_reshapes(op: Op, rewriter: Rewriter) -> bool:
+    """A reshape of a reshape, of a fill, or of a small constant."""
+    assert isinstance(op, array.Reshape)
+    emit = rewriter.before(op)
+    match op.source.op:
+        case array.Reshape(source=origin):
+            new = emit(array.Reshape(origin, op.shape))
+        case array.Fill(value=value):
+            new = emit(array.Fill(value, tensor_type(op.result)))
+        case array.Constant(value=value):
+            new = emit(array.Constant(Dense(tensor_type(op.result), value.data)))
+        case _:
+            return False
+    rewriter.replace(op, new, relation=EQUAL)
+    return True
+
+
+@rule(array.Transpose)
+def merge_transposes(op: Op, rewriter: Rewriter) -> bool:
+    """A transpose of a transpose or of a fill; one that moves only axes of size 1 is a reshape."""
+    assert isinstance(op, array.Transpose)
+    emit = rewriter.before(op)
+    shape = tensor_type(op.source).shape
+    long = [axis for axis in op.axes if shape[axis] != 1]
+    match op.source.op:
+        case array.Transpose(source=origin, axes=inner):
+            new = emit(array.Transpose(origin, tuple([inner[axis] for axis in op.axes])))
+        case array.Fill(value=value):
+            new = emit(array.Fill(value, tensor_type(op.result)))
+        case _ if long == sorted(long):
+            new = emit(array.Reshape(op.source, tensor_type(op.result).shape))
+        case _:
+            return False
+    rewriter.replace(op, new, relation=EQUAL)
+    return True
+
+
+@rule(array.Broadcast)
+def merge_broadcasts(op: Op, rewriter: Rewriter) -> bool:
+    """A broadcast of a broadcast or of a fill; one that only adds axes of size 1 is a reshape."""
+    assert isinstance(op, array.Broadcast)
+    emit = rewriter.before(op)
+    match op.source.op:
+        case array.Fill(value=value):
+            new = emit(array.Fill(value, tensor_type(op.result)))
+        case array.Broadcast(source=origin, axes=inner):
+            axes = tuple([op.axes[axis] for axis in inner])
+            new = emit(array.Broadcast(origin, op.shape, axes))
+        case _ if tensor_type(op.result).size == tensor_type(op.source).size:
+            new = emit(array.Reshape(op.source, op.shape))
+        case _:
+            return False
+    rewriter.replace(op, new, relation=EQUAL)
+    return True
+
+
+@rule(array.ReduceSum)
+def sum_of_one(op: Op, rewriter: Rewriter) -> bool:
+    """A sum along axes of size 1 is a reshape."""
+    assert isinstance(op, array.ReduceSum)
+    shape = tensor_type(op.source).shape
+    if any(shape[axis] != 1 for axis in op.axes):
+        return False
+    new = rewriter.before(op)(array.Reshape(op.source, tensor_type(op.result).shape))
+    rewriter.replace(op, new, relation=EQUAL)
+    return True
+
