@@ -116,7 +116,7 @@ def _converted(natural: Array, dtype: DType, refuse: Callable[[str], CallError])
         limits = np.iinfo(cast("np.dtype[np.integer]", dtype.numpy))
         low, high = int(natural.min()), int(natural.max())
         if natural.dtype.kind not in "iub" or low < limits.min or high > limits.max:
-            raise refuse(f"holds {low if low < limits.min else high}, which {dtype} cannot")
+            raise refuse(f"holds {low if low < limits.min else high}")
     if natural.dtype.kind not in "fiub":
         raise refuse("holds numbers that are huge")
     with np.errstate(over="ignore"):

@@ -59,7 +59,7 @@ def _refuse(text: str) -> Never:
 
 def _deeper_than(value: Json, limit: int) -> bool:
     level = [value]
-    for _ in range(limit + 1):
+    for _ in range(limit):
         level = [
             item
             for outer in level

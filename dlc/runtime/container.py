@@ -153,14 +153,14 @@ def _check_padding(file: memoryview, table: tuple[Section, ...], body: int, wher
 
 
 def sealed(manifest: Manifest, sections: Mapping[str, Data]) -> Manifest:
-    """The manifest with its section table: the sections in the order given, and their hashes."""
-    views = {name: memoryview(data).cast("B") for name, data in sections.items()}
+    """The manifest with its section table: the sections ordered by kind and name, and their hashes."""
+    order = sorted(sections, key=lambda name: (KINDS.index(name.partition("/")[0]), name))
+    views = {name: memoryview(sections[name]).cast("B") for name in order}
     offset = 0
     table: list[Section] = []
     for (name, view), digests in zip(
         views.items(), hashing.digests(list(views.values())), strict=True
     ):
-        assert name.partition("/")[0] in KINDS, name
         table.append(Section(name, offset, len(view), digests))
         offset += padded(len(view))
     return manifest._replace(sections=tuple(table))

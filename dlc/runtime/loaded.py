@@ -58,6 +58,7 @@ def load_code(artifact: Artifact, untrusted: bool) -> Loaded:
     prepare = None
     if target.prepare is not None:
         prepare = CompiledProgram(artifact, target, target.prepare.program, 0)
+        prepare.at({}, ())
     native = None if untrusted else load_native(artifact, target)
     return Loaded(target, native, programs, prepare)
 

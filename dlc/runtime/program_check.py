@@ -29,7 +29,7 @@ from dlc.runtime.abi import (
 
 Words = NDArray[np.int64]
 
-_MAX_WAVE_COST = 2.0**52
+_MAX_COST = 2.0**52
 _JUMPS = {  # the words of each step that name another step
     Opcode.LOOP: (StepWord.C,),
     Opcode.NEXT: (StepWord.C,),
@@ -238,35 +238,35 @@ def _step_word(step: int) -> int:
 
 
 def check_amounts(table: ProgramTable, sizes: Sequence[int], root_bytes: Sequence[int]) -> None:
-    """At these sizes, pointers start inside their roots and waves have a sensible amount of work.
+    """At these sizes, pointers start inside their roots and there is a sensible amount of work.
 
     `root_bytes` has the length of each root; for SCRATCH it is the share of one thread.
     """
     values = np.array(sizes, np.int64)
-    _check_pointers(table.arguments, values, np.array(root_bytes, np.int64))
+    _check_pointers(table, values, np.array(root_bytes, np.int64))
     calls = table.steps[table.calls]
-    if len(calls):
-        tiles, cost = values[calls[:, StepWord.D]], values[calls[:, StepWord.E]]
-        wrong = (tiles < 0) | (cost < 1) | (tiles.astype(float) * cost >= _MAX_WAVE_COST)
-        if wrong.any():
-            row = int(wrong.argmax())
-            message = f"{tiles[row]} tiles of cost {cost[row]}"
-            raise BadProgram(message, _step_word(int(table.calls[row])))
+    tiles, cost = values[calls[:, StepWord.D]], values[calls[:, StepWord.E]]
+    wrong = (tiles < 0) | (cost < 1) | (np.cumsum(tiles.astype(np.float64) * cost) >= _MAX_COST)
+    if wrong.any():
+        row = int(wrong.argmax())
+        message = f"step {table.calls[row]}: {tiles[row]} tiles of cost {cost[row]}"
+        raise BadProgram(message, _step_word(int(table.calls[row])))
 
 
-def _check_pointers(arguments: Words, sizes: Words, root_bytes: Words) -> None:
+def _check_pointers(table: ProgramTable, sizes: Words, root_bytes: Words) -> None:
+    arguments = table.arguments
     kind = arguments[:, ArgWord.KIND]
     rows = np.flatnonzero((kind == ArgKind.POINTER) | (kind == ArgKind.LOADED))
-    if not len(rows):
-        return
     pointers = arguments[rows]
     offset = sizes[pointers[:, ArgWord.OFFSET]]
     limit = root_bytes[pointers[:, ArgWord.ROOT]]
-    stride = np.where(pointers[:, ArgWord.COUNTER] == THREAD, sizes[pointers[:, ArgWord.STRIDE]], 0)
-    wrong = (offset < 0) | (offset > limit) | _outside(stride, np.iinfo(np.int64).max)
-    wrong |= (pointers[:, ArgWord.COUNTER] == THREAD) & (stride > limit)
+    wrong = (offset < 0) | (offset > limit)
+    per_thread = pointers[:, ArgWord.COUNTER] == THREAD
+    stride = sizes[pointers[per_thread, ArgWord.STRIDE]]
+    wrong[per_thread] |= (stride < 0) | (stride > limit[per_thread])
     if wrong.any():
         row = int(wrong.argmax())
         root = int(pointers[row, ArgWord.ROOT])
         what = f"argument {rows[row]} starts at byte {offset[row]} of root {root}"
-        raise BadProgram(f"{what}, which has {limit[row]}", int(rows[row]) * ARG_WORDS)
+        word = HEADER_WORDS + table.steps.size + int(rows[row]) * ARG_WORDS
+        raise BadProgram(f"{what}, which has {limit[row]}", word)

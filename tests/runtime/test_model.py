@@ -1,0 +1,437 @@
+"""Calling a loaded model: what is accepted, what comes back, and what is said when it does not fit."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dlc.errors import ArtifactError, CallError, Unsupported, UsageError
+from dlc.runtime.manifest import Dim, Entry, Input, Op, Output, Program
+from dlc.runtime.model import Model, load
+from dlc.runtime.tensor import Tensor
+from tests.runtime import building
+
+F32 = NDArray[np.float32]
+X = np.arange(8, dtype=np.float32).reshape(2, 4)
+W = 2 * np.arange(16, dtype=np.float32).reshape(4, 4)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Model:
+    return Model(building.tiny().artifact())
+
+
+@pytest.fixture(scope="module")
+def many() -> Model:
+    return Model(building.many().artifact())
+
+
+def refused(call: Callable[[], object], code: str) -> str:
+    """The message of the CallError with which a call is refused."""
+    with pytest.raises(CallError) as caught:
+        call()
+    assert caught.value.diagnostics[0].code == code, caught.value
+    return str(caught.value)
+
+
+# ----------------------------------------------------------------------------------- what is right
+
+
+def test_a_call_by_position_and_by_name_gives_the_same(tiny: Model) -> None:
+    expected = (X + 1) * W[:2]
+    one = np.ones_like(X)
+    for result in (tiny.f(X, one), tiny.f(X, y=one), tiny.f(y=one, x=X), tiny(X, one)):
+        np.testing.assert_array_equal(cast(F32, result), expected)
+
+
+def test_a_model_runs_for_every_size_in_its_bounds(tiny: Model) -> None:
+    for size in (1, 4, 2, 3, 1, 4):
+        x = np.full((size, 4), 2, np.float32)
+        np.testing.assert_array_equal(cast(F32, tiny.f(x, x)), 4 * W[:size])
+
+
+def test_results_are_fresh_and_aligned(tiny: Model) -> None:
+    first, second = cast(F32, tiny.f(X, X)), cast(F32, tiny.f(X, X))
+    assert not np.shares_memory(first, second)
+    assert first.ctypes.data % 64 == second.ctypes.data % 64 == 0
+    assert first.flags.c_contiguous and first.flags.writeable
+
+
+def test_inputs_of_any_layout_are_read(tiny: Model) -> None:
+    expected = cast(F32, tiny.f(X, X))
+    wide = np.zeros((2, 8), np.float32)
+    wide[:, ::2] = X
+    unaligned = np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(2, 4)
+    frozen = X.copy()
+    frozen.flags.writeable = False
+    for x in (wide[:, ::2], np.asfortranarray(X), X[::-1][::-1], unaligned, frozen, Tensor(X)):
+        np.testing.assert_array_equal(cast(F32, tiny.f(x, X)), expected)
+
+
+def test_lists_and_numbers_adapt_to_the_dtype(many: Model, tiny: Model) -> None:
+    np.testing.assert_array_equal(cast(F32, tiny.f(X.tolist(), X)), cast(F32, tiny.f(X, X)))
+    assert cast(F32, many.pick([1, 2.5, 3], 1)) == np.float32(2.5)
+    assert cast(F32, many.fill(3, N=2)).tolist() == [3.0, 3.0]
+    assert cast(F32, many.pick(((1), (2)), True + 0)) == 2
+
+
+def test_arrays_of_other_libraries_are_read(many: Model) -> None:
+    class Speaks:
+        def __init__(self, array: NDArray[np.number]) -> None:
+            self.array = array
+
+        def __dlpack__(self) -> object:
+            return self.array.__dlpack__()
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.array.__dlpack_device__()
+
+    class Converts:
+        def __array__(self, dtype: object = None, copy: bool | None = None) -> F32:
+            return np.ones(4, np.float32)
+
+    first = many.both(Speaks(np.ones(4, np.float32)), Converts())
+    assert cast("tuple[F32, F32]", first)[0].tolist() == [2, 2, 2, 2]
+
+
+def test_an_array_in_other_memory_is_refused(many: Model) -> None:
+    class OnDevice:
+        def __dlpack__(self) -> object:
+            raise AssertionError("nobody may ask for it")
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (2, 0)
+
+    with pytest.raises(Unsupported, match="move it to the CPU"):
+        many.both(OnDevice())
+
+
+def test_defaults_stand_in_for_inputs_that_are_left_out(many: Model) -> None:
+    total, product = cast("tuple[F32, F32]", many.both(np.ones(4, np.float32)))
+    assert total.tolist() == [2, 3, 4, 5]
+    assert product.tolist() == [1, 2, 3, 4]
+
+
+def test_several_results_are_a_named_tuple(many: Model) -> None:
+    result = many.both(np.ones(4, np.float32))
+    assert type(result).__name__ == "both"
+    assert cast("dict[str, object]", getattr(result, "_asdict")()).keys() == {"total", "product"}  # noqa: B009
+
+
+def test_a_size_without_an_input_is_given_by_name(many: Model) -> None:
+    assert cast(F32, many.fill(2.5, N=3)).tolist() == [2.5] * 3
+    assert cast(F32, many.fill(N=np.int64(4), value=1.0)).tolist() == [1.0] * 4
+    assert "the size N must be given; write N=8" in refused(lambda: many.fill(1.0), "D0801")
+    assert "whole number" in refused(lambda: many.fill(1.0, N=2.0), "D0801")
+    assert "outside its bounds 1..1000" in refused(lambda: many.fill(1.0, N=1001), "D0804")
+
+
+def test_a_measured_size_cuts_the_result(many: Model) -> None:
+    result = many.positive([3.0, -1, 0, 5, 2])
+    assert cast("tuple[NDArray[np.int64]]", result)[0].tolist() == [0, 3, 4]
+    assert cast("tuple[NDArray[np.int64]]", many.positive(np.zeros(0, np.float32)))[0].shape == (0,)
+
+
+def test_empty_arrays_are_arrays(many: Model) -> None:
+    result = many.copy(Tensor([], "bf16"))
+    assert cast(Tensor, result).shape == (0,)
+
+
+def test_bf16_crosses_in_both_directions(many: Model) -> None:
+    result = many.copy([1.0, 2.5, 1 / 3])
+    assert Tensor(cast(F32, result)).tolist() == [1.0, 2.5, 0.333984375]
+    assert "dlc.Tensor" in refused(lambda: many.copy(np.ones(3, np.float32)), "D0802")
+    assert "is u16[3], where bf16[N]" in refused(lambda: many.copy(np.ones(3, np.uint16)), "D0802")
+
+
+# ------------------------------------------------------------------------------------------- out=
+
+
+def test_out_is_written_and_given_back(tiny: Model) -> None:
+    out = np.empty((2, 4), np.float32)
+    assert tiny.f(X, X, out=out) is out
+    np.testing.assert_array_equal(out, cast(F32, tiny.f(X, X)))
+    again = np.zeros((2, 4), np.float32)
+    assert tiny.f(X, X, out=(again,)) is again
+    np.testing.assert_array_equal(again, out)
+
+
+def test_out_of_several_results_is_in_order_or_by_name(many: Model) -> None:
+    total, product = np.empty(4, np.float32), np.empty(4, np.float32)
+    x = np.ones(4, np.float32)
+    for out in ((total, product), [total, product], {"product": product, "total": total}):
+        total[:] = product[:] = -1
+        result = cast("tuple[F32, F32]", many.both(x, out=out))
+        assert result[0] is total and result[1] is product
+        assert total.tolist() == [2, 3, 4, 5]
+
+
+def test_out_may_be_a_tensor(many: Model) -> None:
+    out = Tensor.from_bits(np.zeros(2, np.uint16), "bf16")
+    assert many.copy([1, 2], out=out) is out
+    assert out.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("out", "why"),
+    [
+        (np.empty((2, 4), np.float64), "is f64[2, 4], not f32[2, 4]"),
+        (np.empty((4, 2), np.float32), "is f32[4, 2], not f32[2, 4]"),
+        (np.empty((2, 8), np.float32)[:, ::2], "not C-contiguous"),
+        (np.empty((4, 2), np.float32).T, "not C-contiguous"),
+        (
+            np.frombuffer(bytes(32), np.float32).reshape(2, 4),
+            "not C-contiguous, aligned and writable",
+        ),
+        ([np.empty((2, 4), np.float32)] * 2, "2 arrays for 1 outputs"),
+        ({"z": np.empty((2, 4), np.float32)}, "must have the keys"),
+        ("z", "out= is a str"),
+        ([3.0], "is a float, which is no array"),
+    ],
+)
+def test_an_out_that_does_not_fit_is_refused(tiny: Model, out: object, why: str) -> None:
+    call = cast("Callable[..., object]", tiny.f)
+    assert why in refused(lambda: call(X, X, out=out), "D0806")
+
+
+def test_an_out_that_shares_memory_is_refused(tiny: Model, many: Model) -> None:
+    block = np.zeros((4, 4), np.float32)
+    x, out = block[:2], block[1:3]
+    assert "shares memory" in refused(lambda: tiny.f(x, X, out=out), "D0806")
+    assert tiny.f(block[:2], X, out=block[2:]) is not None
+    pair = np.zeros(6, np.float32)
+    both = (pair[:4], pair[2:])
+    assert "shares memory" in refused(lambda: many.both(np.ones(4, np.float32), out=both), "D0806")
+
+
+def test_out_is_refused_where_the_size_is_measured(many: Model) -> None:
+    x = np.ones(3, np.float32)
+    out = np.empty(3, np.int64)
+    assert "known only after the call" in refused(lambda: many.positive(x, out=out), "D0806")
+
+
+# --------------------------------------------------------------------------------- what is wrong
+
+
+@pytest.mark.parametrize(
+    ("x", "code", "why"),
+    [
+        (
+            X.astype(np.float64),
+            "D0802",
+            "x is f64[2, 4], where f32[B, 4] is expected; write x.astype(np.float32)",
+        ),
+        (X.astype(">f4"), "D0802", "where f32[B, 4] is expected"),
+        (X.astype(np.complex64), "D0802", "x is complex64[2, 4]"),
+        (np.float64(1), "D0802", "x is f64, where"),
+        ([np.zeros(4), np.zeros(4)], "D0802", "x is f64[2, 4]"),
+        (X[0], "D0803", "x is f32[4], where f32[B, 4] is expected; add an axis of size 1: x[None]"),
+        (X.reshape(4, 2), "D0803", "x is f32[4, 2], where f32[B, 4] is expected"),
+        (1.0, "D0803", "x is f32, where f32[B, 4]"),
+        (np.zeros((3, 4), np.float32), "D0804", "B is 3 in x but 2 in y"),
+        ([[1, 2], [3]], "D0805", "rows differ in length"),
+        ([["a"]], "D0805", "no number"),
+        ([[True] * 4], "D0805", "True or False"),
+        ([[1e400] * 4, [np.float32(1)] * 4], "D0805", "numbers beside arrays"),
+        ("text", "D0805", "x is a str, which is no array"),
+        (None, "D0805", "x is a NoneType"),
+        (b"1234", "D0805", "x is a bytes"),
+    ],
+)
+def test_an_input_that_does_not_fit_is_refused(tiny: Model, x: object, code: str, why: str) -> None:
+    assert why in refused(lambda: tiny.f(x, X), code)
+
+
+def test_numbers_that_do_not_fit_an_integer_are_refused(many: Model) -> None:
+    assert "a fraction" in refused(lambda: many.pick([1.0], 1.5), "D0805")
+    assert "holds 9223372036854775808" in refused(lambda: many.pick([1.0], 1 << 63), "D0805")
+    assert "holds 18446744073709551616, where i64" in refused(
+        lambda: many.pick([1.0], 1 << 64), "D0805"
+    )
+
+
+def test_sizes_outside_their_bounds_are_refused(tiny: Model) -> None:
+    for size in (0, 5):
+        x = np.zeros((size, 4), np.float32)
+        assert f"B is {size} in x, outside its bounds 1..4" in refused(
+            lambda x=x: tiny.f(x, x), "D0804"
+        )
+
+
+def test_arguments_that_are_not_there_are_refused(tiny: Model, many: Model) -> None:
+    assert "the input y is missing" in refused(lambda: tiny.f(X), "D0801")
+    assert "3 arguments for 2 inputs" in refused(lambda: tiny.f(X, X, X), "D0801")
+    assert "x is given twice" in refused(lambda: tiny.f(X, x=X), "D0801")
+    assert "there is no input X" in refused(lambda: tiny.f(X, X=X), "D0801")
+    assert "did you mean value?" in refused(lambda: many.fill(valeu=1.0, N=1), "D0801")
+    assert "it has x, y" in refused(lambda: tiny.f(X, z=X), "D0801")
+
+
+def test_a_failure_while_running_points_at_the_line(many: Model) -> None:
+    with pytest.raises(CallError) as caught:
+        many.pick([1.0, 2.0, 3.0], 5)
+    said = caught.value.diagnostics[0]
+    assert said.code == "D0807"
+    assert said.message == "pick: table[index]: the index 5 is out of range for an axis of size 3"
+    assert str(said.place) == "model.dlm:2:5"
+    assert "export fn f(x: f32[B, 4])" in caught.value.render()
+
+
+def test_only_texts_of_the_artifact_are_quoted() -> None:
+    draft = building.many()
+    program = draft.programs["pick"]
+    draft.programs["pick"] = program._replace(ops=(Op("o", "/etc/passwd:1:1", "", "{a} of {b}"),))
+    with pytest.raises(CallError) as caught:
+        Model(draft.artifact()).pick([1.0], 7)
+    said = caught.value.diagnostics[0]
+    assert said.place is None
+    assert said.message == "/etc/passwd:1:1: pick: o: 7 of 1"
+
+
+# ------------------------------------------------------------------------------------ the model
+
+
+def test_a_misspelt_entry_point_gets_a_suggestion(many: Model) -> None:
+    with pytest.raises(AttributeError, match="no entry point bothh; did you mean both"):
+        many.bothh()
+    assert not hasattr(many, "nothing")
+
+
+def test_a_model_with_several_entry_points_is_not_called_itself(many: Model) -> None:
+    with pytest.raises(UsageError, match="call one of both, pick"):
+        many()
+
+
+def test_entry_points_describe_themselves(tiny: Model, many: Model) -> None:
+    f = tiny.entry_points["f"]
+    assert f is tiny.f
+    assert [item.name for item in f.inputs] == ["x", "y"]
+    assert f.doc == f.__doc__ == "Adds & scales."
+    assert repr(f) == "<entry point f(x: f32[B, 4], y: f32[B, 4]) -> f32[B, 4]>"
+    assert (
+        str(inspect.signature(f)) == "(x: 'f32[B, 4]', y: 'f32[B, 4]', *, out=None) -> 'f32[B, 4]'"
+    )
+    signature = inspect.signature(many.both)
+    assert repr(signature.parameters["y"].default) == "[1.0, 2.0, 3.0, 4.0]"
+    assert inspect.signature(many.fill).parameters["N"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert [output.name for output in many.positive.outputs] == ["places"]
+
+
+def test_a_model_shows_what_it_has(tiny: Model) -> None:
+    assert repr(tiny) == (
+        "Model model.dlm: 16 parameters in 1 weights, 64 bytes\n"
+        "  f(x: f32[B, 4], y: f32[B, 4]) -> f32[B, 4] where B = 1..4"
+    )
+    html = tiny._repr_html_()  # pyright: ignore[reportPrivateUsage] - what a notebook calls
+    assert "Adds &amp; scales." in html
+    assert "<code>f(x: f32[B, 4], y: f32[B, 4]) -&gt; f32[B, 4]</code>" in html
+    assert "64 bytes" in html
+
+
+def test_names_that_the_model_has_itself_stay_its_own() -> None:
+    draft = building.tiny()
+    draft.entries[0] = draft.entries[0]._replace(name="save")
+    draft.programs = {"save": draft.programs["f"]}
+    model = Model(draft.artifact())
+    assert inspect.ismethod(model.save)
+    assert model.entry_points["save"](X, X) is not None
+
+
+def test_names_that_python_reserves_get_a_line_at_the_end() -> None:
+    draft = building.tiny()
+    shape = ("B", "4")
+    inputs = (Input("lambda", "f32", shape), Input("out", "f32", shape))
+    outputs = (Output("class", "f32", shape),)
+    draft.entries[0] = Entry("f", inputs, outputs, (Dim("B", 1, 4),))
+    model = Model(draft.artifact())
+    (result,) = cast("tuple[F32]", model.f(lambda_=X, out_=X))
+    np.testing.assert_array_equal(result, 2 * X * W[:2])
+    assert list(inspect.signature(model.f).parameters) == ["lambda_", "out_", "out"]
+
+
+def test_an_untrusted_model_can_be_looked_at_but_not_called() -> None:
+    draft = building.tiny()
+    draft.triple = "riscv64-unknown-linux-gnu"  # not even for this machine
+    model = Model(draft.artifact(), untrusted=True)
+    assert model.entry_points["f"].inputs[0].name == "x"
+    assert list(model.weights) == ["layer.w"]
+    assert "its code does not run" in refused(lambda: model.f(X, X), "D0811")
+
+
+def test_a_closed_model_is_not_called() -> None:
+    with Model(building.tiny().artifact()) as model:
+        assert model.f(X, X) is not None
+    assert "closed" in refused(lambda: model.f(X, X), "D0811")
+    assert model.times.load_ms > 0
+
+
+def test_the_allowed_memory_is_never_exceeded() -> None:
+    artifact = building.tiny().artifact()
+    assert Model(artifact, max_memory=64).f(X, X) is not None
+    with pytest.raises(CallError, match="a call needs 64 bytes, allowed are 63") as caught:
+        Model(artifact, max_memory=63)
+    assert caught.value.diagnostics[0].code == "D0613"
+
+
+def test_memory_that_the_system_lacks_is_an_error_with_a_number() -> None:
+    draft = building.tiny()
+    made = building.Assembler(inputs=2)
+    made.end()
+    huge = str(1 << 60)
+    draft.programs["f"] = _with_arena(draft, made, huge)
+    model = Model(draft.artifact())
+    assert f"does not have {huge} bytes" in refused(lambda: model.f(X, X), "D0613")
+
+
+def _with_arena(draft: building.Draft, made: building.Assembler, arena: str) -> Program:
+    roots = [building.RootRecord("all", arena, 0, 0, "0")]
+    return draft.program("f", made, arena=arena, roots=roots)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 257])
+def test_a_thread_count_that_makes_no_sense_is_refused(threads: int) -> None:
+    with pytest.raises(UsageError, match=r"outside 1\.\.256"):
+        Model(building.tiny().artifact(), threads=threads)
+
+
+def test_loading_needs_numpy_alone(tmp_path: Path) -> None:
+    building.tiny().artifact().write(tmp_path / "a.dlc")
+    program = (
+        "import sys\n"
+        "import numpy as np\n"
+        "from dlc.runtime.model import load\n"
+        f"model = load({str(tmp_path / 'a.dlc')!r})\n"
+        "x = np.ones((1, 4), np.float32)\n"
+        "print(model.f(x, x).tolist())\n"
+        "bad = {'llvmlite', 'scipy', 'typer', 'asyncio', 'ml_dtypes', 'zipfile'} & set(sys.modules)\n"
+        "assert not bad, bad\n"
+        "ours = [name for name in sys.modules if name.startswith('dlc.')]\n"
+        "assert all(name.startswith(('dlc.runtime', 'dlc.errors')) for name in ours), ours\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout == "[[0.0, 4.0, 8.0, 12.0]]\n"
+
+
+def test_a_file_that_is_loaded_twice_gives_the_same_bits(tmp_path: Path) -> None:
+    building.tiny().artifact().write(tmp_path / "a.dlc")
+    one, two = load(tmp_path / "a.dlc", threads=1), load(tmp_path / "a.dlc", threads=2)
+    assert (one.threads, two.threads) == (1, 2)
+    np.testing.assert_array_equal(cast(F32, one.f(X, X)), cast(F32, two.f(X, X)))
+
+
+def test_an_artifact_that_lies_about_its_code_is_refused_in_memory_too() -> None:
+    draft = building.tiny()
+    draft.abi = 7
+    with pytest.raises(ArtifactError, match="version 7"):
+        Model(draft.artifact())
