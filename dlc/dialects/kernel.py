@@ -61,6 +61,29 @@ class Kernel(Op):
         Op.__init__(made, (*operands, *outs), attributes, regions, self.location)
         return made
 
+    @property
+    def formula(self) -> Block:
+        """The region whose trailing arguments stand for arrays that the kernel reads."""
+        return self.regions[0]
+
+    def add_input(self, value: Value) -> Value:
+        """Read one more array; the argument of the formula that stands for it."""
+        *sizes, inputs, outs = self.segments
+        assert not outs, "inputs are added before there is a plan"
+        self.attributes["segments"] = (*sizes, inputs + 1, outs)
+        self.set_operands([*self.operands, value])
+        return self.formula.add_argument(value.type)
+
+    def remove_input(self, argument: Value) -> None:
+        """Stop reading the array that an unused argument of the formula stands for."""
+        formula = self.formula
+        from_end = len(formula.arguments) - argument.index
+        position = len(self.operands) - from_end
+        *sizes, inputs, outs = self.segments
+        self.attributes["segments"] = (*sizes, inputs - 1, outs)
+        self.set_operands([v for k, v in enumerate(self.operands) if k != position])
+        formula.remove_argument(argument.index)
+
     def infer(self) -> tuple[Type, ...]:
         types = self.result_types()
         if not self.outs:
@@ -289,6 +312,11 @@ class Generic(Kernel):
     def arrays(self) -> list[Value]:
         """The arguments of the body that stand for the inputs."""
         return self.body.arguments[len(self.domain) :]
+
+    @property
+    def is_map(self) -> bool:
+        """Whether each element is a formula of elements, without folds, rows or checks."""
+        return not any(isinstance(op, Inner | CheckIndex) for op in self.body)
 
     def result_types(self) -> tuple[TensorType, ...]:
         if [argument.type for argument in self.arrays] != [value.type for value in self.inputs]:

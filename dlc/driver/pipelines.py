@@ -2,34 +2,57 @@
 
 from __future__ import annotations
 
-import dlc.lowering.array_to_kernel
-import dlc.lowering.kernel_to_loop
-import dlc.lowering.kernel_to_plan
 from dlc.ir.passes import Order, check_order
+from dlc.lowering import array_to_kernel, kernel_to_loop, kernel_to_plan
+from dlc.passes import algebra, canonicalize, collapse, cse, dce, fuse
 
 STAGES = ("graph", "kernel", "plan", "loop")
 """The levels of IR, highest first."""
 
-TO_STAGE: dict[str, tuple[str, ...]] = {
-    "graph": (),
-    "kernel": ("lower_to_kernels",),
-    "plan": ("plan_memory",),
-    "loop": ("lower_to_loops",),
-}
-"""The passes that lead from the stage before to each stage."""
+LOADED = (
+    algebra, array_to_kernel, canonicalize, collapse, cse, dce, fuse, kernel_to_loop, kernel_to_plan,
+)  # fmt: skip
+"""The modules whose passes the pipelines name."""
+
+GRAPH_EXACT = ("canonicalize", "cse", "dce")
+GRAPH = ("canonicalize", "algebra", "canonicalize", "cse", "algebra", "canonicalize", "dce")
+KERNEL = ("fuse", "dce", "collapse", "canonicalize", "cse", "fuse", "canonicalize", "dce")
 
 REASONS = (
+    Order("canonicalize", "algebra", "constants stand to the right only after it"),
+    Order("cse", "fuse", "equal producers in different kernels can no longer be seen"),
+    Order("collapse", "fuse", "kernels over the same elements must look the same"),
+    Order("lower_to_kernels", "fuse", "only kernels are fused"),
     Order("lower_to_kernels", "plan_memory", "only kernels have memory"),
+    Order("fuse", "plan_memory", "a value that is fused away needs no memory"),
     Order("plan_memory", "lower_to_loops", "loops need to know where their arrays are"),
 )
 
 
-def pipeline(first: str, last: str) -> tuple[str, ...]:
-    """The passes from one stage (it is there already) to another."""
-    stages = STAGES[STAGES.index(first) + 1 : STAGES.index(last) + 1]
-    return tuple(name for stage in stages for name in TO_STAGE[stage])
+def to_stage(stage: str, level: int) -> tuple[str, ...]:
+    """The passes that lead to a stage from the one before, at an optimisation level."""
+    match stage:
+        case "graph":
+            return () if level == 0 else GRAPH_EXACT if level == 1 else GRAPH
+        case "kernel":
+            return ("lower_to_kernels", *(KERNEL if level else ()))
+        case "plan":
+            return ("plan_memory",)
+        case "loop":
+            return ("lower_to_loops",)
+        case _:
+            raise AssertionError(stage)
 
 
-check_order(pipeline("graph", "loop"), REASONS)
+def pipeline(first: str, last: str, level: int) -> tuple[str, ...]:
+    """The passes from a stage (those of the stage itself included) to a later one.
 
-__all__ = ["REASONS", "STAGES", "TO_STAGE", "dlc", "pipeline"]
+    What is given at graph level may come from anywhere, so the graph passes run on it.
+    """
+    stages = STAGES[STAGES.index(first) : STAGES.index(last) + 1]
+    later = stages if first == "graph" else stages[1:]
+    return tuple(name for stage in later for name in to_stage(stage, level))
+
+
+for _level in range(4):
+    check_order(pipeline("graph", "loop", _level), REASONS)

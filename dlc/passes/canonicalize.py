@@ -266,4 +266,3 @@ def sum_of_one(op: Op, rewriter: Rewriter) -> bool:
     new = rewriter.before(op)(array.Reshape(op.source, tensor_type(op.result).shape))
     rewriter.replace(op, new, relation=EQUAL)
     return True
-

@@ -1,0 +1,271 @@
+"""Fusion: formulas that feed each other become one kernel.
+
+Going forward through the kernels, each takes in what it can. A *producer* that is a plain formula is
+written into its consumer where the consumer loads it, if that computes nothing twice, or next to
+nothing. A *consumer* that is a plain formula over the same elements is written behind the product or
+fold that it reads, as its epilogue. What was looked at and not done is in the decision log.
+
+A producer that takes a transcendental function or a division is never computed twice, and so the
+producer of both a maximum and the subtraction of that maximum is not.
+"""
+
+from __future__ import annotations
+
+from dlc.dialects import array, kernel, scalar
+from dlc.ir.builder import Builder
+from dlc.ir.clone import clone_into
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.dims import Size, product
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.rewrite import EQUAL, Gone, Rewriter
+from dlc.passes.canonicalize import graph_blocks
+from dlc.passes.collapse import regroup_like
+
+MAX_INPUTS = 12
+"""Arrays that one kernel reads: each needs a pointer in a register."""
+MAX_OPERATIONS = 160
+"""Operations of one formula: longer ones run out of registers and take long to compile."""
+FREE_OPERATIONS = 2
+"""Arithmetic that may be done twice rather than stored and loaded."""
+
+CHEAP = (
+    scalar.Add,
+    scalar.Subtract,
+    scalar.Multiply,
+    scalar.Negate,
+    scalar.Abs,
+    scalar.Maximum,
+    scalar.Minimum,
+    scalar.Select,
+    scalar.Compare,
+    scalar.Cast,
+    scalar.And,
+    scalar.Or,
+    scalar.Not,
+)
+
+
+@define_pass("fuse")
+def fuse(module: Op, context: Context) -> None:
+    """Write formulas that feed each other as one kernel."""
+    fusion = _Fusion(context)
+    for block in graph_blocks(module):
+        for op in block:
+            if isinstance(op, kernel.Generic) and op.parent is not None and not op.outs:
+                fusion.take_in(op)
+
+
+class _Fusion:
+    def __init__(self, context: Context) -> None:
+        self.rewriter: Rewriter = context.rewriter
+        self.log = context.log
+
+    def take_in(self, consumer: kernel.Generic) -> None:
+        """Write producers into a kernel until none fits, then the kernel behind one it follows."""
+        refused: set[Value] = set()
+        while True:
+            found = next(
+                (
+                    a
+                    for a, v in _inputs(consumer)
+                    if v not in refused and self._inline(consumer, a, v)
+                ),
+                None,
+            )
+            if found is None:
+                break
+        self._append(consumer)
+
+    # Producers into consumers.
+
+    def _inline(self, consumer: kernel.Generic, argument: Value, value: Value) -> bool:
+        producer = value.op
+        if not isinstance(producer, kernel.Generic) or producer.outs or not producer.is_map:
+            return False
+        reason = _why_not_inline(producer, consumer, argument)
+        if reason:
+            self.log.refused(f"fuse: {reason}", value)
+            return False
+        self.log.did("fuse into its reader", value)
+        arrays = [_argument_for(consumer, read) for read in producer.inputs]
+        for load in [use for use in argument.uses if isinstance(use, kernel.Load)]:
+            emit = Builder.before_op(load)
+            (element,) = clone_into(producer.body, emit, [*load.indices, *arrays])
+            load.result.replace_by(element)
+            load.erase()
+        consumer.remove_input(argument)
+        if producer.is_unused:
+            self.rewriter.erase(producer, Gone("fused into the kernel that reads it"))
+        return True
+
+    # Consumers behind producers.
+
+    def _append(self, consumer: kernel.Generic) -> None:
+        if not consumer.is_map or len(consumer.results) != 1:
+            return
+        for argument, value in _inputs(consumer):
+            producer = _origin(value).op
+            if isinstance(producer, kernel.Gemm | kernel.Generic) and self._append_to(
+                producer, consumer, argument, value
+            ):
+                return
+
+    def _append_to(
+        self,
+        producer: kernel.Gemm | kernel.Generic,
+        consumer: kernel.Generic,
+        argument: Value,
+        value: Value,
+    ) -> bool:
+        reason = _why_not_append(producer, consumer, argument, value)
+        if reason:
+            self.log.refused(f"fuse: {reason}", value)
+            return False
+        if value is not producer.result:
+            # Between the two is only a reshape: walk the elements as the producer does.
+            regrouped = regroup_like(consumer, argument, producer.domain, self.rewriter)
+            if regrouped is None:
+                self.log.refused("fuse: the reader walks other axes", value)
+                return False
+            consumer, argument = regrouped
+            self._drop_reshapes(value)
+        self.log.did("fuse behind", consumer, of=producer.name)
+        assert consumer.parent is not None
+        consumer.parent.move(producer, consumer)
+        _write_behind(producer, consumer, argument)
+        result = producer.result
+        self.rewriter.values.replaced(result, None, Gone("fused with the kernel that reads it"))
+        result.type, result.name = kernel.array_type(consumer.result), None
+        self.rewriter.replace(consumer, result, relation=EQUAL)
+        return True
+
+
+    def _drop_reshapes(self, value: Value) -> None:
+        """Erase a chain of reshapes that nothing uses any more."""
+        while isinstance(value.op, array.Reshape) and not value.uses:
+            reshape = value.op
+            value = reshape.source
+            self.rewriter.erase(reshape, Gone("fused with the kernel that reads it"))
+
+
+def _write_behind(
+    producer: kernel.Gemm | kernel.Generic, consumer: kernel.Generic, argument: Value
+) -> None:
+    """Continue the producer's formula with the consumer's."""
+    formula = producer.formula
+    (element,) = formula.terminator.operands
+    indices = formula.arguments[: len(producer.domain)]
+    arrays = [
+        argument if other is argument else _argument_for(producer, read)
+        for other, read in _inputs(consumer)
+    ]
+    stand_in = consumer.body.add_argument(element.type)
+    for load in [use for use in argument.uses if isinstance(use, kernel.Load)]:
+        load.result.replace_by(stand_in)
+        load.erase()
+    emit = Builder.before_op(formula.terminator, consumer.location)
+    (final,) = clone_into(consumer.body, emit, [*indices, *arrays, element])
+    formula.terminator.set_operands([final])
+    consumer.body.arguments.pop()
+
+
+def _inputs(op: kernel.Generic) -> list[tuple[Value, Value]]:
+    """Each array that a kernel reads, with the argument that stands for it."""
+    return list(zip(op.arrays, op.inputs, strict=True))
+
+
+def _origin(value: Value) -> Value:
+    """The value that a chain of reshapes with one user each starts from."""
+    while isinstance(value.op, array.Reshape) and len(value.uses) == 1:
+        value = value.op.source
+    return value
+
+
+def _argument_for(op: kernel.Kernel, value: Value) -> Value:
+    """The argument of a kernel's formula for an array, which it reads from now on."""
+    count = len(op.formula.arguments)
+    reads = op.segments[-2]
+    extras = op.operands[len(op.operands) - reads :] if reads else ()
+    for position, known in enumerate(extras):
+        if known is value:
+            return op.formula.arguments[count - reads + position]
+    return op.add_input(value)
+
+
+def _why_not_inline(producer: kernel.Generic, consumer: kernel.Generic, argument: Value) -> str:
+    """Why a formula stays a kernel of its own; empty if it need not."""
+    if len(producer.results) != 1:
+        return "it has several results"
+    loads = [use for use in argument.uses if isinstance(use, kernel.Load)]
+    again = len(producer.result.uses) > 1 or len(loads) > 1 or not _walks_once(producer, loads)
+    if again and not _is_free(producer.body):
+        return "it would be computed more than once"
+    reads = {*producer.inputs, *consumer.inputs} - {producer.result}
+    if len(reads) > MAX_INPUTS:
+        return f"the kernel would read {len(reads)} arrays"
+    size = _count(producer.body) * max(1, len(loads)) + _count(consumer.body)
+    if size > MAX_OPERATIONS:
+        return f"the formula would have {size} operations"
+    return ""
+
+
+def _walks_once(producer: kernel.Generic, loads: list[kernel.Load]) -> bool:
+    """Whether the loads ask for no more elements than the producer has."""
+    return all(_times(load) == product(producer.domain) for load in loads)
+
+
+def _times(load: kernel.Load) -> Size:
+    """How often a load runs."""
+    total: Size = 1
+    around = load.parent.parent if load.parent is not None else None
+    while around is not None:
+        match around:
+            case kernel.Inner(extents=extents):
+                total = total * product(extents)
+            case kernel.Generic(domain=domain):
+                return total * product(domain)
+            case _:
+                break
+        around = around.parent.parent if around.parent is not None else None
+    return total
+
+
+def _is_free(body: Block) -> bool:
+    """Whether a formula is so little that computing it again beats storing it."""
+    work = [op for op in body if not isinstance(op, kernel.Load | kernel.Yield | scalar.Constant)]
+    loads = sum(isinstance(op, kernel.Load) for op in body)
+    return loads <= 1 and len(work) <= FREE_OPERATIONS and all(isinstance(op, CHEAP) for op in work)
+
+
+def _count(block: Block) -> int:
+    holder = block.parent
+    assert holder is not None
+    return sum(1 for _ in holder.walk()) - 1
+
+
+def _why_not_append(
+    producer: kernel.Gemm | kernel.Generic,
+    consumer: kernel.Generic,
+    argument: Value,
+    value: Value,
+) -> str:
+    """Why a kernel is not written behind the one it reads; empty if it can be."""
+    if len(producer.results) != 1 or producer.outs:
+        return "it has several results"
+    if len(producer.result.uses) != 1 or len(value.uses) != 1:
+        return "others read it, too"
+    if isinstance(producer, kernel.Generic) and isinstance(
+        producer.body.terminator.operands[0].op, kernel.Stage
+    ):
+        return "its rows are written as a whole"
+    if value is producer.result and consumer.domain != producer.domain:
+        return "its reader computes other elements"
+    for use in argument.uses:
+        if not isinstance(use, kernel.Load) or list(use.indices) != consumer.indices:
+            return "its reader needs other elements than its own"
+    if isinstance(producer, kernel.Gemm):
+        if consumer.result.type.dtype is not producer.accumulator:  # pyright: ignore
+            return "the reader's dtype is not that of the sums"
+    if len(consumer.inputs) + len(producer.operands) > MAX_INPUTS:
+        return "the kernel would read too many arrays"
+    return ""
