@@ -462,6 +462,9 @@ BINARY: dict[str, Two] = {
     "scalar.xor": _same("xor"),
     "scalar.shift_left": _same("shl"),
     "scalar.shift_right": _by_kind("", "ashr", "lshr"),
+    "scalar.raw_divide": _by_kind("", "sdiv", "udiv"),
+    "scalar.raw_shift_left": _same("shl"),
+    "scalar.raw_shift_right": _by_kind("", "ashr", "lshr"),
 }
 
 
@@ -477,6 +480,9 @@ BINARY: dict[str, Two] = {
     scalar.Xor,
     scalar.ShiftLeft,
     scalar.ShiftRight,
+    scalar.RawDivide,
+    scalar.RawShiftLeft,
+    scalar.RawShiftRight,
 )
 def _binary(op: Op, text: FunctionText) -> tuple[str, ...]:
     lhs, rhs = op.operands

@@ -65,7 +65,8 @@ def remainder(x: Array, y: Array) -> Array:
     """`x - floor(x / y) * y`, with the sign of y; for integers `x % 0 = x`; floats as Python's `%`."""
     if x.dtype.kind == "f":
         rest = np.fmod(x, y)
-        return np.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest).astype(x.dtype)
+        inside = np.where((rest < 0) != (y < 0), rest + y, rest)
+        return np.where(rest == 0, np.copysign(rest, y), inside).astype(x.dtype)
     return (x - floor_divide(x, y) * y).astype(x.dtype)
 
 
@@ -112,6 +113,29 @@ def shift_right(x: Array, y: Array) -> Array:
     inside = (y >= 0) & (y < width)
     filled = np.where(x < 0, -1, 0).astype(x.dtype) if x.dtype.kind == "i" else np.zeros_like(x)
     return np.where(inside, np.right_shift(x, np.where(inside, y, 0)), filled).astype(x.dtype)
+
+
+def raw_divide(x: Array, y: Array) -> Array:
+    """`x / y` toward zero, where y is not 0 and it is not `MIN / -1`."""
+    assert np.all(y != 0), "raw_divide by zero"
+    if x.dtype.kind == "i":
+        assert not np.any((y == -1) & (x == np.iinfo(x.dtype).min)), "raw_divide of MIN by -1"
+    return divide(x, y)
+
+
+def raw_shift_left(x: Array, y: Array) -> Array:
+    """`x << y` where `0 <= y < width`."""
+    return np.left_shift(x, _amount(y))
+
+
+def raw_shift_right(x: Array, y: Array) -> Array:
+    """`x >> y` where `0 <= y < width`."""
+    return np.right_shift(x, _amount(y))
+
+
+def _amount(y: Array) -> Array:
+    assert np.all((y >= 0) & (y < y.dtype.itemsize * 8)), "raw shift beyond the width"
+    return y
 
 
 def sign(x: Array) -> Array:
@@ -168,7 +192,7 @@ def _to_single(values: Array) -> Array:
 
 
 def _saturate(values: Array, target: DType) -> Array:
-    limits = np.iinfo(cast("np.dtype[np.integer]", target.numpy))
+    limits = np.iinfo(_integers(target))
     wide = np.trunc(values.astype(np.float64))
     # The largest i64 and u64 are no f64: compare first, convert only what fits.
     above = wide >= float(limits.max)
@@ -191,3 +215,21 @@ COMPARISONS: dict[str, Function] = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
+
+
+def lowest(dtype: DType) -> float | int | bool:
+    """What the maximum of no elements is: -inf, the smallest integer, or false."""
+    if dtype.is_float:
+        return -np.inf
+    return False if dtype is BOOL else int(np.iinfo(_integers(dtype)).min)
+
+
+def highest(dtype: DType) -> float | int | bool:
+    """What the minimum of no elements is: inf, the largest integer, or true."""
+    if dtype.is_float:
+        return np.inf
+    return True if dtype is BOOL else int(np.iinfo(_integers(dtype)).max)
+
+
+def _integers(dtype: DType) -> np.dtype[np.integer]:
+    return cast("np.dtype[np.integer]", dtype.numpy)

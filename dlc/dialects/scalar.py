@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from dlc.dialects import numeric
+from dlc.dialects.fused import fma
 from dlc.dialects.numeric import Function, quiet
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand
@@ -155,6 +156,11 @@ Xor = binary("xor", BITS, np.bitwise_xor, commutative=True)
 ShiftLeft = binary("shift_left", INTEGER, numeric.shift_left)
 ShiftRight = binary("shift_right", INTEGER, numeric.shift_right)
 
+# One instruction each, only for operands that the processor defines: the evaluator refuses others.
+RawDivide = binary("raw_divide", INTEGER, numeric.raw_divide)
+RawShiftLeft = binary("raw_shift_left", INTEGER, numeric.raw_shift_left)
+RawShiftRight = binary("raw_shift_right", INTEGER, numeric.raw_shift_right)
+
 
 @op("scalar.constant")
 class Constant(Op):
@@ -177,7 +183,7 @@ class Constant(Op):
 
 @op("scalar.fma")
 class Fma(Op):
-    """`x * y + z` with one rounding. The evaluator rounds f32 once through f64, and f64 twice."""
+    """`x * y + z` with one rounding."""
 
     x: Value = operand()
     y: Value = operand()
@@ -191,10 +197,7 @@ class Fma(Op):
         return self.x.type
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
-        x, y, z = inputs
-        with np.errstate(all="ignore"):
-            exact = x.astype(np.float64) * y.astype(np.float64) + z.astype(np.float64)
-        return exact.astype(x.dtype)
+        return fma(*inputs)
 
 
 @op("scalar.compare")
