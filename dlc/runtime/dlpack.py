@@ -40,7 +40,7 @@ _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, 
 class Exporter(Protocol):
     """Any array that speaks DLPack."""
 
-    def __dlpack__(self) -> CapsuleType: ...
+    def __dlpack__(self) -> object: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
@@ -95,7 +95,7 @@ def imported(source: Exporter) -> tuple[Array, DType]:
             code="D0702",
         )
     try:
-        capsule = source.__dlpack__()
+        capsule = cast("CapsuleType", source.__dlpack__())
         is_bf16 = _relabel(capsule, _BF16_TYPE, _UINT16_TYPE)
         array: Array = np.from_dlpack(_Packed(capsule))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:

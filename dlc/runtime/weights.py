@@ -60,7 +60,7 @@ class WeightStore:
     ) -> None:
         self.sources = sources
         self._prepare = prepare
-        self._prepared = sources if prepare is None else prepared
+        self._prepared = sources if prepare is None and prepared is None else prepared
         self._lock = threading.Lock()
         self.prepare_ms = 0.0
         """How long `prepare` ran; 0 if it has not run yet or there was nothing to do."""

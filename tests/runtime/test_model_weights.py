@@ -1,0 +1,176 @@
+"""The weights of a loaded model: views on them, other ones in their place, saving."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dlc.errors import ModelError, UsageError
+from dlc.runtime import safetensors
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.manifest import Weight
+from dlc.runtime.model import Model, load
+from dlc.runtime.tensor import Tensor
+from dlc.runtime.weights import fill, lay_out
+from tests.runtime import building
+
+F32 = NDArray[np.float32]
+X = np.ones((4, 4), np.float32)
+OTHER = np.arange(16, 32, dtype=np.float32).reshape(4, 4)
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model(building.tiny().artifact())
+
+
+def test_weights_are_read_only_views_by_path(model: Model) -> None:
+    assert list(model.weights) == ["layer.w"]
+    weight = cast(F32, model.weights["layer.w"])
+    np.testing.assert_array_equal(weight, np.arange(16, dtype=np.float32).reshape(4, 4))
+    assert np.shares_memory(weight, cast(F32, model.weights["layer.w"]))
+    with pytest.raises(ValueError, match="read-only"):
+        weight[0, 0] = 1
+    with pytest.raises(KeyError):
+        _ = model.weights["layer.v"]
+    assert repr(model.weights) == "1 weights\n  layer.w: f32[4, 4]"
+    assert model.parameters == 16
+
+
+def test_weights_are_prepared_on_the_first_call_only(model: Model) -> None:
+    assert model.times.prepare_ms == 0
+    first = cast(F32, model.f(X, X))
+    prepared = model.times.prepare_ms
+    assert prepared > 0
+    np.testing.assert_array_equal(cast(F32, model.f(X, X)), first)
+    assert model.times.prepare_ms == prepared
+
+
+def test_prepared_weights_in_the_artifact_are_used_as_they_are() -> None:
+    draft = building.tiny()
+    assert draft.prepare is not None
+    draft.prepare = draft.prepare._replace(cached="prepared/cpu")
+    draft.sections["prepared/cpu"] = np.full(16, 5, np.float32).tobytes()
+    model = Model.from_bytes(draft.artifact().to_bytes())
+    assert (cast(F32, model.f(X, X)) == 10).all()
+    assert model.times.prepare_ms == 0
+    # Other weights have to be prepared again, and the cache does not survive them.
+    other = model.with_weights({"layer.w": OTHER})
+    np.testing.assert_array_equal(cast(F32, other.f(X, X)), 4 * OTHER)
+    assert "prepared/cpu" not in other.artifact.sections
+
+
+def test_without_a_prepare_program_the_kernels_read_the_weights_as_stored() -> None:
+    draft = building.tiny()
+    draft.prepare = None
+    model = Model(draft.artifact())
+    stored = cast(F32, model.weights["layer.w"])
+    np.testing.assert_array_equal(cast(F32, model.f(X, X)), 2 * stored)
+
+
+@pytest.mark.parametrize("name", ["layer.w", "fc.weight"])
+def test_other_weights_from_a_mapping_or_a_file(model: Model, tmp_path: Path, name: str) -> None:
+    expected = 4 * OTHER
+    paths = {"safetensors": tmp_path / "w.safetensors", "npz": tmp_path / "w.npz"}
+    extra = {name: OTHER, "num_batches": np.array(3)}
+    safetensors.write(paths["safetensors"], {key: Tensor(value) for key, value in extra.items()})
+    np.savez(paths["npz"], **extra)  # pyright: ignore[reportArgumentType]
+    for weights in ({name: OTHER}, {name: Tensor(OTHER)}, *paths.values(), str(paths["npz"])):
+        other = model.with_weights(weights)
+        np.testing.assert_array_equal(cast(F32, other.f(X, X)), expected)
+        np.testing.assert_array_equal(cast(F32, other.weights["layer.w"]), OTHER)
+    assert cast(F32, model.f(X, X))[0, 1] == 4  # the first model is as it was
+
+
+def test_weights_that_do_not_fit_are_refused(model: Model, tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    safetensors.write(path, {"fc.wieght": Tensor(OTHER)})
+    for weights, code, why, help in (
+        ({}, "D0504", "the given weights: there is no array layer.w", None),
+        ({"layer.ww": OTHER}, "D0504", "the model has no weight layer.ww", "did you mean layer.w?"),
+        ({"layer.w": OTHER, "b": OTHER}, "D0504", "the model has no weight b", None),
+        (
+            {"layer.w": OTHER[:2]},
+            "D0505",
+            "fc.weight is f32[2, 4], where the model has f32[4, 4]",
+            None,
+        ),
+        (
+            {"layer.w": OTHER.astype(np.float64)},
+            "D0505",
+            "fc.weight is f64[4, 4]",
+            "convert it where",
+        ),
+        (path, "D0504", f"{path}: there is no array layer.w", None),
+    ):
+        with pytest.raises(ModelError) as caught:
+            model.with_weights(weights)
+        said = caught.value.diagnostics[0]
+        assert said.code == code
+        assert why in said.message
+        assert said.help is None if help is None else help in (said.help or "")
+    with pytest.raises(UsageError, match="no such file"):
+        model.with_weights(tmp_path / "none.safetensors")
+
+
+def test_a_transposed_weight_is_recognised() -> None:
+    draft = building.tiny()
+    draft.weights = (draft.weights[0]._replace(shape=(2, 8)),)
+    with pytest.raises(ModelError, match="may have to be transposed"):
+        Model(draft.artifact()).with_weights({"layer.w": np.zeros((8, 2), np.float32)})
+
+
+def test_a_model_with_other_weights_is_saved_with_them(model: Model, tmp_path: Path) -> None:
+    path = tmp_path / "other.dlc"
+    model.with_weights({"layer.w": OTHER}).save(path)
+    loaded = load(path)
+    np.testing.assert_array_equal(cast(F32, loaded.f(X, X)), 4 * OTHER)
+    assert loaded.artifact.manifest.weights[0].sha256 != ""
+    assert Artifact.read(path).to_bytes() == path.read_bytes()
+
+
+def test_many_threads_prepare_the_weights_once(model: Model) -> None:
+    barrier = threading.Barrier(8)
+    results: list[F32] = []
+
+    def work() -> None:
+        barrier.wait()
+        results.append(cast(F32, model.f(X, X)))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 8
+    assert all((result == results[0]).all() for result in results)
+
+
+def test_weights_are_laid_out_at_multiples_of_64_with_zeros_between() -> None:
+    arrays = {
+        "a": Tensor(np.arange(5, dtype=np.int8)),
+        "b": Tensor(np.arange(40, dtype=np.float32).reshape(5, 8).T),
+        "c": Tensor([1.0, 2.0], "bf16"),
+        "d": Tensor(np.zeros((0, 3), np.float64)),
+    }
+    table = lay_out({name: (tensor.dtype, tensor.shape) for name, tensor in arrays.items()})
+    assert [(weight.offset, weight.bytes) for weight in table] == [
+        (0, 5),
+        (64, 160),
+        (256, 4),
+        (320, 0),
+    ]
+
+    def named(weight: Weight) -> Tensor:
+        return arrays[weight.name]
+
+    block = fill(table, named)
+    assert len(block) == 320
+    assert not block.flags.writeable
+    assert not block[5:64].any() and not block[224:256].any()
+    np.testing.assert_array_equal(block[64:224].view(np.float32).reshape(8, 5), arrays["b"].bits)
