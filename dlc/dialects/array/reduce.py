@@ -1,4 +1,5 @@
-"""Repeating along axes and summing along axes: each is the other's derivative; other reductions."""
+"""Repeating along axes and summing along axes: each is the other's derivative; and, or; what all
+reductions share."""
 
 from __future__ import annotations
 
@@ -6,17 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from dlc.dialects import scalar
-from dlc.dialects.array.elementwise import show, tensor_type
-from dlc.ir.attributes import decode, encode
+from dlc.dialects import numeric, scalar
+from dlc.dialects.array.elementwise import folded, show, tensor_type
+from dlc.dialects.array.shape import Reshape, Transpose, check_axes, inverse
+from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.dims import Shape
+from dlc.ir.dims import Shape, product
 from dlc.ir.evaluation import Array, Evaluation
-from dlc.ir.types import BF16, F16, TensorType
+from dlc.ir.types import TensorType
 
-__all__ = ["Broadcast", "ReduceSum", "Reduction"]
+__all__ = ["Broadcast", "ReduceAnd", "ReduceOr", "ReduceSum", "Reduction"]
 
 
 @op("array.broadcast")
@@ -32,17 +34,18 @@ class Broadcast(Op):
 
     def infer(self) -> TensorType:
         type = tensor_type(self.source)
-        kept = tuple([self.shape[axis] for axis in self.axes if axis < len(self.shape)])
-        if kept != type.shape or list(self.axes) != sorted(set(self.axes)):
+        axes, shape = self.axes, self.shape
+        kept = tuple([shape[axis] for axis in axes if 0 <= axis < len(shape)])
+        if kept != type.shape or list(axes) != sorted(set(axes)):
             raise self.fail(
-                f"cannot broadcast {show(self.source)} to {type.with_shape(self.shape).text} "
-                f"with its axes at {list(self.axes)}",
+                f"cannot broadcast {show(self.source)} to {type.with_shape(shape).text} "
+                f"with its axes at {list(axes)}",
                 code="D0304",
             )
-        return type.with_shape(self.shape)
+        return type.with_shape(shape)
 
-    def fold(self) -> Value | None:
-        return self.source if self.source.type is self.result.type else None
+    def fold(self) -> Value | Dense | None:
+        return self.source if self.source.type is self.result.type else folded(self)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         shape = at.shape(self.shape)
@@ -52,6 +55,22 @@ class Broadcast(Op):
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
         new = tuple([axis for axis in range(len(self.shape)) if axis not in self.axes])
         return (emit(ReduceSum(cotangents[0], new)),)
+
+
+def merge_axes(emit: Builder, source: Value, axes: tuple[int, ...]) -> Value:
+    """These axes as one at the end, row-major; the other axes stay in order."""
+    shape = tensor_type(source).shape
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    last = emit(Transpose(source, (*kept, *axes)))
+    merged = product(shape[axis] for axis in axes)
+    return emit(Reshape(last, (*[shape[axis] for axis in kept], merged)))
+
+
+def split_axes(emit: Builder, merged: Value, shape: Shape, axes: tuple[int, ...]) -> Value:
+    """The inverse of `merge_axes`: a tensor of the given shape."""
+    order = (*[axis for axis in range(len(shape)) if axis not in axes], *axes)
+    split = emit(Reshape(merged, tuple([shape[axis] for axis in order])))
+    return emit(Transpose(split, inverse(order)))
 
 
 class Reduction(Op):
@@ -67,17 +86,16 @@ class Reduction(Op):
 
     def infer(self) -> TensorType:
         type = tensor_type(self.source)
-        if list(self.axes) != sorted(set(self.axes)) or any(
-            not 0 <= axis < type.rank for axis in self.axes
-        ):
-            raise self.fail(f"{list(self.axes)} are no axes of {type.text} in rising order")
+        axes = self.axes
+        check_axes(self, axes, type)
         if type.dtype.kind not in self.scalar.kinds:
             raise self.fail(f"{self.name} has no meaning for {type.dtype.name}", code="D0302")
-        kept = [size for axis, size in enumerate(type.shape) if axis not in self.axes]
-        return type.with_shape(tuple(kept))
+        return type.with_shape(
+            tuple([size for axis, size in enumerate(type.shape) if axis not in axes])
+        )
 
-    def fold(self) -> Value | None:
-        return None if self.axes else self.source
+    def fold(self) -> Value | Dense | None:
+        return folded(self) if self.axes else self.source
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -90,13 +108,11 @@ class Reduction(Op):
         raise NotImplementedError
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
-        dtype = tensor_type(self.source).dtype
-        array = inputs[0]
-        with np.errstate(all="ignore"):
-            if dtype in (F16, BF16):
-                wide = decode(array, dtype).astype(np.float32)
-                return encode(self.reduce(wide, self.axes), dtype)
-            return self.reduce(array, self.axes)
+        def reduced(array: Array) -> Array:
+            with np.errstate(all="ignore"):
+                return np.asarray(self.reduce(array, self.axes))
+
+        return numeric.in_single(reduced, tensor_type(self.source).dtype, inputs[0])
 
 
 @op("array.reduce_sum")
@@ -110,3 +126,25 @@ class ReduceSum(Reduction):
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
         return (emit(Broadcast(cotangents[0], tensor_type(self.source).shape, self.kept)),)
+
+
+@op("array.reduce_and")
+class ReduceAnd(Reduction):
+    """Whether all bools along the axes are true; for integers the bits that all have."""
+
+    scalar = scalar.And
+    not_differentiable = "its operand is a bool or an integer"
+
+    def reduce(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return np.bitwise_and.reduce(array, axis=axes)
+
+
+@op("array.reduce_or")
+class ReduceOr(Reduction):
+    """Whether any bool along the axes is true; for integers the bits that any has."""
+
+    scalar = scalar.Or
+    not_differentiable = "its operand is a bool or an integer"
+
+    def reduce(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return np.bitwise_or.reduce(array, axis=axes)

@@ -1,21 +1,48 @@
-"""Rearranging a tensor without arithmetic."""
+"""Rearranging a tensor without arithmetic, and counting along an axis."""
 
 from __future__ import annotations
 
-from dlc.dialects.array.elementwise import tensor_type
+import numpy as np
+
+from dlc.dialects import numeric, scalar
+from dlc.dialects.array.elementwise import folded, tensor_type
+from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Shape, product
 from dlc.ir.evaluation import Array, Evaluation
-from dlc.ir.types import TensorType
+from dlc.ir.types import I64, DType, TensorType
 
-__all__ = ["Reshape", "Transpose", "inverse"]
+__all__ = ["Iota", "Reshape", "Reverse", "StopGradient", "Transpose", "inverse", "iota"]
 
 
 def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
     """The permutation that undoes `axes`."""
     return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+
+
+def check_axes(op: Op, axes: tuple[int, ...], type: TensorType) -> None:
+    """Raise D0305 unless the axes are some of the tensor's, none twice, in rising order."""
+    last = -1
+    for axis in axes:
+        if axis <= last:
+            break
+        last = axis
+    else:
+        if last < type.rank:
+            return
+    raise op.fail(
+        f"{list(axes)} are no axes of {type.text} in rising order, each once; "
+        f"it has the axes 0 to {type.rank - 1}",
+        code="D0305",
+    )
+
+
+def check_axis(op: Op, axis: int, type: TensorType) -> None:
+    """Raise D0305 unless the axis is one of the tensor's."""
+    if not 0 <= axis < type.rank:
+        raise op.fail(f"{type.text} has no axis {axis}", code="D0305")
 
 
 @op("array.reshape")
@@ -35,8 +62,14 @@ class Reshape(Op):
             )
         return type.with_shape(self.shape)
 
-    def fold(self) -> Value | None:
-        return self.source if self.source.type is self.result.type else None
+    def fold(self) -> Value | Dense | None:
+        if self.source.type is self.result.type:
+            return self.source
+        match self.source.op:
+            case Reshape(source=origin) if origin.type is self.result.type:
+                return origin
+            case _:
+                return folded(self)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         return inputs[0].reshape(at.shape(self.shape))
@@ -54,21 +87,98 @@ class Transpose(Op):
 
     def infer(self) -> TensorType:
         type = tensor_type(self.source)
-        if sorted(self.axes) != list(range(type.rank)):
-            raise self.fail(f"{list(self.axes)} is no order of the {type.rank} axes of {type.text}")
-        return type.with_shape(tuple([type.shape[axis] for axis in self.axes]))
+        axes, shape = self.axes, type.shape
+        if sorted(axes) != list(range(len(shape))):
+            raise self.fail(
+                f"{list(axes)} is no order of the {type.rank} axes of {type.text}", code="D0305"
+            )
+        return type.with_shape(tuple([shape[axis] for axis in axes]))
 
-    def fold(self) -> Value | None:
+    def fold(self) -> Value | Dense | None:
         if self.axes == tuple(range(len(self.axes))):
             return self.source
         match self.source.op:
             case Transpose(source=origin, axes=inner) if self.axes == inverse(inner):
                 return origin
             case _:
-                return None
+                return folded(self)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         return inputs[0].transpose(self.axes)
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
         return (emit(Transpose(cotangents[0], inverse(self.axes))),)
+
+
+@op("array.reverse")
+class Reverse(Op):
+    """The elements in reverse order along the axes: `y[.., i, ..] = x[.., n - 1 - i, ..]`."""
+
+    source: Value = operand()
+    axes: tuple[int, ...] = attribute()
+
+    def infer(self) -> TensorType:
+        type = tensor_type(self.source)
+        check_axes(self, self.axes, type)
+        return type
+
+    def fold(self) -> Value | Dense | None:
+        if not self.axes:
+            return self.source
+        match self.source.op:
+            case Reverse(source=origin, axes=axes) if axes == self.axes:
+                return origin
+            case _:
+                return folded(self)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return np.flip(inputs[0], self.axes)
+
+    def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
+        return (emit(Reverse(cotangents[0], self.axes)),)
+
+
+@op("array.iota")
+class Iota(Op):
+    """The index along one axis, `y[.., i, ..] = i`, as a number of the dtype; integers wrap."""
+
+    shape: Shape = attribute()
+    axis: int = attribute()
+    dtype: DType = attribute()
+
+    def infer(self) -> TensorType:
+        type = TensorType(self.dtype, self.shape)
+        check_axis(self, self.axis, type)
+        if self.dtype.kind not in scalar.NUMBER:
+            raise self.fail("array.iota has no meaning for bool", code="D0302")
+        return type
+
+    def fold(self) -> Dense | None:
+        return folded(self)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        shape = at.shape(self.shape)
+        along = [size if axis == self.axis else 1 for axis, size in enumerate(shape)]
+        indices = np.arange(shape[self.axis], dtype=np.int64).reshape(along)
+        return np.broadcast_to(numeric.convert(indices, I64, self.dtype), shape)
+
+
+def iota(emit: Builder, type: TensorType, axis: int, dtype: DType = I64) -> Value:
+    """The index along an axis, in the shape of `type`."""
+    return emit(Iota(type.shape, axis, dtype))
+
+
+@op("array.stop_gradient")
+class StopGradient(Op):
+    """The source, which reverse mode takes for a constant."""
+
+    source: Value = operand()
+
+    def infer(self) -> TensorType:
+        return tensor_type(self.source)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return inputs[0]
+
+    def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
+        return (None,)

@@ -1,0 +1,188 @@
+"""The largest and the smallest: of axes, where it stands, and so far along an axis.
+
+A NaN is larger than all numbers to the maximum and smaller than all to the minimum: either is NaN if
+any element is, and its place is that of the first NaN. The derivative goes to one element, the first of
+equals in row-major order of the axes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from dlc.dialects import numeric, scalar
+from dlc.dialects.array.cumulative import Cumulative
+from dlc.dialects.array.elementwise import (
+    Compare,
+    Select,
+    constant_like,
+    folded,
+    tensor_type,
+)
+from dlc.dialects.array.index import put_along
+from dlc.dialects.array.reduce import Broadcast, Reduction, merge_axes, split_axes
+from dlc.dialects.array.shape import check_axis, iota
+from dlc.errors import CallError
+from dlc.ir.attributes import Dense, decode
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op, Value
+from dlc.ir.define import attribute, op, operand
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.types import I32, DType, TensorType
+
+__all__ = [
+    "ArgMax", "ArgMin", "CumulativeMax", "CumulativeMin", "ReduceMax", "ReduceMin",
+]  # fmt: skip
+
+
+class ArgExtreme(Op):
+    """Where along the axis the chosen element stands, as an i32; the first of equals."""
+
+    source: Value = operand()
+    axis: int = attribute()
+
+    not_differentiable = "its result is an index"
+
+    def infer(self) -> TensorType:
+        type = tensor_type(self.source)
+        check_axis(self, self.axis, type)
+        shape = type.shape
+        if shape[self.axis] == 0:
+            raise self.fail(
+                f"nothing to choose from: axis {self.axis} of {type.text} is empty", code="D0310"
+            )
+        return TensorType(I32, shape[: self.axis] + shape[self.axis + 1 :])
+
+    def fold(self) -> Dense | None:
+        return folded(self)
+
+    def choose(self, array: Array) -> Array:
+        """The places in NumPy."""
+        raise NotImplementedError
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        array = decode(inputs[0], tensor_type(self.source).dtype)
+        if array.shape[self.axis] == 0:
+            raise CallError(
+                f"nothing to choose from: axis {self.axis} is empty",
+                code="D0804",
+                place=self.location.place,
+            )
+        return self.choose(array).astype(np.int32)
+
+
+@op("array.argmax")
+class ArgMax(ArgExtreme):
+    """The index of the largest element along the axis; of the first NaN, if there is one."""
+
+    def choose(self, array: Array) -> Array:
+        return np.asarray(np.argmax(array, self.axis))
+
+
+@op("array.argmin")
+class ArgMin(ArgExtreme):
+    """The index of the smallest element along the axis; of the first NaN, if there is one."""
+
+    def choose(self, array: Array) -> Array:
+        return np.asarray(np.argmin(array, self.axis))
+
+
+class ReduceExtreme(Reduction):
+    """The maximum or minimum of axes."""
+
+    place: ClassVar[type[ArgExtreme]]
+
+    def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
+        mask = self._chosen(emit)
+        type = tensor_type(self.source)
+        dy = emit(Broadcast(cotangents[0], type.shape, self.kept))
+        return (emit(Select(mask, dy, constant_like(emit, 0, dy))),)
+
+    def _chosen(self, emit: Builder) -> Value:
+        """Which elements of the source are the results."""
+        if len(self.axes) == 1:
+            return _is_at(emit, self.place(self.source, self.axes[0]), self.source, self.axes[0])
+        merged = merge_axes(emit, self.source, self.axes)
+        last = tensor_type(merged).rank - 1
+        mask = _is_at(emit, self.place(merged, last), merged, last)
+        return split_axes(emit, mask, tensor_type(self.source).shape, self.axes)
+
+
+def _is_at(emit: Builder, place: Op, source: Value, axis: int) -> Value:
+    type = tensor_type(source)
+    others = tuple([other for other in range(type.rank) if other != axis])
+    wanted = emit(Broadcast(emit(place), type.shape, others))
+    return emit(Compare(iota(emit, type, axis, I32), wanted, "eq"))
+
+
+@op("array.reduce_max")
+class ReduceMax(ReduceExtreme):
+    """The largest element along the axes; of none, the lowest value of the dtype."""
+
+    scalar = scalar.Maximum
+    place = ArgMax
+
+    def reduce(self, array: Array, axes: tuple[int, ...]) -> Array:
+        lowest = numeric.lowest(tensor_type(self.source).dtype)
+        return np.asarray(np.maximum.reduce(array, axis=axes, initial=lowest))
+
+
+@op("array.reduce_min")
+class ReduceMin(ReduceExtreme):
+    """The smallest element along the axes; of none, the highest value of the dtype."""
+
+    scalar = scalar.Minimum
+    place = ArgMin
+
+    def reduce(self, array: Array, axes: tuple[int, ...]) -> Array:
+        highest = numeric.highest(tensor_type(self.source).dtype)
+        return np.asarray(np.minimum.reduce(array, axis=axes, initial=highest))
+
+
+class CumulativeExtreme(Cumulative):
+    """The maximum or minimum so far."""
+
+    better: ClassVar[str]
+    """How an element compares to those before it where it takes their place."""
+
+    def inclusive_gradient(self, emit: Builder, source: Value, dy: Value) -> Value:
+        before = emit(type(self)(source, self.axis, False, True))
+        indices = iota(emit, tensor_type(source), self.axis)
+        new = emit(Compare(source, before, self.better))
+        changes = emit(Select(new, indices, constant_like(emit, 0, indices)))
+        place = emit(CumulativeMax(changes, self.axis))
+        zero = constant_like(emit, 0, source)
+        return put_along(emit, zero, dy, place, self.axis, "add", unique=False)
+
+
+@op("array.cumulative_max")
+class CumulativeMax(CumulativeExtreme):
+    """`y[i] = max over j <= i of x[j]` along the axis; NaN from the first NaN on."""
+
+    scalar = scalar.Maximum
+    better = "gt"
+
+    @classmethod
+    def identity(cls, dtype: DType) -> float | int | bool:
+        return numeric.lowest(dtype)
+
+    @classmethod
+    def accumulate(cls, array: Array, axis: int) -> Array:
+        return np.maximum.accumulate(array, axis)
+
+
+@op("array.cumulative_min")
+class CumulativeMin(CumulativeExtreme):
+    """`y[i] = min over j <= i of x[j]` along the axis; NaN from the first NaN on."""
+
+    scalar = scalar.Minimum
+    better = "lt"
+
+    @classmethod
+    def identity(cls, dtype: DType) -> float | int | bool:
+        return numeric.highest(dtype)
+
+    @classmethod
+    def accumulate(cls, array: Array, axis: int) -> Array:
+        return np.minimum.accumulate(array, axis)
