@@ -5,7 +5,7 @@ Nothing is decided here; `dlc.runtime.abi` says what the words mean.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -14,7 +14,6 @@ import numpy as np
 from dlc.codegen.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.ir.core import Op, Value
-from dlc.ir.value_map import ValueMap
 from dlc.passes.place import ALIGNMENT
 from dlc.runtime import abi
 from dlc.runtime.certificate import Certificate, RootRecord
@@ -39,12 +38,23 @@ class CompiledEntry:
 def compile_program(
     program: mem.Program,
     entries: Mapping[str, int],
-    weights: Mapping[str, int],
-    values: ValueMap,
+    weights: Mapping[str, Place],
+    results: Sequence[Place] = (),
 ) -> CompiledEntry:
-    """The table for one program. `entries` has the offset of each kernel in the image, `weights` of
-    each weight symbol in the prepared weights."""
-    return _Writer(program, entries, weights, values).write()
+    """The table for one program.
+
+    `entries` has the offset of each kernel in the image, `weights` the place of each weight symbol.
+    Results are outputs of the call unless `results` says where they go.
+    """
+    return _Writer(program, entries, weights, results).write()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Bytes from `offset` on in a root of the call."""
+
+    root: abi.Root
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +69,8 @@ class _Address:
 class _Writer:
     program: mem.Program
     entries: Mapping[str, int]
-    weights: Mapping[str, int]
-    values: ValueMap
+    weights: Mapping[str, Place]
+    results: Sequence[Place]
     sizes: Sizes = field(default_factory=Sizes)
     steps: list[list[int]] = field(default_factory=list[list[int]])
     arguments: list[list[int]] = field(default_factory=list[list[int]])
@@ -104,11 +114,16 @@ class _Writer:
         inputs = sum(root.kind == "input" for root in roots)
         zero = self.sizes.number(0)
         for root in roots:
-            if root.kind in ("input", "output"):
+            if root.kind == "output" and self.results:
+                self.addresses[root.result] = self._fixed(self.results[root.number])
+            elif root.kind in ("input", "output"):
                 first = abi.Root.INPUTS + (inputs if root.kind == "output" else 0)
                 self.addresses[root.result] = _Address(first + root.number, zero)
         arena = self.sizes.maximum(list(ends.values()))
         return arena, Certificate(str(arena), roots=tuple(records))
+
+    def _fixed(self, place: Place) -> _Address:
+        return _Address(place.root, self.sizes.number(place.offset))
 
     def _offset(self, root: mem.Root, ends: Mapping[int, Entry]) -> Entry:
         if root.offset is not None:
@@ -123,12 +138,9 @@ class _Writer:
                 moved = self.sizes.sum(base.offset, self.sizes.number(offset))
                 self.addresses[op.result] = _Address(base.root, moved)
             case mem.Constant(offset=offset):
-                self.addresses[op.result] = _Address(
-                    abi.Root.CONSTANTS, self.sizes.number(offset)
-                )
+                self.addresses[op.result] = self._fixed(Place(abi.Root.CONSTANTS, offset))
             case mem.Weight(symbol=symbol):
-                offset = self.sizes.number(self.weights[symbol.name])
-                self.addresses[op.result] = _Address(abi.Root.WEIGHTS, offset)
+                self.addresses[op.result] = self._fixed(self.weights[symbol.name])
             case _:
                 pass
 

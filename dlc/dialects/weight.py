@@ -24,6 +24,7 @@ class Source(Op):
     file: str | None = attribute(default=None)
     init: str | None = attribute(default=None, doc="initialiser as text, such as `normal(0.02)`")
     trained: bool = attribute(default=True, doc="false for a `state`")
+    stacked: int = attribute(default=0, doc="leading axes that count copies: each is initialised alone")
     sha256: str | None = attribute(default=None, doc="of the bytes, once they are known")
 
     pure = False

@@ -13,13 +13,15 @@ from dlc.codegen.engine import engine_image
 from dlc.codegen.image import Image as LinkedImage
 from dlc.codegen.kernels import ObjectCache, compile_kernels, kernel_texts
 from dlc.codegen.llvm import Target as Processor
-from dlc.codegen.program import CompiledEntry, compile_program
+from dlc.codegen.program import CompiledEntry, Place, compile_program
 from dlc.dialects import func, mem
 from dlc.dialects.builtin import Module
 from dlc.ir.attributes import Dense
-from dlc.ir.passes import Context
+from dlc.driver.weights import Weights
 from dlc.ir.types import TensorType
-from dlc.runtime import abi, manifest
+from dlc.passes.place import align
+from dlc.passes.prepare import NAME as PREPARE
+from dlc.runtime import abi, blas, manifest
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.certificate import certificate_bytes
 from dlc.runtime.container import Data
@@ -37,6 +39,7 @@ class Sources:
     graph: str
     plan: str = ""
     flags: tuple[str, ...] = ()
+    layers: tuple[manifest.Layer, ...] = ()
     version: str = "0.1.0"
 
 
@@ -52,18 +55,25 @@ class _Target:
 def build_artifact(
     module: Module,
     interface: tuple[manifest.Entry, ...],
-    context: Context,
-    processor: Processor,
+    weights: Weights,
     sources: Sources,
-    cache: ObjectCache | None = None,
+    code: CodeMaker,
 ) -> Artifact:
     """The artifact of a module at loop level, whose entry points look as `interface` says."""
-    image = compile_kernels(kernel_texts(module), processor, context.options.level, cache)
+    image = code.image(module)
+    places, derived = _weight_places(module, weights)
     target = _Target("cpu")
+    prepare: manifest.Prepare | None = None
     for op in module.body:
-        if isinstance(op, mem.Program):
-            compiled = compile_program(op, image.entries, {}, context.values)
-            _add_program(target, op.sym_name, compiled)
+        if not isinstance(op, mem.Program):
+            continue
+        results = list(derived.places.values()) if op.sym_name == PREPARE else ()
+        compiled = compile_program(op, image.entries, places, results)
+        record = _add_program(target, op.sym_name, compiled)
+        if op.sym_name == PREPARE:
+            prepare = manifest.Prepare(record, derived.bytes)
+        else:
+            target.programs[op.sym_name] = record
     engine = engine_image()
     sections: dict[str, Data] = {
         **{f"text/{name}": text.encode() for name, text in sources.texts.items()},
@@ -71,11 +81,11 @@ def build_artifact(
         "plan": sources.plan.encode(),
         "code/cpu": image.code,
         "engine/cpu": engine.code,
+        "constants": _constants(module),
+        "weights": weights.data,
         **target.sections,
     }
-    constants = _constants(module)
-    if constants:
-        sections["constants"] = constants
+    processor = code.processor
     record = manifest.Target(
         name="cpu",
         triple=processor.triple,
@@ -85,24 +95,72 @@ def build_artifact(
         code=_image("code/cpu", image),
         engine=_image("engine/cpu", engine),
         programs=target.programs,
+        library=_library(image),
+        prepare=prepare,
     )
-    return Artifact.of(
-        manifest.Manifest(
-            manifest.Compiler("dlc", sources.version, sources.flags),
-            sources.model,
-            OPSET,
-            interface,
-            (record,),
-        ),
-        {name: data for name, data in sections.items() if len(data)},
+    facts = manifest.Manifest(
+        manifest.Compiler("dlc", sources.version, sources.flags),
+        sources.model,
+        OPSET,
+        interface,
+        (record,),
+        weights.table,
+        sources.layers,
     )
+    return Artifact.of(facts, {name: data for name, data in sections.items() if len(data)})
 
 
-def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> None:
+@dataclass(frozen=True, slots=True)
+class CodeMaker:
+    """How kernels become machine code: for which processor, how carefully, and what is kept."""
+
+    processor: Processor
+    level: int
+    cache: ObjectCache | None = None
+
+    def image(self, module: Module) -> LinkedImage:
+        """The kernels of a module at loop level, linked."""
+        return compile_kernels(kernel_texts(module), self.processor, self.level, self.cache)
+
+
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    """Where each derived weight lies in the block that `prepare` writes, and how large that is."""
+
+    places: dict[str, Place]
+    bytes: int
+
+
+def _weight_places(module: Module, weights: Weights) -> tuple[dict[str, Place], _Derived]:
+    """Sources are read where they are stored; derived weights have a block of their own."""
+    places = {row.name: Place(abi.Root.SOURCES, row.offset) for row in weights.table}
+    program = module.symbol(PREPARE)
+    derived: dict[str, Place] = {}
+    end = 0
+    if isinstance(program, mem.Program):
+        names = program.attributes["dlc.results"]
+        assert isinstance(names, tuple)
+        for name, type in zip(names, program.function_type.results, strict=True):
+            assert isinstance(name, str)
+            assert isinstance(type, TensorType)
+            derived[name] = Place(abi.Root.WEIGHTS, end)
+            end += align(int(type.size) * type.dtype.bytes)  # pyright: ignore[reportArgumentType]
+    return {**places, **derived}, _Derived(derived, end)
+
+
+def _library(image: LinkedImage) -> manifest.Library | None:
+    """The BLAS that the code calls, if it calls one."""
+    if not any(name in blas.NAMES for name in image.imports):
+        return None
+    found = blas.library()
+    return manifest.Library(found.name, found.version, found.core)
+
+
+def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> manifest.Program:
     section, certificate = f"program/{target.name}/{name}", f"certificate/{target.name}/{name}"
     target.sections[section] = compiled.words
     target.sections[certificate] = certificate_bytes(compiled.certificate)
-    target.programs[name] = manifest.Program(
+    return manifest.Program(
         section, certificate, compiled.sizes, compiled.arena, compiled.scratch, compiled.ops
     )
 

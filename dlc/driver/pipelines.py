@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dlc.ir.passes import Order, check_order
 from dlc.lowering import array_to_kernel, kernel_to_loop, kernel_to_plan
-from dlc.passes import algebra, canonicalize, collapse, cse, dce, fuse
+from dlc.passes import algebra, canonicalize, collapse, cse, dce, fuse, prepare
 
 STAGES = ("graph", "kernel", "plan", "loop")
 """The levels of IR, highest first."""
 
 LOADED = (
     algebra, array_to_kernel, canonicalize, collapse, cse, dce, fuse, kernel_to_loop, kernel_to_plan,
+    prepare,
 )  # fmt: skip
 """The modules whose passes the pipelines name."""
 
@@ -22,6 +23,7 @@ REASONS = (
     Order("canonicalize", "algebra", "constants stand to the right only after it"),
     Order("cse", "fuse", "equal producers in different kernels can no longer be seen"),
     Order("collapse", "fuse", "kernels over the same elements must look the same"),
+    Order("make_prepare", "lower_to_kernels", "prepare is compiled like the entry points"),
     Order("lower_to_kernels", "fuse", "only kernels are fused"),
     Order("lower_to_kernels", "plan_memory", "only kernels have memory"),
     Order("fuse", "plan_memory", "a value that is fused away needs no memory"),
@@ -35,7 +37,7 @@ def to_stage(stage: str, level: int) -> tuple[str, ...]:
         case "graph":
             return () if level == 0 else GRAPH_EXACT if level == 1 else GRAPH
         case "kernel":
-            return ("lower_to_kernels", *(KERNEL if level else ()))
+            return ("make_prepare", "lower_to_kernels", *(KERNEL if level else ()))
         case "plan":
             return ("plan_memory",)
         case "loop":

@@ -50,4 +50,11 @@ PAGES: dict[str, Page] = {
         "machine. Arrays of text, objects, complex numbers, 8-bit floats or big-endian numbers must be "
         "converted where the file is made.",
     ),
+    "D0510": Page(
+        "an initialiser that dlc does not know",
+        "The initialiser of a `param` is a call of one of the initialisers that `dlc ops` lists, with "
+        "numbers that are known when the model is compiled.",
+        "module M() {\n  param w: f32[4, 4] = gaussian(0.1)\n}",
+        "module M() {\n  param w: f32[4, 4] = normal(0.1)\n}",
+    ),
 }

@@ -1,0 +1,148 @@
+"""Compiling: a module at some level becomes an artifact, by the pipelines of its optimisation level."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dlc.codegen.llvm import Target
+from dlc.dialects import func
+from dlc.dialects.builtin import Module
+from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
+from dlc.driver.cache import open_cache
+from dlc.driver.pipelines import pipeline
+from dlc.driver.weights import Given, gather
+from dlc.errors import UsageError
+from dlc.ir.core import Op
+from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.verify import verify
+from dlc.runtime import manifest
+from dlc.runtime.artifact import Artifact
+from dlc.text.ir_printer import print_module
+from dlc.version import VERSION
+
+Observer = Callable[[str, Op], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a user chooses about a compilation.
+
+    `level` is 0 to 3; `target` is `cpu` (this machine) or `cpu:NAME` (an x86-64 level or a processor);
+    `matmul` says who computes products: `blas`, `generated`, or `auto`; `disabled` names passes to
+    leave out. With `verify_each` the verifier runs after every pass.
+    """
+
+    level: int = 2
+    target: str = "cpu"
+    matmul: str = "auto"
+    disabled: frozenset[str] = frozenset()
+    verify_each: bool = False
+
+    def __post_init__(self) -> None:
+        if self.level not in range(4):
+            raise UsageError(f"there is no -O{self.level}", code="D0902", help="use -O0 to -O3")
+        if self.matmul not in ("blas", "generated", "auto"):
+            raise UsageError(
+                f"{self.matmul!r} computes no products",
+                code="D0902",
+                help="use --matmul blas, generated or auto",
+            )
+
+    @property
+    def processor(self) -> Target:
+        """The processor that code is made for."""
+        kind, _, name = self.target.partition(":")
+        if kind != "cpu":
+            raise UsageError(
+                f"there is no target {self.target!r}", code="D0902", help="use cpu or cpu:x86-64-v3"
+            )
+        return Target.named(name or "host")
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The choices that could change a byte of the artifact, as on the command line."""
+        disabled = [f"--disable-pass={name}" for name in sorted(self.disabled)]
+        return (f"-O{self.level}", f"--target={self.target}", f"--matmul={self.matmul}", *disabled)
+
+    def options(self) -> Options:
+        """What passes are told."""
+        return Options(
+            level=self.level,
+            matmul=self.matmul,
+            disabled=self.disabled,
+            vector_bytes=self.processor.vector_bytes,
+        )
+
+
+@dataclass(slots=True)
+class Opened:
+    """A model that was read: its module at `stage`, and what is known about where it came from."""
+
+    module: Module
+    context: Context
+    name: str
+    texts: Mapping[str, str]
+    folder: Path
+    stage: str = "graph"
+    layers: tuple[manifest.Layer, ...] = ()
+
+
+@dataclass(slots=True)
+class Report:
+    """How long the parts of a compilation took, in seconds."""
+
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    cached: int = 0
+    compiled: int = 0
+
+
+def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None = None) -> None:
+    """Bring the module of an opened model to a later stage, in place."""
+    opened.context.options = settings.options()
+
+    def observe(name: str, module: Op) -> None:
+        if settings.verify_each:
+            verify(module)
+        if after is not None:
+            after(name, module)
+
+    passes = pipeline(opened.stage, stage, settings.level)
+    Manager(opened.context, after=observe).run(opened.module, passes)
+    verify(opened.module)
+    opened.stage = stage
+
+
+def compile_opened(
+    opened: Opened,
+    settings: Settings,
+    weights: Given = None,
+    *,
+    report: Report | None = None,
+    after: Observer | None = None,
+) -> Artifact:
+    """The artifact of an opened model at graph level."""
+    report = report or Report()
+    start = time.perf_counter()
+    interface = tuple(
+        interface_of(op) for op in opened.module.body if isinstance(op, func.Func)
+    )
+    lower(opened, settings, "graph", after)
+    graph = print_module(opened.module)
+    gathered = gather(opened.module, weights, opened.folder)
+    lower(opened, settings, "plan", after)
+    plan = print_module(opened.module)
+    lower(opened, settings, "loop", after)
+    lowered = time.perf_counter()
+    cache = open_cache()
+    sources = Sources(
+        opened.name, opened.texts, graph, plan, settings.flags, opened.layers, VERSION
+    )
+    code = CodeMaker(settings.processor, settings.level, cache)
+    artifact = build_artifact(opened.module, interface, gathered, sources, code)
+    report.seconds |= {"lower": lowered - start, "code": time.perf_counter() - lowered}
+    if cache is not None:
+        report.cached, report.compiled = cache.hits, cache.misses
+    return artifact

@@ -1,0 +1,122 @@
+"""Initial values of weights, from the text of an initialiser and a seed.
+
+Each weight has a stream of its own, from the seed and its name: adding a layer changes no other. The
+streams are Philox4x64 (J. Salmon et al., SC 2011) in counter order, turned into numbers by the formulas
+written here, so that no library release changes a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import ModelError
+from dlc.ir.attributes import encode
+from dlc.ir.types import TensorType
+
+Floats = NDArray[np.float64]
+Shape = tuple[int, ...]
+
+_CALL = re.compile(r"(\w+)\((.*)\)")
+
+
+class Stream:
+    """Random numbers in f64 for one weight."""
+
+    def __init__(self, seed: int, name: str) -> None:
+        digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+        key = np.frombuffer(digest[:16], "<u8").astype(np.uint64)
+        self._bits = np.random.Philox(key=key)
+
+    def uniform(self, count: int) -> Floats:
+        """Numbers in [0, 1) with 53 random bits."""
+        raw = np.asarray(self._bits.random_raw(count), np.uint64)
+        return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def normal(self, count: int) -> Floats:
+        """Standard normal numbers, by Box and Muller (1958)."""
+        pairs = (count + 1) // 2
+        radius = np.sqrt(-2 * np.log1p(-self.uniform(pairs)))
+        angle = 2 * np.pi * self.uniform(pairs)
+        return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
+
+
+def fans(shape: Shape) -> tuple[int, int]:
+    """How many inputs and outputs one unit of a weight has: `[in, out]`, or `[.., in, out]` for kernels."""
+    if len(shape) < 2:
+        size = shape[0] if shape else 1
+        return size, size
+    field = math.prod(shape[:-2])
+    return field * shape[-2], field * shape[-1]
+
+
+def _uniform(stream: Stream, shape: Shape, low: float, high: float) -> Floats:
+    return low + (high - low) * stream.uniform(math.prod(shape))
+
+
+def _scaled_uniform(stream: Stream, shape: Shape, variance: float) -> Floats:
+    limit = math.sqrt(3 * variance)
+    return _uniform(stream, shape, -limit, limit)
+
+
+def _scaled_normal(stream: Stream, shape: Shape, variance: float) -> Floats:
+    return math.sqrt(variance) * stream.normal(math.prod(shape))
+
+
+def _glorot(shape: Shape) -> float:
+    return 2 / max(1, sum(fans(shape)))
+
+
+def _he(shape: Shape) -> float:
+    return 2 / max(1, fans(shape)[0])
+
+
+def _orthogonal(stream: Stream, shape: Shape, gain: float = 1.0) -> Floats:
+    """Rows or columns orthonormal, whichever are fewer, of the matrix with the last axis as columns."""
+    rows, columns = math.prod(shape[:-1]), shape[-1] if shape else 1
+    tall = stream.normal(rows * columns).reshape(max(rows, columns), min(rows, columns))
+    q, r = np.linalg.qr(tall)
+    q = q * np.sign(np.diag(r))
+    return gain * (q if rows >= columns else q.T).ravel()
+
+
+INITIALISERS: dict[str, Callable[..., Floats]] = {
+    "zeros": lambda stream, shape: np.zeros(math.prod(shape)),
+    "ones": lambda stream, shape: np.ones(math.prod(shape)),
+    "constant": lambda stream, shape, value: np.full(math.prod(shape), value),
+    "full": lambda stream, shape, value: np.full(math.prod(shape), value),
+    "normal": lambda stream, shape, scale=1.0: scale * stream.normal(math.prod(shape)),
+    "uniform": lambda stream, shape, low=0.0, high=1.0: _uniform(stream, shape, low, high),
+    "glorot_uniform": lambda stream, shape: _scaled_uniform(stream, shape, _glorot(shape)),
+    "glorot_normal": lambda stream, shape: _scaled_normal(stream, shape, _glorot(shape)),
+    "he_uniform": lambda stream, shape: _scaled_uniform(stream, shape, _he(shape)),
+    "he_normal": lambda stream, shape: _scaled_normal(stream, shape, _he(shape)),
+    "orthogonal": _orthogonal,
+}
+"""Initialisers by name: each gives the elements in row-major order, from numbers after the shape."""
+
+
+def initial(name: str, type: TensorType, text: str, seed: int, stacked: int) -> NDArray[np.generic]:
+    """The initial array of weight `name`, in NumPy's dtype for its element type.
+
+    `text` is a call such as `normal(0.02)`; `stacked` leading axes count copies, initialised one by one
+    from one stream. Raises ModelError for a text that is no initialiser.
+    """
+    shape = tuple([size for size in type.shape if isinstance(size, int)])
+    match = _CALL.fullmatch(text.replace(" ", ""))
+    make = INITIALISERS.get(match[1]) if match else None
+    if match is None or make is None:
+        known = ", ".join(sorted(INITIALISERS))
+        raise ModelError(f"{name} has the unknown initialiser {text}", code="D0510", help=f"there are {known}")
+    numbers = [float(part) for part in match[2].split(",") if part]
+    stream = Stream(seed, name)
+    copies, inner = math.prod(shape[:stacked]), shape[stacked:]
+    parts = [make(stream, inner, *numbers) for _ in range(copies)]
+    values = np.concatenate(parts) if parts else np.zeros(0)
+    with np.errstate(over="ignore"):
+        return encode(values.reshape(shape), type.dtype)
