@@ -240,4 +240,4 @@ def _refuse_symbol(file: str, symbol: Symbol) -> None:
     if symbol.kind in (SymbolKind.COMMON, SymbolKind.INDIRECT):
         raise InternalError(f"{file}: {symbol.name} is of a kind that an image cannot hold")
     if symbol.section >= Special.RESERVED and symbol.kind != SymbolKind.FILE:
-        raise InternalError(f"{file}: {symbol.name} is at an absolute address")
+        raise InternalError(f"{file}: {symbol.name} belongs to no section")
