@@ -4,12 +4,24 @@ Operands of one element-wise operation have the same type: broadcasting and conv
 their own.
 
 `elementwise` what all of them share, constants, comparing, choosing, converting · `arithmetic` ·
-`functions` · `shape` rearranging without arithmetic · `reduce`.
+`functions` · `shape` rearranging without arithmetic · `reduce` broadcasting and summing · `pieces` slice,
+pad, concatenate · `index` gather and scatter · `cumulative` · `extremes` maxima and where they stand ·
+`linear` products · `einsum` · `convolution` · `window` pooling · `order` sorting · `dynamic` sizes that
+depend on values.
 """
 
 from dlc.dialects.array.arithmetic import *  # noqa: F403
+from dlc.dialects.array.convolution import *  # noqa: F403
+from dlc.dialects.array.cumulative import *  # noqa: F403
+from dlc.dialects.array.dynamic import *  # noqa: F403
+from dlc.dialects.array.einsum import *  # noqa: F403
 from dlc.dialects.array.elementwise import *  # noqa: F403
+from dlc.dialects.array.extremes import *  # noqa: F403
 from dlc.dialects.array.functions import *  # noqa: F403
+from dlc.dialects.array.index import *  # noqa: F403
 from dlc.dialects.array.linear import *  # noqa: F403
+from dlc.dialects.array.order import *  # noqa: F403
+from dlc.dialects.array.pieces import *  # noqa: F403
 from dlc.dialects.array.reduce import *  # noqa: F403
 from dlc.dialects.array.shape import *  # noqa: F403
+from dlc.dialects.array.window import *  # noqa: F403

@@ -9,7 +9,7 @@ import numpy as np
 
 from dlc.dialects import numeric, scalar
 from dlc.dialects.array.elementwise import folded, show, tensor_type
-from dlc.dialects.array.shape import Reshape, Transpose, check_axes, inverse
+from dlc.dialects.array.shape import check_axes, inverse, reshape, transpose
 from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
@@ -61,16 +61,16 @@ def merge_axes(emit: Builder, source: Value, axes: tuple[int, ...]) -> Value:
     """These axes as one at the end, row-major; the other axes stay in order."""
     shape = tensor_type(source).shape
     kept = [axis for axis in range(len(shape)) if axis not in axes]
-    last = emit(Transpose(source, (*kept, *axes)))
+    last = transpose(emit, source, (*kept, *axes))
     merged = product(shape[axis] for axis in axes)
-    return emit(Reshape(last, (*[shape[axis] for axis in kept], merged)))
+    return reshape(emit, last, (*[shape[axis] for axis in kept], merged))
 
 
 def split_axes(emit: Builder, merged: Value, shape: Shape, axes: tuple[int, ...]) -> Value:
     """The inverse of `merge_axes`: a tensor of the given shape."""
     order = (*[axis for axis in range(len(shape)) if axis not in axes], *axes)
-    split = emit(Reshape(merged, tuple([shape[axis] for axis in order])))
-    return emit(Transpose(split, inverse(order)))
+    split = reshape(emit, merged, tuple([shape[axis] for axis in order]))
+    return transpose(emit, split, inverse(order))
 
 
 class Reduction(Op):

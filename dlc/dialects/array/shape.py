@@ -110,6 +110,16 @@ class Transpose(Op):
         return (emit(Transpose(cotangents[0], inverse(self.axes))),)
 
 
+def reshape(emit: Builder, value: Value, shape: Shape) -> Value:
+    """The value in another shape; itself if it has that shape."""
+    return value if tensor_type(value).shape == shape else emit(Reshape(value, shape))
+
+
+def transpose(emit: Builder, value: Value, axes: tuple[int, ...]) -> Value:
+    """The value with its axes in another order; itself if that is the order they have."""
+    return value if axes == tuple(range(len(axes))) else emit(Transpose(value, axes))
+
+
 @op("array.reverse")
 class Reverse(Op):
     """The elements in reverse order along the axes: `y[.., i, ..] = x[.., n - 1 - i, ..]`."""

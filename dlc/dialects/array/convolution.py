@@ -1,0 +1,360 @@
+"""Convolution in one, two or three dimensions, plain, dilated, transposed and grouped.
+
+Everything follows from one formula; the derivatives are convolutions again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dlc.dialects import numeric
+from dlc.dialects.array.elementwise import folded, show, tensor_type
+from dlc.dialects.array.pieces import is_negative, spread
+from dlc.dialects.array.shape import Reverse, inverse, reshape, transpose
+from dlc.errors import CallError
+from dlc.ir.attributes import Dense
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op, Value
+from dlc.ir.define import attribute, op, operand
+from dlc.ir.dims import Shape, Size
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.types import TensorType
+
+__all__ = ["LAYOUTS", "Convolution", "Layout", "Padding", "convolution"]
+
+Padding = tuple[tuple[Size, Size], ...]
+"""Elements before and after along each spatial axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which axis of pictures (batch, channels, spatial) and of kernels is what."""
+
+    rank: int
+    channels_last: bool
+
+    @property
+    def channel(self) -> int:
+        """The axis of the channels in a picture."""
+        return self.rank - 1 if self.channels_last else 1
+
+    @property
+    def spatial(self) -> tuple[int, ...]:
+        """The spatial axes of a picture."""
+        return tuple(range(1, self.rank - 1) if self.channels_last else range(2, self.rank))
+
+    @property
+    def kernel_spatial(self) -> tuple[int, ...]:
+        """The spatial axes of a kernel, which is `hwio` or `oihw`."""
+        return tuple(range(self.rank - 2) if self.channels_last else range(2, self.rank))
+
+    @property
+    def kernel_in(self) -> int:
+        """The axis of the input channels of one group in a kernel."""
+        return self.rank - 2 if self.channels_last else 1
+
+    @property
+    def kernel_out(self) -> int:
+        """The axis of the output channels in a kernel."""
+        return self.rank - 1 if self.channels_last else 0
+
+    def picture(self, batch: Size, spatial: Sequence[Size], channels: Size) -> Shape:
+        """The shape of a picture."""
+        if self.channels_last:
+            return (batch, *spatial, channels)
+        return (batch, channels, *spatial)
+
+
+LAYOUTS = {
+    "nwc": Layout(3, True),
+    "ncw": Layout(3, False),
+    "nhwc": Layout(4, True),
+    "nchw": Layout(4, False),
+    "ndhwc": Layout(5, True),
+    "ncdhw": Layout(5, False),
+}
+"""The layouts of pictures; kernels are `hwio` where the channels are last and `oihw` otherwise."""
+
+
+@op("array.convolution")
+class Convolution(Op):
+    """`y[n, p, o] = sum over k, c of x[n, p * stride + k * dilation - low, c] * w[k, c, o]`.
+
+    x is 0 outside; with a source dilation t only every t-th place of x is an element, the others are 0.
+    With g groups, the g-th part of the input channels makes the g-th part of the output channels.
+    Paddings may be negative: so many elements are left out. f16 and bf16 accumulate in f32 and round once.
+    """
+
+    source: Value = operand()
+    kernel: Value = operand()
+    strides: tuple[int, ...] = attribute()
+    padding: Padding = attribute(doc="(low, high) for each spatial axis")
+    dilations: tuple[int, ...] = attribute(doc="distance between the elements of the kernel")
+    source_dilations: tuple[int, ...] = attribute(doc="distance between the elements of the source")
+    groups: int = attribute(default=1)
+    dims: str = attribute(default="nhwc", doc="nwc, ncw, nhwc, nchw, ndhwc or ncdhw")
+
+    @property
+    def layout(self) -> Layout:
+        """Which axis is what."""
+        return LAYOUTS[self.dims]
+
+    def infer(self) -> TensorType:
+        source, kernel = tensor_type(self.source), tensor_type(self.kernel)
+        layout = LAYOUTS.get(self.dims)
+        if layout is None:
+            raise self.fail(f"{self.dims!r} is no layout; use one of {', '.join(LAYOUTS)}")
+        if (source.rank, kernel.rank) != (layout.rank, layout.rank):
+            raise self.fail(
+                f"a convolution with dims {self.dims!r} takes tensors of {layout.rank} axes, "
+                f"found {source.text} and {kernel.text}"
+            )
+        if source.dtype is not kernel.dtype or source.dtype.kind == "bool":
+            raise self.fail(
+                f"cannot convolve {source.text} with {kernel.text}; the dtypes must agree"
+            )
+        self._check_window(layout.rank - 2)
+        self._check_channels(source, kernel, layout)
+        spatial: list[Size] = []
+        for number, (axis, kernel_axis) in enumerate(
+            zip(layout.spatial, layout.kernel_spatial, strict=True)
+        ):
+            low, high = self.padding[number]
+            inside = spread(source.shape[axis], self.source_dilations[number] - 1) + low + high
+            reach = (kernel.shape[kernel_axis] - 1) * self.dilations[number] + 1
+            if is_negative(inside - reach):
+                raise self.fail(
+                    f"the kernel {kernel.text} reaches over {reach} elements, axis {axis} of "
+                    f"{source.text} has {inside} with its padding",
+                    code="D0312",
+                )
+            spatial.append((inside - reach) // self.strides[number] + 1)
+        return source.with_shape(
+            layout.picture(source.shape[0], spatial, kernel.shape[layout.kernel_out])
+        )
+
+    def _check_window(self, rank: int) -> None:
+        lists = (self.strides, self.padding, self.dilations, self.source_dilations)
+        steps = (*self.strides, *self.dilations, *self.source_dilations)
+        if any(len(numbers) != rank for numbers in lists) or min(steps, default=1) < 1:
+            raise self.fail(
+                f"a convolution with dims {self.dims!r} takes {rank} strides, paddings and dilations, "
+                f"all but the paddings at least 1",
+                code="D0312",
+            )
+
+    def _check_channels(self, source: TensorType, kernel: TensorType, layout: Layout) -> None:
+        channels, taken = source.shape[layout.channel], kernel.shape[layout.kernel_in]
+        out, groups = kernel.shape[layout.kernel_out], self.groups
+        if groups < 1 or channels != groups * taken or out != groups * (out // groups):
+            raise self.fail(
+                f"cannot convolve {source.text} with {show(self.kernel)} in {groups} groups: "
+                f"it has {channels} channels, the kernel takes {taken} in each group and makes {out}",
+                code="D0313",
+            )
+
+    def fold(self) -> Dense | None:
+        return folded(self)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        padding = [at.shape(pair) for pair in self.padding]
+        dtype = tensor_type(self.source).dtype
+
+        def convolved(source: Array, kernel: Array) -> Array:
+            layout = self.layout
+            last = source.transpose([0, *layout.spatial, layout.channel])
+            filters = kernel.transpose(
+                [*layout.kernel_spatial, layout.kernel_in, layout.kernel_out]
+            )
+            with np.errstate(all="ignore"):
+                result = self._convolve(last, filters, padding)
+            return result.transpose(inverse((0, *layout.spatial, layout.channel)))
+
+        return numeric.in_single(convolved, dtype, *inputs)
+
+    def _convolve(
+        self, source: numeric.Array, kernel: numeric.Array, padding: Sequence[Sequence[int]]
+    ) -> Array:
+        """With the channels last."""
+        rank = len(padding)
+        padded = _padded(source, padding, self.source_dilations)
+        reach = [
+            (size - 1) * dilation + 1
+            for size, dilation in zip(kernel.shape, self.dilations, strict=False)
+        ]
+        if any(size < needed for size, needed in zip(padded.shape[1:-1], reach, strict=True)):
+            raise CallError(
+                f"the kernel reaches over {reach} elements, the padded source has "
+                f"{list(padded.shape[1:-1])}",
+                code="D0804",
+                place=self.location.place,
+            )
+        windows = np.lib.stride_tricks.sliding_window_view(padded, reach, tuple(range(1, rank + 1)))
+        strided = (slice(None), *[slice(None, None, stride) for stride in self.strides])
+        dilated = (..., *[slice(None, None, dilation) for dilation in self.dilations])
+        windows = windows[strided][dilated]
+        taken, out = kernel.shape[-2], kernel.shape[-1] // self.groups
+        parts: list[Array] = []
+        for group in range(self.groups):
+            window = windows[
+                (..., slice(group * taken, (group + 1) * taken), *[slice(None)] * rank)
+            ]
+            filters = np.moveaxis(kernel[..., group * out : (group + 1) * out], -2, 0)
+            parts.append(np.tensordot(window, filters, rank + 1))
+        return np.concatenate(parts, -1).astype(source.dtype)
+
+    def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
+        (dy,) = cotangents
+        return self._source_gradient(emit, dy), self._kernel_gradient(emit, dy)
+
+    def _source_gradient(self, emit: Builder, dy: Value) -> Value:
+        """dy, as far apart as the strides, with the kernel turned around and its channels swapped."""
+        source, kernel, result = (tensor_type(v) for v in (self.source, self.kernel, dy))
+        layout = self.layout
+        padding: list[tuple[Size, Size]] = []
+        for number, axis in enumerate(layout.spatial):
+            reach = (kernel.shape[layout.kernel_spatial[number]] - 1) * self.dilations[number]
+            low = reach - self.padding[number][0]
+            there = (source.shape[axis] - 1) * self.source_dilations[number] + 1
+            here = spread(result.shape[axis], self.strides[number] - 1)
+            padding.append((low, there + reach - low - here))
+        swapped = _swap_channels(emit, self.kernel, layout, self.groups)
+        return emit(
+            Convolution(
+                dy,
+                emit(Reverse(swapped, layout.kernel_spatial)),
+                self.source_dilations,
+                tuple(padding),
+                self.dilations,
+                self.strides,
+                self.groups,
+                self.dims,
+            )
+        )
+
+    def _kernel_gradient(self, emit: Builder, dy: Value) -> Value:
+        """The source with batch and channels swapped, and dy as the kernel."""
+        source, kernel, result = (tensor_type(v) for v in (self.source, self.kernel, dy))
+        layout = self.layout
+        padding: list[tuple[Size, Size]] = []
+        for number, axis in enumerate(layout.spatial):
+            low = self.padding[number][0]
+            reach = (result.shape[axis] - 1) * self.strides[number] + 1
+            steps = (kernel.shape[layout.kernel_spatial[number]] - 1) * self.dilations[number]
+            here = spread(source.shape[axis], self.source_dilations[number] - 1)
+            padding.append((low, steps + reach - here - low))
+        as_picture = emit(
+            Convolution(
+                _batch_as_channels(emit, self.source, layout, self.groups),
+                _batch_as_inputs(emit, dy, layout),
+                self.dilations,
+                tuple(padding),
+                self.strides,
+                self.source_dilations,
+                self.groups,
+                self.dims,
+            )
+        )
+        # A picture [input channels, spatial, output channels]: to the order of a kernel.
+        order = [0] * layout.rank
+        order[layout.kernel_in], order[layout.kernel_out] = 0, layout.channel
+        for kernel_axis, axis in zip(layout.kernel_spatial, layout.spatial, strict=True):
+            order[kernel_axis] = axis
+        return transpose(emit, as_picture, tuple(order))
+
+
+def _padded(
+    source: numeric.Array, padding: Sequence[Sequence[int]], dilations: Sequence[int]
+) -> numeric.Array:
+    """Zeros between and around the elements of the spatial axes; negative paddings cut off."""
+    for axis, ((low, high), dilation) in enumerate(zip(padding, dilations, strict=True), 1):
+        size = source.shape[axis]
+        length = max(size - 1, 0) * dilation + min(size, 1)
+        whole = np.zeros(
+            (
+                *source.shape[:axis],
+                max(low, 0) + length + max(high, 0),
+                *source.shape[axis + 1 :],
+            ),
+            source.dtype,
+        )
+        moved = np.moveaxis(whole, axis, 0)
+        moved[max(low, 0) : max(low, 0) + length : dilation] = np.moveaxis(source, axis, 0)
+        cut = moved[max(-low, 0) : max(len(moved) - max(-high, 0), 0)]
+        source = np.moveaxis(cut, 0, axis)
+    return source
+
+
+def _split(emit: Builder, value: Value, axis: int, groups: int) -> Value:
+    """One axis as two: the group and the place in it."""
+    shape = tensor_type(value).shape
+    split = (groups, shape[axis] // groups)
+    return reshape(emit, value, (*shape[:axis], *split, *shape[axis + 1 :]))
+
+
+def _swap_channels(emit: Builder, kernel: Value, layout: Layout, groups: int) -> Value:
+    """The kernel that takes what this one makes: [k, i, (g, o)] becomes [k, o, (g, i)]."""
+    shape = tensor_type(kernel).shape
+    split = _split(emit, kernel, layout.kernel_out, groups)
+    spatial = tuple(range(layout.rank - 2))
+    if layout.channels_last:
+        first = layout.rank - 2
+        turned = transpose(emit, split, (*spatial, first + 2, first + 1, first))
+    else:
+        turned = transpose(emit, split, (0, 2, 1, *[axis + 3 for axis in spatial]))
+    swapped = list(shape)
+    swapped[layout.kernel_in] = shape[layout.kernel_out] // groups
+    swapped[layout.kernel_out] = shape[layout.kernel_in] * groups
+    return reshape(emit, turned, tuple(swapped))
+
+
+def _batch_as_channels(emit: Builder, source: Value, layout: Layout, groups: int) -> Value:
+    """A picture [n, s, (g, c)] as [c, s, (g, n)]."""
+    shape = tensor_type(source).shape
+    split = _split(emit, source, layout.channel, groups)
+    if layout.channels_last:
+        spatial, group = layout.spatial, layout.channel
+        turned = transpose(emit, split, (group + 1, *spatial, group, 0))
+    else:
+        turned = transpose(emit, split, (2, 1, 0, *[axis + 1 for axis in layout.spatial]))
+    sizes = [shape[axis] for axis in layout.spatial]
+    channels = shape[layout.channel] // groups
+    return reshape(emit, turned, layout.picture(channels, sizes, shape[0] * groups))
+
+
+def _batch_as_inputs(emit: Builder, picture: Value, layout: Layout) -> Value:
+    """A picture [n, s, c] as a kernel [s, n, c] (or [c, n, s])."""
+    if layout.channels_last:
+        return transpose(emit, picture, (*layout.spatial, 0, layout.channel))
+    return transpose(emit, picture, (layout.channel, 0, *layout.spatial))
+
+
+def convolution(
+    emit: Builder,
+    source: Value,
+    kernel: Value,
+    *,
+    strides: Sequence[int] = (),
+    padding: Sequence[tuple[Size, Size]] = (),
+    dilations: Sequence[int] = (),
+    source_dilations: Sequence[int] = (),
+    groups: int = 1,
+    dims: str = "nhwc",
+) -> Value:
+    """A convolution; strides and dilations that are left out are 1, paddings 0."""
+    rank = len(dims) - 2
+    return emit(
+        Convolution(
+            source,
+            kernel,
+            tuple(strides) or (1,) * rank,
+            tuple(padding) or ((0, 0),) * rank,
+            tuple(dilations) or (1,) * rank,
+            tuple(source_dilations) or (1,) * rank,
+            groups,
+            dims,
+        )
+    )

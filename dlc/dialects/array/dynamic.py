@@ -1,0 +1,80 @@
+"""Results whose size depends on values: they name a new dim, and have storage for its bound."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dlc.dialects.array.elementwise import show, tensor_type
+from dlc.dialects.array.index import Gather
+from dlc.dialects.array.shape import reshape, transpose
+from dlc.errors import CallError, ModelError
+from dlc.ir.attributes import decode
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op, Value
+from dlc.ir.define import attribute, op, operand
+from dlc.ir.dims import Size, symbol
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.types import BOOL, I64, TensorType
+
+__all__ = ["NonZero", "compress"]
+
+
+@op("array.nonzero")
+class NonZero(Op):
+    """The indices of the elements that are not 0, in row-major order, one in each row; and how many.
+
+    `dim` names their number, a size that later types refer to. More than `bound` of them fail the call.
+    """
+
+    source: Value = operand()
+    dim: str = attribute()
+    bound: Size | None = attribute(default=None, doc="by default the size of the source")
+
+    not_differentiable = "its results are indices"
+
+    @property
+    def limit(self) -> Size:
+        """How many rows there is storage for."""
+        return tensor_type(self.source).size if self.bound is None else self.bound
+
+    def infer(self) -> tuple[TensorType, ...]:
+        if not self.dim.isidentifier():
+            raise self.fail(f"{self.dim!r} is no name of a dim")
+        rank = tensor_type(self.source).rank
+        return TensorType(I64, (symbol(self.dim), rank)), TensorType(I64)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        values = decode(inputs[0], tensor_type(self.source).dtype)
+        rows = np.argwhere(values).astype(np.int64)
+        count, limit = len(rows), at.size(self.limit)
+        if count > limit:
+            raise CallError(
+                f"{count} elements are not 0, there is storage for {limit}",
+                code="D0810",
+                place=self.location.place,
+            )
+        at.dims[self.dim] = count
+        return rows, np.asarray(count, np.int64)
+
+
+def compress(
+    emit: Builder, source: Value, mask: Value, axis: int, dim: str, bound: Size | None = None
+) -> tuple[Value, Value]:
+    """The parts of the source along the axis where the mask, a bool[n], is true; and how many.
+
+    `dim` names their number; there is storage for `bound` of them.
+    """
+    type = tensor_type(source)
+    if not 0 <= axis < type.rank or mask.type is not TensorType(BOOL, (type.shape[axis],)):
+        raise ModelError(
+            f"cannot choose along axis {axis} of {type.text} by {show(mask)}; "
+            "the mask is a bool for each place along the axis",
+            code="D0308",
+            place=emit.location.place,
+        )
+    rows, count = emit.all(NonZero(mask, dim, bound))
+    index = reshape(emit, rows, (symbol(dim),))
+    taken = emit(Gather(source, (index,), (axis,)))
+    # The gathered axis came first: bring it back.
+    order = (*range(1, axis + 1), 0, *range(axis + 1, type.rank))
+    return transpose(emit, taken, order), count

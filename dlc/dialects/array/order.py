@@ -1,0 +1,105 @@
+"""Sorting along an axis, and the first of the sorted.
+
+The order is that of the numbers, with NaN above all of them and -0 equal to 0. Sorting is stable:
+elements with equal keys stay in the order they had, also when it descends.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.dialects.array.elementwise import constant_like, show, tensor_type
+from dlc.dialects.array.index import put_along
+from dlc.dialects.array.pieces import is_negative
+from dlc.dialects.array.shape import check_axis, iota
+from dlc.ir.attributes import decode
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op, Value
+from dlc.ir.define import attribute, op, operand, operands
+from dlc.ir.dims import Size
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.types import I32, DType, TensorType
+
+__all__ = ["Sort", "TopK"]
+
+
+def sorting(array: Array, dtype: DType, axis: int, *, descending: bool) -> NDArray[np.int64]:
+    """The indices that sort an array stably along an axis, NaN as the largest."""
+    values = decode(array, dtype)
+    if not descending:
+        return np.argsort(values, axis, kind="stable")
+    # From behind, equal elements are in the wrong order twice.
+    backwards = np.argsort(np.flip(values, axis), axis, kind="stable")
+    return np.flip(array.shape[axis] - 1 - backwards, axis)
+
+
+@op("array.sort")
+class Sort(Op):
+    """The keys in rising (or `descending`) order along the axis, and all values in the same order."""
+
+    keys: Value = operand()
+    values: tuple[Value, ...] = operands(doc="tensors of the shape of the keys")
+    axis: int = attribute()
+    descending: bool = attribute(default=False)
+
+    def infer(self) -> tuple[TensorType, ...]:
+        keys = tensor_type(self.keys)
+        check_axis(self, self.axis, keys)
+        for value in self.values:
+            if tensor_type(value).shape != keys.shape:
+                raise self.fail(f"cannot bring {show(value)} into the order of {keys.text}")
+        return tuple([tensor_type(value) for value in self.operands])
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        dtype = tensor_type(self.keys).dtype
+        order = sorting(inputs[0], dtype, self.axis, descending=self.descending)
+        return tuple([np.take_along_axis(array, order, self.axis) for array in inputs])
+
+    def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
+        places = iota(emit, tensor_type(self.keys), self.axis)
+        again = emit.all(Sort(self.keys, (places,), self.axis, self.descending))
+        received: list[Value | None] = []
+        for source, dy in zip(self.operands, cotangents, strict=True):
+            if not tensor_type(source).dtype.is_float:
+                received.append(None)
+                continue
+            zero = constant_like(emit, 0, source)
+            received.append(put_along(emit, zero, dy, again[1], self.axis, "set", unique=True))
+        return tuple(received)
+
+
+@op("array.top_k")
+class TopK(Op):
+    """The k largest (or smallest) elements along the axis, best first, and their indices as i32.
+
+    Of equal elements the first comes first.
+    """
+
+    source: Value = operand()
+    axis: int = attribute()
+    k: Size = attribute()
+    largest: bool = attribute(default=True)
+
+    def infer(self) -> tuple[TensorType, ...]:
+        type = tensor_type(self.source)
+        axis, k = self.axis, self.k
+        check_axis(self, axis, type)
+        if is_negative(k) or is_negative(type.shape[axis] - k):
+            raise self.fail(
+                f"cannot take the best {k} of {type.shape[axis]} along axis {axis} of {type.text}",
+                code="D0306",
+            )
+        best = type.with_shape((*type.shape[:axis], k, *type.shape[axis + 1 :]))
+        return best, best.with_dtype(I32)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        dtype = tensor_type(self.source).dtype
+        order = sorting(inputs[0], dtype, self.axis, descending=self.largest)
+        best = order.take(range(at.size(self.k)), self.axis)
+        return np.take_along_axis(inputs[0], best, self.axis), best.astype(np.int32)
+
+    def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
+        zero = constant_like(emit, 0, self.source)
+        index = self.results[1]
+        return (put_along(emit, zero, cotangents[0], index, self.axis, "set", unique=True),)

@@ -1,0 +1,238 @@
+"""Pooling: reducing a window that moves over a tensor, and bringing a value back to its origin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dlc.dialects import numeric, scalar
+from dlc.dialects.array.elementwise import (
+    Compare,
+    Select,
+    constant_like,
+    fill,
+    tensor_type,
+)
+from dlc.dialects.array.index import Scatter
+from dlc.dialects.array.pieces import Pad, is_negative, spread
+from dlc.dialects.array.shape import Reshape
+from dlc.dialects.decomposed import Decomposed
+from dlc.errors import CallError
+from dlc.ir.attributes import decode
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op, Value
+from dlc.ir.define import attribute, op, operand
+from dlc.ir.dims import Size
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.types import I64, DType, TensorType
+
+__all__ = ["ReduceWindow", "SelectAndScatter", "WindowIndex"]
+
+FUNCTIONS = {"max": scalar.Maximum, "min": scalar.Minimum, "sum": scalar.Add}
+
+
+class Windowed(Op):
+    """A window of `window` elements, `dilations` apart, that moves in `strides`, along every axis.
+
+    The padding counts elements before and after that the window may cover but that do not exist.
+    """
+
+    source: Value = operand()
+    function: str = attribute(doc="max, min or, for reduce_window, sum")
+    window: tuple[int, ...] = attribute()
+    strides: tuple[int, ...] = attribute()
+    padding: tuple[tuple[Size, Size], ...] = attribute(doc="(low, high) for each axis")
+    dilations: tuple[int, ...] = attribute()
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """The distance from the first element of a window to the last, along each axis."""
+        pairs = zip(self.window, self.dilations, strict=True)
+        return tuple([(size - 1) * dilation for size, dilation in pairs])
+
+    def places(self, functions: Sequence[str]) -> TensorType:
+        """The type of the source with one element for each place of the window."""
+        type = tensor_type(self.source)
+        self._check(type, functions)
+        shape: list[Size] = []
+        for size, (low, high), reach, stride in zip(
+            type.shape, self.padding, self.reach, self.strides, strict=True
+        ):
+            room = size + low + high - reach - 1
+            if is_negative(room):
+                raise self.fail(
+                    f"a window over {reach + 1} elements does not fit into an axis of {size} of "
+                    f"{type.text} padded by {low} and {high}",
+                    code="D0312",
+                )
+            shape.append(room // stride + 1)
+        return type.with_shape(tuple(shape))
+
+    def _check(self, type: TensorType, functions: Sequence[str]) -> None:
+        if self.function not in functions:
+            raise self.fail(f"{self.function!r} is no function of a window; use {functions}")
+        if type.dtype.kind not in FUNCTIONS[self.function].kinds:
+            raise self.fail(
+                f"a window {self.function} has no meaning for {type.dtype.name}", code="D0302"
+            )
+        lists = (self.window, self.strides, self.padding, self.dilations)
+        if any(len(numbers) != type.rank for numbers in lists):
+            raise self.fail(
+                f"a window on {type.text} says {type.rank} numbers of each kind", code="D0312"
+            )
+        if min((*self.window, *self.strides, *self.dilations), default=1) < 1:
+            raise self.fail("sizes, strides and dilations of a window are at least 1", code="D0312")
+        for (low, high), reach in zip(self.padding, self.reach, strict=True):
+            outside = (low, high, reach - low, reach - high)
+            if any(is_negative(number) for number in outside):
+                raise self.fail(
+                    f"the padding {low}, {high} is not less than the window, which is {reach + 1} long",
+                    code="D0312",
+                )
+
+    def windows(self, at: Evaluation, array: Array, outside: float) -> Array:
+        """A view with the places of the window in front and its elements behind."""
+        pairs = [at.shape(pair) for pair in self.padding]
+        padded = np.pad(array, pairs, constant_values=outside)
+        reach = [distance + 1 for distance in self.reach]
+        if any(size < needed for size, needed in zip(padded.shape, reach, strict=True)):
+            raise CallError(
+                f"a window over {reach} elements does not fit into {list(padded.shape)}",
+                code="D0804",
+                place=self.location.place,
+            )
+        every = np.lib.stride_tricks.sliding_window_view(padded, reach)
+        return every[tuple(slice(None, None, step) for step in (*self.strides, *self.dilations))]
+
+    def behind(self) -> tuple[int, ...]:
+        """The axes of `windows` that are elements of one window."""
+        return tuple(range(len(self.window), 2 * len(self.window)))
+
+
+@op("array.reduce_window")
+class ReduceWindow(Windowed):
+    """The maximum, minimum or sum of each window; elements that do not exist are left out.
+
+    f16 and bf16 accumulate in f32 and round once. The derivative of a maximum or minimum goes to the
+    element that `array.window_index` names.
+    """
+
+    def infer(self) -> TensorType:
+        return self.places(("max", "min", "sum"))
+
+    def identity(self, dtype: DType) -> float | int | bool:
+        """What the function of no elements is."""
+        match self.function:
+            case "max":
+                return numeric.lowest(dtype)
+            case "min":
+                return numeric.highest(dtype)
+            case _:
+                return 0
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        dtype = tensor_type(self.source).dtype
+        combine = {"max": np.maximum, "min": np.minimum, "sum": np.add}[self.function]
+
+        def reduced(array: Array) -> Array:
+            windows = self.windows(at, array, self.identity(dtype))
+            with np.errstate(all="ignore"):
+                return np.asarray(combine.reduce(windows, axis=self.behind(), dtype=array.dtype))
+
+        return numeric.in_single(reduced, dtype, inputs[0])
+
+    def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
+        (dy,) = cotangents
+        if self.function == "sum":
+            return (self._spread_sum(emit, dy),)
+        dx = SelectAndScatter(
+            self.source,
+            updates=dy,
+            function=self.function,
+            window=self.window,
+            strides=self.strides,
+            padding=self.padding,
+            dilations=self.dilations,
+        )
+        return (emit(dx),)
+
+    def _spread_sum(self, emit: Builder, dy: Value) -> Value:
+        """Each element receives the sum over the windows that it is in."""
+        interior = tuple([stride - 1 for stride in self.strides])
+        low = tuple([reach - pair[0] for reach, pair in zip(self.reach, self.padding, strict=True)])
+        high = tuple(
+            [
+                size + pair[0] - spread(places, between)
+                for size, pair, places, between in zip(
+                    tensor_type(self.source).shape,
+                    self.padding,
+                    tensor_type(dy).shape,
+                    interior,
+                    strict=True,
+                )
+            ]
+        )
+        zero = fill(emit, 0, tensor_type(dy).with_shape(()))
+        apart = emit(Pad(dy, zero, low, high, interior))
+        rank = len(self.window)
+        return emit(
+            ReduceWindow(apart, "sum", self.window, (1,) * rank, ((0, 0),) * rank, self.dilations)
+        )
+
+
+@op("array.window_index")
+class WindowIndex(Windowed):
+    """Which element of the source each window's maximum or minimum is: its row-major index.
+
+    The first NaN, else the first of equals in the order of the window; -1 for a window that covers no
+    element.
+    """
+
+    not_differentiable = "its result is an index"
+
+    def infer(self) -> TensorType:
+        return self.places(("max", "min")).with_dtype(I64)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        dtype = tensor_type(self.source).dtype
+        array = decode(inputs[0], dtype)
+        worst = numeric.lowest(dtype) if self.function == "max" else numeric.highest(dtype)
+        values: numeric.Array = self.windows(at, array, worst)
+        origin: numeric.Array = self.windows(at, np.arange(array.size).reshape(array.shape), -1)
+        places = values.shape[: array.ndim]
+        values, origin = values.reshape(*places, -1), origin.reshape(*places, -1)
+        # A NaN makes the extreme NaN, which equals nothing: then only the NaNs are candidates.
+        best = (values.max if self.function == "max" else values.min)(-1, keepdims=True)
+        candidate = (origin >= 0) & ((values == best) | (values != values))
+        first = np.argmax(candidate, -1)[..., None]
+        return np.take_along_axis(np.where(candidate, origin, -1), first, -1)[..., 0]
+
+
+@op("array.select_and_scatter")
+class SelectAndScatter(Decomposed, Windowed):
+    """For each window its update, added to the element that `array.window_index` names; else 0.
+
+    This is how the derivative of a window maximum or minimum comes back.
+    """
+
+    updates: Value = operand()
+
+    def infer(self) -> TensorType:
+        wanted = self.places(("max", "min"))
+        if self.updates.type is not wanted:
+            raise self.fail(f"the updates are {self.updates.type}, the windows {wanted}")
+        return tensor_type(self.source)
+
+    def decompose(self, emit: Builder) -> tuple[Value, ...]:
+        type = tensor_type(self.source)
+        window = (self.function, self.window, self.strides, self.padding, self.dilations)
+        index = emit(WindowIndex(self.source, *window))
+        none = constant_like(emit, 0, index)
+        exists = emit(Compare(index, none, "ge"))
+        safe = emit(Select(exists, index, none))
+        zero = constant_like(emit, 0, self.updates)
+        updates = emit(Select(exists, self.updates, zero))
+        flat = fill(emit, 0, type.with_shape((type.size,)))
+        added = emit(Scatter(flat, updates, (safe,), (0,), "add"))
+        return (emit(Reshape(added, type.shape)),)
