@@ -19,6 +19,7 @@ class Module(Op):
 
     pure = False
     isolated = True
+    symbol_table = True
 
     def infer(self) -> tuple[Type, ...]:
         return ()

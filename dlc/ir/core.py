@@ -89,6 +89,8 @@ class Op:
     """It ends a block."""
     isolated: ClassVar[bool] = False
     """Its regions use no values from outside."""
+    symbol_table: ClassVar[bool] = False
+    """Its regions hold symbols rather than steps: they have no terminator."""
     commutative: ClassVar[bool] = False
     """Its operands may be swapped without changing a bit of the result."""
     not_differentiable: ClassVar[str] = ""
@@ -110,15 +112,15 @@ class Op:
         self.next: Op | None = None
         self._order = 0
         self.results: tuple[Value, ...] = ()
-        for region in regions:
-            region.parent = self
+        for block in regions:
+            block.parent = self
         types = self.infer()
         if isinstance(types, Type):
             self.results = (Value(types, self, 0),)
         else:
             self.results = tuple([Value(type, self, i) for i, type in enumerate(types)])
-        for operand in operands:
-            uses = operand.uses
+        for value in operands:
+            uses = value.uses
             uses[self] = uses.get(self, 0) + 1
 
     # What a dialect says about the operation.
@@ -180,12 +182,12 @@ class Op:
         """Take these operands instead; the types of the results must not change by it."""
         self._forget_uses()
         self.operands = tuple(operands)
-        for operand in self.operands:
-            operand.uses[self] = operand.uses.get(self, 0) + 1
+        for value in self.operands:
+            value.uses[self] = value.uses.get(self, 0) + 1
 
     def _forget_uses(self) -> None:
-        for operand in self.operands:
-            operand.uses.pop(self, None)
+        for value in self.operands:
+            value.uses.pop(self, None)
 
     def erase(self) -> None:
         """Take it out of its block and drop its uses. Nothing may use its results."""
@@ -193,8 +195,8 @@ class Op:
         if self.parent is not None:
             self.parent.unlink(self)
         self._forget_uses()
-        for region in self.regions:
-            region.clear()
+        for block in self.regions:
+            block.clear()
 
     def is_before(self, other: Op) -> bool:
         """Whether it stands earlier in the block that both are in."""

@@ -13,7 +13,9 @@ are told apart by a `segments` attribute that the constructor writes.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from dlc.ir.attributes import Attribute
 from dlc.ir.core import OPS, Block, Op, OpClass, Value
@@ -44,7 +46,7 @@ def op(name: str) -> Callable[[OpClass], OpClass]:
         for field, getter in zip(fields, _getters(fields), strict=True):
             setattr(cls, field.name, property(getter, doc=field.doc))
         cls.__init__ = _constructor(cls, fields)
-        cls.__match_args__ = tuple(field.name for field in fields)
+        cls.__match_args__ = tuple(field.name for field in fields)  # pyright: ignore[reportAttributeAccessIssue]
         cls.name = name
         OPS[name] = cls
         return cls
@@ -56,7 +58,7 @@ def _collect(cls: type[Op]) -> tuple[Field, ...]:
     """Fields of the class and of its undeclared bases, the bases' first."""
     found: dict[str, Field] = {}
     for base in reversed(cls.__mro__):
-        for key in base.__dict__.get("__annotations__", {}):
+        for key in inspect.get_annotations(base):
             value = base.__dict__.get(key)
             if isinstance(value, Field):
                 found[key] = Field(value.kind, value.default, value.doc, key)
@@ -138,7 +140,6 @@ def _constructor(cls: type[Op], fields: Sequence[Field]) -> Callable[..., None]:
         f"    Op_init(self, ({operands}), attributes, ({regions}))",
     ]
     exec("\n".join(lines), names)
-    made = names["__init__"]
-    assert callable(made)
+    made = cast("Callable[..., None]", names["__init__"])
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     return made

@@ -305,7 +305,8 @@ def names(size: Size) -> frozenset[str]:
     """The dims that a size depends on."""
     if isinstance(size, int):
         return frozenset()
-    return frozenset().union(*(_atom_names(a) for m, _ in size.terms for a, _ in m))
+    atoms = [atom for monomial, _ in size.terms for atom, _ in monomial]
+    return frozenset[str]().union(*map(_atom_names, atoms))
 
 
 def _atom_names(atom: Atom) -> frozenset[str]:
@@ -366,11 +367,10 @@ def _atom_interval(atom: Atom, bounds: Bounds) -> tuple[int | None, int | None]:
             divisors = (bottom[0], bottom[1])
             lows = [top[0] // d for d in divisors if top[0] is not None and d is not None]
             highs = [top[1] // d for d in divisors if top[1] is not None and d is not None]
-            low = (
-                None if top[0] is None else min([*lows, *([] if bottom[1] else [min(0, lows[0])])])
-            )
-            high = None if top[1] is None else max([*highs, *([] if bottom[1] else [0])])
-            return low, high
+            if bottom[1] is None:  # the quotient also comes near 0
+                lows.append(0)
+                highs.append(0)
+            return None if top[0] is None else min(lows), None if top[1] is None else max(highs)
         case Extreme(which, (one, other)):
             first, second = interval(one, bounds), interval(other, bounds)
             pick = max if which == "max" else min
@@ -388,6 +388,8 @@ def _atom_interval(atom: Atom, bounds: Bounds) -> tuple[int | None, int | None]:
 
 _TOKEN = re.compile(r"\s*(//|[-+*(),]|\d+|[A-Za-z_]\w*|\S)")
 MAX_DEPTH = 50
+MAX_TERMS = 200
+"""A size read from text is refused when it is a sum of more, or divides more than `MAX_DEPTH` times."""
 
 
 @lru_cache(maxsize=4096)
@@ -397,6 +399,8 @@ def parse_size(text: str) -> Size:
     Raises ValueError that says what is wrong.
     """
     tokens = [*_TOKEN.findall(text), ""]
+    if sum(token in ("//", "max", "min") for token in tokens) > MAX_DEPTH:
+        raise ValueError(f"the size {text[:40]!r}... divides more than {MAX_DEPTH} times")
     position = 0
 
     def take(expected: str | None = None) -> str:
@@ -413,7 +417,7 @@ def parse_size(text: str) -> Size:
         value: Size = 0
         sign = -1 if tokens[position] == "-" and take() else 1
         while True:
-            value = value + sign * term(depth)
+            value = bounded(value + sign * term(depth))
             if tokens[position] not in ("+", "-"):
                 return value
             sign = 1 if take() == "+" else -1
@@ -422,6 +426,15 @@ def parse_size(text: str) -> Size:
         value = factor(depth)
         while tokens[position] in ("*", "//"):
             value = value * factor(depth) if take() == "*" else divide(value, factor(depth))
+            bounded(value)
+        return value
+
+    def bounded(value: Size) -> Size:
+        terms = list(_terms(value))
+        if len(terms) > MAX_TERMS:
+            raise ValueError(f"the size {text[:40]!r}... is a sum of more than {MAX_TERMS} terms")
+        if any(abs(factor) >= 1 << 63 for _, factor in terms):
+            raise ValueError(f"a number in the size {text[:40]!r} does not fit 64 bits")
         return value
 
     def divide(value: Size, by: Size) -> Size:
