@@ -64,8 +64,8 @@ def _check_weights(manifest: Manifest, sections: Mapping[str, memoryview], where
             raise refuse(f"{weight.name} has no SHA-256")
         end = weight.offset + weight.bytes
     found = len(sections.get("weights", b""))
-    if end != found:
-        raise refuse(f"the arrays end at byte {end} of the section, which has {found}")
+    if padded(end) != found:
+        raise refuse(f"the arrays end at byte {padded(end)} of the section, which has {found}")
 
 
 def _check_names(what: str, names: Iterable[str], refuse: Refuse) -> None:

@@ -98,15 +98,13 @@ def lay_out(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[Weight,
 
 
 def fill(table: Sequence[Weight], tensor_of: Callable[[Weight], Tensor]) -> Bytes:
-    """The section `weights`: each array copied to its place, zeros between them, read-only."""
-    end = table[-1].offset + table[-1].bytes if table else 0
-    block = aligned_bytes(end)
-    at = 0
+    """The section `weights`: each array copied to its place, zeros up to the next, read-only."""
+    block = aligned_bytes(padded(table[-1].offset + table[-1].bytes) if table else 0)
     for weight in table:
-        block[at : weight.offset] = 0
-        at = weight.offset + weight.bytes
-        target = block[weight.offset : at].view(DTYPES[weight.dtype].numpy)
+        end = weight.offset + weight.bytes
+        target = block[weight.offset : end].view(DTYPES[weight.dtype].numpy)
         target.reshape(weight.shape)[...] = tensor_of(weight).bits
+        block[end : padded(end)] = 0
     block.flags.writeable = False
     return block
 
