@@ -157,6 +157,7 @@ def test_weights_are_laid_out_at_multiples_of_64_with_zeros_between() -> None:
         "b": Tensor(np.arange(40, dtype=np.float32).reshape(5, 8).T),
         "c": Tensor([1.0, 2.0], "bf16"),
         "d": Tensor(np.zeros((0, 3), np.float64)),
+        "e": Tensor(np.full(3, 7, np.int16)),
     }
     table = lay_out({name: (tensor.dtype, tensor.shape) for name, tensor in arrays.items()})
     assert [(weight.offset, weight.bytes) for weight in table] == [
@@ -164,13 +165,14 @@ def test_weights_are_laid_out_at_multiples_of_64_with_zeros_between() -> None:
         (64, 160),
         (256, 4),
         (320, 0),
+        (320, 6),
     ]
 
     def named(weight: Weight) -> Tensor:
         return arrays[weight.name]
 
     block = fill(table, named)
-    assert len(block) == 320
+    assert len(block) == 384
     assert not block.flags.writeable
-    assert not block[5:64].any() and not block[224:256].any()
+    assert not block[5:64].any() and not block[224:256].any() and not block[326:].any()
     np.testing.assert_array_equal(block[64:224].view(np.float32).reshape(8, 5), arrays["b"].bits)
