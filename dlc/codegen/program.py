@@ -13,7 +13,8 @@ import numpy as np
 
 from dlc.codegen.sizes import Entry, Sizes
 from dlc.dialects import mem
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.dims import Size
 from dlc.passes.place import ALIGNMENT
 from dlc.runtime import abi
 from dlc.runtime.certificate import Certificate, RootRecord
@@ -21,6 +22,10 @@ from dlc.runtime.manifest import Op as OpRecord
 
 NOTHING = -1
 INDEX_MESSAGE = "index {a} is out of range for size {b}"
+LIMIT_MESSAGE = "the loop did not end within its limit of {a} rounds"
+
+COMBINED = abi.MAX_COUNTERS - 1
+"""The first counter for places in nests of loops; further ones count down, loops count up from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +64,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """Where a view begins: a root of the call and an offset into it."""
+    """Where a view begins: a root of the call, an offset into it, and steps of bytes in loops."""
 
     root: int
     offset: Entry
+    steps: tuple[tuple[int, Entry], ...] = ()
 
 
 @dataclass(slots=True)
@@ -77,14 +83,13 @@ class _Writer:
     ops: list[OpRecord] = field(default_factory=list[OpRecord])
     addresses: dict[Value, _Address] = field(default_factory=dict[Value, _Address])
     scratch: list[Entry] = field(default_factory=list[Entry])
+    combined: int = 0
 
     def write(self) -> CompiledEntry:
         arena, certificate = self._roots()
         for op in self.program.body:
             self._place(op)
-        for op in self.program.body:
-            if isinstance(op, mem.Wave):
-                self._wave(op)
+        self._work(self.program.body)
         self._step(abi.Opcode.END)
         scratch = self._patch_scratch()
         return CompiledEntry(
@@ -136,7 +141,11 @@ class _Writer:
             case mem.View(root=root, offset=offset):
                 base = self.addresses[root]
                 moved = self.sizes.sum(base.offset, self.sizes.number(offset))
-                self.addresses[op.result] = _Address(base.root, moved)
+                steps = tuple(
+                    (counter, self.sizes.number(step))
+                    for counter, step in zip(op.counters, op.steps, strict=True)
+                )
+                self.addresses[op.result] = _Address(base.root, moved, steps)
             case mem.Constant(offset=offset):
                 self.addresses[op.result] = self._fixed(Place(abi.Root.CONSTANTS, offset))
             case mem.Weight(symbol=symbol):
@@ -146,21 +155,97 @@ class _Writer:
 
     # Steps.
 
-    def _step(self, opcode: abi.Opcode, *fields: int) -> None:
+    def _step(self, opcode: abi.Opcode, *fields: int) -> int:
+        """Add a step; its number."""
         padding = [0] * (abi.STEP_WORDS - 1 - len(fields))
         self.steps.append([opcode, *fields, *padding])
+        return len(self.steps) - 1
+
+    def _work(self, block: Block) -> None:
+        for op in block:
+            match op:
+                case mem.Wave():
+                    self._wave(op)
+                case mem.Loop():
+                    self._loop(op)
+                case mem.While():
+                    self._while(op)
+                case mem.Choose():
+                    self._choose(op)
+                case _:
+                    pass
 
     def _wave(self, wave: mem.Wave) -> None:
         calls = [op for op in wave.body if isinstance(op, mem.Call)]
+        self.combined = 0
+        places = [self._moving(view) for call in calls for view in call.views]
         self._step(abi.Opcode.WAVE, len(calls), int(wave.barrier), int(wave.serial))
         for call in calls:
-            self._call(call)
+            self._call(call, places[: len(call.views)])
+            del places[: len(call.views)]
 
-    def _call(self, call: mem.Call) -> None:
+    def _moving(self, view: Value) -> tuple[_Address, int, int]:
+        """The address of a view, with the counter that moves it and the size index of its step.
+
+        A view that moves with several loops needs a counter of its own, which is computed here.
+        """
+        address = self.addresses[view]
+        match address.steps:
+            case ():
+                return address, NOTHING, NOTHING
+            case ((counter, step),):
+                return address, counter, step.index
+            case ((counter, step), *rest):
+                combined = COMBINED - self.combined
+                self.combined += 1
+                for other, by in rest:
+                    self._step(abi.Opcode.COMBINE, combined, counter, step.index, other, by.index)
+                    counter, step = combined, self.sizes.number(1)
+                return address, combined, step.index
+
+    def _loop(self, loop: mem.Loop) -> None:
+        length = self._argument_of_size(loop.length)
+        start = self._step(abi.Opcode.LOOP, loop.counter, length, NOTHING)
+        self._work(loop.body)
+        self._step(abi.Opcode.NEXT, loop.counter, 0, start + 1)
+        self.steps[start][abi.StepWord.C] = len(self.steps)
+
+    def _while(self, loop: mem.While) -> None:
+        self._step(abi.Opcode.ZERO, loop.counter)
+        start = len(self.steps)
+        self._work(loop.test)
+        branch = self._branch(loop.condition)
+        if loop.limit is not None:
+            limit = self.sizes.number(loop.limit).index
+            self._step(abi.Opcode.LIMIT, loop.counter, limit, len(self.ops))
+            self.ops.append(self._record_of(loop, "while", LIMIT_MESSAGE))
+        self._work(loop.body)
+        self._step(abi.Opcode.JUMP, start)
+        self.steps[branch][abi.StepWord.B] = len(self.steps)
+
+    def _choose(self, choice: mem.Choose) -> None:
+        branch = self._branch(choice.condition)
+        self._work(choice.then)
+        end = self._step(abi.Opcode.JUMP, NOTHING)
+        self.steps[branch][abi.StepWord.B] = len(self.steps)
+        self._work(choice.otherwise)
+        self.steps[end][abi.StepWord.A] = len(self.steps)
+
+    def _branch(self, condition: Value) -> int:
+        """A branch that goes on if the condition is true; where it goes otherwise comes later."""
+        address, counter, step = self._moving(condition)
+        argument = len(self.arguments)
+        self._argument(abi.ArgKind.POINTER, address.root, address.offset, counter, step)
+        return self._step(abi.Opcode.BRANCH, argument, NOTHING, len(self.steps) + 1)
+
+    def _argument_of_size(self, size: Size) -> int:
+        self._argument(abi.ArgKind.SIZE, 0, self.sizes.number(size))
+        return len(self.arguments) - 1
+
+    def _call(self, call: mem.Call, places: Sequence[tuple[_Address, int, int]]) -> None:
         first = len(self.arguments)
-        for view in call.views:
-            address = self.addresses[view]
-            self._argument(abi.ArgKind.POINTER, address.root, address.offset)
+        for address, counter, step in places:
+            self._argument(abi.ArgKind.POINTER, address.root, address.offset, counter, step)
         for size in call.sizes:
             self._argument(abi.ArgKind.SIZE, 0, self.sizes.number(size))
         if call.scratch != 0:
@@ -179,13 +264,23 @@ class _Writer:
         )
         self.ops.append(self._record(call))
 
-    def _argument(self, kind: abi.ArgKind, root: int, offset: Entry) -> None:
-        self.arguments.append([kind, root, offset.index, NOTHING, NOTHING])
+    def _argument(
+        self,
+        kind: abi.ArgKind,
+        root: int,
+        offset: Entry,
+        counter: int = NOTHING,
+        step: int = NOTHING,
+    ) -> None:
+        self.arguments.append([kind, root, offset.index, counter, step])
 
     def _record(self, call: mem.Call) -> OpRecord:
-        place = call.location.place
         name = next((view.name for view in reversed(call.views) if view.name), call.kernel.name)
-        return OpRecord(name, str(place) if place else "", call.kernel.name, INDEX_MESSAGE)
+        return self._record_of(call, name, INDEX_MESSAGE, call.kernel.name)
+
+    def _record_of(self, op: Op, name: str, message: str, kernel: str = "") -> OpRecord:
+        place = op.location.place
+        return OpRecord(name, str(place) if place else "", kernel, message)
 
     def _patch_scratch(self) -> Entry:
         """Every thread's scratch is as large as the largest that a kernel asks for."""

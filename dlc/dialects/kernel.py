@@ -50,10 +50,10 @@ class Kernel(Op):
 
     def into(self, operands: Sequence[Value], outs: Sequence[Value]) -> Kernel:
         """This kernel in destination form: it reads and writes these views and takes the regions over."""
-        arrays = [argument for region in self.regions for argument in region.arguments]
-        for argument in arrays:
-            if isinstance(argument.type, TensorType):
-                argument.type = ViewType(argument.type.dtype, argument.type.shape)
+        reads = self.segments[-2]
+        stand_ins = self.formula.arguments[len(self.formula.arguments) - reads :]
+        for argument, view in zip(stand_ins, operands[len(operands) - reads :], strict=True):
+            argument.type = view.type
         attributes = dict(self.attributes)
         attributes["segments"] = (*self.segments[:-1], len(outs))
         regions, self.regions = self.regions, ()
@@ -339,7 +339,7 @@ class Generic(Kernel):
         types = self.result_types()
         return tuple(
             [
-                np.ascontiguousarray(np.broadcast_to(value, at.shape(type.shape)))
+                np.array(np.broadcast_to(value, at.shape(type.shape)), order="C")
                 for value, type in zip(values, types, strict=True)
             ]
         )
@@ -415,4 +415,4 @@ def run_epilogue(
     """Apply an epilogue to all finished sums in NumPy."""
     shape = at.shape(domain)
     values = at.run(epilogue, [*_grid(shape, len(shape)), sums, *extras])
-    return tuple([np.ascontiguousarray(np.broadcast_to(value, shape)) for value in values])
+    return tuple([np.array(np.broadcast_to(value, shape), order="C") for value in values])

@@ -42,11 +42,16 @@ class Root(Op):
 
 @op("mem.view")
 class View(Op):
-    """A tensor in a root, its first element `offset` bytes from the start."""
+    """A tensor in a root, its first element `offset` bytes from the start.
+
+    Inside loops it may move: by `steps[k]` bytes for each round of the loop with counter `counters[k]`.
+    """
 
     root: Value = operand()
     type: ViewType = attribute()
     offset: Size = attribute(default=0)
+    counters: tuple[int, ...] = attribute(default=())
+    steps: Shape = attribute(default=())
 
     def infer(self) -> Type:
         return self.type
@@ -140,6 +145,53 @@ class Program(Op):
 
     pure = False
     isolated = True
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("mem.loop")
+class Loop(Op):
+    """Run the body `length` times; `counter` counts the rounds from 0. The back edge is a barrier."""
+
+    body: Block = region()
+    counter: int = attribute()
+    length: Size = attribute()
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("mem.while")
+class While(Op):
+    """Run `test`, and as long as it leaves true in `condition`, the body and again.
+
+    More than `limit` rounds fail the call; `counter` counts them.
+    """
+
+    condition: Value = operand()
+    test: Block = region()
+    body: Block = region()
+    counter: int = attribute()
+    limit: int | None = attribute(default=None)
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
+@op("mem.choose")
+class Choose(Op):
+    """Run one of two regions, by the bool in `condition`."""
+
+    condition: Value = operand()
+    then: Block = region()
+    otherwise: Block = region()
+
+    pure = False
 
     def infer(self) -> tuple[Type, ...]:
         return ()

@@ -153,7 +153,7 @@ def _library(image: LinkedImage) -> manifest.Library | None:
     if not any(name in blas.NAMES for name in image.imports):
         return None
     found = blas.library()
-    return manifest.Library(found.name, found.version, found.core)
+    return manifest.Library("OpenBLAS" if found.config else "BLAS", found.config, found.core)
 
 
 def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> manifest.Program:

@@ -243,6 +243,14 @@ class Block:
         self.arguments.append(value)
         return value
 
+    def insert_argument(self, index: int, type: Type, name: str | None = None) -> Value:
+        """A new argument at a place; those from there on move down."""
+        value = Value(type, self, index, name)
+        self.arguments.insert(index, value)
+        for position, argument in enumerate(self.arguments):
+            argument.index = position
+        return value
+
     def remove_argument(self, index: int) -> None:
         """Take away an argument that nothing uses; later ones move up."""
         assert not self.arguments[index].uses

@@ -1,51 +1,30 @@
 """From kernels to the plan: every value gets a place in memory, every kernel a wave.
 
-Kernels keep their order. A kernel starts a new wave if it needs what the current wave computes. A value
-lives from the wave that writes it to the last that reads it. An element-wise kernel may write into an
-input that dies with it: then both are the same root.
+`own_results` prepares the function, `plan_schedule` puts it in order, `plan_storage` finds homes; here
+the arena is laid out and the program written.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
-from dlc.dialects import array, func, kernel, mem, weight
+from dlc.dialects import array, flow, func, kernel, mem, weight
 from dlc.dialects.builtin import Module
 from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import Bounds, Size, evaluate
+from dlc.ir.dims import Bounds, evaluate
+from dlc.ir.location import Location
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import ViewType
 from dlc.ir.value_map import EQUAL
-from dlc.lowering.array_to_kernel import generic
+from dlc.lowering.own_results import copy, own_results
+from dlc.lowering.plan_schedule import Choice, Item, Loop, Scheduler, Wave, lifetimes
+from dlc.lowering.plan_storage import Home, Memory, Storage, assign
 from dlc.passes.place import Buffer, align, height, order_above, place
 
 SAMPLE = 64
 """The value at which an unbounded dim is looked at to choose the order of buffers."""
-
-
-@dataclass(slots=True)
-class Memory:
-    """A root to be: what it is, how big, and in which waves it is alive."""
-
-    kind: str
-    number: int
-    bytes: Size
-    first: int
-    last: int
-
-
-@dataclass(slots=True)
-class Plan:
-    """What is decided about one function before it is written down."""
-
-    memories: list[Memory] = field(default_factory=list)
-    home: dict[Value, int] = field(default_factory=dict)
-    """The memory that holds each value."""
-    waves: list[list[kernel.Kernel]] = field(default_factory=list)
-    last_use: dict[Value, int] = field(default_factory=dict)
 
 
 @define_pass("plan_memory", required=True)
@@ -62,7 +41,7 @@ def plan_memory(module: Op, context: Context) -> None:
 class Constants:
     """The artifact's constants, each stored once."""
 
-    offsets: dict[bytes, int] = field(default_factory=dict)
+    offsets: dict[bytes, int] = field(default_factory=dict[bytes, int])
     size: int = 0
 
     def offset(self, value: Dense) -> int:
@@ -74,159 +53,16 @@ class Constants:
 
 
 def _plan_function(function: func.Func, constants: Constants, context: Context) -> None:
-    _own_results(function)
-    plan = Plan()
-    _make_waves(function, plan)
-    _find_lifetimes(function, plan)
-    _assign_memories(function, plan, context)
-    _write_program(function, plan, constants, context)
-
-
-def _own_results(function: func.Func) -> None:
-    """Copy results that are inputs, weights, constants or results already: each is its own memory."""
-    terminator = function.body.terminator
-    seen: set[Value] = set()
-    results: list[Value] = []
-    for value in terminator.operands:
-        origin = _origin(value)
-        if not isinstance(origin.op, kernel.Kernel) or origin in seen:
-            type = kernel.array_type(value)
-            emit = Builder.before_op(terminator)
-            value = generic(emit, (value,), type.shape, lambda e, i, a: e(kernel.Load(a[0], i)))
-            origin = value
-        seen.add(origin)
-        results.append(value)
-    terminator.set_operands(results)
-
-
-def _origin(value: Value) -> Value:
-    """The value whose memory this one is a view of."""
-    while isinstance(value.op, array.Reshape):
-        value = value.op.source
-    return value
-
-
-def _make_waves(function: func.Func, plan: Plan) -> None:
-    current: set[Value] = set()
-    for op in function.body:
-        if not isinstance(op, kernel.Kernel):
-            continue
-        if not plan.waves or any(_origin(operand) in current for operand in op.operands):
-            plan.waves.append([])
-            current = set()
-        plan.waves[-1].append(op)
-        current.update(op.results)
-
-
-def _find_lifetimes(function: func.Func, plan: Plan) -> None:
-    for number, wave in enumerate(plan.waves):
-        for op in wave:
-            for operand in op.operands:
-                plan.last_use[_origin(operand)] = number
-    for value in function.results_returned:
-        plan.last_use[_origin(value)] = len(plan.waves)
-
-
-def _assign_memories(function: func.Func, plan: Plan, context: Context) -> None:
-    outputs = {_origin(value): k for k, value in enumerate(function.results_returned)}
-    end = len(plan.waves)
-    for k, argument in enumerate(function.body.arguments):
-        _new_memory(plan, argument, "input", k, 0, end)
-    # Outputs in their order, though waves may compute them in another.
-    for value, k in outputs.items():
-        _new_memory(plan, value, "output", k, 0, end)
-    arena = 0
-    for number, wave in enumerate(plan.waves):
-        readers = Counter(
-            plan.home[origin]
-            for op in wave
-            for origin in {_origin(operand) for operand in op.operands}
-            if origin in plan.home
-        )
-        for op in wave:
-            for result in op.results:
-                if result in outputs:
-                    continue
-                last = plan.last_use.get(result, number)
-                donor = _donor(op, result, number, plan, readers)
-                if donor is not None:
-                    plan.home[result] = plan.home[donor]
-                    plan.memories[plan.home[donor]].last = last
-                    context.log.did("write in place", result, into=donor.name or "an input")
-                    continue
-                _new_memory(plan, result, "arena", arena, number, last)
-                arena += 1
-
-
-def _new_memory(plan: Plan, value: Value, kind: str, number: int, first: int, last: int) -> None:
-    plan.home[value] = len(plan.memories)
-    plan.memories.append(Memory(kind, number, _bytes(value), first, last))
-
-
-def _bytes(value: Value) -> Size:
-    type = kernel.array_type(value)
-    return type.size * type.dtype.bytes
-
-
-def _donor(
-    op: kernel.Kernel, result: Value, number: int, plan: Plan, readers: Counter[int]
-) -> Value | None:
-    """An arena value that dies with `op` and that its result may overwrite element by element."""
-    if not isinstance(op, kernel.Generic) or len(op.results) != 1:
-        return None
-    for operand, argument in zip(op.inputs, op.arrays, strict=True):
-        origin = _origin(operand)
-        home = plan.home.get(origin)
-        if (
-            home is not None
-            and plan.memories[home].kind == "arena"
-            and plan.memories[home].last == number
-            and _bytes(origin) == _bytes(result)
-            and kernel.array_type(operand) == kernel.array_type(result)
-            and sum(_origin(other) is origin for other in op.inputs) == 1
-            and readers[home] == 1
-            and _reads_only_own_element(op, argument)
-        ):
-            return origin
-    return None
-
-
-def _reads_only_own_element(op: kernel.Generic, argument: Value) -> bool:
-    """Whether every load of an input is at the index of the element being computed, before any store."""
-    return all(
-        isinstance(use, kernel.Load)
-        and use.array is argument
-        and list(use.indices) == op.indices
-        and use.parent is op.body
-        for use in argument.uses
-    )
-
-
-def _write_program(function: func.Func, plan: Plan, constants: Constants, context: Context) -> None:
-    body = Block()
-    emit = Builder(body, function.location)
-    placed = _place_arena(plan, function.bounds)
-    roots = [_write_root(emit, memory, placed) for memory in plan.memories]
-    views = _Views(function, plan, emit, roots, constants, context)
-    for number, wave in enumerate(plan.waves):
-        inner = Block()
-        for op in wave:
-            _write_kernel(op, Builder(inner, op.location), views)
-        Builder(inner, function.location).place(mem.End())
-        wave_op = mem.Wave(inner)
-        emit.at(wave[0].location).place(wave_op)
-    emit.place(mem.End())
-    arena = placed.total if isinstance(placed.total, int) else None
-    program = mem.Program(body, function.sym_name, function.function_type, len(plan.waves), arena)
-    for key, value in function.attributes.items():
-        if key.startswith("dlc."):
-            program.attributes[key] = value
-    Builder.before_op(function).place(program)
-    function.erase()
+    own_results(function)
+    scheduler = Scheduler()
+    items = scheduler.schedule(function.body)
+    lives = lifetimes(items, scheduler.origins)
+    storage = assign(function, items, scheduler.origins, lives, scheduler.waves, context.log)
+    _Writer(function, scheduler, storage, constants, context).write(items)
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class _Layout:
     """Where each arena memory lies, by number: an offset, or the memories that it lies above."""
 
     offsets: dict[int, int]
@@ -234,80 +70,210 @@ class _Placed:
     total: int | None
 
 
-def _place_arena(plan: Plan, bounds: Bounds) -> _Placed:
-    arena = [memory for memory in plan.memories if memory.kind == "arena"]
-    static = all(isinstance(memory.bytes, int) for memory in arena)
+def _lay_out(memories: list[Memory], bounds: Bounds) -> _Layout:
+    arena = [memory for memory in memories if memory.kind == "arena"]
     sample = {name: SAMPLE if high is None else high for name, (_, high) in bounds.items()}
     buffers = [
         Buffer(max(1, evaluate(memory.bytes, sample)), memory.first, memory.last)
         for memory in arena
     ]
     offsets = place(buffers)
-    if static:
+    if all(isinstance(memory.bytes, int) for memory in arena):
         numbered = {memory.number: offset for memory, offset in zip(arena, offsets, strict=True)}
-        return _Placed(numbered, {}, height(buffers, offsets))
+        return _Layout(numbered, {}, height(buffers, offsets))
     above = {
         memory.number: tuple(arena[j].number for j in below)
         for memory, below in zip(arena, order_above(buffers, offsets), strict=True)
     }
-    return _Placed({}, above, None)
+    return _Layout({}, above, None)
 
 
-def _write_root(emit: Builder, memory: Memory, placed: _Placed) -> Value:
-    offset = above = None
-    if memory.kind == "arena":
-        offset = placed.offsets.get(memory.number)
-        above = placed.above.get(memory.number)
-    return emit(
-        mem.Root(memory.kind, memory.number, memory.bytes, memory.first, memory.last, offset, above)
-    )
-
-
-class _Views:
-    """Makes the view of each value once, before the first wave."""
+class _Writer:
+    """Writes the program: roots, then views as they are needed, then the work in order."""
 
     def __init__(
         self,
         function: func.Func,
-        plan: Plan,
-        emit: Builder,
-        roots: list[Value],
+        scheduler: Scheduler,
+        storage: Storage,
         constants: Constants,
         context: Context,
     ) -> None:
-        self._function = function
-        self._plan = plan
-        self._roots = roots
-        self._constants = constants
-        self._context = context
-        self._emit = emit
-        self._made: dict[Value, Value] = {}
+        self.function = function
+        self.origins = scheduler.origins
+        self.storage = storage
+        self.constants = constants
+        self.context = context
+        self.body = Block()
+        self.epochs: dict[int, int] = {}
+        self.roots: list[Value] = []
+        self._views: dict[Value, Value] = {}
+        self._divider: Op | None = None
 
-    def __getitem__(self, value: Value) -> Value:
-        view = self._made.get(value)
-        if view is None:
-            view = self._made[value] = self._make(value)
-            view.name = value.name
-            self._context.values.replaced(value, view, EQUAL)
-        return view
+    def write(self, items: list[Item]) -> None:
+        function = self.function
+        self._number(items)
+        self._write_roots()
+        emit = Builder(self.body, function.location)
+        self._divider = emit.place(mem.End())
+        self._work(items, emit)
+        emit.place(mem.End())
+        self.body.unlink(self._divider)
+        total = _lay_out(self.storage.memories, function.bounds).total
+        program = mem.Program(
+            self.body,
+            function.sym_name,
+            function.function_type,
+            len(set(self.epochs.values())),
+            total,
+        )
+        for key, value in function.attributes.items():
+            if key.startswith("dlc."):
+                program.attributes[key] = value
+        Builder.before_op(function).place(program)
+        function.erase()
 
-    def _make(self, value: Value) -> Value:
+    def _number(self, items: list[Item]) -> None:
+        """Count waves as the engine does: copying waves with nothing to copy are not there."""
+        for item in items:
+            match item:
+                case Wave(number):
+                    self._count(number, True)
+                case Loop():
+                    self._count(item.enter, bool(self.storage.copies[item.enter]))
+                    self._number(item.test)
+                    self._number(item.body)
+                    self._count(item.leave, bool(self.storage.copies[item.leave]))
+                case Choice():
+                    self._number(item.then)
+                    self._number(item.otherwise)
+
+    def _count(self, number: int, real: bool) -> None:
+        before = self.epochs.get(number - 1, -1)
+        self.epochs[number] = before + 1 if real else max(before, 0)
+
+    def _write_roots(self) -> None:
+        layout = _lay_out(self.storage.memories, self.function.bounds)
+        emit = Builder(self.body, self.function.location)
+        end = max(self.epochs.values(), default=0)
+        for memory in self.storage.memories:
+            arena = memory.kind == "arena"
+            self.roots.append(
+                emit(
+                    mem.Root(
+                        memory.kind,
+                        memory.number,
+                        memory.bytes,
+                        self.epochs.get(memory.first, 0) if arena else 0,
+                        self.epochs.get(memory.last, end) if arena else end,
+                        layout.offsets.get(memory.number) if arena else None,
+                        layout.above.get(memory.number) if arena else None,
+                    )
+                )
+            )
+
+    # Views.
+
+    def view(self, value: Value) -> Value:
+        """The view of a value, made once, before the first wave."""
+        found = self._views.get(value)
+        if found is None:
+            found = self._views[value] = self._make_view(value)
+            found.name = value.name
+            self.context.values.replaced(value, found, EQUAL)
+        return found
+
+    def _make_view(self, value: Value) -> Value:
         type = kernel.array_type(value)
-        view_type = ViewType(type.dtype, type.shape)
-        first_wave = next((op for op in self._emit.block if isinstance(op, mem.Wave)), None)
-        emit = Builder(self._emit.block, self._function.location, first_wave)
-        origin = _origin(value)
+        dense = ViewType(type.dtype, type.shape)
+        emit = Builder(self.body, self.function.location, self._divider)
+        origin = self.origins[value]
         match origin.op:
-            case array.Constant(value=dense):
-                return emit(mem.Constant(dense, view_type, self._constants.offset(dense)))
+            case array.Constant(value=elements):
+                return emit(mem.Constant(elements, dense, self.constants.offset(elements)))
             case weight.Get(symbol=symbol):
-                return emit(mem.Weight(symbol, view_type))
+                return emit(mem.Weight(symbol, dense))
             case _:
-                return emit(mem.View(self._roots[self._plan.home[origin]], view_type))
+                pass
+        home = self._home(value)
+        counters = tuple([counter for counter, _ in home.steps])
+        steps = tuple([step for _, step in home.steps])
+        layout = dense if home.strides is None else ViewType(type.dtype, type.shape, home.strides)
+        return emit(mem.View(self.roots[home.memory], layout, home.offset, counters, steps))
+
+    def _home(self, value: Value) -> Home:
+        """Where a value is; a reshape of a dense array is a dense array of another shape."""
+        reshaped = False
+        while value not in self.storage.homes and isinstance(value.op, array.Reshape):
+            value, reshaped = value.op.source, True
+        home = self.storage.homes.get(value) or self.storage.homes[self.origins[value]]
+        return Home(home.memory, home.offset, None, home.steps) if reshaped else home
+
+    # Work.
+
+    def _work(self, items: list[Item], emit: Builder) -> None:
+        for item in items:
+            match item:
+                case Wave(kernels=kernels):
+                    self._wave(kernels, emit)
+                case Loop():
+                    self._loop(item, emit)
+                case Choice():
+                    self._choice(item, emit)
+
+    def _wave(self, kernels: list[kernel.Kernel], emit: Builder) -> None:
+        inner = Block()
+        for op in kernels:
+            operands = [self.view(operand) for operand in op.operands]
+            outs = [self.view(result) for result in op.results]
+            Builder(inner, op.location).place(op.into(operands, outs))
+        _end(inner, emit.location)
+        emit.at(kernels[0].location).place(mem.Wave(inner))
+
+    def _copies(self, number: int, emit: Builder) -> None:
+        """The wave that copies carried values."""
+        pairs = self.storage.copies[number]
+        if not pairs:
+            return
+        inner = Block()
+        for value, argument in pairs:
+            scratch = Block()
+            made = copy(Builder(scratch, emit.location), value).op
+            assert isinstance(made, kernel.Generic)
+            op = made.into([self.view(value)], [self.view(argument)])
+            Builder(inner, emit.location).place(op)
+            scratch.clear()
+        _end(inner, emit.location)
+        emit.place(mem.Wave(inner))
+
+    def _region(self, items: list[Item], location: Location) -> Block:
+        block = Block()
+        self._work(items, Builder(block, location))
+        return block
+
+    def _loop(self, item: Loop, emit: Builder) -> None:
+        op = item.op
+        emit = emit.at(op.location)
+        self._copies(item.enter, emit)
+        body = self._region(item.body, op.location)
+        self._copies(item.leave, Builder(body, op.location))
+        _end(body, op.location)
+        if isinstance(op, flow.Scan):
+            emit.place(mem.Loop(body, item.counter, op.length))
+            return
+        test = self._region(item.test, op.location)
+        _end(test, op.location)
+        (condition,) = op.condition.terminator.operands
+        emit.place(mem.While(self.view(condition), test, body, item.counter, op.limit))
+
+    def _choice(self, item: Choice, emit: Builder) -> None:
+        op = item.op
+        regions: list[Block] = []
+        for items in (item.then, item.otherwise):
+            regions.append(self._region(items, op.location))
+            _end(regions[-1], op.location)
+        emit.at(op.location).place(mem.Choose(self.view(op.condition), *regions))
 
 
-def _write_kernel(op: kernel.Kernel, emit: Builder, views: _Views) -> None:
-    """The kernel in destination form."""
-    operands = [views[operand] for operand in op.operands]
-    outs = [views[result] for result in op.results]
-    emit.place(op.into(operands, outs))
+def _end(block: Block, location: Location) -> None:
+    Builder(block, location).place(mem.End())

@@ -1,0 +1,109 @@
+"""Making every region hand over values of its own, so that each can be written where it is wanted.
+
+A region may hand over its arguments, constants, or one value twice, and a loop may use its index or walk
+along an axis that leaves no row in one piece. Where that is so, a copying kernel comes in between.
+"""
+
+from __future__ import annotations
+
+from dlc.dialects import array, flow, func, kernel, scalar
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Value
+from dlc.ir.types import TensorType
+from dlc.lowering.array_to_kernel import generic
+
+
+def own_results(function: func.Func) -> None:
+    """Prepare a function and all loops and branches in it for the plan."""
+    for op in list(function.walk()):
+        match op:
+            case flow.Scan():
+                _walk_index(op)
+                _copy_slices(op)
+                ys = op.body.terminator.operands[len(op.initial) :]
+                _own(op.body, {y: axis for y, axis in zip(ys, op.y_axes, strict=True)})
+            case flow.While():
+                _own(op.body, {})
+            case flow.If():
+                _own(op.then, {})
+                _own(op.otherwise, {})
+            case _:
+                pass
+    _own(function.body, {})
+
+
+def copy(emit: Builder, value: Value) -> Value:
+    """A kernel that copies an array."""
+    type = kernel.array_type(value)
+    return generic(emit, (value,), type.shape, lambda e, i, a: e(kernel.Load(a[0], i)))
+
+
+def _own(block: Block, stacked: dict[Value, int]) -> None:
+    """Copy what a block hands over but does not compute, or hands over twice."""
+    terminator = block.terminator
+    seen: set[Value] = set()
+    results: list[Value] = []
+    for value in terminator.operands:
+        origin = value
+        while isinstance(origin.op, array.Reshape):
+            origin = origin.op.source
+        mine = origin.block is block and isinstance(
+            origin.op, kernel.Kernel | flow.Scan | flow.While | flow.If
+        )
+        if not mine or origin in seen or not _fits_stack(value, origin, stacked):
+            value = origin = copy(Builder.before_op(terminator), value)
+        seen.add(origin)
+        results.append(value)
+    terminator.set_operands(results)
+
+
+def _fits_stack(value: Value, origin: Value, stacked: dict[Value, int]) -> bool:
+    """Whether a value can be computed in its place in a stack, where its rows may lie apart."""
+    axis = stacked.get(value, 0)
+    if axis == 0:
+        return True
+    innermost = axis == kernel.array_type(value).rank
+    return value is origin and isinstance(origin.op, kernel.Generic if innermost else kernel.Kernel)
+
+
+def _walk_index(op: flow.Scan) -> None:
+    """Give the loop its index as a slice of 0, 1, 2, ..., if it uses it."""
+    index = op.body.arguments[0]
+    if not index.uses:
+        return
+    counter = index.type
+    assert isinstance(counter, TensorType)
+
+    def element(emit: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        return emit(scalar.Cast(indices[0], counter.dtype))
+
+    numbers = generic(Builder.before_op(op), (), (op.length,), element)
+    initial, xs, constants = op.segments
+    place = initial + xs
+    operands = [*op.operands[:place], numbers, *op.operands[place:]]
+    op.attributes["segments"] = (initial, xs + 1, constants)
+    op.attributes["x_axes"] = (*op.x_axes, 0)
+    op.set_operands(operands)
+    argument = op.body.insert_argument(1 + place, counter)
+    index.replace_by(argument)
+
+
+def _copy_slices(op: flow.Scan) -> None:
+    """Copy slices whose elements lie apart where a reshape, a product or a nested loop wants them."""
+    first = 1 + len(op.initial)
+    for argument, source, axis in zip(
+        op.body.arguments[first : first + len(op.xs)], op.xs, op.x_axes, strict=True
+    ):
+        rank = kernel.array_type(source).rank
+        wanted = [use for use in argument.uses if not isinstance(use, kernel.Generic)]
+        if axis == 0 or not wanted:
+            continue
+        if axis < rank - 1 and all(isinstance(use, kernel.Gemm) for use in wanted):
+            continue
+        assert op.body.first is not None
+        whole = copy(Builder(op.body, op.location, op.body.first), argument)
+        for use in [use for use in wanted if use.parent is not None]:
+            use.replace_operand(argument, whole)
+
+
+__all__ = ["copy", "own_results"]

@@ -1,0 +1,269 @@
+"""Where values live: which memory, and which part of it.
+
+A value that a region hands over is written where it is wanted: a carried value into the memory that the
+loop reads it from, if nothing reads that any more; a value to stack into its place in the stack; the
+result of a branch into the memory of the choice. An element-wise kernel may write over an input that
+dies with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from dlc.dialects import array, flow, func, kernel
+from dlc.ir.core import Value
+from dlc.ir.dims import Shape, Size
+from dlc.ir.log import DecisionLog
+from dlc.ir.types import row_major_strides
+from dlc.lowering.plan_schedule import Choice, Item, Lifetimes, Loop, Origins, Wave
+
+
+@dataclass(slots=True)
+class Memory:
+    """A root to be: what it is, how large in bytes, and the waves from first to last that need it."""
+
+    kind: str
+    number: int
+    bytes: Size
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A place in a memory: `offset` bytes from its start, and `steps` of bytes for rounds of loops.
+
+    `strides` in elements; None for a dense row-major array.
+    """
+
+    memory: int
+    offset: Size = 0
+    strides: Shape | None = None
+    steps: tuple[tuple[int, Size], ...] = ()
+
+    def slice(self, whole: Value, axis: int, counter: int, length: Size, reverse: bool) -> Home:
+        """The slice of an array in this place that a loop is at."""
+        type = kernel.array_type(whole)
+        strides = self.strides or row_major_strides(type.shape)
+        step = strides[axis] * type.dtype.bytes
+        start = (length - 1) * step if reverse else 0
+        kept = strides[:axis] + strides[axis + 1 :]
+        dense = kept == row_major_strides(type.shape[:axis] + type.shape[axis + 1 :])
+        return Home(
+            self.memory,
+            self.offset + start,
+            None if dense else kept,
+            (*self.steps, (counter, step * -1 if reverse else step)),
+        )
+
+
+@dataclass(slots=True)
+class Storage:
+    """The memories of a function and the home of every value that has one."""
+
+    memories: list[Memory] = field(default_factory=list[Memory])
+    homes: dict[Value, Home] = field(default_factory=dict[Value, Home])
+    copies: dict[int, list[tuple[Value, Value]]] = field(
+        default_factory=dict[int, list[tuple[Value, Value]]]
+    )
+    """For each copying wave the values to copy, and the arguments of the loop they are copied to."""
+
+
+def assign(
+    function: func.Func,
+    items: list[Item],
+    origins: Origins,
+    lives: Lifetimes,
+    waves: int,
+    log: DecisionLog,
+) -> Storage:
+    """Find a home for every value of a function that is neither a constant nor a weight."""
+    return _Assignment(function, origins, lives, waves, log).run(items)
+
+
+class _Assignment:
+    def __init__(
+        self, function: func.Func, origins: Origins, lives: Lifetimes, waves: int, log: DecisionLog
+    ) -> None:
+        self.function = function
+        self.origins = origins
+        self.lives = lives
+        self.waves = waves
+        self.log = log
+        self.storage = Storage()
+        self.arena = 0
+
+    def run(self, items: list[Item]) -> Storage:
+        for number, argument in enumerate(self.function.body.arguments):
+            self._fixed(argument, "input", number)
+        for number, value in enumerate(self.function.results_returned):
+            self._fixed(self.origins[value], "output", number)
+        self._items(items)
+        return self.storage
+
+    def _fixed(self, value: Value, kind: str, number: int) -> None:
+        self.storage.homes[value] = self._memory(kind, number, value, 0, self.waves)
+
+    def _memory(self, kind: str, number: int, value: Value, first: int, last: int) -> Home:
+        type = kernel.array_type(value)
+        size = type.size * type.dtype.bytes
+        self.storage.memories.append(Memory(kind, number, size, first, last))
+        return Home(len(self.storage.memories) - 1)
+
+    def _in_arena(self, value: Value, first: int, last: int) -> Home:
+        home = self._memory("arena", self.arena, value, first, last)
+        self.arena += 1
+        return home
+
+    def _home(self, value: Value) -> Home | None:
+        """Where a value is; None for constants and weights."""
+        while value not in self.storage.homes and isinstance(value.op, array.Reshape):
+            value = value.op.source
+        found = self.storage.homes.get(value)
+        return found if found is not None else self.storage.homes.get(self.origins[value])
+
+    def _items(self, items: list[Item]) -> None:
+        for item in items:
+            match item:
+                case Wave():
+                    self._wave(item)
+                case Loop():
+                    self._loop(item)
+                case Choice():
+                    self._choice(item)
+
+    def _wave(self, wave: Wave) -> None:
+        readers = Counter(
+            home.memory
+            for op in wave.kernels
+            for home in {self._home(operand) for operand in op.operands}
+            if home is not None
+        )
+        for op in wave.kernels:
+            for result in op.results:
+                if result in self.storage.homes:
+                    continue
+                last = self.lives.last.get(result, wave.number)
+                donor = self._donor(op, result, wave.number, readers)
+                if donor is None:
+                    self.storage.homes[result] = self._in_arena(result, wave.number, last)
+                    continue
+                home = self.storage.homes[donor]
+                self.storage.homes[result] = home
+                self.storage.memories[home.memory].last = last
+                self.log.did("write in place", result, over=donor.name or "an input")
+
+    def _donor(
+        self, op: kernel.Kernel, result: Value, number: int, readers: Counter[int]
+    ) -> Value | None:
+        """A value in the arena that dies with `op` and that the result may overwrite."""
+        if not isinstance(op, kernel.Generic) or len(op.results) != 1:
+            return None
+        for operand, argument in zip(op.inputs, op.arrays, strict=True):
+            origin = self.origins[operand]
+            home = self.storage.homes.get(origin)
+            if home is None or home != Home(home.memory) or readers[home.memory] != 1:
+                continue
+            memory = self.storage.memories[home.memory]
+            if (
+                memory.kind == "arena"
+                and memory.last == number
+                and self.lives.written.get(origin, -1) >= 0
+                and kernel.array_type(operand) is kernel.array_type(result)
+                and sum(self.origins[other] is origin for other in op.inputs) == 1
+                and reads_only_own_element(op, argument)
+            ):
+                return origin
+        return None
+
+    # Loops and branches.
+
+    def _loop(self, item: Loop) -> None:
+        op = item.op
+        carried = len(op.initial)
+        lead = 1 if isinstance(op, flow.Scan) else 0
+        self.storage.copies[item.enter] = []
+        self.storage.copies[item.leave] = []
+        for result in op.results:
+            if result not in self.storage.homes:
+                last = max(item.leave, self.lives.last.get(result, item.leave))
+                self.storage.homes[result] = self._in_arena(result, item.enter, last)
+        following = op.body.terminator.operands
+        for k, value in enumerate(op.initial):
+            argument = op.body.arguments[lead + k]
+            self.storage.copies[item.enter].append((value, argument))
+            if self._written_directly(item, following[k], argument):
+                self.storage.homes[self.origins[following[k]]] = self.storage.homes[op.results[k]]
+            else:
+                self.storage.copies[item.leave].append((following[k], argument))
+        if isinstance(op, flow.Scan):
+            self._slices(item, op, carried)
+        self._items(item.test)
+        self._items(item.body)
+
+    def _slices(self, item: Loop, op: flow.Scan, carried: int) -> None:
+        for k, (source, axis) in enumerate(zip(op.xs, op.x_axes, strict=True)):
+            home = self._home(source)
+            if home is not None:
+                argument = op.body.arguments[1 + carried + k]
+                self.storage.homes[argument] = home.slice(
+                    source, axis, item.counter, op.length, op.reverse
+                )
+        stacks = zip(
+            op.results[carried:], op.body.terminator.operands[carried:], op.y_axes, strict=True
+        )
+        for stack, value, axis in stacks:
+            home = self.storage.homes[stack]
+            self.storage.homes[self.origins[value]] = home.slice(
+                stack, axis, item.counter, op.length, op.reverse
+            )
+
+    def _written_directly(self, item: Loop, value: Value, argument: Value) -> bool:
+        """Whether the next carried value may be written over the current one as it is computed."""
+        origin = self.origins[value]
+        producer = origin.op
+        written = self.lives.written.get(origin, -1)
+        if not isinstance(producer, kernel.Kernel) or origin in self.storage.homes:
+            return False
+        if not any(producer in wave.kernels for wave in item.body if isinstance(wave, Wave)):
+            return False
+        for number, reader in self.lives.reads.get(self.origins[argument], []):
+            if not item.enter < number < item.leave or number < written:
+                continue
+            own = (
+                number == written
+                and reader is producer
+                and isinstance(producer, kernel.Generic)
+                and self._reads_own(producer, argument)
+            )
+            if not own:
+                return False
+        return True
+
+    def _reads_own(self, op: kernel.Generic, argument: Value) -> bool:
+        return all(
+            reads_only_own_element(op, inner)
+            and kernel.array_type(operand) is kernel.array_type(op.results[0])
+            for operand, inner in zip(op.inputs, op.arrays, strict=True)
+            if self.origins[operand] is self.origins[argument]
+        )
+
+    def _choice(self, item: Choice) -> None:
+        for k, result in enumerate(item.op.results):
+            if result not in self.storage.homes:
+                last = max(item.first, self.lives.last.get(result, item.first))
+                self.storage.homes[result] = self._in_arena(result, item.first, last)
+            for region in item.op.regions:
+                value = region.terminator.operands[k]
+                self.storage.homes[self.origins[value]] = self.storage.homes[result]
+        self._items(item.then)
+        self._items(item.otherwise)
+
+
+def reads_only_own_element(op: kernel.Generic, argument: Value) -> bool:
+    """Whether every load of an input is at the index of the element that is being computed."""
+    return all(
+        isinstance(use, kernel.Load) and list(use.indices) == op.indices and use.parent is op.body
+        for use in argument.uses
+    )
