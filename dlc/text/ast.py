@@ -574,6 +574,7 @@ class File(Node):
 
     source: Source
     edition: int
+    edition_span: Span
     docs: str
     items: tuple[Item, ...]
 

@@ -2,7 +2,7 @@
 
 >>> parsed = parse(Source("a.dlm", "dlc 1\\nfn f(x: f32[..]) = 3 * x ** 2 +"))
 >>> [str(error) for error in parsed.errors]
-['a.dlm:2:34: error[D0110]: expected an expression, found the end of the text']
+['a.dlm:2:32: error[D0110]: expected an expression before the end of the text']
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class _FileParser(DeclarationParser):
             count = len(self.diagnostics)
             self.diagnostics.append(Diagnostic("D0119", f"stopped after {count} errors"))
         span = Span(0, len(self.source.text))
-        return ast.File(span, self.source, edition, docs, items)
+        edition_span = Span(self.starts[0], self.ends[min(1, len(self.ends) - 1)])
+        return ast.File(span, self.source, edition, edition_span, docs, items)
 
     def _edition(self) -> int:
         """The edition that the text says it is written in; 0 if the rest is not to be read."""

@@ -16,6 +16,7 @@ from dlc.text.lexer import END, MAX_ERRORS, NAME, STRING, Tokens
 from dlc.text.source import Source, Span
 from dlc.text.suggest import suggest
 from dlc.text.words import (
+    AFTER_NAME,
     EXPRESSION_WORDS,
     FOLLOWING_WORDS,
     NEVER_NAMES,
@@ -24,10 +25,13 @@ from dlc.text.words import (
     describe,
 )
 
-__all__ = ["MAX_DEPTH", "Context", "Cursor", "Failure", "TooManyErrors"]
+__all__ = ["MAX_DEPTH", "NEVER_FOLLOW", "Context", "Cursor", "Failure", "TooManyErrors"]
 
 MAX_DEPTH: Final = 64
 """How deep blocks and expressions nest at most; a flat chain of operators is one level."""
+
+NEVER_FOLLOW: Final = OPENERS | EXPRESSION_WORDS | NEVER_NAMES
+"""Words that tell nothing about the keyword before them, which may be a name."""
 
 CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
 
@@ -76,6 +80,7 @@ class Cursor:
         self.reach: int = 0
         self.brackets: list[int] = []
         self.diagnostics = list(tokens.problems)
+        self.context = Context("declaration", "at file level", frozenset())
         self._silent_at: int = -1
 
     # Taking tokens ------------------------------------------------------------------------------
@@ -215,18 +220,39 @@ class Cursor:
 
     # Statements ---------------------------------------------------------------------------------
 
-    def opens_statement(self, at: int) -> bool:
-        """Whether a statement begins at token `at`, wherever it stands: the keyword and what follows."""
+    def opens_statement(self, at: int, ahead: int = 3) -> bool:
+        """Whether a statement seems to begin at token `at`: asked where something is wrong.
+
+        It does if a name follows the keyword, unless that is itself the keyword of a statement.
+        """
         word = self.texts[at]
         if word not in OPENERS:
             return False
         if word in NEVER_NAMES:
             return True
         follower = self.texts[at + 1]
-        kind = self.kinds[at + 1]
-        if kind == NAME:
-            return follower not in EXPRESSION_WORDS
-        return (word, follower) == ("names", "{") or (word == "import" and kind == STRING)
+        if self.kinds[at + 1] == NAME:
+            if follower in EXPRESSION_WORDS:
+                return False
+            return follower == "fn" or not (ahead and self.opens_statement(at + 1, ahead - 1))
+        return (word, follower) == ("names", "{") or (
+            word == "import" and self.kinds[at + 1] == STRING
+        )
+
+    def stands_for_statement(self) -> bool:
+        """Whether a keyword where a value is expected cannot be a name: a statement follows.
+
+        In `let a = next let b = 1` the `next` is a name, in `let a = next h = 1` the value is missing.
+        """
+        word = self.text
+        if word in NEVER_NAMES:
+            return True
+        if word not in OPENERS or self.context.pairs or self.kinds[self.at + 1] != NAME:
+            return False
+        follower, third = self.texts[self.at + 1 : self.at + 3]
+        if follower in NEVER_FOLLOW:
+            return (word, follower) == ("export", "fn")
+        return word not in AFTER_NAME or third in AFTER_NAME[word]
 
     def resume(self, context: Context, unclosed: int) -> int:
         """Skip to what may begin the next element, or to the `}` that ends the list.

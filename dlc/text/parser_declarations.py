@@ -258,9 +258,9 @@ class DeclarationParser(StatementParser):
         return ast.DimEntry(self.span_from(start), name, span, low, high)
 
     def _value_follows(self) -> bool:
-        return self.text == "(" or (
-            self.kinds[self.at] in (NAME, NUMBER) and not self.opens_statement(self.at)
-        )
+        if self.kinds[self.at] == NAME:
+            return not self.opens_statement(self.at)
+        return self.kinds[self.at] in (NUMBER, STRING) or self.text in ("(", "[", "{", "-")
 
     def _limit(self) -> ast.Limit:
         start = self.starts[self.at]

@@ -7,9 +7,9 @@ from typing import Final, NoReturn
 
 from dlc.text import ast, literals
 from dlc.text.lexer import NAME, NUMBER, STRING, Tokens
-from dlc.text.parser_cursor import Cursor
+from dlc.text.parser_cursor import NEVER_FOLLOW, Cursor
 from dlc.text.source import Source, Span
-from dlc.text.words import FOREIGN_WORDS, OPENERS
+from dlc.text.words import FOREIGN_WORDS, OPENERS, STATEMENT_WORDS
 
 __all__ = ["LEVELS", "MAX_ITEMS", "NOT_LEVEL", "ExpressionParser"]
 
@@ -31,7 +31,7 @@ MAX_ITEMS: Final = 1 << 16
 # Words at which an operand is not simply a name.
 SPECIAL_WORDS: Final = OPENERS | {
     "_", "true", "false", "not", "if", "scan", "while", "on", "lambda",
-    "then", "else", "and", "or",
+    "then", "else", "for", "in", "and", "or",
 }  # fmt: skip
 
 # Signs that an operand cannot begin with but that tell what was meant.
@@ -191,16 +191,16 @@ class ExpressionParser(Cursor, ABC):
             return self._while(start)
         if text == "on" and self._device_follows():
             return self._on(start)
-        if text == "lambda" and self.kinds[self.at + 1] == NAME:
+        follower = self.kinds[self.at + 1]
+        if text == "lambda" and follower == NAME and self.texts[self.at + 2] in (":", ","):
             self.unexpected("an expression", help=FOREIGN_WORDS["lambda"])
-        if text in ("then", "else", "and", "or") or self.opens_statement(self.at):
+        if text in ("true", "false"):
+            self.advance()
+            return ast.Bool(span, text == "true")
+        if self.stands_for_statement():
             self._no_operand()
         self.advance()
-        if text == "_":
-            return ast.Placeholder(span)
-        if text in ("true", "false"):
-            return ast.Bool(span, text == "true")
-        return ast.Name(span, text)
+        return ast.Placeholder(span) if text == "_" else ast.Name(span, text)
 
     def number(self) -> ast.Number:
         """A number as written, without sign."""
@@ -427,8 +427,9 @@ class ExpressionParser(Cursor, ABC):
         return tuple(carries)
 
     def _device_follows(self) -> bool:
-        after = self.texts[self.at + 2] if self.kinds[self.at + 1] == NAME else ""
-        return after in ("{", ":")
+        if self.kinds[self.at + 1] != NAME or self.peek() in NEVER_FOLLOW:
+            return False
+        return self.texts[self.at + 2] in ("{", ":")
 
     def _on(self, start: int) -> ast.Expr:
         self.deeper()
@@ -439,7 +440,7 @@ class ExpressionParser(Cursor, ABC):
 
     def _statements_follow(self) -> bool:
         """Whether the braces from here hold statements rather than one expression."""
-        return self.peek() in OPENERS or self.peek() == "}"
+        return self.peek() in STATEMENT_WORDS or self.peek() == "}"
 
     def _braced(self) -> ast.Expr:
         opener = self.open()

@@ -68,7 +68,9 @@ class StatementParser(TypeParser):
         if self.text != "{":
             self.unexpected("`{`")
         opener = self.open()
+        outer, self.context = self.context, context
         found = self.elements(context, read, opener)
+        self.context = outer
         if not self.accept("}"):
             self.missing(opener)
         self.brackets.pop()

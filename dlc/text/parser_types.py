@@ -24,7 +24,7 @@ class TypeParser(ExpressionParser):
         text = self.text
         if text == "(":
             return self._tuple_type(start)
-        if self.kinds[self.at] != NAME or (text != "fn" and self.opens_statement(self.at)):
+        if self.kinds[self.at] != NAME or (text != "fn" and self.stands_for_statement()):
             self.unexpected("a type such as f32[B, 64]")
         self.advance()
         if text == "fn":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "DESCRIPTIONS",
+    "AFTER_NAME",
     "EXPRESSION_WORDS",
     "FOLLOWING_WORDS",
     "FOREIGN_WORDS",
@@ -45,9 +45,24 @@ EXPRESSION_WORDS: Final = FOLLOWING_WORDS | {"and", "or", "in", "for", "on", "li
 
 # Where a value is missing, `let`, `return` and `fn` tell better than any name what comes next.
 NEVER_NAMES: Final = frozenset(["let", "return", "fn"]) | {
-    "if", "then", "else", "scan", "while", "and", "or", "not", "true", "false",
+    "if", "then", "else", "scan", "while", "for", "in", "and", "or", "not", "true", "false",
 }  # fmt: skip
 """Words that are never names."""
+
+AFTER_NAME: Final = {
+    "param": (":",),
+    "state": (":",),
+    "const": ("=", ":"),
+    "set": ("=",),
+    "next": ("=",),
+    "use": ("=",),
+    "dim": ("=", ","),
+    "limit": ("=",),
+    "module": ("(", "{", "from"),
+    "train": ("{",),
+    "import": ("(",),
+}
+"""What follows the name that these keywords give."""
 
 FOREIGN_WORDS: Final = {
     "def": "a function is written fn f(x) = ...",
@@ -76,8 +91,6 @@ FOREIGN_WORDS: Final = {
 }
 """What people write who come from elsewhere, and what to write here."""
 
-DESCRIPTIONS: Final = {"": "the end of the text"}
-
 
 def describe(text: str) -> str:
     """How a message calls a token.
@@ -85,8 +98,8 @@ def describe(text: str) -> str:
     >>> describe("let"), describe("")
     ('`let`', 'the end of the text')
     """
-    if text in DESCRIPTIONS:
-        return DESCRIPTIONS[text]
+    if not text:
+        return "the end of the text"
     return f"`{text}`" if len(text) <= 32 else f"`{text[:28]}...`"
 
 
