@@ -20,8 +20,8 @@ from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, DType, TensorType
 
 __all__ = [
-    "Binary", "Bitcast", "Cast", "Compare", "Constant", "Elementwise", "Fill", "Select", "Unary",
-    "constant_like", "fill", "folded", "is_number", "show", "tensor_type",
+    "MANTISSA", "Binary", "Bitcast", "Cast", "Compare", "Constant", "Elementwise", "Fill", "Select",
+    "Unary", "constant_like", "fill", "folded", "is_number", "show", "tensor_type",
 ]  # fmt: skip
 
 

@@ -204,7 +204,7 @@ def _gradient_multiply(scatter: Scatter, emit: Builder, dy: Value) -> tuple[Valu
     if not scatter.unique:
         raise scatter.fail(
             "no derivative of a scatter that multiplies places that may be named twice",
-            code="D0402",
+            code="D0405",
             help="if they are not, say unique=true",
         )
     dtarget = emit(_again(scatter, dy, scatter.updates, "multiply"))

@@ -14,7 +14,7 @@ from dlc.ir.dims import Shape, product
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import I64, DType, TensorType
 
-__all__ = ["Iota", "Reshape", "Reverse", "StopGradient", "Transpose", "inverse", "iota"]
+__all__ = ["Iota", "Reshape", "Reverse", "Transpose", "check_axis", "inverse", "iota"]
 
 
 def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -176,19 +176,3 @@ class Iota(Op):
 def iota(emit: Builder, type: TensorType, axis: int, dtype: DType = I64) -> Value:
     """The index along an axis, in the shape of `type`."""
     return emit(Iota(type.shape, axis, dtype))
-
-
-@op("array.stop_gradient")
-class StopGradient(Op):
-    """The source, which reverse mode takes for a constant."""
-
-    source: Value = operand()
-
-    def infer(self) -> TensorType:
-        return tensor_type(self.source)
-
-    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
-        return inputs[0]
-
-    def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
-        return (None,)
