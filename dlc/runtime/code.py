@@ -33,9 +33,11 @@ class Engine:
     """Runs programs: `enter` takes the address of a `dlc_call` and returns its `Status`.
 
     The call runs without the interpreter lock; it must not outlive the memory its words point to.
+    `address` is where the same function is for native code.
     """
 
     enter: Callable[[int], int]
+    address: int
 
 
 _engines: dict[int, Engine] = {}
@@ -77,7 +79,8 @@ def load_engine(
     if not 0 <= entry < len(code):
         raise ArtifactError(f"the engine has no entry at byte {entry}", code="D0606")
     prototype = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-    ours = Engine(prototype(image.base + entry))
+    address = image.base + entry
+    ours = Engine(prototype(address), address)
     serving = _engines.setdefault(ABI_VERSION, ours)
     if serving is ours:
         image.pages.keep()  # the pool's threads live in it to the end
