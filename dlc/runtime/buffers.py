@@ -23,6 +23,8 @@ ALIGNMENT = 64
 """A cache line, and the widest vector register."""
 
 _UINT8 = np.dtype(np.uint8)
+# Looked up once: these are in the way of every call of a model.
+_empty, _ndarray = np.empty, np.ndarray
 
 
 def _slow_address(array: NDArray[np.generic]) -> int:
@@ -58,8 +60,8 @@ def aligned_bytes(length: int) -> Bytes:
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Scalar], length: int) -> NDArray[Scalar]:
     """A new C-contiguous array, aligned, of undefined contents; `length` is its size in bytes."""
-    block = np.empty(length + ALIGNMENT, _UINT8)
-    return np.ndarray(shape, dtype, block, -address(block) % ALIGNMENT)
+    block = _empty(length + ALIGNMENT, _UINT8)
+    return _ndarray(shape, dtype, block, -address(block) % ALIGNMENT)
 
 
 def aligned_copy(data: bytes | memoryview | Bytes) -> Bytes:
@@ -73,7 +75,7 @@ def aligned_copy(data: bytes | memoryview | Bytes) -> Bytes:
 def as_bytes(data: memoryview) -> Bytes:
     """The same memory as a flat array if it is aligned, else an aligned copy; read-only either way."""
     block = np.frombuffer(data, np.uint8)
-    if address(block) % ALIGNMENT:
+    if address(block) % ALIGNMENT or not len(block):
         block = aligned_copy(data)
         block.flags.writeable = False
     return block

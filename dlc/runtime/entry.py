@@ -23,8 +23,8 @@ from dlc.runtime.binding import Binder
 from dlc.runtime.buffers import address
 from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.dtypes import BF16, DTYPES, numpy_bfloat16
-from dlc.runtime.frames import Frame, Sized
-from dlc.runtime.manifest import Dim, Entry, Input, Output
+from dlc.runtime.frames import Frame, Sized, Words
+from dlc.runtime.manifest import Dim, Entry, Input, Op, Output
 from dlc.runtime.native import Native
 from dlc.runtime.results import Out, Results, Storage
 from dlc.runtime.signature import default_value, python_name, python_signature, signature_text
@@ -36,6 +36,7 @@ Array = NDArray[np.generic]
 
 MAX_BINDINGS = 64
 """Tuples of sizes whose numbers are kept for each entry point; the least recently used goes first."""
+MAX_RECORDS = 100_000
 _FITS = 0x1 | 0x100
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
 _INPUTS = Root.INPUTS.value
@@ -58,6 +59,15 @@ class Binding(NamedTuple):
     dims: Mapping[str, int]
     sized: Sized
     outputs: tuple[Storage, ...]
+
+
+class Stretch(NamedTuple):
+    """One thread's work on one op in a traced call, from `start` to `end` in processor cycles."""
+
+    op: Op
+    thread: int
+    start: int
+    end: int
 
 
 class EntryPoint:
@@ -145,6 +155,18 @@ class EntryPoint:
             outputs = self._results.allocate(binding.outputs)
         else:
             outputs, result = self._results.taken(out, binding.outputs, inputs)
+        self._enter(inputs, outputs, binding)
+        if out is not None:
+            return result
+        if self._results.is_plain:
+            return outputs[0]
+        return self._results.handed_over(self._measured(outputs, binding))
+
+    def _enter(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], binding: Binding, records: int = 0
+    ) -> Words | None:
+        """The native call; with a trace of at most so many records if there is a number."""
+        trace = None
         frame = self._take_frame()
         try:
             roots, root = frame.roots, _INPUTS
@@ -154,7 +176,11 @@ class EntryPoint:
             for array in outputs:
                 roots[root] = address(array)
                 root += 1
-            if frame.run(binding.sized):
+            if records:
+                status, trace = frame.run_traced(binding.sized, records)
+            else:
+                status = frame.run(binding.sized)
+            if status:
                 raise self._failed(frame)
         except MemoryError:
             message = (
@@ -164,11 +190,7 @@ class EntryPoint:
         finally:
             self._running.discard(frame)
             self._idle.append(frame)
-        if out is not None:
-            return result
-        if self._results.is_plain:
-            return outputs[0]
-        return self._results.handed_over(self._measured(outputs, binding))
+        return trace
 
     def _take_frame(self) -> Frame:
         try:
@@ -198,6 +220,20 @@ class EntryPoint:
         )
         frame.reset()
         return error
+
+    def trace(self, *args: object, **named: object) -> tuple[object, tuple[Stretch, ...]]:
+        """Call it and watch: the result, and which thread worked on which op from when to when.
+
+        At most `MAX_RECORDS` stretches are kept. Times are cycles of the processor's time stamp counter.
+        """
+        inputs, given = self._arguments(args, named)
+        binding = self._bound([array.shape for array in inputs], given)
+        outputs = self._results.allocate(binding.outputs)
+        rows = self._enter(inputs, outputs, binding, MAX_RECORDS)
+        ops = self._program.program.ops
+        found: list[list[int]] = [] if rows is None else rows.tolist()
+        stretches = tuple(Stretch(ops[op], thread, start, end) for op, thread, start, end in found)
+        return self._results.handed_over(self._measured(outputs, binding)), stretches
 
     def cancel(self) -> None:
         """Ask every call that is running now to end soon, with a CallError (D0809)."""

@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.runtime import blas, threads
-from dlc.runtime.abi import ABI_VERSION, CallWord, Root
+from dlc.runtime.abi import ABI_VERSION, CallWord, Root, TraceWord
 from dlc.runtime.buffers import ALIGNMENT, Bytes, address, aligned_bytes
 from dlc.runtime.native import Native
+
+Words = NDArray[np.int64]
 
 _THREADS = CallWord.THREADS.value
 _SIZES = CallWord.SIZES.value
@@ -26,7 +28,7 @@ _ARENA, _SCRATCH = Root.ARENA.value, Root.SCRATCH.value
 class Sized(NamedTuple):
     """A program at one tuple of sizes: the numbers its steps use, and the memory it works in."""
 
-    sizes: NDArray[np.int64]
+    sizes: Words
     sizes_at: int
     arena: int
     scratch: int
@@ -36,12 +38,27 @@ class Sized(NamedTuple):
 class Frame:
     """A call of one program: set the roots from `Root.INPUTS` on, then `run`."""
 
-    __slots__ = ("_cancel", "_native", "_program", "_sized", "_threads", "_work", "roots", "words")
+    __slots__ = (
+        *(
+            "_cancel",
+            "_enter",
+            "_native",
+            "_program",
+            "_sized",
+            "_threads",
+            "_uses_blas",
+            "_words_at",
+        ),
+        *("_work", "roots", "words"),
+    )
 
     def __init__(
         self, native: Native, program: Bytes, thread_count: int, fixed: Sequence[int], tensors: int
     ) -> None:
         """`fixed` are the addresses of WEIGHTS and SOURCES, `tensors` counts inputs and outputs."""
+        self._enter = native.enter
+        self._uses_blas = native.uses_blas
+        # What the words point to lives as long as they do.
         self._native = native
         self._program = program
         self._threads = thread_count
@@ -52,6 +69,7 @@ class Frame:
         self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = fixed
         self.roots[Root.CONSTANTS] = address(native.constants)
         self.words = (ctypes.c_int64 * CallWord.COUNT)()
+        self._words_at = ctypes.addressof(self.words)
         self.words[CallWord.VERSION] = ABI_VERSION
         self.words[CallWord.THREADS] = thread_count
         self.words[CallWord.POOL] = threads.POOL
@@ -65,11 +83,11 @@ class Frame:
         """Run the program at these sizes and give its status. Other Python threads run meanwhile."""
         if sized is not self._sized:
             self._resize(sized)
-        if not self._native.uses_blas:
-            return self._native.enter(ctypes.addressof(self.words))
+        if not self._uses_blas:
+            return self._enter(self._words_at)
         with blas.single_threaded as limited:
             self.words[_THREADS] = self._threads if limited else 1
-            return self._native.enter(ctypes.addressof(self.words))
+            return self._enter(self._words_at)
 
     def _resize(self, sized: Sized) -> None:
         scratch_at = -(-sized.arena // ALIGNMENT) * ALIGNMENT
@@ -83,6 +101,17 @@ class Frame:
         self.roots[_SCRATCH] = base + scratch_at
         self.words[_SIZES] = sized.sizes_at
         self._sized = sized
+
+    def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words]:
+        """The same, and records (`TraceWord`) of each thread's work on each op, at most `capacity`."""
+        records = np.zeros((capacity, TraceWord.COUNT), np.int64)
+        self.words[CallWord.TRACE] = address(records)
+        self.words[CallWord.TRACE_CAPACITY] = capacity
+        try:
+            status = self.run(sized)
+        finally:
+            self.words[CallWord.TRACE] = self.words[CallWord.TRACE_CAPACITY] = 0
+        return status, records[: self.words[CallWord.TRACE_COUNT]]
 
     def status_words(self) -> list[int]:
         """The `dlc_call` words as they are now."""

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dlc.runtime.artifact import Artifact
-from dlc.runtime.buffers import Bytes, address, aligned_bytes
+from dlc.runtime.buffers import Bytes, address, aligned_bytes, as_bytes
 from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.frames import Frame
 from dlc.runtime.manifest import Target
 from dlc.runtime.native import Native, choose_target, load_native
 from dlc.runtime.status import call_error
-from dlc.runtime.weights import WeightStore, read_only
+from dlc.runtime.weights import WeightStore
 
 
 class Loaded(NamedTuple):
@@ -31,7 +31,7 @@ class Loaded(NamedTuple):
         if program is None or prepare is None:
             return WeightStore(sources, None)
         if prepare.cached in artifact.sections:
-            return WeightStore(sources, None, read_only(artifact.section(prepare.cached)))
+            return WeightStore(sources, None, as_bytes(artifact.section(prepare.cached)))
 
         def run(sources: Bytes) -> Bytes:
             return _prepared(native, program, sources, prepare.bytes, threads)

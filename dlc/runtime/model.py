@@ -19,6 +19,7 @@ from dlc.runtime import model_report
 from dlc.runtime import weights as weight_tables
 from dlc.runtime.abi import MAX_THREADS
 from dlc.runtime.artifact import Artifact
+from dlc.runtime.buffers import as_bytes
 from dlc.runtime.container import Data
 from dlc.runtime.entry import EntryPoint, Runner
 from dlc.runtime.loaded import Loaded, load_code
@@ -61,7 +62,7 @@ class Model:
         self._threads = _thread_count(threads)
         self._max_memory = max_memory
         self._loaded = _shared or load_code(artifact, untrusted)
-        self._sources = weight_tables.read_only(artifact.section("weights"))
+        self._sources = as_bytes(artifact.section("weights"))
         self._store = self._loaded.weight_store(artifact, self._sources, self._threads)
         entries = self._entries()
         self._entry_points = MappingProxyType(entries)

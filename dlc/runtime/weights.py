@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import ModelError
-from dlc.runtime.buffers import Bytes, address, aligned_bytes, as_bytes
+from dlc.runtime.buffers import Bytes, address, aligned_bytes
 from dlc.runtime.container import padded
 from dlc.runtime.dtypes import DTYPES, numpy_bfloat16
 from dlc.runtime.manifest import Weight
@@ -79,11 +79,6 @@ class WeightStore:
     def addresses(self) -> tuple[int, int]:
         """Where roots WEIGHTS and SOURCES lie."""
         return address(self.prepared()), address(self.sources)
-
-
-def read_only(data: memoryview) -> Bytes:
-    """A section as a block; one of no bytes still has an address."""
-    return as_bytes(data) if len(data) else aligned_bytes(0)
 
 
 def lay_out(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[Weight, ...]:

@@ -299,6 +299,15 @@ def test_only_texts_of_the_artifact_are_quoted() -> None:
 # ------------------------------------------------------------------------------------ the model
 
 
+def test_a_traced_call_says_who_did_what(tiny: Model) -> None:
+    result, stretches = tiny.f.trace(X, X)
+    np.testing.assert_array_equal(cast(F32, result), 2 * X * W[:2])
+    assert [stretch.op.name for stretch in stretches] == ["x + y", "* w"]
+    assert all(0 <= stretch.thread < tiny.threads for stretch in stretches)
+    assert all(stretch.start <= stretch.end for stretch in stretches)
+    np.testing.assert_array_equal(cast(F32, tiny.f(X, X)), cast(F32, result))
+
+
 def test_a_misspelt_entry_point_gets_a_suggestion(many: Model) -> None:
     with pytest.raises(AttributeError, match="no entry point bothh; did you mean both"):
         many.bothh()
