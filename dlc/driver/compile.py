@@ -126,9 +126,7 @@ def compile_opened(
     """The artifact of an opened model at graph level."""
     report = report or Report()
     start = time.perf_counter()
-    interface = tuple(
-        interface_of(op) for op in opened.module.body if isinstance(op, func.Func)
-    )
+    interface = tuple(interface_of(op) for op in opened.module.body if isinstance(op, func.Func))
     lower(opened, settings, "graph", after)
     graph = print_module(opened.module)
     gathered = gather(opened.module, weights, opened.folder)

@@ -112,7 +112,9 @@ def initial(name: str, type: TensorType, text: str, seed: int, stacked: int) -> 
     make = INITIALISERS.get(match[1]) if match else None
     if match is None or make is None:
         known = ", ".join(sorted(INITIALISERS))
-        raise ModelError(f"{name} has the unknown initialiser {text}", code="D0510", help=f"there are {known}")
+        raise ModelError(
+            f"{name} has the unknown initialiser {text}", code="D0510", help=f"there are {known}"
+        )
     numbers = [float(part) for part in match[2].split(",") if part]
     stream = Stream(seed, name)
     copies, inner = math.prod(shape[:stacked]), shape[stacked:]

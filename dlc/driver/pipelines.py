@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from dlc.ir.passes import Order, check_order
-from dlc.lowering import array_to_kernel, kernel_to_loop, kernel_to_plan
+from dlc.lowering import (
+    array_to_kernel,
+    decompose,
+    kernel_to_loop,
+    kernel_to_plan,
+    pieces_to_kernel,
+    windows_to_kernel,
+)
 from dlc.passes import algebra, canonicalize, collapse, cse, dce, fuse, prepare
 
 STAGES = ("graph", "kernel", "plan", "loop")
 """The levels of IR, highest first."""
 
 LOADED = (
-    algebra, array_to_kernel, canonicalize, collapse, cse, dce, fuse, kernel_to_loop, kernel_to_plan,
+    algebra,
+    array_to_kernel,
+    canonicalize,
+    collapse,
+    cse,
+    dce,
+    decompose,
+    fuse,
+    kernel_to_loop,
+    kernel_to_plan,
+    pieces_to_kernel,
     prepare,
-)  # fmt: skip
-"""The modules whose passes the pipelines name."""
+    windows_to_kernel,
+)
+"""The modules that define the passes and lowerings which the pipelines use."""
 
 GRAPH_EXACT = ("canonicalize", "cse", "dce")
 GRAPH = ("canonicalize", "algebra", "canonicalize", "cse", "algebra", "canonicalize", "dce")
@@ -23,6 +41,7 @@ REASONS = (
     Order("canonicalize", "algebra", "constants stand to the right only after it"),
     Order("cse", "fuse", "equal producers in different kernels can no longer be seen"),
     Order("collapse", "fuse", "kernels over the same elements must look the same"),
+    Order("decompose", "lower_to_kernels", "kernels are known for primitives"),
     Order("make_prepare", "lower_to_kernels", "prepare is compiled like the entry points"),
     Order("lower_to_kernels", "fuse", "only kernels are fused"),
     Order("lower_to_kernels", "plan_memory", "only kernels have memory"),
@@ -37,7 +56,9 @@ def to_stage(stage: str, level: int) -> tuple[str, ...]:
         case "graph":
             return () if level == 0 else GRAPH_EXACT if level == 1 else GRAPH
         case "kernel":
-            return ("make_prepare", "lower_to_kernels", *(KERNEL if level else ()))
+            simpler = to_stage("graph", level)
+            fused = KERNEL if level else ()
+            return ("make_prepare", "decompose", *simpler, "lower_to_kernels", *fused)
         case "plan":
             return ("plan_memory",)
         case "loop":

@@ -61,7 +61,9 @@ def gather(module: Module, given: Given, folder: Path) -> Weights:
     return Weights(tuple(table), block.data)
 
 
-def _finder(given: Given, folder: Path, sources: list[weight.Source]) -> Callable[[weight.Source], Array]:
+def _finder(
+    given: Given, folder: Path, sources: list[weight.Source]
+) -> Callable[[weight.Source], Array]:
     match given:
         case None:
             return _own(folder, sources)
@@ -79,7 +81,9 @@ def _seed(text: str) -> int:
     digits = text.removeprefix(INIT)
     if not digits.isdecimal() or int(digits) >= 1 << 64:
         raise UsageError(
-            f"{text!r} is no seed for the weights", code="D0901", help="write init:0 or another number"
+            f"{text!r} is no seed for the weights",
+            code="D0901",
+            help="write init:0 or another number",
         )
     return int(digits)
 

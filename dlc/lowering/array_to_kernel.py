@@ -11,14 +11,10 @@ from collections.abc import Callable, Sequence
 from dlc.dialects import array, kernel, scalar
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import Shape, Size
+from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
-from dlc.ir.types import BF16, BOOL, F16, F32, INDEX, DType, TensorType
-
-Formula = Callable[[Builder, list[Value], list[Value]], Value]
-"""The element at some indices, from the arrays that the kernel reads."""
+from dlc.lowering.formula import convert, fold, gemm, generic, load, number, wide
 
 Lowering = Callable[[Op, Builder], Sequence[Value]]
 """The results of an operation from kernels placed by the builder."""
@@ -65,38 +61,6 @@ def lower_one(op: Op, lowering: Lowering, rewriter: Rewriter) -> None:
 def find_lowering(cls: type[Op]) -> Lowering | None:
     """The lowering of a class or of the nearest base that has one."""
     return next((LOWERINGS[base] for base in cls.__mro__ if base in LOWERINGS), None)
-
-
-def generic(emit: Builder, inputs: Sequence[Value], domain: Shape, formula: Formula) -> Value:
-    """A kernel with one result over `domain` whose element is given by the formula."""
-    types = [kernel.array_type(value) for value in inputs]
-    body = Block([*[INDEX] * len(domain), *types], [f"i{axis}" for axis in range(len(domain))])
-    inner = Builder(body, emit.location)
-    indices, arrays = body.arguments[: len(domain)], body.arguments[len(domain) :]
-    inner.place(kernel.Yield([formula(inner, indices, arrays)]))
-    return emit(kernel.Generic(inputs, [], body, domain))
-
-
-def wide(dtype: DType) -> DType:
-    """The dtype in which a kernel computes: f32 for f16 and bf16."""
-    return F32 if dtype in (F16, BF16) else dtype
-
-
-def load(emit: Builder, source: Value, indices: Sequence[Value]) -> Value:
-    """An element, converted to the dtype in which kernels compute."""
-    value = emit(kernel.Load(source, indices))
-    return convert(emit, value, wide(scalar.element(value.type)))
-
-
-def convert(emit: Builder, value: Value, dtype: DType) -> Value:
-    """The value in another dtype; itself if it has that dtype."""
-    return value if value.type is dtype else emit(scalar.Cast(value, dtype))
-
-
-def number(emit: Builder, value: float, dtype: DType) -> Value:
-    """A scalar constant."""
-    exact = bool(value) if dtype is BOOL else float(value) if dtype.is_float else int(value)
-    return emit(scalar.Constant(exact, dtype))
 
 
 @lowers(array.Elementwise)
@@ -204,31 +168,9 @@ def _reduction(op: Op, emit: Builder) -> Sequence[Value]:
     return (generic(emit, op.operands, result.shape, formula),)
 
 
-def fold(
-    emit: Builder,
-    extents: Shape,
-    combine: str,
-    element: Callable[[Builder, list[Value]], Value],
-) -> Value:
-    """The element combined over all inner indices."""
-    body = Block([INDEX] * len(extents), [f"k{axis}" for axis in range(len(extents))])
-    inner = Builder(body, emit.location)
-    inner.place(kernel.Yield([element(inner, body.arguments)]))
-    return emit(kernel.Fold(body, extents, combine))
-
-
 @lowers(array.MatMul)
 def _matmul(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.MatMul)
     type = tensor_type(op.result)
     inner = tensor_type(op.lhs).shape[-1]
     return (gemm(emit, op.lhs, op.rhs, type, inner),)
-
-
-def gemm(emit: Builder, lhs: Value, rhs: Value, type: TensorType, inner: Size) -> Value:
-    """A product kernel whose epilogue only rounds to the result's dtype."""
-    accumulator = kernel.accumulator(type.dtype)
-    epilogue = Block([*[INDEX] * type.rank, accumulator], [f"i{axis}" for axis in range(type.rank)])
-    body = Builder(epilogue, emit.location)
-    body.place(kernel.Yield([convert(body, epilogue.arguments[-1], type.dtype)]))
-    return emit(kernel.Gemm(lhs, rhs, [], [], epilogue, type.shape, inner))

@@ -122,7 +122,7 @@ def unravel(emit: Builder, number: Value, extents: Sequence[Value]) -> list[Valu
     """The index along each axis of a row number."""
     indices: list[Value] = []
     for extent in reversed(extents[1:]):
-        quotient = emit(scalar.Divide(number, extent))
+        quotient = emit(scalar.RawDivide(number, extent))
         indices.append(emit(scalar.Subtract(number, emit(scalar.Multiply(quotient, extent)))))
         number = quotient
     return [number, *reversed(indices)]
@@ -132,7 +132,7 @@ def whole_registers(emit: Builder, lower: Value, upper: Value, lanes: int) -> Va
     """The end of the last whole register between two bounds; `upper - lower` may be negative."""
     width = index(emit, lanes)
     length = emit(scalar.Maximum(emit(scalar.Subtract(upper, lower)), index(emit, 0)))
-    count = emit(scalar.Divide(length, width))
+    count = emit(scalar.RawDivide(length, width))
     return emit(scalar.Add(lower, emit(scalar.Multiply(count, width))))
 
 

@@ -10,7 +10,7 @@ from dlc.dialects import array, flow, func, kernel, scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.types import TensorType
-from dlc.lowering.array_to_kernel import generic
+from dlc.lowering.formula import generic
 
 
 def own_results(function: func.Func) -> None:

@@ -1,0 +1,29 @@
+"""Operations that no kernel computes as they are become simpler ones."""
+
+from __future__ import annotations
+
+from dlc.dialects import kernel
+from dlc.ir.core import Op
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.rewrite import EQUAL
+from dlc.lowering.array_to_kernel import find_lowering
+
+
+@define_pass("decompose", required=True)
+def decompose(module: Op, context: Context) -> None:
+    """Replace every operation that has no kernel by what it consists of."""
+    rewriter = context.rewriter
+    pending = list(module.walk())
+    while pending:
+        op = pending.pop()
+        if op.parent is None or isinstance(op, kernel.Kernel) or find_lowering(type(op)):
+            continue
+        block, before = op.parent, op.previous
+        results = op.decompose(rewriter.before(op))
+        if results is None:
+            continue
+        new = before.next if before is not None else block.first
+        while new is not None and new is not op:
+            pending.extend(new.walk())
+            new = new.next
+        rewriter.replace(op, results, relation=EQUAL)

@@ -1,0 +1,184 @@
+"""Parts of tensors as kernels: slices, pads, concatenations, gathers, reversals, index tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.dialects import array, kernel, scalar
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op, Value
+from dlc.ir.dims import Size
+from dlc.ir.types import INDEX
+from dlc.lowering.array_to_kernel import lowers
+from dlc.lowering.formula import between, both, choose, convert, generic, plus, size, times
+
+
+@lowers(array.Iota)
+def _iota(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Iota)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        return convert(inner, indices[op.axis], op.dtype)
+
+    return (generic(emit, (), op.shape, formula),)
+
+
+@lowers(array.Reverse)
+def _reverse(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Reverse)
+    shape = tensor_type(op.source).shape
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        places = [
+            inner(scalar.Subtract(size(inner, shape[axis] - 1), index))
+            if axis in op.axes
+            else index
+            for axis, index in enumerate(indices)
+        ]
+        return inner(kernel.Load(arrays[0], places))
+
+    return (generic(emit, op.operands, shape, formula),)
+
+
+@lowers(array.Slice)
+def _slice(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Slice)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        places = [
+            plus(inner, times(inner, index, step), start)
+            for index, start, step in zip(indices, op.starts, op.steps, strict=True)
+        ]
+        return inner(kernel.Load(arrays[0], places))
+
+    return (generic(emit, op.operands, tensor_type(op.result).shape, formula),)
+
+
+@lowers(array.Pad)
+def _pad(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Pad)
+    shape = tensor_type(op.source).shape
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        source, filler = arrays
+        conditions: list[Value] = []
+        places: list[Value] = []
+        for axis, index in enumerate(indices):
+            place, inside = _unpadded(inner, op, axis, index, shape[axis])
+            conditions += inside
+            places.append(place)
+        value = inner(kernel.Load(source, places))
+        return choose(inner, both(inner, conditions), value, inner(kernel.Load(filler, [])))
+
+    return (generic(emit, op.operands, tensor_type(op.result).shape, formula),)
+
+
+def _unpadded(
+    emit: Builder, op: array.Pad, axis: int, index: Value, extent: Size
+) -> tuple[Value, list[Value]]:
+    """Where an index of the padded tensor lies in the source, and when it does; else some place in it."""
+    low, high, gap = op.low[axis], op.high[axis], op.interior[axis]
+    if (low, high, gap) == (0, 0, 0):
+        return index, []
+    place = plus(emit, index, low * -1)
+    conditions = [between(emit, place, 0, (extent - 1) * (gap + 1) + 1)]
+    if gap:
+        whole = emit(scalar.RawDivide(place, size(emit, gap + 1)))
+        exact = emit(scalar.Compare(times(emit, whole, gap + 1), place, "eq"))
+        conditions.append(exact)
+        place = whole
+    return clamp(emit, place, extent), conditions
+
+
+def clamp(emit: Builder, index: Value, extent: Size) -> Value:
+    """The index, or the nearest one that is inside."""
+    low = emit(scalar.Maximum(index, size(emit, 0)))
+    return emit(scalar.Minimum(low, size(emit, extent - 1)))
+
+
+@lowers(array.Concatenate)
+def _concatenate(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Concatenate)
+    extents = [tensor_type(source).shape[op.axis] for source in op.sources]
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        index = indices[op.axis]
+        start: Size = 0
+        result: Value | None = None
+        for part, extent in zip(arrays, extents, strict=True):
+            place = clamp(inner, plus(inner, index, start * -1), extent)
+            places = [*indices[: op.axis], place, *indices[op.axis + 1 :]]
+            value = inner(kernel.Load(part, places))
+            if result is None:
+                result = value
+            else:
+                mine = inner(scalar.Compare(index, size(inner, start), "ge"))
+                result = inner(scalar.Select(mine, value, result))
+            start = start + extent
+        assert result is not None
+        return result
+
+    return (generic(emit, op.operands, tensor_type(op.result).shape, formula),)
+
+
+@lowers(array.Gather)
+def _gather(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Gather)
+    source = tensor_type(op.source)
+    rank = tensor_type(op.indices[0]).rank
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        found, rest = indices[:rank], iter(indices[rank:])
+        places: list[Value] = []
+        for axis, extent in enumerate(source.shape):
+            if axis in op.axes:
+                at = inner(kernel.Load(arrays[1 + op.axes.index(axis)], found))
+                places.append(inner(kernel.CheckIndex(convert(inner, at, INDEX), extent)))
+            else:
+                places.append(next(rest))
+        return inner(kernel.Load(arrays[0], places))
+
+    return (generic(emit, op.operands, tensor_type(op.result).shape, formula),)
+
+
+@lowers(array.DynamicSlice)
+def _dynamic_slice(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.DynamicSlice)
+    shape = tensor_type(op.source).shape
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        source, *starts = arrays
+        places = [
+            inner(scalar.Add(index, _start(inner, start, extent, part)))
+            for index, start, extent, part in zip(indices, starts, shape, op.sizes, strict=True)
+        ]
+        return inner(kernel.Load(source, places))
+
+    return (generic(emit, op.operands, op.sizes, formula),)
+
+
+def _start(emit: Builder, start: Value, extent: Size, part: Size) -> Value:
+    """A start that leaves room for the part, read from its scalar and checked."""
+    value = convert(emit, emit(kernel.Load(start, [])), INDEX)
+    return emit(kernel.CheckIndex(value, extent - part + 1))
+
+
+@lowers(array.DynamicUpdateSlice)
+def _dynamic_update_slice(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.DynamicUpdateSlice)
+    shape, part = tensor_type(op.target).shape, tensor_type(op.update).shape
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        target, update, *starts = arrays
+        conditions: list[Value] = []
+        places: list[Value] = []
+        for index, start, extent, length in zip(indices, starts, shape, part, strict=True):
+            place = inner(scalar.Subtract(index, _start(inner, start, extent, length)))
+            conditions.append(between(inner, place, 0, length))
+            places.append(clamp(inner, place, length))
+        new = inner(kernel.Load(update, places))
+        old = inner(kernel.Load(target, indices))
+        return choose(inner, both(inner, conditions), new, old)
+
+    return (generic(emit, op.operands, shape, formula),)
