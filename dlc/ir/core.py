@@ -283,9 +283,8 @@ class Block:
             before.previous = op
         low = 0 if after is None else after._order  # pyright: ignore[reportPrivateUsage]
         high = low + 2 * ORDER_STEP if before is None else before._order  # pyright: ignore[reportPrivateUsage]
+        # Where no number is left between two, equal ones will do: `is_before` then renumbers.
         op._order = (low + high) // 2  # pyright: ignore[reportPrivateUsage]
-        if op._order in (low, high):  # pyright: ignore[reportPrivateUsage]
-            self.renumber()
 
     def unlink(self, op: Op) -> None:
         """Take an operation out without touching its uses."""

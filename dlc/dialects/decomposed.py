@@ -1,0 +1,36 @@
+"""Operations whose meaning is that of simpler ones."""
+
+from __future__ import annotations
+
+from dlc.dialects.func import Return
+from dlc.ir.builder import Builder
+from dlc.ir.clone import clone, clone_block
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.evaluation import Array, Evaluation
+
+
+class Decomposed(Op):
+    """An operation with `decompose`; its value is by definition that of the decomposition.
+
+    So is its gradient: reverse mode puts the decomposition in its place, unless the class has a
+    `gradient` of its own.
+    """
+
+    def decompose(self, emit: Builder) -> tuple[Value, ...]:
+        """The same results from simpler operations."""
+        raise NotImplementedError(f"{self.name} has no decompose")
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        return at.run(decomposition(self), inputs)
+
+
+def decomposition(op: Op) -> Block:
+    """A block that takes the operands and returns the results of an operation, from simpler ones."""
+    block = Block([operand.type for operand in op.operands])
+    copy = clone(op, block.arguments, [clone_block(region) for region in op.regions])
+    emit = Builder(block, op.location)
+    results = copy.decompose(emit)
+    assert results is not None, f"{op.name} is a primitive"
+    copy.erase()
+    emit.place(Return(tuple(results)))
+    return block

@@ -1,0 +1,158 @@
+"""A choice between two regions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from dlc.dialects.array.elementwise import show
+from dlc.dialects.flow.regions import Yield, check_arguments, grow, types_of, yielded
+from dlc.dialects.flow.residuals import bind, captured
+from dlc.dialects.flow.reverse import (
+    Backward,
+    Structured,
+    filled_with,
+    pull_back,
+    repeated,
+    sweep,
+    zeros,
+)
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Value
+from dlc.ir.define import op, operand, operands, region
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.types import BOOL, TensorType, Type
+
+__all__ = ["If"]
+
+Pair: TypeAlias = "tuple[Value | None, Value | None]"
+"""What a branch needs from its forward half and what the other branch needs in the same place."""
+
+
+@op("flow.if")
+class If(Structured):
+    """The results of `then` where the condition holds, else those of `otherwise`.
+
+    Both regions take the inputs and hand over values of the same types; only one of them runs.
+    """
+
+    condition: Value = operand()
+    inputs: tuple[Value, ...] = operands()
+    then: Block = region()
+    otherwise: Block = region()
+
+    isolated = True
+
+    def infer(self) -> tuple[Type, ...]:
+        if self.condition.type is not TensorType(BOOL):
+            raise self.fail(
+                f"a condition is one bool, found {show(self.condition)}",
+                code="D0401",
+                help="use all(...) or any(...), or where(...) to choose for each element",
+            )
+        for name, block in (("the branch then", self.then), ("the branch else", self.otherwise)):
+            check_arguments(self, name, block, types_of(self.inputs))
+        yes, no = yielded(self.then), yielded(self.otherwise)
+        if types_of(yes) != types_of(no):
+            raise self.fail(
+                f"one branch gives ({', '.join(map(show, yes))}), "
+                f"the other ({', '.join(map(show, no))})",
+                code="D0402",
+                help="convert or broadcast one of them",
+            )
+        return types_of(yes)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        condition, *rest = inputs
+        return at.run(self.then if condition else self.otherwise, rest)
+
+    def backward(
+        self, emit: Backward, cotangents: Sequence[Value | None], active: Sequence[bool]
+    ) -> tuple[Value | None, ...]:
+        wrt = [index for index, matters in enumerate(active[1:]) if matters]
+        halves = (Block(), Block())
+        parts = [
+            _pull_back(front, emit.inside(back), cotangents, wrt)
+            for front, back in zip(self.regions, halves, strict=True)
+        ]
+        reached = [k for k in range(len(wrt)) if parts[0][k] is not None or parts[1][k] is not None]
+        for back, part in zip(halves, parts, strict=True):
+            end = Builder(back, self.location)
+            like = [self.inputs[wrt[k]] for k in reached]
+            given = [part[k] for k in reached]
+            end.place(Yield(tuple([g or zeros(end, v) for g, v in zip(given, like, strict=True)])))
+            sweep(back)
+        if not reached:
+            return (None,) * len(self.operands)
+        kept = self._keep(halves)
+        seeds = [c for c in cotangents if c is not None and filled_with(c) is None]
+        results = emit.all(If(self.condition, (*seeds, *kept), *halves))
+        found = dict(zip([wrt[k] + 1 for k in reached], results, strict=True))
+        return tuple([found.get(index) for index in range(len(self.operands))])
+
+    def _keep(self, halves: Sequence[Block]) -> list[Value]:
+        """Bind what the backward halves need to arguments that both have; gives their values.
+
+        Inputs are passed again, results are used as they are, and other values become further results.
+        Two branches never run both, so values of one type share a result.
+        """
+        known = len(self.results)
+        passed: dict[int, Pair] = {}
+        fresh: tuple[list[Value], list[Value]] = ([], [])
+        for side, (front, back) in enumerate(zip(self.regions, halves, strict=True)):
+            places = {value: len(self.inputs) + k for k, value in enumerate(yielded(front))}
+            places.update({argument: k for k, argument in enumerate(front.arguments)})
+            for value in captured(back, front):
+                place = places.get(value)
+                if place is None:
+                    fresh[side].append(value)
+                else:
+                    yes, no = passed.get(place, (None, None))
+                    passed[place] = (value, no) if side == 0 else (yes, value)
+        pairs = _share(*fresh)
+        self._hand_over(pairs)
+        outer = [*self.inputs, *self.results]
+        kept = [*passed, *range(len(self.inputs) + known, len(outer))]
+        for place, pair in zip(kept, [*passed.values(), *pairs], strict=True):
+            for back, value in zip(halves, pair, strict=True):
+                if value is None:
+                    back.add_argument(outer[place].type, outer[place].name)
+                else:
+                    bind(back, value)
+        return [outer[place] for place in kept]
+
+    def _hand_over(self, pairs: Sequence[Pair]) -> None:
+        """Make each branch yield its values too, and zeros where only the other one has a value."""
+        for side, front in enumerate(self.regions):
+            emit = Builder.before_op(front.terminator)
+            values = [pair[side] or zeros(emit, _either(pair)) for pair in pairs]
+            front.terminator.set_operands([*yielded(front), *values])
+        grow(self)
+
+
+def _pull_back(
+    front: Block, emit: Backward, cotangents: Sequence[Value | None], wrt: Sequence[int]
+) -> list[Value | None]:
+    """Build the backward half of one branch; its arguments are the cotangents so far."""
+    seeds = [
+        c and (repeated(emit, c, c) or emit.block.add_argument(c.type, c.name)) for c in cotangents
+    ]
+    return pull_back(front, [front.arguments[index] for index in wrt], seeds, emit)
+
+
+def _either(pair: Pair) -> Value:
+    value = pair[0] or pair[1]
+    assert value is not None
+    return value
+
+
+def _share(yes: Sequence[Value], no: Sequence[Value]) -> list[Pair]:
+    """Pair values of the two branches that have one type; what is left stands alone."""
+    left = list(no)
+    pairs: list[Pair] = []
+    for value in yes:
+        partner = next((other for other in left if other.type is value.type), None)
+        if partner is not None:
+            left.remove(partner)
+        pairs.append((value, partner))
+    return pairs + [(None, value) for value in left]
