@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from dlc.errors import Diagnostic
+from dlc.errors import Diagnostic, Place
 from dlc.text.source import MAX_BYTES, Source, Span, too_long
 
 __all__ = [
@@ -132,6 +132,22 @@ class Tokens:
         self.ends.append(end)
 
 
+@dataclass(slots=True)
+class _Slip:
+    """A spelling that is not ours, reported at its first place only: it is often a habit."""
+
+    message: str
+    place: Place
+    help: str
+    count: int = 0
+
+    def diagnostic(self) -> Diagnostic:
+        """The report, with the number of places."""
+        others = self.count - 1
+        more = f", here and in {others} more place{'s' if others > 1 else ''}" if others else ""
+        return Diagnostic("D0101", self.message + more, self.place, help=self.help)
+
+
 def tokenize(source: Source) -> Tokens:
     """All tokens of `source`; what cannot be read is in `problems` and left out."""
     tokens = Tokens()
@@ -140,6 +156,7 @@ def tokenize(source: Source) -> Tokens:
         tokens.add(END, "", 0, 0)
         return tokens
     text = _without_hidden(source, tokens)
+    slips: dict[str, _Slip] = {}
     kinds, texts, starts, ends = tokens.kinds, tokens.texts, tokens.starts, tokens.ends
     for match in TOKEN.finditer(text, 1 if text.startswith("\ufeff") else 0):
         kind = match.lastindex
@@ -155,11 +172,12 @@ def tokenize(source: Source) -> Tokens:
         elif kind == COMMENT:
             tokens.comments.append(_comment(text, match.start(kind), match.group(kind), tokens))
         else:
-            _foreign(kind, match.group(kind), match.start(kind), source, tokens)
-            if len(tokens.problems) >= MAX_ERRORS:
+            _foreign(kind, match.group(kind), match.start(kind), source, tokens, slips)
+            if len(slips) >= MAX_ERRORS:
                 break
     end = len(text.rstrip())
     tokens.add(END, "", end, end)
+    tokens.problems.extend(slip.diagnostic() for slip in slips.values())
     return tokens
 
 
@@ -196,7 +214,9 @@ def _comment(text: str, start: int, comment: str, tokens: Tokens) -> Comment:
     return Comment(start, comment.rstrip(), len(tokens.texts), alone)
 
 
-def _foreign(kind: int, text: str, start: int, source: Source, tokens: Tokens) -> None:
+def _foreign(
+    kind: int, text: str, start: int, source: Source, tokens: Tokens, slips: dict[str, _Slip]
+) -> None:
     """Report a spelling that is not ours, and add the token that it stands for, if any."""
     if kind == QUOTED:
         reading, message = f'"{text[1:].rstrip(chr(39))}"', "a string in single quotes"
@@ -211,9 +231,10 @@ def _foreign(kind: int, text: str, start: int, source: Source, tokens: Tokens) -
         reading, message, help = _other(text)
     if reading:
         tokens.add(_kind_of(reading), reading, start, start + len(text))
-    place = source.place(Span(start, start + len(text)))
     tokens.faults.append(start)
-    tokens.problems.append(Diagnostic("D0101", message, place, help=help))
+    place = source.place(Span(start, start + len(text)))
+    first = slips.setdefault(message, _Slip(message, place, help))
+    first.count += 1
 
 
 def _other(text: str) -> tuple[str, str, str]:

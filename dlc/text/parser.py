@@ -92,11 +92,14 @@ class _FileParser(DeclarationParser):
         """The edition that the text says it is written in; 0 if the rest is not to be read."""
         help = f"put `dlc {EDITION}` on the first line"
         if self.text != "dlc" or self.kinds[0] != NAME:
+            if not self.opens_statement(self.at):
+                self.diagnostics = []  # whatever this is, its signs are not ours to judge
             self.error("D0108", "a model text begins with its edition", help=help)
             return EDITION if self.opens_statement(self.at) else 0
         self.advance()
         if self.kinds[self.at] != NUMBER:
-            self.error("D0108", "`dlc` without the number of the edition", help=help)
+            span = Span(self.starts[0], self.ends[0])
+            self.error("D0108", "`dlc` without the number of the edition", span, help=help)
             return EDITION
         edition = self.number().value
         if edition == EDITION:

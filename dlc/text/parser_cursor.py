@@ -25,13 +25,29 @@ from dlc.text.words import (
     describe,
 )
 
-__all__ = ["MAX_DEPTH", "NEVER_FOLLOW", "Context", "Cursor", "Failure", "TooManyErrors"]
+__all__ = [
+    "MAX_DEPTH",
+    "NEVER_FOLLOW",
+    "VALUE_HINTS",
+    "Context",
+    "Cursor",
+    "Failure",
+    "TooManyErrors",
+]
 
 MAX_DEPTH: Final = 64
 """How deep blocks and expressions nest at most; a flat chain of operators is one level."""
 
 NEVER_FOLLOW: Final = OPENERS | EXPRESSION_WORDS | NEVER_NAMES
 """Words that tell nothing about the keyword before them, which may be a name."""
+
+VALUE_HINTS: Final = {
+    "=": "two values are compared with `==`",
+    "..": "a range stands after `in` or in `dim`; a slice is written a:b",
+    "if": "a choice is written if c then a else b",
+    "in": "whether a tensor holds a value is any(x == value)",
+}
+"""What to say about a token that cannot follow a complete value."""
 
 CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
 
@@ -143,8 +159,14 @@ class Cursor:
         if depth > self.reach:
             self.reach = depth
             if depth > MAX_DEPTH:
-                help = "name the parts with `let`, or make a function of them"
-                self.fail("D0107", f"nested more than {MAX_DEPTH} levels deep", help=help)
+                self._too_deep()
+
+    def _too_deep(self) -> NoReturn:
+        """Once per text: what follows is too deep as well."""
+        if any(found.code == "D0107" for found in self.diagnostics):
+            raise Failure
+        help = "name the parts with `let`, or make a function of them"
+        self.fail("D0107", f"nested more than {MAX_DEPTH} levels deep", help=help)
 
     def open(self) -> int:
         """Take an opening bracket; returns its token."""
@@ -201,11 +223,10 @@ class Cursor:
 
     def _not_separated(self, opener: int, closer: str) -> NoReturn:
         here = f"`,` or `{closer}`"
-        same_line = self.source.line_of(self.starts[opener]) == self.source.line_of(
-            self.starts[self.at]
-        )
+        first, last = self.starts[opener], self.starts[self.at]
+        same_line = self.source.line_of(first) == self.source.line_of(last)
         labels = () if same_line else (self.label(opener, f"`{self.texts[opener]}` opened here"),)
-        self.unexpected(here, labels=labels)
+        self.unexpected(here, labels=labels, help=VALUE_HINTS.get(self.text))
 
     def listed(self, closer: str, element: Callable[[], T]) -> tuple[list[T], bool]:
         """The elements in brackets from the current token on, and whether a comma ended them."""
@@ -353,17 +374,19 @@ class Cursor:
         *,
         help: str | None = None,
         labels: tuple[Label, ...] = (),
+        apart: bool = False,
     ) -> NoReturn:
         """Fail with what was expected and what was found; `words` would have been right.
 
-        What was found in a later line is not where the fault is: then the place is before it.
+        What was found in a later line is not where the fault is: then the place is before it,
+        unless what was expected stands `apart` from what is before it.
         """
         found = describe(self.text)
         if help is None and self.kinds[self.at] == NAME:
             meant = suggest(self.text, [word for word in words if word.isalpha()])
             help = meant and f"did you mean `{meant}`?"
         end = self.ends[self.at - 1] if self.at else 0
-        if self.source.text.find("\n", end, self.starts[self.at]) < 0 and self.text:
+        if apart or (self.text and "\n" not in self.source.text[end : self.starts[self.at]]):
             self.fail("D0110", f"expected {wanted}, found {found}", labels=labels, help=help)
         message = f"expected {wanted} before {found}"
         self.fail("D0110", message, Span(end, end), labels=labels, help=help)
@@ -373,9 +396,10 @@ class Cursor:
         return Label(self.source.place(Span(self.starts[token], self.ends[token])), text)
 
     def _beside_fault(self) -> bool:
-        """Whether a spelling that is not ours was met between the previous token and this one."""
+        """Whether a spelling that is not ours was met between the tokens before and after this one."""
         if not self.faults:
             return False
         before = self.starts[self.at - 1] if self.at else 0
         found = bisect_left(self.faults, before)
-        return found < len(self.faults) and self.faults[found] <= self.ends[self.at]
+        after = self.starts[min(self.at + 1, len(self.starts) - 1)]
+        return found < len(self.faults) and self.faults[found] <= after

@@ -126,7 +126,7 @@ class DeclarationParser(StatementParser):
         if self.text == "{":
             return self.block()
         help = "a result type is written -> f32[B]" if self.text == ":" else None
-        self.expect("=", "`=` or `{` and the body", help=help)
+        self.expect("=", "a body (`=` or `{`)", help=help)
         return self.expression()
 
     def _vjp(self) -> ast.VjpRule:
@@ -209,7 +209,7 @@ class DeclarationParser(StatementParser):
         if self.kinds[self.at] != STRING:
             if self.opens_statement(self.at):
                 return self.not_an_element(NAMES, self._name_entry)
-            self.unexpected(NAMES.what)
+            self.unexpected(NAMES.what, apart=self.begins_line(self.at))
         key = self.string()
         self.expect("=", "`=` and the weight it is")
         target = self.expression()
@@ -227,7 +227,15 @@ class DeclarationParser(StatementParser):
         names: tuple[ast.ImportName, ...] | None = None
         if self.text == "(" and alias is None:
             names = tuple(self.listed(")", self._import_name)[0])
+        elif self._names_follow():
+            shown = self.source.text[span.start : span.end]
+            self.unexpected("`(` and the names", help=f"write import {shown} (A, B)")
         return ast.Import(self.span_from(start), source, span, is_file, alias, names)
+
+    def _names_follow(self) -> bool:
+        """Whether names were written as elsewhere: `import nn.Linear`, `import nn Linear`."""
+        beside = self.kinds[self.at] == NAME and not self.begins_line(self.at)
+        return self.text == "." or (beside and not self.opens_statement(self.at))
 
     def _import_name(self) -> ast.ImportName:
         start = self.starts[self.at]
@@ -272,7 +280,8 @@ class DeclarationParser(StatementParser):
         return ast.Limit(self.span_from(start), name, span, value)
 
     def _size_follows(self) -> bool:
-        return self.kinds[self.at] == NUMBER and self.text[-1] == "B"
+        has_unit = self.text[-1:].isalpha() and not self.text.startswith(("0x", "0X"))
+        return has_unit and self.kinds[self.at] == NUMBER
 
     def _size(self) -> ast.Size:
         text, span = self.text, self.span_here()
@@ -298,17 +307,20 @@ class DeclarationParser(StatementParser):
         start = self.starts[self.at]
         if self.text == "loss":
             return self._loss(start, docs)
-        if self.text == "metric" and self.kinds[self.at + 1] == NAME:
+        if self.text == "metric":
             return self._metric(start, docs)
-        if self.kinds[self.at] != NAME or self.peek() != "=":
+        if self.kinds[self.at] != NAME or (self.peek() != "=" and self.text not in TRAIN_WORDS):
             return self.not_an_element(TRAIN, self._entry)
         name, span = self.name("an entry")
-        self.advance()
+        self.expect("=", "`=` and a value")
         value = self.expression()
         return ast.Setting(self.span_from(start), name, span, docs, value)
 
     def _loss(self, start: int, docs: str) -> ast.Loss:
         name, span = self.name("the loss")
+        if self.text == "=":
+            help = "the loss is a function of the data: loss(x: f32[B, 4]) = ..."
+            self.unexpected("`(` and the parameters", help=help)
         parameters = self.parameters()
         result = self.type() if self.accept("->") else None
         body = self._body()

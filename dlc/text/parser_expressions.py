@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 
 from dlc.text import ast, literals
 from dlc.text.lexer import NAME, NUMBER, STRING, Tokens
-from dlc.text.parser_cursor import NEVER_FOLLOW, Cursor
+from dlc.text.parser_cursor import NEVER_FOLLOW, VALUE_HINTS, Cursor
 from dlc.text.source import Source, Span
 from dlc.text.words import FOREIGN_WORDS, OPENERS, STATEMENT_WORDS
 
@@ -227,9 +227,10 @@ class ExpressionParser(Cursor, ABC):
     def _literal_error(self, fault: literals.LiteralError) -> None:
         """Report it and go on: a literal is a literal. One without end has swallowed what follows."""
         start, end = self.span_here()
-        start += fault.offset
+        if fault.stretch:
+            start, end = start + fault.stretch[0], start + fault.stretch[1]
         self.error(fault.code, fault.message, Span(start, end), help=fault.help)
-        if fault.code == "D0104" and not fault.offset:
+        if fault.code == "D0104" and not fault.stretch:
             self.silence_next()
 
     # Brackets -----------------------------------------------------------------------------------
@@ -356,7 +357,7 @@ class ExpressionParser(Cursor, ABC):
         self.advance()
         condition = self.expression()
         help = "a choice is written if c then a else b" if self.text in ("{", ":") else None
-        self.expect("then", help=help)
+        self.expect("then", help=help or VALUE_HINTS.get(self.text))
         chosen = self.expression()
         help = None if self._like_else() else "`if` gives a value: say which one otherwise"
         self.expect("else", help=help)
@@ -377,7 +378,7 @@ class ExpressionParser(Cursor, ABC):
         along = self.operators(SUM) if self.accept("along") else None
         carries = self._carries()
         if self.text != "{":
-            words = ("with",) if carries else ("along", "with")
+            words = (",",) if carries else ("with",) if along else ("along", "with")
             self.unexpected(" or ".join(f"`{word}`" for word in (*words, "{")), words)
         body = self.block()
         self.depth -= 1

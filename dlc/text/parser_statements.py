@@ -8,11 +8,11 @@ from typing import Final, TypeVar
 
 from dlc.text import ast
 from dlc.text.lexer import END, NAME, NUMBER, STRING
-from dlc.text.parser_cursor import Context, Failure
+from dlc.text.parser_cursor import VALUE_HINTS, Context, Failure
 from dlc.text.parser_types import TypeParser
 from dlc.text.source import Span
 from dlc.text.suggest import suggest
-from dlc.text.words import FOREIGN_WORDS, STATEMENT_WORDS, describe, home
+from dlc.text.words import FOREIGN_WORDS, OPENERS, STATEMENT_WORDS, describe, home
 
 __all__ = ["StatementParser"]
 
@@ -25,6 +25,7 @@ class StatementParser(TypeParser):
     """Reads blocks."""
 
     _misplaced_before: bool = False
+    _discarding: bool = False
 
     @abstractmethod
     def discard(self) -> None:
@@ -41,6 +42,7 @@ class StatementParser(TypeParser):
         """
         found: list[T] = []
         braces = 0  # opened in what was skipped
+        self._misplaced_before = self._discarding
         while self.kinds[self.at] != END:
             if self.text == "}":
                 if not braces and opener is not None:
@@ -103,13 +105,16 @@ class StatementParser(TypeParser):
     def not_an_element(self, context: Context, read: Callable[[], T | None]) -> T | None:
         """Say why no element of `context` begins here; read it if it is plain what was meant."""
         text = self.text
-        if self.opens_statement(self.at):
+        if text in OPENERS:
             self._misplaced(context)
             return None
         if text in (")", "]"):
             self.fail("D0112", f"`{text}` closes nothing", help="leave it out")
+        if not self.begins_line(self.at) and text not in FOREIGN_WORDS:
+            help = VALUE_HINTS.get(text)
+            self.unexpected(f"an operator or the next {context.kind}", help=help)
         if self.kinds[self.at] != NAME:
-            self.unexpected(context.what)
+            self.unexpected(context.what, apart=True)
         meant = suggest(text, context.words)
         if meant and self._fits(meant):
             message, help = f"no {context.kind} begins with `{text}`", f"did you mean `{meant}`?"
@@ -139,8 +144,12 @@ class StatementParser(TypeParser):
         if not self._misplaced_before:
             message = f"`{self.text}` cannot stand {context.where}"
             self.error("D0114", message, help=f"it stands {home(self.text)}")
-        self.discard()
-        self._misplaced_before = True
+        outer, self._discarding = self._discarding, True
+        try:
+            self.discard()
+        finally:
+            self._discarding = outer
+            self._misplaced_before = True
 
     # Statements ---------------------------------------------------------------------------------
 
@@ -200,5 +209,7 @@ class StatementParser(TypeParser):
         start = self.starts[self.at]
         self.advance()
         condition = self.expression()
+        if self.kinds[self.at] == STRING:
+            self.unexpected("`,` before the message")
         message = self.expression() if self.accept(",") else None
         return ast.Require(self.span_from(start), condition, message)

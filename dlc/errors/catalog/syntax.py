@@ -1,8 +1,135 @@
-"""Error pages: see `dlc.errors.catalog`."""
+"""Error pages: model text and IR text (D01)."""
 
 from dlc.errors.catalog.page import Page
 
 PAGES: dict[str, Page] = {
+    # Model text: `.dlm` files.
+    "D0100": Page(
+        "a model text cannot be read",
+        "The file does not exist, is a folder, or you may not read it.",
+        "dlc run mpl.dlm",
+        "dlc run mlp.dlm",
+    ),
+    "D0101": Page(
+        "a sign that the language does not have",
+        "The character or operator has no meaning in model text; many come from other languages, or from "
+        "a page that prints prettier signs. Where it is clear what was meant the text was read on with "
+        "that, so that one slip is one error. Other characters may stand in strings and comments.",
+        "dlc 1\nfn f(a, b) = a && !b;",
+        "dlc 1\nfn f(a, b) = a and not b",
+    ),
+    "D0102": Page(
+        "not text in UTF-8, or characters that cannot be seen",
+        "Model text is UTF-8. Null bytes and other control characters, carriage returns without a line "
+        "feed, and the marks that reorder a line on the screen are refused: what is read must be what is "
+        "seen. In a string, write such a character as `\\u{200b}`.",
+    ),
+    "D0103": Page(
+        "a number that is none",
+        "Numbers are written 28, 1_000_000, 0x1f, 0.5, 1e-5. A digit stands on both sides of the point; "
+        "integers fit into 64 bits and floats into f64. Sizes in bytes such as 512MiB belong to `limit`.",
+        "dlc 1\nfn f(x) = 3x + .5",
+        "dlc 1\nfn f(x) = 3 * x + 0.5",
+    ),
+    "D0104": Page(
+        "a string that is not closed, or an unknown escape",
+        'A string ends with a quote in the same line. Its escapes are \\n \\t \\r \\0 \\" \\\\ '
+        "and \\u{3b1}, any character by its number.",
+        'dlc 1\nlet a = npz("data\\digits.npz")',
+        'dlc 1\nlet a = npz("data/digits.npz")',
+    ),
+    "D0106": Page(
+        "a model text that is too large",
+        "A model text is at most 8 MiB long and 2,000,000 words and signs, a list has at most 65,536 "
+        "items, a string 65,536 characters, a number 1,000. Numbers in bulk belong into a weight file.",
+        "const table = [0.12, 0.53, ...]",
+        'const table = npz("tables.npz", "table")',
+    ),
+    "D0107": Page(
+        "nested too deep",
+        "Blocks and expressions nest at most 64 levels deep. Chains of operators and of `|>` may be of any "
+        "length. Name the inner parts with `let`, or make functions of them.",
+    ),
+    "D0108": Page(
+        "no edition",
+        "A model text begins with the edition of the language that it is written in, so that a later "
+        "version of dlc never misreads it. Only comments may stand before it.",
+        "fn f(x) = 2 * x",
+        "dlc 1\nfn f(x) = 2 * x",
+    ),
+    "D0109": Page(
+        "an unknown edition",
+        "The text says that it is written in an edition of the language that this version of dlc does not "
+        "know. The rest of it was not read.",
+        "dlc 7\nfn f(x) = 2 * x",
+        "dlc 1\nfn f(x) = 2 * x",
+    ),
+    "D0110": Page(
+        "something else was expected",
+        "The text cannot go on with what stands at the place of the error. The message says what could. "
+        "After it the text is read on from the next keyword that begins a statement.",
+        "dlc 1\nfn f(x) = if x > 0 { x } else { 0 }",
+        "dlc 1\nfn f(x) = if x > 0 then x else 0",
+    ),
+    "D0111": Page(
+        "a bracket that is not closed",
+        "The place is where the text can no longer be part of the brackets; the message also shows where "
+        "they were opened. A keyword no deeper indented than the line of a `{` tells that its `}` is "
+        "missing; otherwise line breaks and indentation mean nothing.",
+        "dlc 1\nfn f(x) = sum(mean(x, axis=1)",
+        "dlc 1\nfn f(x) = sum(mean(x, axis=1))",
+    ),
+    "D0112": Page(
+        "a bracket too many, or of the wrong kind",
+        "Each `)`, `]` and `}` closes the last bracket of its kind that is open.",
+        "dlc 1\nfn f(x) = (x[0) + 1)",
+        "dlc 1\nfn f(x) = (x[0]) + 1",
+    ),
+    "D0113": Page(
+        "no statement begins like this",
+        "Every statement begins with a keyword. Values are named with `let`; loops and choices are "
+        "expressions, so they stand behind a `let` or `return`.",
+        "dlc 1\nfn f(x) {\n  y = 2 * x\n  return y\n}",
+        "dlc 1\nfn f(x) {\n  let y = 2 * x\n  return y\n}",
+    ),
+    "D0114": Page(
+        "a keyword in the wrong place",
+        "At file level stand import, dim, module, fn, const, let, train, names and limit; in a module "
+        "param, state, const, use, fn, require and names; in a block let, return, next, yield, set, "
+        "require and debug.",
+        "dlc 1\nparam w: f32[4] = ones()",
+        "dlc 1\nmodule M {\n  param w: f32[4] = ones()\n}",
+    ),
+    "D0115": Page(
+        "comparisons that chain",
+        "`a < b < c` means different things in different languages, so it is not part of this one.",
+        "dlc 1\nfn inside(a, x, b) = a <= x < b",
+        "dlc 1\nfn inside(a, x, b) = a <= x and x < b",
+    ),
+    "D0116": Page(
+        "a value without a name after one with a name",
+        "In a call the arguments that are told by their place come first.",
+        "dlc 1\nconst c = Conv2d(kernel=3, 16, 32)",
+        "dlc 1\nconst c = Conv2d(16, 32, kernel=3)",
+    ),
+    "D0117": Page(
+        "documentation of nothing",
+        "A comment that begins with `##` documents the item, member, parameter or entry that follows it, "
+        "and so stands in lines of its own before it. Everywhere else a comment begins with one `#`.",
+        "dlc 1\nfn f(x) = 2 * x  ## doubles x",
+        "dlc 1\n## Twice x.\nfn f(x) = 2 * x",
+    ),
+    "D0118": Page(
+        "a word of the language as a name",
+        "Most keywords may be names too, but these may not: if, then, else, scan, while, for, in, and, or, "
+        "not, true, false, let, return, fn.",
+        "dlc 1\nfn f(in, out) = in + out",
+        "dlc 1\nfn f(input, output) = input + output",
+    ),
+    "D0119": Page(
+        "too many errors",
+        "After 50 errors the rest of a text is not read: more of them would say less.",
+    ),
     # IR text: `.dlir` files.
     "D0150": Page(
         "IR text that is too much",
@@ -64,6 +191,15 @@ PAGES: dict[str, Page] = {
         "a region without its end",
         "The last operation of a region, and no other, hands its results over: `func.return`, "
         "`kernel.yield` and others. Only a module has none.",
+    ),
+    "D0162": Page(
+        "a symbol that is missing or there twice",
+        "Functions and weights of a module have names of their own, and `@name` refers to one of them.",
+    ),
+    "D0163": Page(
+        "operations that are not linked as they must be",
+        "The operations in memory disagree about their places, uses or owners. This comes from a pass, "
+        "not from a model: please report it.",
     ),
     "D0161": Page(
         "another operation than asked for",
