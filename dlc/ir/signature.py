@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
 from dlc.ir import attributes, dims, types
@@ -22,6 +22,9 @@ from dlc.ir.fields import Field
 from dlc.ir.types import Type
 
 Matches: TypeAlias = Callable[[object], bool]
+
+WRONG_PARTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What `infer` may raise, besides ModelError, where the parts are not such as a constructor is given."""
 
 SEGMENTS = "segments"
 """The attribute that tells several groups of operands apart."""
@@ -47,28 +50,35 @@ class Signature:
     groups: int
     regions: int
     attributes: Mapping[str, AttributeKind]
-    required: frozenset[str]
+    required: tuple[str, ...]
+    is_bare: bool
+    """Whether single operands are all that must be there."""
 
     def misfits(
         self, operands: int, regions: int, attributes: Mapping[str, Attribute]
-    ) -> Iterator[str]:
+    ) -> list[str]:
         """What is wrong with an operation of so many operands and regions, each as half a sentence."""
+        found: list[str] = []
+        if self.is_bare and operands == self.operands and not attributes and not regions:
+            return found
         if regions != self.regions:
-            yield f"has {_count(regions, 'region')} instead of {self.regions}"
+            found.append(f"has {_count(regions, 'region')} instead of {self.regions}")
         if operands != self.operands and (not self.groups or operands < self.operands):
             least = "at least " if self.groups else ""
-            yield f"has {_count(operands, 'operand')} instead of {least}{self.operands}"
-        for name in sorted(self.required - attributes.keys()):
-            yield f"lacks the attribute {name}: {self.attributes[name].text}"
+            found.append(f"has {_count(operands, 'operand')} instead of {least}{self.operands}")
+        for name in self.required:
+            if name not in attributes:
+                found.append(f"lacks the attribute {name}: {self.attributes[name].text}")
         for name, value in attributes.items():
             kind = self.attributes.get(name)
             if kind is None:
                 if "." not in name:
-                    yield f"has the attribute {name}, which it does not declare"
+                    found.append(f"has the attribute {name}, which it does not declare")
             elif not kind.matches(value):
-                yield f"has the attribute {name} that is no {kind.text}: {value!r}"
+                found.append(f"has the attribute {name} that is no {kind.text}: {value!r}")
         if self.groups > 1 and _is_segments(attributes.get(SEGMENTS)):
-            yield from self._wrong_segments(attributes[SEGMENTS], operands)
+            found += self._wrong_segments(attributes[SEGMENTS], operands)
+        return found
 
     def _wrong_segments(self, value: Attribute, operands: int) -> Iterator[str]:
         assert isinstance(value, tuple)
@@ -103,12 +113,15 @@ def signature_of(cls: type[Op]) -> Signature:
     if groups > 1:
         kinds.append(AttributeKind(SEGMENTS, "tuple[int, ...]", _is_segments, None, True))
     kinds += [_kind(cls, field, hints) for field in declared if field.default is None]
+    regions = sum(field.kind == "region" for field in fields)
+    required = tuple([kind.name for kind in kinds if kind.required])
     return Signature(
         operands=sum(field.kind == "operand" for field in fields),
         groups=groups,
-        regions=sum(field.kind == "region" for field in fields),
+        regions=regions,
         attributes={kind.name: kind for kind in kinds},
-        required=frozenset(kind.name for kind in kinds if kind.required),
+        required=required,
+        is_bare=not (groups or regions or required),
     )
 
 
@@ -136,30 +149,48 @@ _NAMES = {
 
 def _matcher(hint: object) -> Matches:
     """Whether a value is of a declared type. Asserts that the type is one an attribute can have."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        choices = [_matcher(argument) for argument in arguments if argument is not type(None)]
-        return choices[0] if len(choices) == 1 else lambda value: any(c(value) for c in choices)
-    if origin is Literal:
+    arguments = get_args(hint)
+    classes = _classes(hint)
+    if classes is not None:
+        return lambda value: type(value) in classes
+    if get_origin(hint) in (Union, UnionType):
+        choices = [_matcher(argument) for argument in arguments if argument is not NoneType]
+        return lambda value: any(choice(value) for choice in choices)
+    if get_origin(hint) is Literal:
         return lambda value: type(value) is str and value in arguments
-    if origin is tuple:
+    if get_origin(hint) is tuple:
         return _tuple_matcher(arguments)
-    if hint is float:
-        return lambda value: type(value) in (float, int)
-    if hint is bool or hint is int or hint is str:
-        return lambda value: type(value) is hint
-    assert isinstance(hint, type) and issubclass(hint, (Type, Symbol, Dense, Dim)), hint
+    assert isinstance(hint, type) and issubclass(hint, Type), hint
     return lambda value: isinstance(value, hint)
+
+
+def _classes(hint: object) -> frozenset[object] | None:
+    """The classes of the values of a declared type, where it is made of classes without subclasses."""
+    if get_origin(hint) in (Union, UnionType):
+        choices = [_classes(argument) for argument in get_args(hint) if argument is not NoneType]
+        known = [choice for choice in choices if choice is not None]
+        return frozenset[object]().union(*known) if len(known) == len(choices) else None
+    if hint is float:
+        return frozenset((float, int))
+    return frozenset((hint,)) if hint in _PLAIN else None
+
+
+_PLAIN: frozenset[object] = frozenset((bool, int, str, Symbol, Dense, Dim))
 
 
 def _tuple_matcher(arguments: tuple[object, ...]) -> Matches:
     if len(arguments) == 2 and arguments[1] is Ellipsis:
-        return _all_match(_matcher(arguments[0]))
+        classes = _classes(arguments[0])
+        return _all_match(_matcher(arguments[0])) if classes is None else _all_of(classes)
     parts = [_matcher(argument) for argument in arguments]
 
     def matches(value: object) -> bool:
         items = _items(value)
-        return items is not None and len(items) == len(parts) and _pairwise(parts, items)
+        return (
+            items is not None
+            and len(items) == len(parts)
+            and all(part(item) for part, item in zip(parts, items, strict=True))
+        )
 
     return matches
 
@@ -172,12 +203,17 @@ def _all_match(item: Matches) -> Matches:
     return matches
 
 
-def _pairwise(parts: list[Matches], items: tuple[object, ...]) -> bool:
-    return all(part(item) for part, item in zip(parts, items, strict=True))
+def _all_of(classes: frozenset[object]) -> Matches:
+    """As `_all_match` for plain classes, but quick."""
+
+    def matches(value: object) -> bool:
+        return isinstance(value, tuple) and classes.issuperset(map(type, value))  # pyright: ignore[reportUnknownArgumentType]
+
+    return matches
 
 
 def _items(value: object) -> tuple[object, ...] | None:
     return cast("tuple[object, ...]", value) if isinstance(value, tuple) else None
 
 
-_is_segments = _all_match(lambda size: type(size) is int)
+_is_segments = _all_of(frozenset((int,)))

@@ -15,7 +15,7 @@ from dlc.errors import Diagnostic, Label, ModelError
 from dlc.ir.attributes import Attribute
 from dlc.ir.core import OPS, Block, Op, Value
 from dlc.ir.location import FileLocation, Location
-from dlc.ir.signature import signature_of
+from dlc.ir.signature import WRONG_PARTS, signature_of
 from dlc.ir.types import Type
 from dlc.text.ir_attributes import Malformed, Reader
 from dlc.text.ir_lexer import read_tokens
@@ -338,10 +338,10 @@ class _Parser:
             return None
         signature = signature_of(kind)
         attributes = signature.ordered(pending.attributes)
-        misfits = list(signature.misfits(len(operands), len(pending.regions), attributes))
+        misfits = signature.misfits(len(operands), len(pending.regions), attributes)
+        for misfit in misfits:
+            self._report(pending.start, f"{kind.name} {misfit}", "D0158")
         if misfits:
-            for misfit in misfits:
-                self._report(pending.start, f"{kind.name} {misfit}", "D0158")
             return None
         op = object.__new__(kind)
         try:
@@ -349,14 +349,7 @@ class _Parser:
         except ModelError as error:
             self._refused(pending, error.diagnostics, location)
             return None
-        except (
-            ArithmeticError,
-            AssertionError,
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except WRONG_PARTS as error:
             # `infer` may rely on what its constructor was given; a text can hold anything.
             message = f"{kind.name} cannot be made of these parts: {error or type(error).__name__}"
             self._report(pending.start, message, "D0159")
