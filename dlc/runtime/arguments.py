@@ -16,6 +16,7 @@ from dlc.errors import CallError
 from dlc.runtime import dlpack
 from dlc.runtime.dtypes import BF16, DTYPES, DType, bf16_bits, dtype_of
 from dlc.runtime.manifest import Input
+from dlc.runtime.spelling import describe
 from dlc.runtime.tensor import Tensor
 
 Array = NDArray[np.generic]
@@ -76,11 +77,6 @@ def _numpy_cast(dtype: DType) -> str:
     if dtype is BF16:
         return " as dlc.Tensor(..., 'bf16')"
     return f".astype(np.{dtype.numpy.name.removesuffix('_')})"
-
-
-def describe(item: Input) -> str:
-    """The type of an input as the language writes it, such as `f32[B, 64]`."""
-    return f"{item.dtype}[{', '.join(item.shape)}]" if item.shape else item.dtype
 
 
 def _adapted(value: object, item: Input, dtype: DType, entry: str) -> Array:

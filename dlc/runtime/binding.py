@@ -22,9 +22,9 @@ from collections.abc import Mapping, Sequence
 
 from dlc.errors import CallError
 from dlc.runtime import expressions
-from dlc.runtime.arguments import describe
 from dlc.runtime.expressions import BadExpression, Expression
 from dlc.runtime.manifest import Dim, Entry, Input
+from dlc.runtime.spelling import describe
 
 Shape = tuple[int, ...]
 

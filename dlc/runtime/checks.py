@@ -9,11 +9,10 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import prod
 
 from dlc.runtime import expressions
 from dlc.runtime.container import padded
-from dlc.runtime.dtypes import DTYPES, MAX_RANK
+from dlc.runtime.dtypes import DTYPES, MAX_RANK, byte_count
 from dlc.runtime.manifest import Default, Entry, Image, Input, Manifest, Output, Program, Target
 from dlc.runtime.refusal import Where
 
@@ -53,9 +52,7 @@ def _check_weights(manifest: Manifest, sections: Mapping[str, memoryview], where
         dtype = DTYPES.get(weight.dtype)
         if dtype is None:
             raise refuse(f"{weight.name} has the unknown dtype {weight.dtype[:40]!r}")
-        if len(weight.shape) > MAX_RANK or any(size < 0 for size in weight.shape):
-            raise refuse(f"{weight.name} has more than {MAX_RANK} axes or a negative size")
-        if weight.bytes != prod(weight.shape) * dtype.bytes:
+        if weight.bytes != byte_count(weight.shape, dtype):
             message = f"{weight.name} has {weight.bytes} bytes, which is not {list(weight.shape)}"
             raise refuse(f"{message} of {dtype}")
         if weight.offset != padded(end):
@@ -147,10 +144,10 @@ def default_bytes(item: Input, default: Default, refuse: Refuse) -> bytes:
     except ValueError:
         raise refuse(f"the default of {item.name} is not base64") from None
     fits = len(default.shape) == len(item.shape) and all(
-        size >= 0 and (text == str(size) or not text.isdecimal())
+        text == str(size) or not text.isdecimal()
         for size, text in zip(default.shape, item.shape, strict=True)
     )
-    if not fits or len(data) != prod(default.shape) * DTYPES[item.dtype].bytes:
+    if not fits or len(data) != byte_count(default.shape, DTYPES[item.dtype]):
         raise refuse(f"the default of {item.name} is not of its type")
     return data
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from dlc.errors import CallError
 from dlc.runtime import certificate as certificates
 from dlc.runtime import expressions, plan_check, program_check
 from dlc.runtime.abi import ArgKind, ArgWord, Root, StepWord
@@ -68,7 +69,7 @@ class CompiledProgram:
         """The program's numbers at these dims, and its plan checked at them.
 
         `tensors` are the bytes of each input and output. Raises ArtifactError if the sizes have no
-        value or the plan is wrong.
+        value or the plan is wrong, CallError (D0804) if they are beyond measure.
         """
         program = self.program
         where = self._artifact.where
@@ -85,6 +86,8 @@ class CompiledProgram:
                 )
             plan_check.check(plan, [(epoch, sizes[index]) for epoch, index in self._uses])
             program_check.check_amounts(self._table, sizes, [*lengths, *tensors])
+        except expressions.TooLarge as error:
+            raise CallError(f"{error}{_at(dims)}", code="D0804") from None
         except (expressions.BadExpression, plan_check.BadPlan) as error:
             message = f"{error}{_at(dims)}"
             raise where.refuse("D0610", message, section=program.certificate) from None

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from functools import cache
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 
 MAX_RANK = 16
 """Axes of one array; more are refused wherever arrays come from outside."""
+MAX_BYTES = 1 << 62
 
 
 class DType(NamedTuple):
@@ -68,6 +71,22 @@ BY_SAFETENSORS: dict[str, DType] = {dtype.safetensors: dtype for dtype in DTYPES
 _BY_NUMPY: dict[np.dtype[np.generic], DType] = {
     dtype.numpy: dtype for dtype in DTYPES.values() if dtype is not BF16
 }
+
+
+def byte_count(shape: Sequence[int], dtype: DType) -> int | None:
+    """Bytes of an array of that shape; None if no array can have it.
+
+    That is: too many axes, a negative size, or sizes whose product is beyond measure even if one of
+    them is 0, which NumPy does not accept either.
+
+    >>> byte_count((2, 3), BF16), byte_count((0, 1 << 60), BF16), byte_count((0, 1 << 62), BF16)
+    (12, 0, None)
+    """
+    if len(shape) > MAX_RANK or any(size < 0 for size in shape):
+        return None
+    if prod(max(size, 1) for size in shape) * dtype.bytes > MAX_BYTES:
+        return None
+    return prod(shape) * dtype.bytes
 
 
 def dtype_of(array: NDArray[np.generic]) -> DType | None:

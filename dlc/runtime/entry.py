@@ -6,37 +6,32 @@ everything else (names, defaults, lists, new sizes, mistakes) takes the longer w
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
-from operator import index
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import CallError
-from dlc.runtime import expressions
 from dlc.runtime.abi import Root
-from dlc.runtime.arguments import as_array
-from dlc.runtime.binding import Binder
+from dlc.runtime.binding import Shape
 from dlc.runtime.buffers import address
+from dlc.runtime.call_arguments import ArgumentReader
 from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.dtypes import BF16, DTYPES, numpy_bfloat16
 from dlc.runtime.frames import Frame, Sized, Words
 from dlc.runtime.manifest import Dim, Entry, Input, Op, Output
 from dlc.runtime.native import Native
-from dlc.runtime.results import Out, Results, Storage
-from dlc.runtime.signature import default_value, python_name, python_signature, signature_text
+from dlc.runtime.results import Out, Results
+from dlc.runtime.signature import python_signature, signature_text
+from dlc.runtime.sizing import Binding, Sizing
 from dlc.runtime.status import call_error
-from dlc.runtime.weight_files import nearest
 from dlc.runtime.weights import WeightStore
 
 Array = NDArray[np.generic]
 
-MAX_BINDINGS = 64
-"""Tuples of sizes whose numbers are kept for each entry point; the least recently used goes first."""
 MAX_RECORDS = 100_000
+"""Records of one traced call; what comes later is dropped."""
 _FITS = 0x1 | 0x100
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
 _INPUTS = Root.INPUTS.value
@@ -51,14 +46,6 @@ class Runner(NamedTuple):
     threads: int
     max_memory: int | None
     texts: Callable[[], Mapping[str, str]]
-
-
-class Binding(NamedTuple):
-    """An entry point at one tuple of sizes."""
-
-    dims: Mapping[str, int]
-    sized: Sized
-    outputs: tuple[Storage, ...]
 
 
 class Stretch(NamedTuple):
@@ -84,11 +71,10 @@ class EntryPoint:
         self._entry = entry
         self._program = program
         self._runner = runner
-        self._binder = Binder(entry)
+        self._sizing = Sizing(entry, program)
+        self._reader = ArgumentReader(entry, self._sizing.free)
         self._results = Results(entry)
         self._dtypes = [_passed_as(item.dtype) for item in entry.inputs]
-        self._bindings: OrderedDict[object, Binding] = OrderedDict()
-        self._latest: Binding | None = None
         self._idle: list[Frame] = []
         self._running: set[Frame] = set()
         self.__doc__ = entry.doc or None
@@ -143,10 +129,10 @@ class EntryPoint:
                     break
                 shapes.append(array.shape)
             else:
-                binding = self._bindings.get(tuple(shapes))
-                if binding is not None and binding is self._latest:
+                binding = self._sizing.known(tuple(shapes))
+                if binding is not None and self._runner is not None:
                     return self._run(arrays, binding, out)
-        found, given = self._arguments(args, named)
+        found, given = self._reader.read(args, named)
         return self._run(found, self._bound([array.shape for array in found], given), out)
 
     def _run(self, inputs: Sequence[Array], binding: Binding, out: Out | None) -> object:
@@ -160,7 +146,7 @@ class EntryPoint:
             return result
         if self._results.is_plain:
             return outputs[0]
-        return self._results.handed_over(self._measured(outputs, binding))
+        return self._results.handed_over(self._sizing.cut(outputs, binding))
 
     def _enter(
         self, inputs: Sequence[Array], outputs: Sequence[Array], binding: Binding, records: int = 0
@@ -226,14 +212,14 @@ class EntryPoint:
 
         At most `MAX_RECORDS` stretches are kept. Times are cycles of the processor's time stamp counter.
         """
-        inputs, given = self._arguments(args, named)
+        inputs, given = self._reader.read(args, named)
         binding = self._bound([array.shape for array in inputs], given)
         outputs = self._results.allocate(binding.outputs)
         rows = self._enter(inputs, outputs, binding, MAX_RECORDS)
         ops = self._program.program.ops
         found: list[list[int]] = [] if rows is None else rows.tolist()
         stretches = tuple(Stretch(ops[op], thread, start, end) for op, thread, start, end in found)
-        return self._results.handed_over(self._measured(outputs, binding)), stretches
+        return self._results.handed_over(self._sizing.cut(outputs, binding)), stretches
 
     def cancel(self) -> None:
         """Ask every call that is running now to end soon, with a CallError (D0809)."""
@@ -243,76 +229,34 @@ class EntryPoint:
     def close(self) -> None:
         """Give the working memory back; calls are refused from now on."""
         self._runner = None
-        self._bindings.clear()
+        self._sizing.forget()
         self._idle.clear()
 
-    # ------------------------------------------------------------------ the longer way
+    def check_at_bounds(self) -> None:
+        """Check the memory plan at the bounds of the dims.
 
-    def _arguments(
-        self, args: Sequence[object], named: Mapping[str, object]
-    ) -> tuple[list[Array], dict[str, int]]:
-        """The arrays of all inputs in order, and the sizes given by name."""
-        entry = self._entry
-        if len(args) > len(entry.inputs):
-            raise self._refuse(f"{len(args)} arguments for {len(entry.inputs)} inputs")
-        values: dict[str, object] = {
-            item.name: value for item, value in zip(entry.inputs, args, strict=False)
-        }
-        given: dict[str, int] = {}
-        inputs = {python_name(item.name): item.name for item in entry.inputs}
-        for name, value in named.items():
-            if name in self._binder.free:
-                given[name] = self._size(name, value)
-            elif name not in inputs:
-                raise self._unknown(name)
-            elif inputs[name] in values:
-                raise self._refuse(f"{name} is given twice")
-            else:
-                values[inputs[name]] = value
-        arrays = [
-            as_array(values[item.name], item, self.name)
-            if item.name in values
-            else self._default(item)
-            for item in entry.inputs
-        ]
-        return arrays, given
+        Raises ArtifactError if it is wrong, CallError (D0613) if even the lower bounds need more than
+        the allowed memory.
+        """
+        bindings = self._sizing.at_bounds()
+        if bindings and self._runner is not None:
+            self._check_memory(bindings[0].sized, self._runner)
 
-    def _default(self, item: Input) -> Array:
-        value = default_value(item)
-        if value is None:
-            raise self._refuse(f"the input {item.name} is missing")
-        return value.bits
+    def memory_at_bounds(self) -> list[int]:
+        """Bytes of working memory for one call: at the lower bounds of the dims, then at the upper
+        ones if there are such; one number if it does not depend on them."""
+        threads = 1 if self._runner is None else self._runner.threads
+        return sorted({_memory(binding.sized, threads) for binding in self._sizing.at_bounds()})
 
-    def _size(self, name: str, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-            raise self._refuse(f"the size {name} must be a whole number")
-        return index(value)
-
-    def _unknown(self, name: str) -> CallError:
-        known = [*(item.name for item in self.inputs), *self._binder.free]
-        near = nearest(name, known)
-        way_out = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
-        return self._refuse(f"there is no input {name}", way_out)
-
-    def _refuse(self, message: str, help: str | None = None) -> CallError:
-        way_out = help or f"it is {signature_text(self._entry)}"
-        return CallError(f"{self.name}: {message}", code="D0801", help=way_out)
-
-    def _bound(self, shapes: Sequence[tuple[int, ...]], given: Mapping[str, int]) -> Binding:
-        """The entry point at these sizes, checked; the last few are remembered."""
+    def _bound(self, shapes: Sequence[Shape], given: Mapping[str, int]) -> Binding:
+        """The longer way to the binding: names, new sizes, mistakes."""
         runner = self._needed_runner()
-        key = (*shapes, *(given[name] for name in sorted(given)))
-        binding = self._bindings.pop(key, None)
-        if binding is None:
-            binding = self.bind(self._binder.bind(shapes, given))
-            self._check_memory(binding.sized, runner)
-        self._latest = self._bindings[key] = binding
-        if len(self._bindings) > MAX_BINDINGS:
-            self._bindings.popitem(last=False)
+        binding = self._sizing.at(shapes, given)
+        self._check_memory(binding.sized, runner)
         return binding
 
     def _check_memory(self, sized: Sized, runner: Runner) -> None:
-        needed = sized.arena + sized.scratch * runner.threads
+        needed = _memory(sized, runner.threads)
         if runner.max_memory is not None and needed > runner.max_memory:
             raise CallError(
                 f"{self.name}: a call needs {needed} bytes, allowed are {runner.max_memory}",
@@ -320,96 +264,9 @@ class EntryPoint:
                 help="use smaller sizes, fewer threads, or a larger max_memory",
             )
 
-    def check_at_bounds(self) -> None:
-        """Check the memory plan at the bounds of the dims; a fixed size is ready to be called then.
 
-        Raises ArtifactError if the plan is wrong, or needs more than the allowed memory even at the
-        lower bounds.
-        """
-        bindings = self._bindings_at_bounds()
-        if bindings and self._runner is not None:
-            self._check_memory(bindings[0].sized, self._runner)
-        if bindings and not self._entry.dims:
-            shapes = tuple(tuple(map(int, item.shape)) for item in self._entry.inputs)
-            self._latest = self._bindings[shapes] = bindings[0]
-
-    def memory_at_bounds(self) -> list[int]:
-        """Bytes of working memory for one call: at the lower bounds of the dims, then at the upper
-        ones if there are such; one number if it does not depend on them."""
-        sizes = [binding.sized for binding in self._bindings_at_bounds()]
-        threads = 1 if self._runner is None else self._runner.threads
-        return sorted({sized.arena + sized.scratch * threads for sized in sizes})
-
-    def _bindings_at_bounds(self) -> list[Binding]:
-        """The entry point at all lower, and at all upper bounds, where these sizes make sense."""
-        dims = [dim for dim in self._entry.dims if dim.measured is None]
-        corners = [{dim.name: dim.lower for dim in dims}]
-        upper = {dim.name: dim.upper for dim in dims if dim.upper is not None}
-        if dims and len(upper) == len(dims):
-            corners.append(upper)
-        found: list[Binding] = []
-        for corner in corners:
-            try:
-                found.append(self.bind(corner))
-            except CallError:
-                # No inputs have these sizes: the bounds of two dims need not be possible together.
-                continue
-        return found
-
-    def bind(self, dims: Mapping[str, int]) -> Binding:
-        """The entry point at these dims: its memory plan is checked at them.
-
-        Raises CallError for sizes that make no sense, ArtifactError for a plan that is wrong.
-        """
-        limits = dict(dims)
-        for dim in self._entry.dims:
-            if dim.measured is not None:
-                limits[dim.name] = self._number(dim.measured.limit, dims)
-        outputs = tuple(self._storage(output, limits) for output in self._entry.outputs)
-        inputs = [self._storage(item, dims).bytes for item in self._entry.inputs]
-        tensors = [*inputs, *(output.bytes for output in outputs)]
-        sized = self._program.at(dims, tensors)
-        return Binding(dims, sized, outputs)
-
-    def _number(self, size: str, dims: Mapping[str, int]) -> int:
-        return self._binder.evaluate(expressions.parse(size), dims)
-
-    def _storage(self, tensor: Input | Output, dims: Mapping[str, int]) -> Storage:
-        shape = tuple(self._number(size, dims) for size in tensor.shape)
-        if any(size < 0 for size in shape):
-            message = (
-                f"{self.name}: {tensor.name or 'the result'} would have the shape {list(shape)}"
-            )
-            raise CallError(message, code="D0804")
-        dtype = DTYPES[tensor.dtype]
-        return Storage(shape, dtype.numpy, prod(shape) * dtype.bytes)
-
-    def _measured(self, arrays: Sequence[Array], binding: Binding) -> Sequence[Array]:
-        """The arrays in the shapes that the call has found; they are dense from their start."""
-        found = {
-            dim.name: int(arrays[i].item())
-            for dim in self._entry.dims
-            if dim.measured is not None
-            for i, output in enumerate(self._entry.outputs)
-            if output.name == dim.measured.output
-        }
-        if not found:
-            return arrays
-        dims = {**binding.dims, **found}
-        for storage, output in zip(binding.outputs, self._entry.outputs, strict=True):
-            if any(
-                not 0 <= size <= limit
-                for size, limit in zip(
-                    self._storage(output, dims).shape, storage.shape, strict=True
-                )
-            ):
-                message = f"{self.name}: {output.name or 'the result'} is larger than its bound"
-                raise CallError(message, code="D0810")
-        cut: list[Array] = []
-        for array, output in zip(arrays, self._entry.outputs, strict=True):
-            storage = self._storage(output, dims)
-            cut.append(array.reshape(-1)[: prod(storage.shape)].reshape(storage.shape))
-        return cut
+def _memory(sized: Sized, threads: int) -> int:
+    return sized.arena + sized.scratch * threads
 
 
 def _passed_as(dtype: str) -> np.dtype[np.generic] | None:

@@ -31,6 +31,10 @@ class BadExpression(ValueError):
     """The text is not a size, or has no value at the given dims; the message says why."""
 
 
+class TooLarge(BadExpression):
+    """The value is beyond `MAX_VALUE` at the given dims."""
+
+
 class Earlier(NamedTuple):
     """The value of an earlier entry of the same list."""
 
@@ -102,7 +106,7 @@ class Expression(NamedTuple):
         except ZeroDivisionError:
             raise BadExpression(f"the size {self.text} divides by 0") from None
         if not -MAX_VALUE <= value <= MAX_VALUE:
-            raise BadExpression(f"the size {self.text} is beyond 2**62")
+            raise TooLarge(f"the size {self.text} is beyond 2**62")
         return value
 
 

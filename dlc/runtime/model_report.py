@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlc.runtime.signature import dims_text, signature_text
+from dlc.runtime.signature import signature_text
+from dlc.runtime.spelling import dims_text
 
 if TYPE_CHECKING:
     from dlc.runtime.entry import EntryPoint

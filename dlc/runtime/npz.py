@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ import numpy as np
 
 from dlc.errors import ArtifactError, Unsupported
 from dlc.runtime.buffers import Bytes, aligned_bytes
-from dlc.runtime.dtypes import DTYPES, MAX_RANK, DType
+from dlc.runtime.dtypes import DTYPES, DType, byte_count
 from dlc.runtime.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -80,10 +79,8 @@ def read_npy(file: memoryview, path: str) -> Tensor:
     if parsed is None:
         raise _damaged(path, f"the header {header[:60]!r} is not that of an npy file")
     shape = tuple(int(size) for size in parsed[3].split(b",") if size.strip())
-    if len(shape) > MAX_RANK or any(size >= 1 << 62 for size in shape):
-        raise _damaged(path, f"{len(shape)} axes, or sizes beyond measure")
     dtype = _dtype(parsed[1].decode(), path)
-    if len(data) != prod(shape) * dtype.bytes:
+    if len(data) != byte_count(shape, dtype):
         raise _damaged(path, f"{len(data)} bytes are not {list(shape)} of {dtype}")
     bits = np.frombuffer(data, dtype.numpy)
     if parsed[2] == b"True":

@@ -1,8 +1,7 @@
 """Checks a memory plan without trusting, or sharing a line with, whatever planned it.
 
-No two stretches of the arena that are in use in the same epoch overlap, each lies inside the arena, the
-arena is no larger than the furthest of them, views lie inside their roots, and every address that the
-program itself uses belongs to a stretch that is in use in the epoch of that use.
+No two stretches of the arena in use in the same epoch overlap; the arena ends where the last one does;
+views lie inside their roots; every address that the program uses lies in a stretch in use at that time.
 
 >>> check(Plan(128, [Span("a", 0, 64, 0, 1), Span("b", 64, 64, 1, 2), Span("c", 0, 64, 2, 2)], []))
 >>> check(Plan(128, [Span("a", 0, 128, 0, 1), Span("b", 64, 64, 1, 2)], []))

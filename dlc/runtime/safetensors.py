@@ -11,14 +11,13 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from math import prod
 from typing import NamedTuple, Never, cast
 
 import numpy as np
 
 from dlc.errors import ArtifactError, Unsupported
 from dlc.runtime.atomic import write_file
-from dlc.runtime.dtypes import BY_SAFETENSORS, DTYPES, MAX_RANK
+from dlc.runtime.dtypes import BY_SAFETENSORS, DTYPES, byte_count
 from dlc.runtime.tensor import Tensor
 
 MAX_HEADER = 32 << 20
@@ -133,7 +132,7 @@ def _entry(name: str, value: object, path: str) -> _Entry:
     if set(fields) != _KEYS:
         raise _damaged(path, f"{_short(name)} must have the keys {', '.join(sorted(_KEYS))}")
     dtype, shape, offsets = fields["dtype"], _sizes(fields["shape"]), _sizes(fields["data_offsets"])
-    if not isinstance(dtype, str) or shape is None or len(shape) > MAX_RANK:
+    if not isinstance(dtype, str) or shape is None:
         raise _damaged(path, f"{_short(name)} has no dtype, or a shape that is none")
     if offsets is None or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise _damaged(path, f"{_short(name)} has data_offsets that are none")
@@ -159,7 +158,7 @@ def _check_places(table: Mapping[str, _Entry], length: int, path: str) -> None:
             )
         end = entry.end
         dtype = BY_SAFETENSORS.get(entry.dtype)
-        if dtype is not None and entry.end - entry.begin != prod(entry.shape) * dtype.bytes:
+        if dtype is not None and entry.end - entry.begin != byte_count(entry.shape, dtype):
             size = entry.end - entry.begin
             message = (
                 f"{_short(name)} has {size} bytes, which is not {list(entry.shape)} of {dtype}"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import binascii
 import inspect
-from collections.abc import Sequence
-from keyword import iskeyword
 
 import numpy as np
 
-from dlc.runtime.arguments import describe
 from dlc.runtime.binding import Binder
 from dlc.runtime.dtypes import DTYPES
-from dlc.runtime.manifest import Dim, Entry, Input, Output
+from dlc.runtime.manifest import Entry, Input, Output
+from dlc.runtime.spelling import describe, python_name
 from dlc.runtime.tensor import Tensor
 
 
@@ -20,7 +18,7 @@ def signature_text(entry: Entry) -> str:
     """The head of the function as the language writes it.
 
     >>> x = Input("x", "f32", ("B", "64"))
-    >>> signature_text(Entry("f", (x,), (Output("y", "i32", ("B",)),), (Dim("B", 1, 8),)))
+    >>> signature_text(Entry("f", (x,), (Output("y", "i32", ("B",)),)))
     'f(x: f32[B, 64]) -> (y: i32[B])'
     """
     inputs = [f"{item.name}: {describe(item)}{_default_text(item)}" for item in entry.inputs]
@@ -29,13 +27,6 @@ def signature_text(entry: Entry) -> str:
         outputs[0] if len(outputs) == 1 and ":" not in outputs[0] else f"({', '.join(outputs)})"
     )
     return f"{entry.name}({', '.join(inputs)}) -> {result}"
-
-
-def dims_text(dims: Sequence[Dim]) -> str:
-    """Each named size with its bounds, such as `B = 1..64, T = 1..`."""
-    return ", ".join(
-        f"{dim.name} = {dim.lower}..{'' if dim.upper is None else dim.upper}" for dim in dims
-    )
 
 
 def default_value(item: Input) -> Tensor | None:
@@ -69,11 +60,6 @@ def python_signature(entry: Entry) -> inspect.Signature:
     except ValueError:
         # A model may call an input what Python allows no parameter to be called.
         return inspect.Signature()
-
-
-def python_name(name: str) -> str:
-    """The name by which Python code passes it: what is taken already gets a `_` at the end."""
-    return f"{name}_" if iskeyword(name) or name == "out" else name
 
 
 class _Default:
@@ -110,5 +96,4 @@ def _value_text(item: Input) -> str:
 
 
 def _output_text(output: Output) -> str:
-    shape = f"[{', '.join(output.shape)}]" if output.shape else ""
-    return f"{output.name}: {output.dtype}{shape}" if output.name else f"{output.dtype}{shape}"
+    return f"{output.name}: {describe(output)}" if output.name else describe(output)

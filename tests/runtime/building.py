@@ -32,6 +32,7 @@ from dlc.runtime.manifest import (
     Image,
     Input,
     Layer,
+    Library,
     Manifest,
     Measured,
     Op,
@@ -176,6 +177,29 @@ define void @copy(ptr %args, i64 %first, i64 %last, ptr %fault) {
 }
 """
 
+_PRODUCT = """
+declare void @sgemm_(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr)
+; out = b a in Fortran's order, all 4 by 4; arguments out, a, b
+define void @product(ptr %args, i64 %first, i64 %last, ptr %fault) {
+  %out = load ptr, ptr %args
+  %1 = getelementptr i64, ptr %args, i64 1
+  %a = load ptr, ptr %1
+  %2 = getelementptr i64, ptr %args, i64 2
+  %b = load ptr, ptr %2
+  %n = alloca i32
+  store i32 4, ptr %n
+  %one = alloca float
+  store float 1.0, ptr %one
+  %zero = alloca float
+  store float 0.0, ptr %zero
+  %no = alloca i8
+  store i8 78, ptr %no
+  call void @sgemm_(ptr %no, ptr %no, ptr %n, ptr %n, ptr %n, ptr %one, ptr %b, ptr %n, ptr %a, ptr %n,
+                    ptr %zero, ptr %out, ptr %n)
+  ret void
+}
+"""
+
 KERNELS = _elementwise("add", "fadd") + _elementwise("multiply", "fmul") + _OTHERS
 
 
@@ -185,11 +209,18 @@ def code_image() -> LinkedImage:
     return link({"kernels": compile_object(KERNELS, Processor.named("x86-64"))})
 
 
+@cache
+def blas_image() -> LinkedImage:
+    """A kernel that calls BLAS, linked."""
+    return link({"kernels": compile_object(_PRODUCT, Processor.named("x86-64"))})
+
+
 @dataclass
 class Assembler:
     """A table of steps and its sizes; every method gives the number by which it is referred to."""
 
     inputs: int = 0
+    code: LinkedImage = field(default_factory=code_image)
     steps: list[list[int]] = field(default_factory=list[list[int]])
     arguments: list[list[int]] = field(default_factory=list[list[int]])
     sizes: list[str] = field(default_factory=list[str])
@@ -221,7 +252,7 @@ class Assembler:
         self.step(abi.Opcode.WAVE, 1, 1, 0)
         first = len(self.arguments)
         self.arguments += arguments
-        offset = code_image().entries[kernel]
+        offset = self.code.entries[kernel]
         fields = (offset, first, len(arguments), self.size(tiles), self.size(cost), op)
         self.step(abi.Opcode.CALL, *fields)
 
@@ -247,6 +278,8 @@ class Draft:
     triple: str = "x86_64-unknown-linux-gnu"
     abi: int = abi.ABI_VERSION
     imports: tuple[str, ...] | None = None
+    code: LinkedImage = field(default_factory=code_image)
+    library: Library | None = None
 
     def program(
         self,
@@ -270,7 +303,7 @@ class Draft:
         self.programs[entry.name] = program
 
     def artifact(self) -> Artifact:
-        code, engine = code_image(), engine_image()
+        code, engine = self.code, engine_image()
         sections: dict[str, Data] = {
             "text/model.dlm": TEXT.encode(),
             "graph": b"module {}",
@@ -289,6 +322,7 @@ class Draft:
             engine=_image(f"engine/{TARGET}", engine, None),
             programs=self.programs,
             prepare=self.prepare,
+            library=self.library,
         )
         manifest = Manifest(
             Compiler("dlc", "0.0", ("-O2",)),
@@ -343,6 +377,18 @@ def tiny() -> Draft:
     prepare.wave("add", 16, prepare.pointer(abi.Root.WEIGHTS), sources, sources)
     prepare.end()
     draft.prepare = Prepare(draft.program("prepare", prepare), 64)
+    return draft
+
+
+def product(library: Library | None = None) -> Draft:
+    """`f(a: f32[4, 4], b: f32[4, 4]) -> f32[4, 4]`, the matrix product by BLAS."""
+    draft = Draft(code=blas_image(), library=library)
+    made = Assembler(inputs=2, code=blas_image())
+    made.wave("product", 1, made.output(0), made.input(0), made.input(1))
+    made.end()
+    square = ("4", "4")
+    inputs = (Input("a", "f32", square), Input("b", "f32", square))
+    draft.entry(Entry("f", inputs, (Output("", "f32", square),)), draft.program("f", made))
     return draft
 
 

@@ -14,7 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dlc.errors import ArtifactError, CallError, Unsupported, UsageError
-from dlc.runtime.manifest import Dim, Entry, Input, Op, Output, Program
+from dlc.runtime import blas
+from dlc.runtime.manifest import Dim, Entry, Input, Library, Measured, Op, Output, Program
 from dlc.runtime.model import Model, load
 from dlc.runtime.tensor import Tensor
 from tests.runtime import building
@@ -437,6 +438,54 @@ def test_a_file_that_is_loaded_twice_gives_the_same_bits(tmp_path: Path) -> None
     one, two = load(tmp_path / "a.dlc", threads=1), load(tmp_path / "a.dlc", threads=2)
     assert (one.threads, two.threads) == (1, 2)
     np.testing.assert_array_equal(cast(F32, one.f(X, X)), cast(F32, two.f(X, X)))
+
+
+def test_code_that_calls_blas_runs_beside_other_users_of_it() -> None:
+    pytest.importorskip("scipy", reason="scipy's BLAS is not installed")
+    here = blas.library()
+    model = Model(building.product(Library("BLAS", here.config, here.core)).artifact())
+    a, b = np.arange(32, dtype=np.float32).reshape(2, 4, 4)
+    np.testing.assert_allclose(cast(F32, model.f(a, b)), a @ b)
+
+
+def test_another_blas_than_the_recorded_one_is_said() -> None:
+    pytest.importorskip("scipy", reason="scipy's BLAS is not installed")
+    artifact = building.product(Library("BLAS", "0.0.1", "Z80")).artifact()
+    with pytest.warns(UserWarning, match=r"made with BLAS 0\.0\.1 \(Z80\)"):
+        Model(artifact)
+
+
+def test_dims_without_sense_at_their_bounds_still_load() -> None:
+    draft = building.tiny()
+    huge = (Dim("B", 1, 1 << 60), Dim("T", 0, 1 << 60))
+    shape = ("B", "T")
+    inputs = (Input("x", "f32", shape), Input("y", "f32", ("T - 1",)))
+    made = building.Assembler(inputs=2)
+    made.wave("copy", 1, made.output(0), made.input(0), made.value("4*B*T"))
+    made.end()
+    draft.prepare, draft.programs, draft.entries = None, {}, []
+    draft.entry(Entry("f", inputs, (Output("", "f32", shape),), huge), draft.program("f", made))
+    model = Model(draft.artifact())
+    x = np.ones((3, 5), np.float32)
+    np.testing.assert_array_equal(cast(F32, model.f(x, x[0, 1:])), x)
+    assert "T - 1 is 4 (T = 5)" in refused(lambda: model.f(x, x[0]), "D0804")
+
+
+def test_more_sizes_than_are_kept_work_in_any_order(many: Model) -> None:
+    for size in [*range(1, 100), *range(99, 0, -1), 1, 50, 1, 99]:
+        table = np.arange(size, dtype=np.float32)
+        assert cast(F32, many.pick(table, np.array(size - 1))) == size - 1
+
+
+def test_a_measured_size_beyond_its_bound_is_refused() -> None:
+    draft = building.many()
+    entry = draft.entries[2]
+    limited = Dim("n", measured=Measured("count", "N//2"))
+    draft.entries[2] = entry._replace(dims=(entry.dims[0], limited))
+    model = Model(draft.artifact())
+    assert cast("tuple[F32]", model.positive([1.0, -1.0, -1.0, 2.0]))[0].tolist() == [0, 3]
+    message = refused(lambda: model.positive([1.0]), "D0810")
+    assert "places would be [1], above its bound [0]" in message
 
 
 def test_an_artifact_that_lies_about_its_code_is_refused_in_memory_too() -> None:

@@ -1,0 +1,25 @@
+"""How names and types of entry points are written, for people and for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from keyword import iskeyword
+
+from dlc.runtime.manifest import Dim, Input, Output
+
+
+def describe(tensor: Input | Output) -> str:
+    """The type of an input or output as the language writes it, such as `f32[B, 64]`."""
+    return f"{tensor.dtype}[{', '.join(tensor.shape)}]" if tensor.shape else tensor.dtype
+
+
+def dims_text(dims: Sequence[Dim]) -> str:
+    """Each named size with its bounds, such as `B = 1..64, T = 1..`."""
+    return ", ".join(
+        f"{dim.name} = {dim.lower}..{'' if dim.upper is None else dim.upper}" for dim in dims
+    )
+
+
+def python_name(name: str) -> str:
+    """The name by which Python code passes it: what is taken already gets a `_` at the end."""
+    return f"{name}_" if iskeyword(name) or name == "out" else name
