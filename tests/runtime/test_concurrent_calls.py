@@ -156,17 +156,18 @@ def test_a_forked_child_can_call_a_loaded_model() -> None:
 
 
 def test_a_call_of_a_tiny_model_costs_microseconds() -> None:
-    """The promise is 10 µs; the bound here allows for a busy machine."""
+    """The promise is 10 µs; the bound here allows for a slow and busy machine."""
     model = Model(building.tiny().artifact(), threads=1)
     x = np.ones((2, 4), np.float32)
     out = np.empty_like(x)
     best = min(_seconds(model, x, out) for _ in range(20))
-    assert best < 25e-6, f"{best * 1e6:.1f} µs"
+    assert best < 30e-6, f"{best * 1e6:.1f} µs"
 
 
 def _seconds(model: Model, x: F32, out: F32) -> float:
-    began = time.perf_counter()
+    # Time on the processor: other tests may be running beside this one.
+    began = time.thread_time()
     for _ in range(100):
         model.f(x, x)
         model.f(x, x, out=out)
-    return (time.perf_counter() - began) / 200
+    return (time.thread_time() - began) / 200
