@@ -48,9 +48,11 @@ class Artifact:
 
     @classmethod
     def of(cls, manifest: Manifest, sections: Mapping[str, Data], name: str = IN_MEMORY) -> Self:
-        """An artifact made here, trusted to be consistent."""
+        """An artifact made here. Its tables are checked as if it had been read from a file."""
         views = {key: memoryview(data).cast("B").toreadonly() for key, data in sections.items()}
-        return cls(manifest._replace(sections=()), views, name)
+        artifact = cls(manifest._replace(sections=()), views, name)
+        checks.check_tables(artifact.manifest, artifact.sections, artifact.where)
+        return artifact
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, sha256: str | None = None) -> Self:

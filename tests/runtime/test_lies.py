@@ -72,7 +72,7 @@ PROGRAM = "targets:0:programs:f"
         ("weights:0:bytes", 60, "D0607", "60 bytes"),
         ("weights:0:offset", 64, "D0607", "must begin at byte 0"),
         ("weights:0:offset", -64, "D0607", "must begin at byte 0"),
-        ("weights:0:sha256", "0" * 63, "D0607", "no SHA-256"),
+        ("weights:0:sha256", "0" * 63, "D0607", "something else for a SHA-256"),
         ("weights:0:name", "a\x1b[2J", "D0607", "cannot be printed"),
         ("weights:0:name", "", "D0607", "cannot be printed"),
         ("weights", [], "D0607", "end at byte 0 of the section, which has 64"),
