@@ -20,7 +20,7 @@ from dlc.dialects import scalar
 from dlc.ir.attributes import decode
 from dlc.ir.core import OPS, Block, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
-from dlc.ir.dims import Shape, Size
+from dlc.ir.dims import Shape, Size, floor_divide
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, F32, INDEX, DType, TensorType, Type, ViewType
 
@@ -345,13 +345,11 @@ class Generic(Kernel):
         )
 
 
-@op("kernel.gemm")
-class Gemm(Kernel):
-    """Matrix products with an epilogue: `y[.., m, n] = f(sum over k of lhs[.., m, k] * rhs[.., k, n])`.
+class Product(Kernel):
+    """Sums of products with an epilogue, the formula that makes each result from its sum.
 
-    `domain` is the batch axes, then m and n. An operand that is `transposed` is stored with its last
-    two axes swapped; `rhs_shared` means that rhs has no batch axes. The epilogue has an index for each
-    axis of the domain, the sum (in f32 for f16 and bf16), and an argument for each extra input.
+    The epilogue has an index for each axis of `domain`, the sum (in f32 for f16 and bf16), and an
+    argument for each extra array that it reads.
     """
 
     lhs: Value = operand()
@@ -360,39 +358,75 @@ class Gemm(Kernel):
     outs: tuple[Value, ...] = operands()
     epilogue: Block = region()
     domain: Shape = attribute()
-    inner: Size = attribute(doc="k, the length of the sums")
-    lhs_transposed: bool = attribute(default=False)
-    rhs_transposed: bool = attribute(default=False)
-    rhs_shared: bool = attribute(default=False)
 
     isolated = True
-
-    def result_types(self) -> tuple[TensorType, ...]:
-        *batch, m, n = self.domain
-        lhs = (self.inner, m) if self.lhs_transposed else (m, self.inner)
-        rhs = (n, self.inner) if self.rhs_transposed else (self.inner, n)
-        expected = (*batch, *lhs), (*(() if self.rhs_shared else batch), *rhs)
-        found = array_type(self.lhs).shape, array_type(self.rhs).shape
-        if expected != found:
-            raise self.fail(f"kernel.gemm over {self.domain} needs {expected}, found {found}")
-        return epilogue_types(self.epilogue, self.domain)
 
     @property
     def accumulator(self) -> DType:
         """The dtype of the sums."""
         return accumulator(array_type(self.lhs).dtype)
 
+    @property
+    def columns(self) -> Size:
+        """The size of the last axis of the result."""
+        return self.domain[-1]
+
+    def finish(self, at: Evaluation, sums: Array, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """Apply the epilogue to all finished sums in NumPy."""
+        shape = at.shape(self.domain)
+        extras = inputs[2 : 2 + len(self.extras)]
+        values = at.run(self.epilogue, [*_grid(shape, len(shape)), sums, *extras])
+        return tuple([np.array(np.broadcast_to(value, shape), order="C") for value in values])
+
+
+@op("kernel.gemm")
+class Gemm(Product):
+    """Matrix products: sums over k of `lhs[.., m, k] * rhs[.., k, n]`; `domain` is (.., m, n).
+
+    An operand that is `transposed` is stored with its last two axes swapped; `rhs_shared` means that
+    rhs has no batch axes. With `panel` columns to a panel, rhs is stored in panels, `[.., p, k, panel]`:
+    column n is column `n % panel` of panel `n // panel`, and the last panel is filled up with zeros.
+    """
+
+    inner: Size = attribute(doc="k, the length of the sums")
+    lhs_transposed: bool = attribute(default=False)
+    rhs_transposed: bool = attribute(default=False)
+    rhs_shared: bool = attribute(default=False)
+    panel: int = attribute(default=0)
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        *batch, m, n = self.domain
+        lhs = (self.inner, m) if self.lhs_transposed else (m, self.inner)
+        rhs = (n, self.inner) if self.rhs_transposed else (self.inner, n)
+        if self.panel:
+            rhs = (panels(n, self.panel), self.inner, self.panel)
+        expected = (*batch, *lhs), (*(() if self.rhs_shared else batch), *rhs)
+        found = array_type(self.lhs).shape, array_type(self.rhs).shape
+        if expected != found:
+            raise self.fail(f"kernel.gemm over {self.domain} needs {expected}, found {found}")
+        return epilogue_types(self.epilogue, self.domain)
+
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
-        sum_type = self.accumulator
         source = array_type(self.lhs).dtype
-        lhs, rhs = (decode(array, source).astype(sum_type.numpy) for array in inputs[:2])
+        lhs, rhs = (decode(array, source).astype(self.accumulator.numpy) for array in inputs[:2])
+        if self.panel:
+            rhs = unpanelled(rhs, at.size(self.domain[-1]))
         if self.lhs_transposed:
             lhs = lhs.swapaxes(-1, -2)
         if self.rhs_transposed:
             rhs = rhs.swapaxes(-1, -2)
-        product = np.matmul(lhs, rhs)
-        extras = inputs[2 : 2 + len(self.extras)]
-        return run_epilogue(at, self.epilogue, self.domain, product, extras)
+        return self.finish(at, np.matmul(lhs, rhs), inputs)
+
+
+def panels(columns: Size, panel: int) -> Size:
+    """How many panels hold these columns."""
+    return floor_divide(columns + (panel - 1), panel)
+
+
+def unpanelled(array: Array, columns: int) -> Array:
+    """`[.., p, k, panel]` as `[.., k, columns]`."""
+    swapped = np.moveaxis(array, -3, -2)
+    return swapped.reshape(*swapped.shape[:-2], -1)[..., :columns]
 
 
 def accumulator(dtype: DType) -> DType:
@@ -407,12 +441,3 @@ def epilogue_types(epilogue: Block, domain: Shape) -> tuple[TensorType, ...]:
         assert isinstance(value.type, DType)
         types.append(TensorType(value.type, domain))
     return tuple(types)
-
-
-def run_epilogue(
-    at: Evaluation, epilogue: Block, domain: Shape, sums: Array, extras: Sequence[Array]
-) -> tuple[Array, ...]:
-    """Apply an epilogue to all finished sums in NumPy."""
-    shape = at.shape(domain)
-    values = at.run(epilogue, [*_grid(shape, len(shape)), sums, *extras])
-    return tuple([np.array(np.broadcast_to(value, shape), order="C") for value in values])

@@ -21,7 +21,7 @@ from dlc.ir.verify import verify
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
 from dlc.text.ir_printer import print_module
-from dlc.version import VERSION
+from dlc import __version__
 
 Observer = Callable[[str, Op], None]
 
@@ -74,6 +74,7 @@ class Settings:
             matmul=self.matmul,
             disabled=self.disabled,
             vector_bytes=self.processor.vector_bytes,
+            fma="fma" in self.processor.features,
         )
 
 
@@ -136,7 +137,7 @@ def compile_opened(
     lowered = time.perf_counter()
     cache = open_cache()
     sources = Sources(
-        opened.name, opened.texts, graph, plan, settings.flags, opened.layers, VERSION
+        opened.name, opened.texts, graph, plan, settings.flags, opened.layers, __version__
     )
     code = CodeMaker(settings.processor, settings.level, cache)
     artifact = build_artifact(opened.module, interface, gathered, sources, code)

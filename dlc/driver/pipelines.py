@@ -11,7 +11,7 @@ from dlc.lowering import (
     pieces_to_kernel,
     windows_to_kernel,
 )
-from dlc.passes import algebra, canonicalize, collapse, cse, dce, fuse, prepare
+from dlc.passes import algebra, canonicalize, collapse, cse, dce, fuse, pack, prepare
 
 STAGES = ("graph", "kernel", "plan", "loop")
 """The levels of IR, highest first."""
@@ -27,6 +27,7 @@ LOADED = (
     fuse,
     kernel_to_loop,
     kernel_to_plan,
+    pack,
     pieces_to_kernel,
     prepare,
     windows_to_kernel,
@@ -37,12 +38,17 @@ GRAPH_EXACT = ("canonicalize", "cse", "dce")
 GRAPH = ("canonicalize", "algebra", "canonicalize", "cse", "algebra", "canonicalize", "dce")
 KERNEL = ("fuse", "dce", "collapse", "canonicalize", "cse", "fuse", "canonicalize", "dce")
 
+PREPARE = ("pack", "make_prepare", "lower_to_kernels")
+"""What is computed when weights are loaded; packing finds most of it."""
+
 REASONS = (
     Order("canonicalize", "algebra", "constants stand to the right only after it"),
     Order("cse", "fuse", "equal producers in different kernels can no longer be seen"),
     Order("collapse", "fuse", "kernels over the same elements must look the same"),
     Order("decompose", "lower_to_kernels", "kernels are known for primitives"),
-    Order("make_prepare", "lower_to_kernels", "prepare is compiled like the entry points"),
+    Order("fuse", "pack", "the operand of a product may be a formula of a weight"),
+    Order("pack", "make_prepare", "panels of weights are made when they are loaded"),
+    Order("make_prepare", "plan_memory", "prepare is compiled like the entry points"),
     Order("lower_to_kernels", "fuse", "only kernels are fused"),
     Order("lower_to_kernels", "plan_memory", "only kernels have memory"),
     Order("fuse", "plan_memory", "a value that is fused away needs no memory"),
@@ -58,7 +64,7 @@ def to_stage(stage: str, level: int) -> tuple[str, ...]:
         case "kernel":
             simpler = to_stage("graph", level)
             fused = KERNEL if level else ()
-            return ("make_prepare", "decompose", *simpler, "lower_to_kernels", *fused)
+            return ("decompose", *simpler, "lower_to_kernels", *fused, *PREPARE, *fused)
         case "plan":
             return ("plan_memory",)
         case "loop":

@@ -35,6 +35,8 @@ class Options:
     deterministic: bool = False
     vector_bytes: int = 32
     """Width of a register of the target."""
+    fma: bool = True
+    """Whether the target multiplies and adds in one instruction."""
     extra: dict[str, str] = field(default_factory=dict)
 
 

@@ -15,7 +15,7 @@ from dlc.ir.dims import Size, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import F32, F64, I32, U8, DType
 from dlc.lowering.body import lanes_of
-from dlc.lowering.epilogue import write_epilogue
+from dlc.lowering.epilogue import epilogue_body, is_identity, write_epilogue
 from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_writer import Lowered, Writer, add, for_each, index, times, unravel
 from dlc.lowering.loop_writer import minimum as smaller
@@ -89,7 +89,31 @@ class _BlasGemm:
         out_view = len(op.operands) - len(op.outs)
         target = self._at(emit, out_view, [*batch, row, column])
         self._call(emit, height, width, lhs, rhs, target, out_view)
-        write_epilogue(op, writer, emit, [*batch, row, column], height, width, target, self.lanes)
+        if not is_identity(op):
+            self._epilogue(emit, [*batch, row], column, height, width, target)
+
+    def _epilogue(
+        self,
+        emit: Builder,
+        leading: list[Value],
+        column: Value,
+        height: Value,
+        width: Value,
+        target: Value,
+    ) -> None:
+        """The epilogue over a finished tile, whose sums stand where the results go."""
+        op, dtype = self.op, self.op.accumulator
+        body = epilogue_body(op, self.writer, self.lanes)
+        stride = self.writer.stride(len(op.operands) - 1, len(op.domain) - 2)
+        *batch, first = leading
+
+        def row(inside: Builder, i: Value, _: list[Value]) -> Sequence[Value]:
+            place = inside(loop.Offset(target, times(inside, i, stride), dtype))
+            where = [*batch, inside(scalar.Add(first, i))]
+            write_epilogue(op, body, inside, where, column, width, place, place)
+            return ()
+
+        for_each(emit, index(emit, 0), height, 1, (), row)
 
     def _at(self, emit: Builder, view: int, indices: Sequence[Value]) -> Value:
         """The address of an element of a view."""

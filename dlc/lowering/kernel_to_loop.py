@@ -17,10 +17,18 @@ from dlc.ir.passes import Context, define_pass
 from dlc.lowering.gemm_to_loop import lower_gemm
 from dlc.lowering.generic_to_loop import lower_generic
 from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.panels_to_loop import lower_panels
+
+
+def _lower_product(op: kernel.Kernel, context: Context) -> Lowered:
+    """A product by BLAS, or by our own loops if its right operand is in panels."""
+    assert isinstance(op, kernel.Gemm)
+    return lower_panels(op, context) if op.panel else lower_gemm(op, context)
+
 
 LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
     kernel.Generic: lower_generic,
-    kernel.Gemm: lower_gemm,
+    kernel.Gemm: _lower_product,
 }
 """How each kind of kernel is written as loops."""
 

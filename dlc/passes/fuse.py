@@ -105,14 +105,14 @@ class _Fusion:
             return
         for argument, value in _inputs(consumer):
             producer = _origin(value).op
-            if isinstance(producer, kernel.Gemm | kernel.Generic) and self._append_to(
+            if isinstance(producer, kernel.Product | kernel.Generic) and self._append_to(
                 producer, consumer, argument, value
             ):
                 return
 
     def _append_to(
         self,
-        producer: kernel.Gemm | kernel.Generic,
+        producer: kernel.Product | kernel.Generic,
         consumer: kernel.Generic,
         argument: Value,
         value: Value,
@@ -139,7 +139,6 @@ class _Fusion:
         self.rewriter.replace(consumer, result, relation=EQUAL)
         return True
 
-
     def _drop_reshapes(self, value: Value) -> None:
         """Erase a chain of reshapes that nothing uses any more."""
         while isinstance(value.op, array.Reshape) and not value.uses:
@@ -149,7 +148,7 @@ class _Fusion:
 
 
 def _write_behind(
-    producer: kernel.Gemm | kernel.Generic, consumer: kernel.Generic, argument: Value
+    producer: kernel.Product | kernel.Generic, consumer: kernel.Generic, argument: Value
 ) -> None:
     """Continue the producer's formula with the consumer's."""
     formula = producer.formula
@@ -244,7 +243,7 @@ def _count(block: Block) -> int:
 
 
 def _why_not_append(
-    producer: kernel.Gemm | kernel.Generic,
+    producer: kernel.Product | kernel.Generic,
     consumer: kernel.Generic,
     argument: Value,
     value: Value,
@@ -263,7 +262,7 @@ def _why_not_append(
     for use in argument.uses:
         if not isinstance(use, kernel.Load) or list(use.indices) != consumer.indices:
             return "its reader needs other elements than its own"
-    if isinstance(producer, kernel.Gemm):
+    if isinstance(producer, kernel.Product):
         if consumer.result.type.dtype is not producer.accumulator:  # pyright: ignore
             return "the reader's dtype is not that of the sums"
     if len(consumer.inputs) + len(producer.operands) > MAX_INPUTS:

@@ -1,0 +1,121 @@
+"""Choosing who computes each product, and putting the right operands of our own into panels.
+
+Weights are put into panels once, when they are loaded: the panels are a derived weight. Other operands
+are packed by a kernel before the product.
+"""
+
+from __future__ import annotations
+
+from dlc.dialects import array, kernel, weight
+from dlc.dialects.builtin import Module
+from dlc.ir.attributes import Symbol
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.dims import Dim
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.types import F32, F64
+
+
+@define_pass("pack", required=True)
+def pack(module: Op, context: Context) -> None:
+    """Put the right operands of generated products into panels."""
+    assert isinstance(module, Module)
+    options = context.options
+    for op in list(module.walk()):
+        if isinstance(op, kernel.Gemm) and not op.panel and not op.outs:
+            reason = _why_blas(op, options.matmul)
+            if reason:
+                context.log.did(f"call BLAS: {reason}", op)
+                continue
+            context.log.did("generate the product", op)
+            columns = _columns(op, options.vector_bytes)
+            _use_panels(op, columns, module)
+
+
+def _columns(op: kernel.Gemm, vector_bytes: int) -> int:
+    """Columns of a panel: those of the micro-kernel."""
+    registers = 3 if vector_bytes == 64 else 2
+    return registers * vector_bytes // op.accumulator.bytes
+
+
+def _why_blas(op: kernel.Gemm, choice: str) -> str:
+    """Why a product is left to BLAS; empty for those of our own."""
+    if op.accumulator not in (F32, F64):
+        return ""
+    match choice:
+        case "blas":
+            return "asked for"
+        case "generated":
+            return ""
+        case _ if op.accumulator is F64:
+            return "f64"
+        case _ if not isinstance(op.rhs.op, weight.Get):
+            return "the right operand would have to be packed in every call"
+        case _ if op.lhs_transposed:
+            return "the left operand is transposed"
+        case _:
+            return ""
+
+
+def _use_panels(op: kernel.Gemm, columns: int, module: Module) -> None:
+    emit = Builder.before_op(op)
+    lhs = op.lhs
+    if op.lhs_transposed:
+        lhs = _swapped(emit, lhs)
+    match op.rhs.op:
+        case weight.Get(symbol=symbol):
+            rhs = _derived_panels(op, columns, symbol, module, emit)
+        case _:
+            rhs = panels_of(emit, op.rhs, columns, op.rhs_transposed)
+    op.set_operands([lhs, rhs, *op.operands[2:]])
+    op.attributes["panel"] = columns
+    op.attributes["lhs_transposed"] = op.attributes["rhs_transposed"] = False
+
+
+def _swapped(emit: Builder, value: Value) -> Value:
+    rank = kernel.array_type(value).rank
+    return emit(array.Transpose(value, (*range(rank - 2), rank - 1, rank - 2)))
+
+
+def panels_of(emit: Builder, value: Value, columns: int, transposed: bool) -> Value:
+    """`[.., k, n]` as `[.., p, k, columns]`, filled up with zeros."""
+    if transposed:
+        value = _swapped(emit, value)
+    type = kernel.array_type(value)
+    *batch, k, n = type.shape
+    whole = kernel.panels(n, columns)
+    padding = whole * columns - n
+    if padding != 0:
+        zero = array.fill(emit, 0, type.with_shape(()))
+        none = (0,) * type.rank
+        value = emit(array.Pad(value, zero, none, (*none[:-1], padding), none))
+    split = emit(array.Reshape(value, (*batch, k, whole, columns)))
+    rank = type.rank + 1
+    return emit(array.Transpose(split, (*range(rank - 3), rank - 2, rank - 3, rank - 1)))
+
+
+def _derived_panels(
+    op: kernel.Gemm, columns: int, symbol: Symbol, module: Module, emit: Builder
+) -> Value:
+    """The panels of a weight as a derived weight, made once for each weight and width."""
+    turned = "t" if op.rhs_transposed else ""
+    name = f"{symbol.name}.panels{columns}{turned}"
+    known = module.symbol(name)
+    if not isinstance(known, weight.Derived):
+        known = _derive(op, columns, symbol, module, name)
+    return emit(weight.Get(Symbol(name), known.type))
+
+
+def _derive(
+    op: kernel.Gemm, columns: int, symbol: Symbol, module: Module, name: str
+) -> weight.Derived:
+    source = kernel.array_type(op.rhs)
+    assert not any(isinstance(size, Dim) for size in source.shape)
+    body = Block([source])
+    inner = Builder(body, op.location)
+    result = panels_of(inner, body.arguments[0], columns, op.rhs_transposed)
+    inner.place(weight.Yield([result]))
+    type = kernel.array_type(result)
+    made = weight.Derived(body, name, type, (symbol,))
+    Builder(module.body, op.location).place(made)
+    return made
