@@ -143,6 +143,8 @@ def test_a_cancelled_entry_point_can_be_called_again() -> None:
     assert cast(F32, model.fill(1.0, N=2)).tolist() == [1.0, 1.0]
 
 
+# Python 3.12 warns of forks in programs with threads, which is what is tried here.
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_can_call_a_loaded_model() -> None:
     model = Model(building.tiny().artifact(), threads=2)
     x = np.ones((4, 4), np.float32)
