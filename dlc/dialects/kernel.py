@@ -441,3 +441,72 @@ def epilogue_types(epilogue: Block, domain: Shape) -> tuple[TensorType, ...]:
         assert isinstance(value.type, DType)
         types.append(TensorType(value.type, domain))
     return tuple(types)
+
+
+@op("kernel.conv")
+class Conv(Product):
+    """Convolution of pictures, `y[b, i, j, o] = sum of x[b, i*s + h*d - p, j*s + w*d - p, c] * f[h, w, c, o]`.
+
+    `domain` is (pixels of all results, output channels). rhs is `[h, w, c, o]`, or with `panel` columns
+    to a panel the matrix `[h * w * c, o]` in panels as in `kernel.gemm`. `blank` are c zeros: what is read
+    outside the picture.
+    """
+
+    blank: Value = operand()
+    window: tuple[int, int] = attribute()
+    strides: tuple[int, int] = attribute()
+    padding: tuple[tuple[Size, Size], tuple[Size, Size]] = attribute(doc="(low, high) by axis")
+    dilations: tuple[int, int] = attribute()
+    panel: int = attribute(default=0)
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        batch, height, width, channels = array_type(self.lhs).shape
+        pixels, outputs = self.domain
+        taps = self.window[0] * self.window[1]
+        rhs = (*self.window, channels, outputs)
+        if self.panel:
+            rhs = (panels(outputs, self.panel), taps * channels, self.panel)
+        out_height, out_width = self.extents
+        if array_type(self.rhs).shape != rhs or pixels != batch * out_height * out_width:
+            raise self.fail(f"kernel.conv over {self.domain} needs {rhs}")
+        if array_type(self.blank).shape != (channels,) or not (height or width):
+            raise self.fail(f"kernel.conv needs {channels} zeros")
+        return epilogue_types(self.epilogue, self.domain)
+
+    @property
+    def extents(self) -> tuple[Size, Size]:
+        """Height and width of a result."""
+        _, *spatial, _ = array_type(self.lhs).shape
+        found = [
+            floor_divide(size + low + high - dilation * (taps - 1) - 1, stride) + 1
+            for size, (low, high), taps, stride, dilation in zip(
+                spatial, self.padding, self.window, self.strides, self.dilations, strict=True
+            )
+        ]
+        return found[0], found[1]
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        picture, weights = inputs[:2]
+        channels = picture.shape[-1]
+        if self.panel:
+            weights = unpanelled(weights, at.size(self.domain[-1]))
+        matrix = weights.reshape(-1, weights.shape[-1])
+        low_high = [tuple(at.shape(pair)) for pair in self.padding]
+        padded = np.pad(picture, [(0, 0), *low_high, (0, 0)])
+        height, width = at.shape(self.extents)
+        taps = [
+            padded[
+                :,
+                self._walk(0, h, height),
+                self._walk(1, w, width),
+            ]
+            for h in range(self.window[0])
+            for w in range(self.window[1])
+        ]
+        rows = np.concatenate(taps, axis=-1).reshape(-1, len(taps) * channels)
+        return self.finish(at, rows @ matrix, [*inputs[:2], *inputs[3:]])
+
+    def _walk(self, axis: int, tap: int, count: int) -> slice:
+        """The elements along an axis that one tap of the window meets."""
+        start, stride = tap * self.dilations[axis], self.strides[axis]
+        return slice(start, start + (count - 1) * stride + 1, stride)

@@ -29,6 +29,7 @@ def _lower_product(op: kernel.Kernel, context: Context) -> Lowered:
 LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
     kernel.Generic: lower_generic,
     kernel.Gemm: _lower_product,
+    kernel.Conv: lower_panels,
 }
 """How each kind of kernel is written as loops."""
 

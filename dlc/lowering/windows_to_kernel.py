@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dlc.dialects import array, kernel, scalar
 from dlc.dialects.array.convolution import Layout
 from dlc.dialects.array.elementwise import tensor_type
+from dlc.dialects.array.pieces import is_negative
 from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.attributes import Dense
+from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size
-from dlc.ir.types import I32
+from dlc.ir.types import F32, F64, I32, INDEX
 from dlc.lowering.array_to_kernel import lowers
 from dlc.lowering.formula import (
     between,
@@ -18,6 +20,7 @@ from dlc.lowering.formula import (
     choose,
     convert,
     fold,
+    gemm,
     generic,
     load,
     number,
@@ -67,6 +70,62 @@ def _reduce_window(op: Op, emit: Builder) -> Sequence[Value]:
 @lowers(array.Convolution)
 def _convolution(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Convolution)
+    if not _is_product(op):
+        return _by_formula(op, emit)
+    if op.layout.channels_last:
+        return (_product(op, emit, op.source, op.kernel),)
+    picture = emit(array.Transpose(op.source, (0, 2, 3, 1)))
+    weights = emit(array.Transpose(op.kernel, (2, 3, 1, 0)))
+    return (emit(array.Transpose(_product(op, emit, picture, weights), (0, 3, 1, 2))),)
+
+
+def _is_product(op: array.Convolution) -> bool:
+    """Whether a convolution is one `kernel.conv`: of pictures, dense, in f32 or f64."""
+    return (
+        op.layout.rank == 4
+        and op.groups == 1
+        and op.source_dilations == (1, 1)
+        and tensor_type(op.source).dtype in (F32, F64)
+        and not any(is_negative(size) for pair in op.padding for size in pair)
+    )
+
+
+def _product(op: array.Convolution, emit: Builder, picture: Value, weights: Value) -> Value:
+    """The convolution of a picture with its channels last."""
+    type = tensor_type(picture)
+    batch, height, width, channels = type.shape
+    *window, _, outputs = tensor_type(weights).shape
+    low, high = op.padding
+    if window == [1, 1] and op.strides == (1, 1) and low == high == (0, 0):
+        rows = emit(array.Reshape(picture, (batch * height * width, channels)))
+        matrix = emit(array.Reshape(weights, (channels, outputs)))
+        result = gemm(
+            emit, rows, matrix, type.with_shape((batch * height * width, outputs)), channels
+        )
+        return emit(array.Reshape(result, (batch, height, width, outputs)))
+    zeros = emit(array.Constant(Dense.splat(0, type.with_shape((channels,)))))
+    spatial = [tensor_type(op.result).shape[axis] for axis in op.layout.spatial]
+    pixels = batch * spatial[0] * spatial[1]
+    epilogue = Block([INDEX, INDEX, type.dtype], ["i0", "i1"])
+    Builder(epilogue, emit.location).place(kernel.Yield([epilogue.arguments[-1]]))
+    made = kernel.Conv(
+        lhs=picture,
+        rhs=weights,
+        blank=zeros,
+        extras=[],
+        outs=[],
+        epilogue=epilogue,
+        domain=(pixels, outputs),
+        window=(window[0], window[1]),
+        strides=op.strides,
+        padding=op.padding,
+        dilations=op.dilations,
+    )
+    return emit(array.Reshape(emit(made), (batch, *spatial, outputs)))
+
+
+def _by_formula(op: array.Convolution, emit: Builder) -> Sequence[Value]:
+    """Any convolution, element by element."""
     source, weights, result = (tensor_type(v) for v in (op.source, op.kernel, op.result))
     layout = op.layout
     channels = weights.shape[layout.kernel_in]

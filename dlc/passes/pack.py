@@ -11,8 +11,9 @@ from dlc.dialects.builtin import Module
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import Dim
+from dlc.ir.dims import Dim, product
 from dlc.ir.passes import Context, define_pass
+from dlc.ir.rewrite import EQUAL, Rewriter
 from dlc.ir.types import F32, F64
 
 
@@ -22,7 +23,14 @@ def pack(module: Op, context: Context) -> None:
     assert isinstance(module, Module)
     options = context.options
     for op in list(module.walk()):
-        if isinstance(op, kernel.Gemm) and not op.panel and not op.outs:
+        if isinstance(op, kernel.Conv) and not op.panel and not op.outs:
+            if options.matmul == "blas":
+                context.log.did("call BLAS: asked for", op)
+                _by_rows(op, context.rewriter)
+            else:
+                context.log.did("generate the convolution", op)
+                _use_panels(op, _columns(op, options.vector_bytes), module)
+        elif isinstance(op, kernel.Gemm) and not op.panel and not op.outs:
             reason = _why_blas(op, options.matmul)
             if reason:
                 context.log.did(f"call BLAS: {reason}", op)
@@ -32,7 +40,44 @@ def pack(module: Op, context: Context) -> None:
             _use_panels(op, columns, module)
 
 
-def _columns(op: kernel.Gemm, vector_bytes: int) -> int:
+def _by_rows(op: kernel.Conv, rewriter: Rewriter) -> None:
+    """A convolution as a product of the matrix that has every window as a row."""
+    emit = rewriter.before(op)
+    rows = window_rows(emit, op)
+    pixels, outputs = op.domain
+    depth = kernel.array_type(rows).shape[-1]
+    weights = emit(array.Reshape(op.rhs, (depth, outputs)))
+    epilogue, op.regions = op.epilogue, ()
+    made = kernel.Gemm(rows, weights, op.extras, [], epilogue, (pixels, outputs), depth)
+    rewriter.replace(op, emit.all(made), relation=EQUAL)
+
+
+def window_rows(emit: Builder, op: kernel.Conv) -> Value:
+    """`[pixels, h * w * c]`: what the window covers at every pixel of the results."""
+    batch, _, _, channels = kernel.array_type(op.lhs).shape
+    low, high = ((pair[k] for pair in op.padding) for k in (0, 1))
+    type = kernel.array_type(op.lhs)
+    picture = op.lhs
+    if any(pair != (0, 0) for pair in op.padding):
+        zero = array.fill(emit, 0, type.with_shape(()))
+        picture = emit(array.Pad(picture, zero, (0, *low, 0), (0, *high, 0), (0, 0, 0, 0)))
+    height, width = op.extents
+    taps: list[Value] = []
+    for h in range(op.window[0]):
+        for w in range(op.window[1]):
+            starts = (0, h * op.dilations[0], w * op.dilations[1], 0)
+            ends = (
+                batch,
+                starts[1] + (height - 1) * op.strides[0] + 1,
+                starts[2] + (width - 1) * op.strides[1] + 1,
+                channels,
+            )
+            taps.append(emit(array.Slice(picture, starts, ends, (1, *op.strides, 1))))
+    whole = emit(array.Concatenate(taps, 3)) if len(taps) > 1 else taps[0]
+    return emit(array.Reshape(whole, (batch * height * width, len(taps) * channels)))
+
+
+def _columns(op: kernel.Product, vector_bytes: int) -> int:
     """Columns of a panel: those of the micro-kernel."""
     registers = 3 if vector_bytes == 64 else 2
     return registers * vector_bytes // op.accumulator.bytes
@@ -57,19 +102,28 @@ def _why_blas(op: kernel.Gemm, choice: str) -> str:
             return ""
 
 
-def _use_panels(op: kernel.Gemm, columns: int, module: Module) -> None:
+def _use_panels(op: kernel.Gemm | kernel.Conv, columns: int, module: Module) -> None:
     emit = Builder.before_op(op)
     lhs = op.lhs
-    if op.lhs_transposed:
+    if isinstance(op, kernel.Gemm) and op.lhs_transposed:
         lhs = _swapped(emit, lhs)
     match op.rhs.op:
         case weight.Get(symbol=symbol):
             rhs = _derived_panels(op, columns, symbol, module, emit)
         case _:
-            rhs = panels_of(emit, op.rhs, columns, op.rhs_transposed)
+            rhs = _panels(emit, op, op.rhs, columns)
     op.set_operands([lhs, rhs, *op.operands[2:]])
     op.attributes["panel"] = columns
-    op.attributes["lhs_transposed"] = op.attributes["rhs_transposed"] = False
+    if isinstance(op, kernel.Gemm):
+        op.attributes["lhs_transposed"] = op.attributes["rhs_transposed"] = False
+
+
+def _panels(emit: Builder, op: kernel.Gemm | kernel.Conv, value: Value, columns: int) -> Value:
+    """The right operand of a product in panels."""
+    if isinstance(op, kernel.Gemm):
+        return panels_of(emit, value, columns, op.rhs_transposed)
+    *taps, outputs = kernel.array_type(value).shape
+    return panels_of(emit, emit(array.Reshape(value, (product(taps), outputs))), columns, False)
 
 
 def _swapped(emit: Builder, value: Value) -> Value:
@@ -95,10 +149,10 @@ def panels_of(emit: Builder, value: Value, columns: int, transposed: bool) -> Va
 
 
 def _derived_panels(
-    op: kernel.Gemm, columns: int, symbol: Symbol, module: Module, emit: Builder
+    op: kernel.Gemm | kernel.Conv, columns: int, symbol: Symbol, module: Module, emit: Builder
 ) -> Value:
     """The panels of a weight as a derived weight, made once for each weight and width."""
-    turned = "t" if op.rhs_transposed else ""
+    turned = "t" if isinstance(op, kernel.Gemm) and op.rhs_transposed else ""
     name = f"{symbol.name}.panels{columns}{turned}"
     known = module.symbol(name)
     if not isinstance(known, weight.Derived):
@@ -107,13 +161,13 @@ def _derived_panels(
 
 
 def _derive(
-    op: kernel.Gemm, columns: int, symbol: Symbol, module: Module, name: str
+    op: kernel.Gemm | kernel.Conv, columns: int, symbol: Symbol, module: Module, name: str
 ) -> weight.Derived:
     source = kernel.array_type(op.rhs)
     assert not any(isinstance(size, Dim) for size in source.shape)
     body = Block([source])
     inner = Builder(body, op.location)
-    result = panels_of(inner, body.arguments[0], columns, op.rhs_transposed)
+    result = _panels(inner, op, body.arguments[0], columns)
     inner.place(weight.Yield([result]))
     type = kernel.array_type(result)
     made = weight.Derived(body, name, type, (symbol,))
