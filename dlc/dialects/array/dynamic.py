@@ -12,7 +12,7 @@ from dlc.ir.attributes import decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.dims import Size, symbol
+from dlc.ir.dims import Dim, Size, symbol
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, I64, TensorType
 
@@ -28,7 +28,7 @@ class NonZero(Op):
 
     source: Value = operand()
     dim: str = attribute()
-    bound: Size | None = attribute(default=None, doc="by default the size of the source")
+    bound: int | Dim | None = attribute(default=None, doc="by default the size of the source")
 
     not_differentiable = "its results are indices"
 

@@ -49,7 +49,7 @@ def spread(extent: Size, interior: int) -> Size:
 class Slice(Op):
     """Every `steps`-th element from `starts` up to, not including, `limits`, along each axis.
 
-    Steps are positive; a slice that runs backwards is a slice and a `reverse`.
+    That is `(limit - start + step - 1) // step` elements, which may be none but not fewer. Steps are positive; a slice that runs backwards is a slice and a `reverse`.
     """
 
     source: Value = operand()
@@ -70,7 +70,7 @@ class Slice(Op):
                 extent = (limit - start + (step - 1)) // step
             else:
                 raise self.fail(f"the step of a slice is positive, found {step}", code="D0306")
-            if is_negative(start) or is_negative(limit - start) or is_negative(size - limit):
+            if is_negative(start) or is_negative(extent) or is_negative(size - limit):
                 raise self.fail(
                     f"cannot take {start} to {limit} of an axis of size {size} of {type.text}",
                     code="D0306",
@@ -82,16 +82,18 @@ class Slice(Op):
         return self.source if self.result.type is self.source.type else folded(self)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
-        starts, limits = at.shape(self.starts), at.shape(self.limits)
-        sizes = inputs[0].shape
-        for start, limit, size in zip(starts, limits, sizes, strict=True):
-            if not 0 <= start <= limit <= size:
+        index: list[slice] = []
+        for size, start, limit, step in zip(
+            inputs[0].shape, at.shape(self.starts), at.shape(self.limits), self.steps, strict=True
+        ):
+            if not 0 <= start <= size or not start - step < limit <= size:
                 raise CallError(
                     f"cannot take {start} to {limit} of an axis of size {size}",
                     code="D0804",
                     place=self.location.place,
                 )
-        return inputs[0][tuple(map(slice, starts, limits, self.steps))]
+            index.append(slice(start, max(start, limit), step))
+        return inputs[0][tuple(index)]
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
         (dy,) = cotangents
@@ -180,15 +182,21 @@ class Pad(Op):
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
         (dy,) = cotangents
-        type = tensor_type(dy)
-        limits = tuple([size - after for size, after in zip(type.shape, self.high, strict=True)])
         steps = tuple([between + 1 for between in self.interior])
+        limits = tuple(
+            [
+                before + (size - 1) * step + 1
+                for before, size, step in zip(
+                    self.low, tensor_type(self.source).shape, steps, strict=True
+                )
+            ]
+        )
         dx = emit(Slice(dy, self.low, limits, steps))
         inside = fill(emit, True, tensor_type(self.source).with_dtype(BOOL))
         outside = fill(emit, False, TensorType(BOOL))
         mask = emit(Pad(inside, outside, self.low, self.high, self.interior))
         zero = constant_like(emit, 0, dy)
-        dvalue = emit(ReduceSum(emit(Select(mask, zero, dy)), tuple(range(type.rank))))
+        dvalue = emit(ReduceSum(emit(Select(mask, zero, dy)), tuple(range(len(steps)))))
         return dx, dvalue
 
 
