@@ -7,7 +7,7 @@ their own.
 `functions` · `shape` rearranging without arithmetic · `reduce` broadcasting and summing · `pieces` slice,
 pad, concatenate · `index` gather and scatter · `cumulative` · `extremes` maxima and where they stand ·
 `linear` products · `einsum` · `convolution` · `window` pooling · `order` sorting · `dynamic` sizes that
-depend on values.
+depend on values · `extent` sizes as numbers.
 """
 
 from dlc.dialects.array.arithmetic import *  # noqa: F403
@@ -16,6 +16,7 @@ from dlc.dialects.array.cumulative import *  # noqa: F403
 from dlc.dialects.array.dynamic import *  # noqa: F403
 from dlc.dialects.array.einsum import *  # noqa: F403
 from dlc.dialects.array.elementwise import *  # noqa: F403
+from dlc.dialects.array.extent import *  # noqa: F403
 from dlc.dialects.array.extremes import *  # noqa: F403
 from dlc.dialects.array.functions import *  # noqa: F403
 from dlc.dialects.array.index import *  # noqa: F403

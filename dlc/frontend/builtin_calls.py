@@ -1,0 +1,256 @@
+"""Calls of builtin functions and of dtypes: arguments are bound and converted by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from dlc.dialects import array
+from dlc.errors import ModelError
+from dlc.frontend.calls import bind
+from dlc.frontend.evaluator import Evaluator, calls
+from dlc.frontend.problems import Poisoned
+from dlc.frontend.tensors import as_tensor, convert, dtype_of
+from dlc.frontend.values import (
+    PLACEHOLDER,
+    UNKNOWN,
+    Argument,
+    Arguments,
+    Builtin,
+    Callee,
+    Datum,
+    Items,
+    Parameter,
+    Record,
+    describe,
+    is_number,
+    type_text,
+)
+from dlc.ir.core import Value
+from dlc.ir.types import F32, DType
+from dlc.text.source import Span
+
+__all__ = ["cast"]
+
+
+@calls(Builtin)
+def _call_builtin(ev: Evaluator, function: Builtin, given: Arguments) -> Datum:
+    """Bind and convert the arguments, then let the row of the table do its work."""
+    ev.at.stand(given.span)
+    bound, extra = _bound(ev, function, given)
+    try:
+        return function.run(ev.at, *bound, **extra)
+    except ModelError as error:
+        raise ev.labelled(error, _operands(given)) from None
+
+
+def _operands(given: Arguments) -> list[tuple[Span, Datum]]:
+    every = [*given.positional, *given.named.values()]
+    return [(argument.span, argument.value) for argument in every]
+
+
+def _bound(
+    ev: Evaluator, function: Builtin, given: Arguments
+) -> tuple[list[object], dict[str, Datum]]:
+    parameters = function.parameters
+    rest = next((p for p in parameters if p.name.startswith("*") and p.name[1] != "*"), None)
+    others = next((p for p in parameters if p.name.startswith("**")), None)
+    plain = [p for p in parameters if not p.name.startswith("*")]
+    tail: tuple[Argument, ...] = ()
+    extra: dict[str, Argument] = {}
+    if rest is not None:
+        count = len(plain)
+        tail = given.positional[count:]
+        given = Arguments(given.positional[:count], given.named, given.source, given.span)
+    if others is not None:
+        names = {p.name for p in plain}
+        extra = {name: a for name, a in given.named.items() if name not in names}
+        named = {name: a for name, a in given.named.items() if name in names}
+        given = Arguments(given.positional, named, given.source, given.span)
+    found = bind(ev, function.name, [(p.name, p.required) for p in plain], given)
+    bound: list[object] = []
+    for parameter in plain:
+        argument = found.get(parameter.name)
+        bound.append(
+            parameter.default if argument is None else converted(ev, function, parameter, argument)
+        )
+    if rest is not None:
+        bound += [converted(ev, function, rest, argument) for argument in tail]
+    made = {
+        name: converted(ev, function, others, argument)
+        for name, argument in extra.items()
+        if others is not None
+    }
+    return bound, made  # pyright: ignore[reportReturnType]
+
+
+def converted(ev: Evaluator, function: Builtin, parameter: Parameter, argument: Argument) -> object:
+    """The argument as what the parameter takes."""
+    value = argument.value
+    if value is UNKNOWN:
+        raise Poisoned
+    if value is None and parameter.default is None and not parameter.required:
+        return None
+    found = _CONVERT[parameter.kind](ev, value, argument)
+    if found is _NO:
+        raise ev.at.fail(
+            "D0320",
+            f"{parameter.name.lstrip('*')} of {function.name} is {_WANTED[parameter.kind]}, "
+            f"found {describe(value)}",
+            argument.span,
+            help=_help(parameter.kind, value),
+        )
+    return found
+
+
+_NO: Final = object()
+
+
+def _help(kind: str, value: Datum) -> str | None:
+    if isinstance(value, Value) and kind not in ("tensor", "float", "any"):
+        return "a tensor has its value only when the model runs"
+    if isinstance(value, Callee) and kind in ("tensor", "float"):
+        return "call it first"
+    return None
+
+
+_WANTED: Final = {
+    "tensor": "a tensor",
+    "float": "a tensor of floats",
+    "any": "a value",
+    "number": "a number",
+    "int": "a whole number",
+    "size": "a size",
+    "axis": "the number of an axis",
+    "axes": "the number of an axis or a list of them",
+    "shape": "a list of sizes such as [B, 10]",
+    "ints": "a whole number or a list of them",
+    "bool": "true or false",
+    "text": "a text in quotes",
+    "dtype": "a dtype such as f32",
+    "function": "a function",
+    "list": "a list",
+}
+
+
+def _tensor(ev: Evaluator, value: Datum, argument: Argument) -> object:
+    if isinstance(value, Value):
+        return value
+    if is_number(value) or isinstance(value, bool | Items):
+        return as_tensor(ev.at, value)
+    return _NO
+
+
+def _float(ev: Evaluator, value: Datum, argument: Argument) -> object:
+    if isinstance(value, Value):
+        if not dtype_of(value).is_float:
+            raise ev.at.fail(
+                "D0302",
+                f"floats are needed here, found {type_text(value)}",
+                argument.span,
+                help="convert it first: f32(...)",
+            )
+        return value
+    if is_number(value) or isinstance(value, Items):
+        return as_tensor(ev.at, value, _float_dtype(value))
+    return _NO
+
+
+def _float_dtype(value: Datum) -> DType:
+    """The dtype that a list with tensors in it has, else f32."""
+    if isinstance(value, Items):
+        for item in value.items:
+            found = _float_dtype(item)
+            if found is not F32:
+                return found
+    return dtype_of(value) if isinstance(value, Value) else F32
+
+
+def _any(ev: Evaluator, value: Datum, argument: Argument) -> object:
+    return value
+
+
+def _of(*kinds: type) -> Callable[[Evaluator, Datum, Argument], object]:
+    def check(ev: Evaluator, value: Datum, argument: Argument) -> object:
+        wrong = isinstance(value, bool) and bool not in kinds
+        return value if isinstance(value, kinds) and not wrong else _NO
+
+    return check
+
+
+def _size(ev: Evaluator, value: Datum, argument: Argument) -> object:
+    return ev.as_size(value, argument.span)
+
+
+def _shape(ev: Evaluator, value: Datum, argument: Argument) -> object:
+    """A tuple of sizes; `_` stays what it is."""
+    match value:
+        case Items(items) | Record(items):
+            return tuple(
+                [item if item is PLACEHOLDER else ev.as_size(item, argument.span) for item in items]
+            )
+        case _ if is_number(value):
+            return (ev.as_size(value, argument.span),)
+        case _:
+            return _NO
+
+
+def _ints(ev: Evaluator, value: Datum, argument: Argument) -> object:
+    """An int, or a tuple of ints."""
+    match value:
+        case bool():
+            return _NO
+        case int():
+            return value
+        case Items(items) | Record(items):
+            whole = all(isinstance(item, int) and not isinstance(item, bool) for item in items)
+            return tuple(items) if whole else _NO
+        case _:
+            return _NO
+
+
+def _list(ev: Evaluator, value: Datum, argument: Argument) -> object:
+    match value:
+        case Items(items) | Record(items):
+            return tuple(items)
+        case _:
+            return _NO
+
+
+_CONVERT: Final[Mapping[str, Callable[[Evaluator, Datum, Argument], object]]] = {
+    "tensor": _tensor,
+    "float": _float,
+    "any": _any,
+    "number": _of(int, float),
+    "int": _of(int),
+    "size": _size,
+    "axis": _of(int),
+    "axes": _ints,
+    "shape": _shape,
+    "ints": _ints,
+    "bool": _of(bool),
+    "text": _of(str),
+    "dtype": _of(DType),
+    "function": _of(Callee, DType),
+    "list": _list,
+}
+
+
+@calls(DType)
+def cast(ev: Evaluator, dtype: DType, given: Arguments) -> Datum:
+    """`f32(x)`: the tensor in another dtype; floats to integers saturate and take NaN to 0."""
+    at = ev.at
+    at.stand(given.span)
+    argument = bind(ev, dtype.name, [("x", True)], given)["x"]
+    match argument.value:
+        case Value() as value:
+            return convert(at, value, dtype)
+        case Items() as items:
+            return convert(at, as_tensor(at, items), dtype)
+        case bool() | int() | float() as number:
+            natural = as_tensor(at, number)
+            return natural if dtype_of(natural) is dtype else at(array.Cast(natural, dtype))
+        case value if is_number(value):
+            return as_tensor(at, value, dtype)
+        case value:
+            raise ev.not_known(value, "a tensor", argument.span)

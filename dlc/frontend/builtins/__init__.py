@@ -1,0 +1,9 @@
+"""The functions that the compiler knows: `registry` the table, the other files its rows by subject.
+
+Importing this package fills the table.
+"""
+
+from dlc.frontend.builtins import elementwise, making, reductions, shapes
+from dlc.frontend.builtins.registry import BUILTINS, CONSTANTS
+
+__all__ = ["BUILTINS", "CONSTANTS", "elementwise", "making", "reductions", "shapes"]

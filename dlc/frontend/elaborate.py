@@ -1,0 +1,135 @@
+"""From a model text to graph IR: reads the files, finds the entry points, elaborates each of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc.dialects.builtin import Module
+from dlc.errors import Diagnostic, ModelError
+from dlc.frontend import builtin_calls, builtins, expressions, operators, statements
+from dlc.frontend.calls import Function
+from dlc.frontend.evaluator import Evaluator
+from dlc.frontend.exports import entry_point
+from dlc.frontend.files import File
+from dlc.frontend.imports import Loader
+from dlc.frontend.problems import Problems, TooManyProblems
+from dlc.frontend.scope import Scope
+from dlc.frontend.trace import Trace
+from dlc.frontend.values import Datum
+from dlc.ir.location import FileLocation
+from dlc.ir.value_map import ValueMap
+from dlc.text import ast
+from dlc.text.source import Source
+
+__all__ = ["Elaborated", "elaborate"]
+
+HANDLERS = (builtin_calls, builtins, expressions, operators, statements)
+"""The modules that enter their handlers into the evaluator's tables."""
+
+RECURSION = 40_000
+"""Nested calls of the evaluator: expressions nest 64 deep and calls 100 deep, a few frames each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elaborated:
+    """A model as graph IR, with what else its text says."""
+
+    module: Module
+    warnings: tuple[Diagnostic, ...]
+    texts: Mapping[str, str]
+
+
+def elaborate(
+    path: str | Path | Source,
+    *,
+    text: str | None = None,
+    module: str | None = None,
+    settings: Mapping[str, Datum] | None = None,
+    values: ValueMap | None = None,
+) -> Elaborated:
+    """The graph IR of the model in a file; with `text`, of that text under the name `path`.
+
+    `module` names the root module where several have entry points, `settings` gives values to its
+    parameters. `values` learns which value of the IR each name of the text is. Raises ModelError with
+    everything that is wrong.
+    """
+    source, folder = _root(path, text)
+    problems = Problems()
+    loader = Loader(problems, folder)
+    try:
+        file = loader.load(source, loader.beside(source.name))
+        made = None
+        if not problems.errors:
+            with _deep_recursion():
+                made = _elaborated(file, loader, problems, values)
+    except TooManyProblems:
+        made = None
+        problems.errors.append(Diagnostic("D0119", f"stopped after {len(problems.errors)} errors"))
+    if made is None or problems.errors:
+        raise ModelError(problems.in_order(), sources=loader.texts)
+    return Elaborated(made, tuple(problems.warnings), loader.texts)
+
+
+def _root(path: str | Path | Source, text: str | None) -> tuple[Source, Path | None]:
+    """The text to read, called by its name in its folder, and the folder."""
+    if isinstance(path, Source):
+        return path, None
+    whole = Path(path)
+    if text is not None:
+        return Source(whole.name, text), whole.parent if whole.exists() else None
+    return Source.read(whole, whole.name), whole.parent
+
+
+@contextmanager
+def _deep_recursion() -> Generator[None]:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _elaborated(file: File, loader: Loader, problems: Problems, values: ValueMap | None) -> Module:
+    at = Trace(file.source, problems, values)
+    ev = Evaluator(at)
+    for other in loader.files.values():
+        other.ev = ev
+    made = Module.empty(FileLocation(file.source.name, 1, 1))
+    _declare_dims(ev, file)
+    for function in _entries(file):
+        entry = entry_point(ev, function, list(file.dims()))
+        if entry is not None:
+            made.body.append(entry)
+    return made
+
+
+def _entries(file: File) -> Iterator[Function]:
+    for item in file.tree.items:
+        if isinstance(item, ast.Fn) and item.exported:
+            yield Function(item, file)
+
+
+def _declare_dims(ev: Evaluator, file: File) -> None:
+    """Note the bounds of the dims that the file declares."""
+    scope = Scope(file)
+    for name, entry in file.dims().items():
+        ev.at.stand(entry.span)
+        try:
+            low = 1 if entry.low is None else ev.integer(entry.low, scope)
+            high = None if entry.high is None else ev.integer(entry.high, scope)
+            if low < 0 or (high is not None and high < low):
+                raise ev.at.fail(
+                    "D0335",
+                    f"no size is in {low}..{high}",
+                    entry.span,
+                    help="bounds are written 1..1024, the smaller first",
+                )
+        except ModelError as error:
+            ev.report(error)
+            low, high = 1, None
+        ev.at.bounds[name] = (low, high)

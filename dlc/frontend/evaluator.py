@@ -1,0 +1,204 @@
+"""The heart of elaboration: which handler gives the value of a node, and which one makes a call.
+
+Handlers stand in the files named after what they handle and enter themselves in the tables here, so each
+of them may use all the others through the evaluator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
+
+from dlc.errors import Label, ModelError
+from dlc.frontend.problems import Poisoned, Settled, add_labels, at_place
+from dlc.frontend.scope import Scope
+from dlc.frontend.trace import Trace
+from dlc.frontend.values import (
+    PLACEHOLDER,
+    UNKNOWN,
+    Argument,
+    Arguments,
+    Callee,
+    Datum,
+    Hole,
+    Items,
+    describe,
+    is_number,
+)
+from dlc.ir.core import Value
+from dlc.ir.dims import Dim, Size
+from dlc.text import ast
+from dlc.text.source import Span
+
+__all__ = ["Evaluator", "attributes_of", "calls", "evaluates"]
+
+N = TypeVar("N", bound=ast.Node)
+C = TypeVar("C")
+
+Handler: TypeAlias = "Callable[[Evaluator, N, Scope], Datum]"
+Caller: TypeAlias = "Callable[[Evaluator, C, Arguments], Datum]"
+Getter: TypeAlias = "Callable[[Evaluator, C, ast.Attribute], Datum]"
+
+_HANDLERS: dict[type[ast.Node], Callable[..., Datum]] = {}
+_CALLERS: dict[type, Callable[..., Datum]] = {}
+_GETTERS: dict[type, Callable[..., Datum]] = {}
+
+
+def evaluates(kind: type[N]) -> Callable[[Handler[N]], Handler[N]]:
+    """Enter the handler for one kind of expression."""
+
+    def enter(handler: Handler[N]) -> Handler[N]:
+        assert kind not in _HANDLERS, kind
+        _HANDLERS[kind] = handler
+        return handler
+
+    return enter
+
+
+def calls(kind: type[C]) -> Callable[[Caller[C]], Caller[C]]:
+    """Enter what happens when a value of this class is called."""
+
+    def enter(caller: Caller[C]) -> Caller[C]:
+        assert kind not in _CALLERS, kind
+        _CALLERS[kind] = caller
+        return caller
+
+    return enter
+
+
+def attributes_of(kind: type[C]) -> Callable[[Getter[C]], Getter[C]]:
+    """Enter how `value.name` is found for values of this class."""
+
+    def enter(getter: Getter[C]) -> Getter[C]:
+        assert kind not in _GETTERS, kind
+        _GETTERS[kind] = getter
+        return getter
+
+    return enter
+
+
+class Evaluator:
+    """Gives expressions their values and puts the operations they need into the trace `at`."""
+
+    __slots__ = ("at", "layers")
+
+    def __init__(self, at: Trace) -> None:
+        self.at = at
+        self.layers = False  # whether a call stands where a layer is wanted
+
+    def eval(self, node: ast.Expr, scope: Scope) -> Datum:
+        """The value of an expression."""
+        return _HANDLERS[type(node)](self, node, scope)
+
+    def call(self, callee: Datum, arguments: Arguments) -> Datum:
+        """The value of a call."""
+        caller = _CALLERS.get(type(callee))
+        if caller is None:
+            raise self._not_callable(callee, arguments)
+        return caller(self, callee, arguments)
+
+    def apply(self, callee: Datum, values: tuple[Datum, ...]) -> Datum:
+        """The value of a call that stands nowhere in the text, with the place reached."""
+        span = self.at.span
+        given = tuple([Argument(value, span) for value in values])
+        return self.call(callee, Arguments(given, {}, self.at.source, span))
+
+    def attribute(self, value: Datum, node: ast.Attribute) -> Datum:
+        """The value of `value.name`."""
+        getter = _GETTERS.get(type(value))
+        if getter is None:
+            if value is UNKNOWN:
+                raise Poisoned
+            raise self.at.fail("D0206", f"{describe(value)} has no `.{node.name}`", node.name_span)
+        return getter(self, value, node)
+
+    def _not_callable(self, callee: Datum, arguments: Arguments) -> Exception:
+        if callee is UNKNOWN:
+            return Poisoned()
+        return self.at.fail(
+            "D0209",
+            f"{describe(callee)} cannot be called",
+            arguments.span,
+            help="a product is written a * b" if is_number(callee) else None,
+        )
+
+    # Values that must be known when compiling ------------------------------------------------------
+
+    def size(self, node: ast.Expr, scope: Scope) -> Size:
+        """The size that an expression is; raises D0327 for anything else."""
+        return self.as_size(self.eval(node, scope), node.span)
+
+    def as_size(self, value: Datum, span: Span) -> Size:
+        """A value as a size."""
+        if isinstance(value, Dim) or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
+        if isinstance(value, Hole):
+            raise self.unknown_size(value, span)
+        if isinstance(value, float) and value.is_integer():
+            help = f"write // to divide sizes: {value:g} has become a float"
+            raise self.at.fail("D0327", f"{value} is no size", span, help=help)
+        raise self.not_known(value, "a size", span)
+
+    def integer(self, node: ast.Expr, scope: Scope) -> int:
+        """The integer that an expression is."""
+        value = self.eval(node, scope)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise self.not_known(value, "an integer", node.span)
+
+    def unknown_size(self, hole: Hole, span: Span) -> ModelError:
+        """The error for a `_` whose size no use has told yet."""
+        return self.at.fail(
+            "D0213",
+            f"the size of {hole.what} is not known here: nothing has been put in yet",
+            span,
+            help="write the size in place of `_`",
+        )
+
+    def not_known(self, value: Datum, wanted: str, span: Span) -> Exception:
+        """The error for a value that is not what must be known when compiling."""
+        if value is UNKNOWN:
+            return Poisoned()
+        if isinstance(value, Hole):
+            return self.unknown_size(value, span)
+        help = None
+        if isinstance(value, Value):
+            help = "a tensor has its value only when the model runs"
+        elif value is PLACEHOLDER:
+            help = "write the number"
+        return self.at.fail("D0327", f"expected {wanted}, found {describe(value)}", span, help=help)
+
+    # Errors ---------------------------------------------------------------------------------------
+
+    def labelled(self, error: ModelError, operands: Sequence[tuple[Span, Datum]]) -> ModelError:
+        """The error at the place reached, with the types of the operands under them."""
+        source = self.at.source
+        labels = [
+            Label(source.place(span), self.type_label(value))
+            for span, value in operands
+            if isinstance(value, Value | Dim | Callee | Items)
+        ]
+        return add_labels(at_place(error, self.at.here()), labels)
+
+    def type_label(self, value: Datum) -> str:
+        """What a label says of a value: its type, and where a weight was declared."""
+        text = describe(value)
+        declared = self.at.declared.get(value) if isinstance(value, Value) else None
+        return text if declared is None else f"{text}, declared at {declared}"
+
+    def settled(self, error: ModelError) -> Settled:
+        """The error with its place, and from where the function at hand was called."""
+        if isinstance(error, Settled):
+            return error
+        place, calls = self.at.here(), self.at.calls()
+        return Settled(
+            [
+                replace(d, place=d.place or place, labels=(*d.labels, *calls))
+                for d in error.diagnostics
+            ]
+        )
+
+    def report(self, error: ModelError) -> None:
+        """Record the error and go on."""
+        self.at.problems.report(self.settled(error).diagnostics)

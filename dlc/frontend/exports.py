@@ -1,0 +1,240 @@
+"""Entry points: each `export fn` becomes one function of the IR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dlc.dialects import array, func
+from dlc.errors import ModelError
+from dlc.frontend.calls import Function, check_result
+from dlc.frontend.evaluator import Evaluator
+from dlc.frontend.problems import Poisoned
+from dlc.frontend.scope import Scope
+from dlc.frontend.tensors import as_tensor
+from dlc.frontend.trace import Frame
+from dlc.frontend.types import declared_type, dtype_named
+from dlc.frontend.values import UNKNOWN, Datum, Record, describe
+from dlc.ir.attributes import Attribute, Dense
+from dlc.ir.core import Block, Value
+from dlc.ir.dims import Dim, Size, names, symbol
+from dlc.ir.location import FileLocation
+from dlc.ir.types import TensorType, Type
+from dlc.text import ast
+
+__all__ = ["entry_point"]
+
+
+def entry_point(ev: Evaluator, function: Function, dims: Sequence[str]) -> func.Func | None:
+    """The function of the IR for an `export fn`; None if something in it is wrong, which is recorded."""
+    at, declaration = ev.at, function.declaration
+    source = at.source = function.home.source
+    at.top = at.block = Block()
+    at.frame = Frame(declaration.name, function.path, source)
+    at.stand(declaration.name_span)
+    scope = Scope(function.home)
+    scope.names.update({name: symbol(name) for name in dims if function.home.is_dim(name)})
+    before = len(at.problems.errors)
+    try:
+        defaults = _inputs(ev, declaration, scope)
+        result = ev.eval(declaration.body, scope)
+        results = _results(ev, declaration, result, scope)
+        if len(at.problems.errors) > before:
+            return None
+        return _function(ev, declaration, defaults, results)
+    except ModelError as error:
+        ev.report(error)
+    except Poisoned:
+        assert at.problems.errors, "an unknown value without an error"
+    return None
+
+
+# Inputs -------------------------------------------------------------------------------------------
+
+
+def _inputs(ev: Evaluator, declaration: ast.Fn, scope: Scope) -> list[Attribute]:
+    """Make an argument for each parameter; gives the defaults."""
+    defaults: list[Attribute] = []
+    for parameter in declaration.parameters:
+        try:
+            type = _input_type(ev, declaration, parameter, scope)
+        except ModelError as error:
+            ev.report(error)
+            scope.names[parameter.name] = UNKNOWN
+            continue
+        value = ev.at.top.add_argument(type, parameter.name)
+        scope.names[parameter.name] = value
+        ev.at.called(value, parameter.name, parameter.name_span)
+        defaults.append(_default(ev, parameter, type, scope))
+    return defaults
+
+
+def _input_type(
+    ev: Evaluator, declaration: ast.Fn, parameter: ast.Parameter, scope: Scope
+) -> TensorType:
+    match parameter.type:
+        case ast.TensorType() as type:
+            return declared_type(ev, type, scope)
+        case None:
+            what = "has no type"
+        case _:
+            what = "is no tensor"
+    raise ev.at.fail(
+        "D0334",
+        f"{parameter.name} of the entry point {declaration.name} {what}",
+        parameter.span,
+        help=f"write its type: {parameter.name}: f32[B, 10]",
+    )
+
+
+def _default(
+    ev: Evaluator, parameter: ast.Parameter, type: TensorType, scope: Scope
+) -> Dense | str:
+    """The constant that an input is when a call leaves it out; "" for none."""
+    node = parameter.default
+    if node is None:
+        return ""
+    value = ev.eval(node, scope)
+    ev.at.stand(node.span)
+    with ev.at.discarded():
+        tensor = as_tensor(ev.at, value, type.dtype)
+    dense = _constant(tensor)
+    if dense is not None and dense.type.rank == 0 and type.is_static:
+        shape = tuple([int(size) for size in type.shape if isinstance(size, int)])
+        array = np.broadcast_to(dense.array, shape)
+        return Dense.of(np.ascontiguousarray(array), type.dtype)
+    if dense is None or dense.type is not type:
+        found = describe(value) if dense is None else dense.type.text
+        raise ev.at.fail(
+            "D0320",
+            f"the default of {parameter.name} is {found}, it takes {type.text}",
+            help="a default is a number or a list of numbers of the type's shape",
+        )
+    return dense
+
+
+def _constant(value: Value) -> Dense | None:
+    match value.op:
+        case array.Constant(value=dense):
+            return dense
+        case array.Fill(value=number, type=type) if type.is_static:
+            return Dense.splat(number, type)
+        case _:
+            return None
+
+
+# Results ------------------------------------------------------------------------------------------
+
+
+def _results(
+    ev: Evaluator, declaration: ast.Fn, value: Datum, scope: Scope
+) -> list[tuple[str, Value]]:
+    """The tensors that an entry point returns, with their names."""
+    if declaration.result is None:
+        inferred = _type_text(value)
+        raise ev.at.fail(
+            "D0334",
+            f"the entry point {declaration.name} does not say its result type",
+            declaration.name_span,
+            help=f"it is {declaration.name}(...) -> {inferred}" if inferred else None,
+        )
+    checked = check_result(ev, declaration, value, scope)
+    if isinstance(checked, Record):
+        types = _field_types(declaration.result, len(checked.items))
+        return [
+            (name or "", _result(ev, item, type, scope))
+            for name, item, type in zip(checked.names, checked.items, types, strict=True)
+        ]
+    return [("", _result(ev, checked, declaration.result, scope))]
+
+
+def _field_types(type: ast.Type, count: int) -> list[ast.Type]:
+    assert isinstance(type, ast.TupleType) and len(type.fields) == count
+    return [field.type for field in type.fields]
+
+
+def _result(ev: Evaluator, value: Datum, type: ast.Type, scope: Scope) -> Value:
+    ev.at.stand(type.span)
+    if not isinstance(type, ast.TensorType):
+        raise ev.at.fail("D0334", "an entry point returns tensors, in one tuple at most", type.span)
+    return as_tensor(ev.at, value, dtype_named(ev, type.dtype, type.span, scope))
+
+
+def _type_text(value: Datum) -> str:
+    match value:
+        case Value():
+            return describe(value)
+        case Record(items, record_names):
+            parts = [_type_text(item) for item in items]
+            named = [f"{n}: {p}" if n else p for n, p in zip(record_names, parts, strict=True)]
+            return f"({', '.join(named)})" if all(parts) else ""
+        case bool():
+            return "bool"
+        case int():
+            return "i32"
+        case float():
+            return "f32"
+        case _:
+            return ""
+
+
+# The function -------------------------------------------------------------------------------------
+
+
+def _function(
+    ev: Evaluator,
+    declaration: ast.Fn,
+    defaults: list[Attribute],
+    results: list[tuple[str, Value]],
+) -> func.Func:
+    at = ev.at
+    body = at.top
+    values = [value for _, value in results]
+    at.stand(declaration.name_span)
+    at.place(func.Return(tuple(values)))
+    function = func.Func(body, declaration.name, func.signature(body, values))
+    place = at.source.place(declaration.name_span)
+    function.location = FileLocation(place.file, place.line, place.column, place.end)
+    used = _dims_used(function)
+    bounds = {name: bound for name, bound in at.bounds.items() if name in used}
+    attributes = function.attributes
+    if bounds:
+        attributes["dlc.dims"] = func.bounds_attribute(bounds)
+    attributes["dlc.inputs"] = tuple([argument.name or "" for argument in body.arguments])
+    if any(name for name, _ in results):
+        attributes["dlc.results"] = tuple([name for name, _ in results])
+    if any(default != "" for default in defaults):
+        attributes["dlc.defaults"] = tuple(defaults)
+    if declaration.docs:
+        attributes["dlc.doc"] = declaration.docs
+    return function
+
+
+def _dims_used(function: func.Func) -> set[str]:
+    """The named sizes in the types and attributes of a function."""
+    types: set[Type] = set()
+    sizes: set[Size] = set()
+    for argument in function.body.arguments:
+        types.add(argument.type)
+    for op in function.walk():
+        types.update([result.type for result in op.results])
+        for value in op.attributes.values():
+            _sizes_in(value, sizes)
+    for type in types:
+        if isinstance(type, TensorType):
+            sizes.update(type.shape)
+    return {name for size in sizes for name in names(size)}
+
+
+def _sizes_in(value: Attribute, found: set[Size]) -> None:
+    match value:
+        case tuple():
+            for item in value:
+                _sizes_in(item, found)
+        case TensorType(_, shape):
+            found.update(shape)
+        case Dim():
+            found.add(value)
+        case _:
+            pass

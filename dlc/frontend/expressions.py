@@ -1,0 +1,163 @@
+"""Names, literals, tuples, lists and attributes."""
+
+from __future__ import annotations
+
+from dlc.errors import Diagnostic, ModelError
+from dlc.frontend.builtins.registry import BUILTINS, CONSTANTS
+from dlc.frontend.derivatives import SPECIALS
+from dlc.frontend.evaluator import Evaluator, attributes_of, evaluates
+from dlc.frontend.patterns import unpack
+from dlc.frontend.problems import Poisoned
+from dlc.frontend.scope import MISSING, Scope
+from dlc.frontend.types import DTYPES
+from dlc.frontend.values import PLACEHOLDER, UNKNOWN, Datum, Hole, Items, Range, Record, describe
+from dlc.ir.core import Value
+from dlc.text import ast
+from dlc.text.source import Source, Span
+from dlc.text.suggest import suggest
+
+__all__ = ["MAX_COMPREHENSION", "unknown_name"]
+
+MAX_COMPREHENSION = 10_000
+"""A comprehension makes at most so many items."""
+
+
+@evaluates(ast.Name)
+def _name(ev: Evaluator, node: ast.Name, scope: Scope) -> Datum:
+    found = scope.find(node.name)
+    if found is UNKNOWN:
+        raise Poisoned
+    if found is MISSING:
+        return _known_everywhere(ev, node, scope)
+    if isinstance(found, Hole) and found.size is not None:
+        return found.size
+    return found
+
+
+def _known_everywhere(ev: Evaluator, node: ast.Name, scope: Scope) -> Datum:
+    name = node.name
+    if name == "training":
+        return ev.at.training
+    for table in (BUILTINS, CONSTANTS, DTYPES, SPECIALS):
+        if name in table:
+            return table[name]
+    raise ModelError([unknown_name(scope.home.source, name, node.span, list(scope.known()))])
+
+
+def unknown_name(source: Source, name: str, span: Span, known: list[str]) -> Diagnostic:
+    """The error for a name that means nothing, with the known one that is most like it."""
+    candidates = [*dict.fromkeys(known), *BUILTINS, *CONSTANTS, *DTYPES, *SPECIALS, "training"]
+    near = suggest(name, candidates)
+    return Diagnostic(
+        "D0201",
+        f"nothing is called {name} here",
+        source.place(span),
+        help=f"did you mean {near}?" if near else None,
+    )
+
+
+@evaluates(ast.Number)
+def _number(ev: Evaluator, node: ast.Number, scope: Scope) -> Datum:
+    return node.value
+
+
+@evaluates(ast.Bool)
+def _bool(ev: Evaluator, node: ast.Bool, scope: Scope) -> Datum:
+    return node.value
+
+
+@evaluates(ast.String)
+def _string(ev: Evaluator, node: ast.String, scope: Scope) -> Datum:
+    return node.value
+
+
+@evaluates(ast.Placeholder)
+def _placeholder(ev: Evaluator, node: ast.Placeholder, scope: Scope) -> Datum:
+    return PLACEHOLDER
+
+
+@evaluates(ast.Tuple)
+def _tuple(ev: Evaluator, node: ast.Tuple, scope: Scope) -> Datum:
+    items = [ev.eval(item.value, scope) for item in node.items]
+    return Record(tuple(items), tuple([item.name for item in node.items]))
+
+
+@evaluates(ast.List)
+def _list(ev: Evaluator, node: ast.List, scope: Scope) -> Datum:
+    items = [ev.eval(item, scope) for item in node.items]
+    if UNKNOWN in items:
+        raise Poisoned
+    return Items(tuple(items))
+
+
+@evaluates(ast.Range)
+def _range(ev: Evaluator, node: ast.Range, scope: Scope) -> Datum:
+    return Range(ev.size(node.start, scope), ev.size(node.stop, scope))
+
+
+@evaluates(ast.Comprehension)
+def _comprehension(ev: Evaluator, node: ast.Comprehension, scope: Scope) -> Datum:
+    """`[for pattern in source: body]`: a list that is made when compiling."""
+    made: list[Datum] = []
+    for part in _steps(ev, ev.eval(node.source, scope), node.source.span):
+        inner = scope.inner()
+        unpack(ev, node.pattern, part, inner, node.source.span)
+        made.append(ev.eval(node.body, inner))
+    return Items(tuple(made))
+
+
+def _steps(ev: Evaluator, source: Datum, span: Span) -> list[Datum]:
+    match source:
+        case Items(items) | Record(items):
+            return list(items)
+        case Range(int() as start, int() as stop):
+            if stop - start > MAX_COMPREHENSION:
+                raise ev.at.fail(
+                    "D0216",
+                    f"a list of {stop - start:,} items is too long",
+                    span,
+                    help="loop with scan",
+                )
+            return list(range(start, stop))
+        case Range():
+            raise ev.at.fail(
+                "D0328",
+                f"the range {source.start}..{source.stop} is not known when compiling",
+                span,
+                help="loop with scan",
+            )
+        case Value():
+            raise ev.at.fail(
+                "D0327", "a list is made from a list or a range", span, help="loop with scan"
+            )
+        case _:
+            raise ev.not_known(source, "a list or a range", span)
+
+
+@evaluates(ast.Attribute)
+def _attribute(ev: Evaluator, node: ast.Attribute, scope: Scope) -> Datum:
+    return ev.attribute(ev.eval(node.value, scope), node)
+
+
+@attributes_of(Record)
+def _field(ev: Evaluator, record: Record, node: ast.Attribute) -> Datum:
+    found = record.field(node.name)
+    if found is None:
+        names = [name for name in record.names if name is not None]
+        near = suggest(node.name, names)
+        help = f"did you mean {near}?" if near else f"it has {', '.join(names)}" if names else None
+        raise ev.at.fail(
+            "D0206", f"{describe(record)} has no `.{node.name}`", node.name_span, help=help
+        )
+    if found is UNKNOWN:
+        raise Poisoned
+    return found
+
+
+@evaluates(ast.If)
+def _if(ev: Evaluator, node: ast.If, scope: Scope) -> Datum:
+    """A choice: when compiling, if the condition is known then; the other side is not looked at."""
+    condition = ev.eval(node.condition, scope)
+    if isinstance(condition, bool):
+        return ev.eval(node.chosen if condition else node.otherwise, scope)
+    raise NotImplementedError

@@ -1,0 +1,159 @@
+"""Reading a text and all that it imports: files beside it, and the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from dlc.errors import Diagnostic, ModelError
+from dlc.frontend.files import File
+from dlc.frontend.problems import Problems
+from dlc.text import ast
+from dlc.text.parser import parse
+from dlc.text.source import Source
+from dlc.text.suggest import suggest
+
+__all__ = ["LIBRARY", "Loader"]
+
+LIBRARY: Final = ("nn", "optimizers")
+"""What `import NAME` without quotes finds."""
+
+MAX_FILES: Final = 256
+
+
+@dataclass(slots=True)
+class Loader:
+    """Reads texts, each once. `folder` is that of the root file, None for a text without one."""
+
+    problems: Problems
+    folder: Path | None
+    files: dict[str, File] = field(default_factory=dict[str, File])
+    _open: list[str] = field(default_factory=list[str])
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Every text that was read, by the name that diagnostics call it, the root first."""
+        return {name: file.source.text for name, file in self.files.items()}
+
+    def load(self, source: Source, read: Callable[[str], Source]) -> File:
+        """The file of a text, with what it imports; `read` finds a file that it names."""
+        parsed = parse(source)
+        self.problems.report(parsed.diagnostics)
+        file = self.files[source.name] = File(parsed.file, self.problems)
+        self._open.append(source.name)
+        for item in parsed.file.items:
+            if isinstance(item, ast.Import):
+                self._import(file, item, read)
+        self._open.pop()
+        return file
+
+    def beside(self, name: str) -> Callable[[str], Source]:
+        """How the file of that name finds the files it imports: relative to its own folder."""
+
+        def read(path: str) -> Source:
+            return self._read(PurePosixPath(name).parent, path)
+
+        return read
+
+    def _read(self, own: PurePosixPath, path: str) -> Source:
+        inside = _contained(own, path)
+        if inside is None:
+            raise ModelError(
+                f"{path} leaves the folder of the file that imports it",
+                code="D0205",
+                help="imported files lie beside the file or below it",
+            )
+        if self.folder is None:
+            raise ModelError(
+                "a text that is no file cannot import files",
+                code="D0203",
+                help="save it as a .dlm file",
+            )
+        whole = self.folder / inside
+        if not whole.resolve().is_relative_to(self.folder.resolve()):
+            raise ModelError(
+                f"{path} is a link that leaves the folder of the file that imports it", code="D0205"
+            )
+        return Source.read(whole, str(inside))
+
+    def _import(self, file: File, item: ast.Import, read: Callable[[str], Source]) -> None:
+        place = file.source.place(item.source_span)
+        try:
+            imported = self._imported(item, read)
+        except ModelError as error:
+            found = [
+                Diagnostic(d.code, d.message, d.place or place, d.labels, d.help)
+                for d in error.diagnostics
+            ]
+            self.problems.report(found)
+            return
+        if item.names is None:
+            alias = item.alias or PurePosixPath(item.source).stem
+            file.imported[alias] = (imported, None)
+            return
+        for entry in item.names:
+            file.imported[entry.alias or entry.name] = (imported, entry.name)
+            if entry.name not in imported.declared and entry.name not in imported.imported:
+                near = suggest(entry.name, imported.known())
+                self.problems.report(
+                    [
+                        Diagnostic(
+                            "D0203",
+                            f"{item.source} has no {entry.name}",
+                            file.source.place(entry.name_span),
+                            help=f"did you mean {near}?" if near else None,
+                        )
+                    ]
+                )
+
+    def _imported(self, item: ast.Import, read: Callable[[str], Source]) -> File:
+        """The file that an import names."""
+        if not item.is_file:
+            return self._library(item)
+        source = read(item.source)
+        known = self.files.get(source.name)
+        if source.name in self._open:
+            circle = " imports ".join([*self._open[self._open.index(source.name) :], source.name])
+            raise ModelError(
+                f"the imports go round in a circle: {circle}",
+                code="D0204",
+                help="move what both need into a third file",
+            )
+        if known is not None:
+            return known
+        if len(self.files) >= MAX_FILES:
+            raise ModelError(f"more than {MAX_FILES} files are imported", code="D0203")
+        return self.load(source, self.beside(source.name))
+
+    def _library(self, item: ast.Import) -> File:
+        name = f"{item.source}.dlm"
+        if item.source not in LIBRARY:
+            near = suggest(item.source, LIBRARY)
+            help = f"did you mean {near}?" if near else 'a file is imported in quotes: "other.dlm"'
+            raise ModelError(f"there is no library {item.source}", code="D0203", help=help)
+        known = self.files.get(f"<{name}>")
+        return known or self.load(library_source(name), library_source)
+
+
+def library_source(name: str) -> Source:
+    """A text of the library, called `<nn.dlm>`."""
+    text = files("dlc.frontend").joinpath("library", name).read_text(encoding="utf-8")
+    return Source(f"<{name}>", text)
+
+
+def _contained(own: PurePosixPath, path: str) -> PurePosixPath | None:
+    """The path from the root's folder; None if it leaves the folder of the importing file."""
+    if not path or path.startswith(("/", "~")) or "\\" in path or ":" in path or "\0" in path:
+        return None
+    parts: list[str] = []
+    for part in PurePosixPath(path).parts:
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return own.joinpath(*parts) if parts else None

@@ -1,0 +1,169 @@
+"""Where operations are put while a model is elaborated, and what they are labelled with.
+
+A region is built like any other code: its operations may use values of the blocks around it. When it is
+closed, `capture` turns these values into arguments of the region, since regions of the IR are isolated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dlc.errors import Diagnostic, Label, ModelError, Place
+from dlc.frontend.problems import Problems
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.location import FileLocation, UnknownLocation
+from dlc.ir.types import TensorType
+from dlc.ir.value_map import ValueMap
+from dlc.text.source import Source, Span
+
+__all__ = ["MAX_OPS", "Frame", "Trace", "capture"]
+
+MAX_OPS = 1_000_000
+"""A model of more operations is refused: a loop over layers was probably meant as a `scan`."""
+
+
+@dataclass(slots=True)
+class Frame:
+    """One function that is being elaborated in place."""
+
+    function: str
+    path: str
+    source: Source
+    depth: int = 0
+    caller: Frame | None = None
+    called_at: Place | None = None
+    draws: int = 0
+
+    def named(self, name: str) -> str:
+        """The path of a value of this function: `blocks.attn.s`."""
+        return f"{self.path}.{name}" if self.path else name
+
+
+class Trace(Builder):
+    """A builder that knows the place in the text it has reached: `source` and `span`."""
+
+    __slots__ = (
+        "_locations", "bounds", "declared", "frame", "ops", "problems", "source", "span", "top",
+        "training", "values",
+    )  # fmt: skip
+
+    def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
+        self.top = Block()
+        super().__init__(self.top, UnknownLocation("no expression yet"))
+        self.source = source
+        self.span = Span(0, 0)
+        self.problems = problems
+        self.values = values
+        self.frame = Frame("", "", source)
+        self.ops = 0
+        self.training = False
+        self.declared: dict[Value, Place] = {}
+        self.bounds: dict[str, tuple[int, int | None]] = {}
+        self._locations: dict[tuple[Source, Span], FileLocation] = {}
+
+    # Operations ---------------------------------------------------------------------------------
+
+    def stand(self, span: Span) -> None:
+        """Go to a place in the text: operations placed from now on come from there."""
+        self.span = span
+        key = (self.source, span)
+        location = self._locations.get(key)
+        if location is None:
+            place = self.source.place(span)
+            location = FileLocation(place.file, place.line, place.column, place.end)
+            self._locations[key] = location
+        self.location = location
+
+    def place(self, op: Op) -> Op:
+        """Put an operation at the end of the block, with the location reached in the text."""
+        self.ops += 1
+        if self.ops > MAX_OPS:
+            raise self.fail(
+                "D0216",
+                f"the model has more than {MAX_OPS:,} operations",
+                help="loop over equal layers with `scan`: the block is compiled once",
+            )
+        op.location = self.location
+        self.block.insert(op, None)
+        return op
+
+    @contextmanager
+    def inside(self, block: Block) -> Generator[Block]:
+        """Fill another block meanwhile."""
+        outer, self.block = self.block, block
+        try:
+            yield block
+        finally:
+            self.block = outer
+
+    @contextmanager
+    def discarded(self) -> Generator[Block]:
+        """Elaborate only to check: what is placed meanwhile is thrown away, and names nothing."""
+        values, self.values = self.values, None
+        try:
+            with self.inside(Block()) as block:
+                yield block
+        finally:
+            self.values = values
+
+    # Names and places ---------------------------------------------------------------------------
+
+    def called(self, value: Value, name: str, span: Span) -> None:
+        """Call a value by the name that the text gives it."""
+        path = self.frame.named(name)
+        if value.name is None:
+            value.name = path
+        if self.values is not None and isinstance(value.type, TensorType):
+            self.values.track(value, path, str(self.source.place(span)))
+
+    def here(self) -> Place:
+        """The place reached in the text."""
+        return self.source.place(self.span)
+
+    def fail(
+        self,
+        code: str,
+        message: str,
+        span: Span | None = None,
+        *,
+        place: Place | None = None,
+        help: str | None = None,
+        labels: Sequence[Label] = (),
+    ) -> ModelError:
+        """The error to raise for something at `place`, at `span`, or at the place reached."""
+        if place is None:
+            place = self.source.place(self.span if span is None else span)
+        return ModelError([Diagnostic(code, message, place, tuple(labels), help)])
+
+    def calls(self) -> tuple[Label, ...]:
+        """Labels that say from where the function at hand was called: the nearest and the first."""
+        found: list[Label] = []
+        frame: Frame | None = self.frame
+        while frame is not None and frame.called_at is not None:
+            found.append(Label(frame.called_at, f"{frame.function} is called here"))
+            frame = frame.caller
+        return (*found[:1], *found[1:][-1:])
+
+
+def capture(blocks: Sequence[Block]) -> list[Value]:
+    """Make regions isolated: what they use of the blocks around them becomes arguments, at the end.
+
+    Gives these values in order of use; every block gets an argument for each of them.
+    """
+    own = set(blocks)
+    outer: dict[Value, None] = {}
+    for block in blocks:
+        for op in block:
+            for operand in op.operands:
+                if operand.block not in own:
+                    outer[operand] = None
+    for block in blocks:
+        inner = {value: block.add_argument(value.type, value.name) for value in outer}
+        for op in block:
+            for operand in dict.fromkeys(op.operands):
+                if operand in inner:
+                    op.replace_operand(operand, inner[operand])
+    return list(outer)
