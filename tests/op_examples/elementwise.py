@@ -33,7 +33,7 @@ from dlc.ir.types import (
     DType,
     TensorType,
 )
-from tests.op_examples.example import Example, Input, Numbers, drawn, examples, given, wrap
+from tests.op_examples.example import Build, Example, Input, Numbers, drawn, examples, given, wrap
 
 FLOATS = (F64, F32, F16, BF16)
 SIGNED = (I64, I32, I16, I8)
