@@ -7,8 +7,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from dlc.codegen.engine import engine_image
 from dlc.codegen.image import Image as LinkedImage
 from dlc.codegen.kernels import ObjectCache, compile_kernels, kernel_texts
@@ -153,7 +151,7 @@ def _library(image: LinkedImage) -> manifest.Library | None:
     if not any(name in blas.NAMES for name in image.imports):
         return None
     found = blas.library()
-    return manifest.Library("OpenBLAS" if found.config else "BLAS", found.config, found.core)
+    return manifest.Library("BLAS", found.config, found.core)
 
 
 def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> manifest.Program:
@@ -218,5 +216,4 @@ def _tensor(type: object) -> TensorType:
 def _default(value: object) -> manifest.Default | None:
     if not isinstance(value, Dense):
         return None
-    array = np.ascontiguousarray(value.array)
-    return manifest.Default(array.shape, base64.b64encode(array.tobytes()).decode())
+    return manifest.Default(value.array.shape, base64.b64encode(value.data).decode())

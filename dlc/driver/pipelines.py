@@ -11,7 +11,7 @@ from dlc.lowering import (
     pieces_to_kernel,
     windows_to_kernel,
 )
-from dlc.passes import algebra, canonicalize, collapse, cse, dce, fuse, pack, prepare
+from dlc.passes import algebra, autodiff, canonicalize, collapse, cse, dce, fuse, pack, prepare
 
 STAGES = ("graph", "kernel", "plan", "loop")
 """The levels of IR, highest first."""
@@ -19,6 +19,7 @@ STAGES = ("graph", "kernel", "plan", "loop")
 LOADED = (
     algebra,
     array_to_kernel,
+    autodiff,
     canonicalize,
     collapse,
     cse,
@@ -42,6 +43,7 @@ PREPARE = ("pack", "make_prepare", "lower_to_kernels")
 """What is computed when weights are loaded; packing finds most of it."""
 
 REASONS = (
+    Order("autodiff", "decompose", "derivatives know the rules of whole operations"),
     Order("canonicalize", "algebra", "constants stand to the right only after it"),
     Order("cse", "fuse", "equal producers in different kernels can no longer be seen"),
     Order("collapse", "fuse", "kernels over the same elements must look the same"),
@@ -56,13 +58,18 @@ REASONS = (
 )
 
 
+def simplify(level: int) -> tuple[str, ...]:
+    """The passes that simplify a graph."""
+    return () if level == 0 else GRAPH_EXACT if level == 1 else GRAPH
+
+
 def to_stage(stage: str, level: int) -> tuple[str, ...]:
     """The passes that lead to a stage from the one before, at an optimisation level."""
     match stage:
         case "graph":
-            return () if level == 0 else GRAPH_EXACT if level == 1 else GRAPH
+            return ("autodiff", *simplify(level))
         case "kernel":
-            simpler = to_stage("graph", level)
+            simpler = simplify(level)
             fused = KERNEL if level else ()
             return ("decompose", *simpler, "lower_to_kernels", *fused, *PREPARE, *fused)
         case "plan":

@@ -130,7 +130,7 @@ def _checked(source: weight.Source, array: Array | Tensor | None, where: str) ->
             place=source.location.place,
             help="use weights made for this model, or declare what the file has",
         )
-    return array.bits() if isinstance(array, Tensor) else array
+    return array.bits if isinstance(array, Tensor) else array
 
 
 def _dtype_name(array: Array, type: TensorType) -> str:

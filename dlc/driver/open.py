@@ -1,0 +1,86 @@
+"""Opening a model: the text of a model, IR of any level, or an artifact's graph, as a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dlc.dialects import loop, mem
+from dlc.dialects.builtin import Module
+from dlc.driver.compile import Opened
+from dlc.errors import UsageError
+from dlc.frontend.elaborate import elaborate
+from dlc.frontend.values import Datum
+from dlc.ir.passes import Context
+from dlc.runtime.artifact import Artifact
+from dlc.text.ir_parser import parse_module
+
+Chosen = Mapping[str, Datum]
+"""Values for the parameters of the root module, by name."""
+
+
+def open_model(
+    path: str | Path,
+    *,
+    text: str | None = None,
+    module: str | None = None,
+    settings: Chosen | None = None,
+) -> Opened:
+    """The model in a file; with `text`, in that text under the name `path`.
+
+    Raises UsageError for an ending that is not dlc's, ModelError for a model that is wrong.
+    """
+    path = Path(path)
+    opener = OPENERS.get(path.suffix if text is None else ".dlm")
+    if opener is None:
+        raise UsageError(
+            f"{path.name} is no model",
+            code="D0903",
+            help=f"models end in {', '.join(OPENERS)}",
+        )
+    return opener(path, text, module, settings or {})
+
+
+def _open_text(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
+    context = Context()
+    made = elaborate(path, text=text, module=module, settings=settings, values=context.values)
+    return Opened(made.module, context, path.name, made.texts, path.parent)
+
+
+def _open_ir(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
+    found = path.read_text(encoding="utf-8") if text is None else text
+    parsed = parse_module(found, path.name)
+    opened = Opened(parsed, Context(), path.name, {path.name: found}, path.parent)
+    opened.stage = stage_of(parsed)
+    return opened
+
+
+def _open_artifact(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
+    artifact = Artifact.read(path)
+    graph = str(artifact.section("graph"), "utf-8")
+    parsed = parse_module(graph, path.name)
+    return Opened(parsed, Context(), artifact.manifest.model, artifact.texts(), path.parent)
+
+
+OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen], Opened]] = {
+    ".dlm": _open_text,
+    ".dlir": _open_ir,
+    ".dlc": _open_artifact,
+}
+"""How each kind of file is opened, by its ending."""
+
+
+def stage_of(module: Module) -> str:
+    """The level that a module is at, by the operations that it has."""
+    found = "graph"
+    for op in module.walk():
+        if isinstance(op, loop.Func):
+            return "loop"
+        if isinstance(op, mem.Program):
+            found = "plan"
+        elif op.name.startswith("kernel.") and found == "graph":
+            found = "kernel"
+    return found
+
+
+__all__ = ["OPENERS", "open_model", "stage_of"]
