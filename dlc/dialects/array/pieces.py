@@ -7,6 +7,7 @@ may be symbolic sizes; places that are computed are operands, and outside the te
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand, operands
-from dlc.ir.dims import Shape, Size, interval, maximum
+from dlc.ir.dims import Dim, Shape, Size, interval, maximum
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, I64, TensorType
 
@@ -34,8 +35,11 @@ __all__ = ["Concatenate", "DynamicSlice", "DynamicUpdateSlice", "Pad", "Slice", 
 
 def is_negative(size: Size) -> bool:
     """Whether a size is below 0 whatever the dims are."""
-    if isinstance(size, int):
-        return size < 0
+    return size < 0 if isinstance(size, int) else _is_always_negative(size)
+
+
+@lru_cache(maxsize=4096)
+def _is_always_negative(size: Dim) -> bool:
     highest = interval(size, {})[1]
     return highest is not None and highest < 0
 
@@ -49,7 +53,8 @@ def spread(extent: Size, interior: int) -> Size:
 class Slice(Op):
     """Every `steps`-th element from `starts` up to, not including, `limits`, along each axis.
 
-    That is `(limit - start + step - 1) // step` elements, which may be none but not fewer. Steps are positive; a slice that runs backwards is a slice and a `reverse`.
+    That is `(limit - start + step - 1) // step` elements, which may be none but not fewer. Steps are
+    positive; a slice that runs backwards is a slice and a `reverse`.
     """
 
     source: Value = operand()
@@ -64,6 +69,9 @@ class Slice(Op):
             raise self.fail(f"a slice of {type.text} needs {type.rank} starts, limits and steps")
         shape: list[Size] = []
         for size, start, limit, step in zip(type.shape, starts, limits, steps, strict=True):
+            if start == 0 and step == 1 and limit is size:
+                shape.append(size)
+                continue
             if step == 1:
                 extent = limit - start
             elif step > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from dlc.dialects import numeric, scalar
@@ -10,7 +12,7 @@ from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.dims import Shape, product
+from dlc.ir.dims import Shape, Size, product
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import I64, DType, TensorType
 
@@ -45,6 +47,12 @@ def check_axis(op: Op, axis: int, type: TensorType) -> None:
         raise op.fail(f"{type.text} has no axis {axis}", code="D0305")
 
 
+@lru_cache(maxsize=4096)
+def elements(shape: Shape) -> Size:
+    """How many elements a tensor has: a product that is the same for many operations of a model."""
+    return product(shape)
+
+
 @op("array.reshape")
 class Reshape(Op):
     """The same elements in row-major order under another shape of the same size."""
@@ -53,14 +61,15 @@ class Reshape(Op):
     shape: Shape = attribute()
 
     def infer(self) -> TensorType:
-        type = tensor_type(self.source)
-        if type.size != product(self.shape):
+        type, shape = tensor_type(self.source), self.shape
+        before, after = elements(type.shape), elements(shape)
+        if before != after:
             raise self.fail(
-                f"cannot reshape {type.text} of {type.size} elements to "
-                f"{type.with_shape(self.shape).text} of {product(self.shape)}",
+                f"cannot reshape {type.text} of {before} elements to "
+                f"{type.with_shape(shape).text} of {after}",
                 code="D0303",
             )
-        return type.with_shape(self.shape)
+        return type.with_shape(shape)
 
     def fold(self) -> Value | Dense | None:
         if self.source.type is self.result.type:

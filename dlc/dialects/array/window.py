@@ -59,6 +59,9 @@ class Windowed(Op):
         for size, (low, high), reach, stride in zip(
             type.shape, self.padding, self.reach, self.strides, strict=True
         ):
+            if reach == low == high == 0 and stride == 1:
+                shape.append(size)
+                continue
             room = size + low + high - reach - 1
             if is_negative(room):
                 raise self.fail(
@@ -77,15 +80,16 @@ class Windowed(Op):
                 f"a window {self.function} has no meaning for {type.dtype.name}", code="D0302"
             )
         lists = (self.window, self.strides, self.padding, self.dilations)
-        if any(len(numbers) != type.rank for numbers in lists):
+        if {*map(len, lists)} != {type.rank}:
             raise self.fail(
                 f"a window on {type.text} says {type.rank} numbers of each kind", code="D0312"
             )
         if min((*self.window, *self.strides, *self.dilations), default=1) < 1:
             raise self.fail("sizes, strides and dilations of a window are at least 1", code="D0312")
         for (low, high), reach in zip(self.padding, self.reach, strict=True):
-            outside = (low, high, reach - low, reach - high)
-            if any(is_negative(number) for number in outside):
+            if low == high == 0:
+                continue
+            if any(is_negative(number) for number in (low, high, reach - low, reach - high)):
                 raise self.fail(
                     f"the padding {low}, {high} is not less than the window, which is {reach + 1} long",
                     code="D0312",
