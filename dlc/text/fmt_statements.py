@@ -137,6 +137,8 @@ class StatementFormatter(ExpressionFormatter):
         lines, opening = self.lines(nodes, build, begin, close)
         if not lines and not opening:
             return Text("{}")
+        if lines:
+            lines[0].blank_before = False
         behind = [f"  {comment}" for comment in opening]
         if short and len(lines) == 1 and not behind and not lines[0].behind:
             return Braces(concat("{", Nest(concat(Line(), lines[0].doc())), Line(), "}"))

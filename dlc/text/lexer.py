@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from dlc.errors import Diagnostic, Place
@@ -113,7 +114,8 @@ class Comment:
 class Tokens:
     """The tokens of a text in parallel lists, the last one END with empty text; comments apart.
 
-    `faults` are the offsets of spellings that are not ours, for each of which there is a problem.
+    `faults` are the offsets of spellings that are not ours, for each of which there is a problem. A
+    text that is too large is `refused`: there is the END only, and the reason.
     """
 
     kinds: list[int] = field(default_factory=list[int])
@@ -123,6 +125,7 @@ class Tokens:
     comments: list[Comment] = field(default_factory=list[Comment])
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
     faults: list[int] = field(default_factory=list[int])
+    refused: bool = False
 
     def add(self, kind: int, text: str, start: int, end: int) -> None:
         """One more token, read as `text` whatever stands there."""
@@ -150,31 +153,30 @@ class _Slip:
 
 def tokenize(source: Source) -> Tokens:
     """All tokens of `source`; what cannot be read is in `problems` and left out."""
-    tokens = Tokens()
     if len(source.text) > MAX_BYTES:
-        tokens.problems.append(too_long(source.name))
-        tokens.add(END, "", 0, 0)
-        return tokens
+        return _refused(too_long(source.name))
+    tokens = Tokens()
     text = _without_hidden(source, tokens)
     slips: dict[str, _Slip] = {}
     kinds, texts, starts, ends = tokens.kinds, tokens.texts, tokens.starts, tokens.ends
-    for match in TOKEN.finditer(text, 1 if text.startswith("\ufeff") else 0):
+    matches = TOKEN.finditer(text, 1 if text.startswith("\ufeff") else 0)
+    for match in islice(matches, MAX_TOKENS):
         kind = match.lastindex
         assert kind is not None
         if kind <= STRING:
             kinds.append(kind)
-            texts.append(match.group(kind))
-            starts.append(match.start(kind))
-            ends.append(match.end(kind))
-            if len(kinds) >= MAX_TOKENS:
-                _report_too_many(source, tokens)
-                break
+            texts.append(match[kind])
+            start, end = match.span(kind)
+            starts.append(start)
+            ends.append(end)
         elif kind == COMMENT:
-            tokens.comments.append(_comment(text, match.start(kind), match.group(kind), tokens))
+            tokens.comments.append(_comment(text, match.start(kind), match[kind], tokens))
         else:
-            _foreign(kind, match.group(kind), match.start(kind), source, tokens, slips)
+            _foreign(kind, match[kind], match.start(kind), source, tokens, slips)
             if len(slips) >= MAX_ERRORS:
                 break
+    if len(kinds) + len(tokens.comments) >= MAX_TOKENS:
+        return _refused(_too_many(source))
     end = len(text.rstrip())
     tokens.add(END, "", end, end)
     tokens.problems.extend(slip.diagnostic() for slip in slips.values())
@@ -262,12 +264,13 @@ def _kind_of(reading: str) -> int:
     return STRING if reading.startswith('"') else OPERATOR
 
 
-def _report_too_many(source: Source, tokens: Tokens) -> None:
-    tokens.problems.append(
-        Diagnostic(
-            "D0106",
-            f"more than {MAX_TOKENS:,} words and signs in one text",
-            source.place(Span(tokens.starts[-1], tokens.ends[-1])),
-            help="keep numbers in a weight file and read them with file(...) or npz(...)",
-        )
+def _refused(reason: Diagnostic) -> Tokens:
+    return Tokens([END], [""], [0], [0], problems=[reason], refused=True)
+
+
+def _too_many(source: Source) -> Diagnostic:
+    return Diagnostic(
+        "D0106",
+        f"{source.name} has more than {MAX_TOKENS:,} words, signs and comments",
+        help="keep numbers in a weight file and read them with file(...) or npz(...)",
     )

@@ -69,6 +69,7 @@ class _FileParser(DeclarationParser):
 
     def __init__(self, source: Source, tokens: Tokens) -> None:
         super().__init__(source, tokens)
+        self._refused = tokens.refused
         self._comments = tokens.comments
         self.docs = _docs(tokens.comments)
 
@@ -76,7 +77,7 @@ class _FileParser(DeclarationParser):
         items: tuple[ast.Item, ...] = ()
         docs, edition = "", EDITION
         try:
-            edition = self._edition()
+            edition = 0 if self._refused else self._edition()
             if edition == EDITION:
                 docs = self._file_docs()
                 items = self.elements(FILE, self.item, None)
@@ -92,10 +93,14 @@ class _FileParser(DeclarationParser):
         """The edition that the text says it is written in; 0 if the rest is not to be read."""
         help = f"put `dlc {EDITION}` on the first line"
         if self.text != "dlc" or self.kinds[0] != NAME:
+            place = self.source.place(self.span_here())
+            message = "a model text begins with its edition"
+            missing = Diagnostic("D0108", message, place, help=help)
             if not self.opens_statement(self.at):
-                self.diagnostics = []  # whatever this is, its signs are not ours to judge
-            self.error("D0108", "a model text begins with its edition", help=help)
-            return EDITION if self.opens_statement(self.at) else 0
+                self.diagnostics = [missing]  # whatever this is, its signs are not ours to judge
+                return 0
+            self.diagnostics.append(missing)
+            return EDITION
         self.advance()
         if self.kinds[self.at] != NUMBER:
             span = Span(self.starts[0], self.ends[0])

@@ -91,6 +91,7 @@ class Cursor:
         self.ends = tokens.ends
         self.faults = tokens.faults
         self.at: int = 0
+        self.last = len(tokens.texts) - 1
         self.text: str = self.texts[0]
         self.depth: int = 0
         self.reach: int = 0
@@ -103,7 +104,7 @@ class Cursor:
 
     def advance(self) -> None:
         """Take the current token; the END stays."""
-        if self.at < len(self.texts) - 1:
+        if self.at < self.last:
             self.at += 1
             self.text = self.texts[self.at]
 
@@ -122,7 +123,7 @@ class Cursor:
 
     def peek(self) -> str:
         """The text of the token after the current one."""
-        return self.texts[min(self.at + 1, len(self.texts) - 1)]
+        return self.texts[min(self.at + 1, self.last)]
 
     def span_here(self) -> Span:
         """The current token."""
@@ -401,5 +402,5 @@ class Cursor:
             return False
         before = self.starts[self.at - 1] if self.at else 0
         found = bisect_left(self.faults, before)
-        after = self.starts[min(self.at + 1, len(self.starts) - 1)]
+        after = self.starts[min(self.at + 1, self.last)]
         return found < len(self.faults) and self.faults[found] <= after

@@ -388,7 +388,7 @@ class ExpressionParser(Cursor, ABC):
     def _accept_reverse(self) -> bool:
         """`reverse` before a source; a name if nothing follows that a source may begin with."""
         follower = self.peek()
-        kind = self.kinds[min(self.at + 1, len(self.kinds) - 1)]
+        kind = self.kinds[min(self.at + 1, self.last)]
         begins = follower in ("(", "[") or kind in (NAME, NUMBER, STRING)
         ends = follower in ("along", "with") or follower in LEVELS
         return begins and not ends and self.accept("reverse")
