@@ -1,0 +1,97 @@
+"""Pooling over the spatial axes of pictures; `dims` says which these are, as for a convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.dialects import array
+from dlc.dialects.array import LAYOUTS, Padding, tensor_type
+from dlc.dialects.nn.rows import in_dtype, mean, widened
+from dlc.ir.builder import Builder
+from dlc.ir.core import Value
+
+__all__ = ["avg_pool", "global_avg_pool", "global_max_pool", "max_pool"]
+
+
+def max_pool(
+    emit: Builder,
+    x: Value,
+    window: Sequence[int],
+    *,
+    strides: Sequence[int] = (),
+    padding: Padding = (),
+    dilations: Sequence[int] = (),
+    dims: str = "nhwc",
+) -> Value:
+    """The largest element of each window; padding never wins, and of equals the first receives.
+
+    Strides that are left out are those of the window.
+    """
+    return emit(_windowed(x, "max", window, strides, padding, dilations, dims))
+
+
+def avg_pool(
+    emit: Builder,
+    x: Value,
+    window: Sequence[int],
+    *,
+    strides: Sequence[int] = (),
+    padding: Padding = (),
+    dilations: Sequence[int] = (),
+    dims: str = "nhwc",
+    count_padding: bool = False,
+) -> Value:
+    """The mean of each window, of its elements that exist, or with `count_padding` of all places.
+
+    Strides that are left out are those of the window.
+    """
+    wide = widened(emit, x)
+    summed = emit(_windowed(wide, "sum", window, strides, padding, dilations, dims))
+    if count_padding or not any(low or high for low, high in padding):
+        size = 1
+        for extent in window:
+            size *= extent
+        number = array.constant_like(emit, size, summed)
+    else:
+        ones = array.constant_like(emit, 1, wide)
+        number = emit(_windowed(ones, "sum", window, strides, padding, dilations, dims))
+    return in_dtype(emit, emit(array.Divide(summed, number)), tensor_type(x).dtype)
+
+
+def global_max_pool(emit: Builder, x: Value, *, dims: str = "nhwc") -> Value:
+    """The largest element of each channel: [batch, channels]."""
+    return emit(array.ReduceMax(x, LAYOUTS[dims].spatial))
+
+
+def global_avg_pool(emit: Builder, x: Value, *, dims: str = "nhwc") -> Value:
+    """The mean of each channel: [batch, channels]."""
+    found = mean(emit, widened(emit, x), LAYOUTS[dims].spatial)
+    return in_dtype(emit, found, tensor_type(x).dtype)
+
+
+def _windowed(
+    x: Value,
+    function: str,
+    window: Sequence[int],
+    strides: Sequence[int],
+    padding: Padding,
+    dilations: Sequence[int],
+    dims: str,
+) -> array.ReduceWindow:
+    """The window with 1 for the axes that are not spatial."""
+    layout = LAYOUTS[dims]
+    spatial, count = layout.spatial, len(layout.spatial)
+
+    def whole(numbers: Sequence[int]) -> tuple[int, ...]:
+        given = dict(zip(spatial, numbers, strict=True))
+        return tuple([given.get(axis, 1) for axis in range(layout.rank)])
+
+    pads = dict(zip(spatial, padding or ((0, 0),) * count, strict=True))
+    return array.ReduceWindow(
+        x,
+        function,
+        whole(window),
+        whole(strides or window),
+        tuple([pads.get(axis, (0, 0)) for axis in range(layout.rank)]),
+        whole(dilations or (1,) * count),
+    )
