@@ -463,9 +463,6 @@ BINARY: dict[str, Two] = {
     "scalar.xor": _same("xor"),
     "scalar.raw_shift_left": _same("shl"),
     "scalar.raw_shift_right": _by_kind("", "ashr", "lshr"),
-    "scalar.raw_divide": _by_kind("", "sdiv", "udiv"),
-    "scalar.raw_shift_left": _same("shl"),
-    "scalar.raw_shift_right": _by_kind("", "ashr", "lshr"),
 }
 
 

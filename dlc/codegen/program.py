@@ -190,18 +190,16 @@ class _Writer:
         A view that moves with several loops needs a counter of its own, which is computed here.
         """
         address = self.addresses[view]
-        match address.steps:
-            case ():
-                return address, NOTHING, NOTHING
-            case ((counter, step),):
-                return address, counter, step.index
-            case ((counter, step), *rest):
-                combined = COMBINED - self.combined
-                self.combined += 1
-                for other, by in rest:
-                    self._step(abi.Opcode.COMBINE, combined, counter, step.index, other, by.index)
-                    counter, step = combined, self.sizes.number(1)
-                return address, combined, step.index
+        if not address.steps:
+            return address, NOTHING, NOTHING
+        (counter, step), *rest = address.steps
+        if rest:
+            combined = COMBINED - self.combined
+            self.combined += 1
+            for other, by in rest:
+                self._step(abi.Opcode.COMBINE, combined, counter, step.index, other, by.index)
+                counter, step = combined, self.sizes.number(1)
+        return address, counter, step.index
 
     def _loop(self, loop: mem.Loop) -> None:
         length = self._argument_of_size(loop.length)

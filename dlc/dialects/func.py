@@ -22,7 +22,7 @@ _BOUND = re.compile(r"(\w+) = (\d+)\.\.(\d*)")
 class Return(Op):
     """End a function with these results."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
 
     pure = False
     terminator = True

@@ -40,9 +40,9 @@ class Kernel(Op):
     """An operation of the kernel level; `types` are its results as tensors, in both forms."""
 
     @property
-    def outs(self) -> tuple[Value, ...]:
-        """Where the results go, in destination form."""
-        raise NotImplementedError
+    def targets(self) -> Sequence[Value]:
+        """Where the results go, in destination form; empty in tensor form."""
+        return self.operands[len(self.operands) - self.segments[-1] :]
 
     def result_types(self) -> tuple[TensorType, ...]:
         """The types of the results as tensors."""
@@ -56,7 +56,8 @@ class Kernel(Op):
             argument.type = view.type
         attributes = dict(self.attributes)
         attributes["segments"] = (*self.segments[:-1], len(outs))
-        regions, self.regions = self.regions, ()
+        regions = self.regions
+        self.regions = tuple[Block, ...]()
         made = object.__new__(type(self))
         Op.__init__(made, (*operands, *outs), attributes, regions, self.location)
         return made
@@ -86,9 +87,9 @@ class Kernel(Op):
 
     def infer(self) -> tuple[Type, ...]:
         types = self.result_types()
-        if not self.outs:
+        if not self.targets:
             return types
-        found = tuple([array_type(out) for out in self.outs])
+        found = tuple([array_type(out) for out in self.targets])
         if found != types:
             raise self.fail(f"{self.name} writes {list(types)} into {list(found)}")
         return ()
@@ -98,7 +99,7 @@ class Kernel(Op):
 class Yield(Op):
     """End a region with the values of one element."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
 
     terminator = True
     pure = False
@@ -112,7 +113,7 @@ class Load(Op):
     """The element of an array at an index that is inside it."""
 
     array: Value = operand()
-    indices: tuple[Value, ...] = operands()
+    indices: Sequence[Value] = operands()
 
     def infer(self) -> DType:
         type = array_type(self.array)
@@ -128,7 +129,7 @@ class Load(Op):
             indices = [at.value(index) for index in domain] + indices
         if not indices:
             return array
-        return array[tuple(indices)]
+        return array[tuple([index.astype(np.intp) for index in indices])]
 
 
 @op("kernel.size")
@@ -158,7 +159,8 @@ class CheckIndex(Op):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         extent = at.size(self.extent)
-        wrong = inputs[0][(inputs[0] < 0) | (inputs[0] >= extent)]
+        index = inputs[0].astype(np.int64)
+        wrong = index[(index < 0) | (index >= extent)]
         if wrong.size:
             raise self.fail(f"index {wrong.flat[0]} is out of range for {extent}", code="D0802")
         return inputs[0]
@@ -296,8 +298,8 @@ class Generic(Kernel):
     each result, a scalar (the result has the shape of the domain) or a staged row (its extents follow).
     """
 
-    inputs: tuple[Value, ...] = operands()
-    outs: tuple[Value, ...] = operands()
+    inputs: Sequence[Value] = operands()
+    outs: Sequence[Value] = operands()
     body: Block = region()
     domain: Shape = attribute()
 
@@ -354,8 +356,8 @@ class Product(Kernel):
 
     lhs: Value = operand()
     rhs: Value = operand()
-    extras: tuple[Value, ...] = operands()
-    outs: tuple[Value, ...] = operands()
+    extras: Sequence[Value] = operands()
+    outs: Sequence[Value] = operands()
     epilogue: Block = region()
     domain: Shape = attribute()
 
@@ -445,11 +447,12 @@ def epilogue_types(epilogue: Block, domain: Shape) -> tuple[TensorType, ...]:
 
 @op("kernel.conv")
 class Conv(Product):
-    """Convolution of pictures, `y[b, i, j, o] = sum of x[b, i*s + h*d - p, j*s + w*d - p, c] * f[h, w, c, o]`.
+    """Convolution of pictures.
 
-    `domain` is (pixels of all results, output channels). rhs is `[h, w, c, o]`, or with `panel` columns
-    to a panel the matrix `[h * w * c, o]` in panels as in `kernel.gemm`. `blank` are c zeros: what is read
-    outside the picture.
+    `y[b, i, j, o] = sum over h, w, c of lhs[b, i*s + h*d - p, j*s + w*d - p, c] * rhs[h, w, c, o]`, with
+    strides s, dilations d and low paddings p. `domain` is (pixels of all results, output channels). rhs is
+    `[h, w, c, o]`, or with `panel` columns to a panel the matrix `[h * w * c, o]` in panels as in
+    `kernel.gemm`. `blank` are c zeros: what is read outside the picture.
     """
 
     blank: Value = operand()
@@ -504,7 +507,7 @@ class Conv(Product):
             for w in range(self.window[1])
         ]
         rows = np.concatenate(taps, axis=-1).reshape(-1, len(taps) * channels)
-        return self.finish(at, rows @ matrix, [*inputs[:2], *inputs[3:]])
+        return self.finish(at, np.asarray(np.matmul(rows, matrix)), [*inputs[:2], *inputs[3:]])
 
     def _walk(self, axis: int, tap: int, count: int) -> slice:
         """The elements along an axis that one tap of the window meets."""

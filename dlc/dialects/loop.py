@@ -7,6 +7,8 @@ has no element type: each access names one, and indices count elements of it. bo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
 from dlc.ir.types import BOOL, INDEX, POINTER, DType, Type
@@ -41,7 +43,7 @@ class Return(Op):
 class Yield(Op):
     """End a loop body or a branch with the values it hands on."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
 
     terminator = True
     pure = False
@@ -60,7 +62,7 @@ class For(Op):
     lower: Value = operand()
     upper: Value = operand()
     step: Value = operand()
-    initial: tuple[Value, ...] = operands()
+    initial: Sequence[Value] = operands()
     body: Block = region()
     parallel: bool = attribute(default=False)
 
@@ -77,7 +79,7 @@ class For(Op):
 class While(Op):
     """Run `body` as long as `condition` yields true; carried values go round."""
 
-    initial: tuple[Value, ...] = operands()
+    initial: Sequence[Value] = operands()
     condition: Block = region()
     body: Block = region()
 
@@ -167,7 +169,7 @@ class Buffer(Op):
 class Call(Op):
     """Call an outside function on the allow-list, with pointers and scalars; no result is used."""
 
-    arguments: tuple[Value, ...] = operands()
+    arguments: Sequence[Value] = operands()
     callee: str = attribute()
 
     pure = False

@@ -7,6 +7,8 @@ arena, alive from wave `first` to wave `last`. A *view* is a typed window on a r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlc.ir.attributes import Dense, Symbol
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
@@ -89,7 +91,7 @@ class Call(Op):
     `tiles` is how many independent parts there are, `cost` the estimated nanoseconds of one.
     """
 
-    views: tuple[Value, ...] = operands()
+    views: Sequence[Value] = operands()
     kernel: Symbol = attribute()
     sizes: Shape = attribute()
     tiles: Size = attribute()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlc.dialects.scalar import element
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand, operands
@@ -112,7 +114,7 @@ class Extract(Op):
 class Pack(Op):
     """A register from one scalar for each lane."""
 
-    parts: tuple[Value, ...] = operands()
+    parts: Sequence[Value] = operands()
 
     def infer(self) -> Type:
         return VectorType(element(self.parts[0].type), len(self.parts))

@@ -7,6 +7,8 @@ packing only ever make derived symbols.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.define import attribute, op, operands, region
@@ -24,7 +26,9 @@ class Source(Op):
     file: str | None = attribute(default=None)
     init: str | None = attribute(default=None, doc="initialiser as text, such as `normal(0.02)`")
     trained: bool = attribute(default=True, doc="false for a `state`")
-    stacked: int = attribute(default=0, doc="leading axes that count copies: each is initialised alone")
+    stacked: int = attribute(
+        default=0, doc="leading axes that count copies: each is initialised alone"
+    )
     sha256: str | None = attribute(default=None, doc="of the bytes, once they are known")
 
     pure = False
@@ -39,7 +43,7 @@ class Source(Op):
 class Yield(Op):
     """End the region of a derived weight with its value."""
 
-    value: tuple[Value, ...] = operands()
+    value: Sequence[Value] = operands()
 
     pure = False
     terminator = True

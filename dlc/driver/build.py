@@ -14,8 +14,8 @@ from dlc.codegen.llvm import Target as Processor
 from dlc.codegen.program import CompiledEntry, Place, compile_program
 from dlc.dialects import func, mem
 from dlc.dialects.builtin import Module
-from dlc.ir.attributes import Dense
 from dlc.driver.weights import Weights
+from dlc.ir.attributes import Dense
 from dlc.ir.types import TensorType
 from dlc.passes.place import align
 from dlc.passes.prepare import NAME as PREPARE

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dlc import __version__
 from dlc.codegen.llvm import Target
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
@@ -21,7 +22,6 @@ from dlc.ir.verify import verify
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
 from dlc.text.ir_printer import print_module
-from dlc import __version__
 
 Observer = Callable[[str, Op], None]
 
@@ -96,6 +96,7 @@ class Report:
     """How long the parts of a compilation took, in seconds."""
 
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    notes: tuple[str, ...] = ()
     cached: int = 0
     compiled: int = 0
 
@@ -131,6 +132,7 @@ def compile_opened(
     lower(opened, settings, "graph", after)
     graph = print_module(opened.module)
     gathered = gather(opened.module, weights, opened.folder)
+    report.notes = gathered.notes
     lower(opened, settings, "plan", after)
     plan = print_module(opened.module)
     lower(opened, settings, "loop", after)

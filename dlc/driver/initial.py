@@ -85,17 +85,53 @@ def _orthogonal(stream: Stream, shape: Shape, gain: float = 1.0) -> Floats:
     return gain * (q if rows >= columns else q.T).ravel()
 
 
+def _zeros(stream: Stream, shape: Shape) -> Floats:
+    return np.zeros(math.prod(shape))
+
+
+def _ones(stream: Stream, shape: Shape) -> Floats:
+    return np.ones(math.prod(shape))
+
+
+def _constant(stream: Stream, shape: Shape, value: float) -> Floats:
+    return np.full(math.prod(shape), value, np.float64)
+
+
+def _normal(stream: Stream, shape: Shape, scale: float = 1.0) -> Floats:
+    return scale * stream.normal(math.prod(shape))
+
+
+def _plain_uniform(stream: Stream, shape: Shape, low: float = 0.0, high: float = 1.0) -> Floats:
+    return _uniform(stream, shape, low, high)
+
+
+def _glorot_uniform(stream: Stream, shape: Shape) -> Floats:
+    return _scaled_uniform(stream, shape, _glorot(shape))
+
+
+def _glorot_normal(stream: Stream, shape: Shape) -> Floats:
+    return _scaled_normal(stream, shape, _glorot(shape))
+
+
+def _he_uniform(stream: Stream, shape: Shape) -> Floats:
+    return _scaled_uniform(stream, shape, _he(shape))
+
+
+def _he_normal(stream: Stream, shape: Shape) -> Floats:
+    return _scaled_normal(stream, shape, _he(shape))
+
+
 INITIALISERS: dict[str, Callable[..., Floats]] = {
-    "zeros": lambda stream, shape: np.zeros(math.prod(shape)),
-    "ones": lambda stream, shape: np.ones(math.prod(shape)),
-    "constant": lambda stream, shape, value: np.full(math.prod(shape), value),
-    "full": lambda stream, shape, value: np.full(math.prod(shape), value),
-    "normal": lambda stream, shape, scale=1.0: scale * stream.normal(math.prod(shape)),
-    "uniform": lambda stream, shape, low=0.0, high=1.0: _uniform(stream, shape, low, high),
-    "glorot_uniform": lambda stream, shape: _scaled_uniform(stream, shape, _glorot(shape)),
-    "glorot_normal": lambda stream, shape: _scaled_normal(stream, shape, _glorot(shape)),
-    "he_uniform": lambda stream, shape: _scaled_uniform(stream, shape, _he(shape)),
-    "he_normal": lambda stream, shape: _scaled_normal(stream, shape, _he(shape)),
+    "zeros": _zeros,
+    "ones": _ones,
+    "constant": _constant,
+    "full": _constant,
+    "normal": _normal,
+    "uniform": _plain_uniform,
+    "glorot_uniform": _glorot_uniform,
+    "glorot_normal": _glorot_normal,
+    "he_uniform": _he_uniform,
+    "he_normal": _he_normal,
     "orthogonal": _orthogonal,
 }
 """Initialisers by name: each gives the elements in row-major order, from numbers after the shape."""

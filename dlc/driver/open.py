@@ -49,7 +49,7 @@ def _open_text(path: Path, text: str | None, module: str | None, settings: Chose
 
 def _open_ir(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
     found = path.read_text(encoding="utf-8") if text is None else text
-    parsed = parse_module(found, path.name)
+    parsed = _parsed(found, path.name)
     opened = Opened(parsed, Context(), path.name, {path.name: found}, path.parent)
     opened.stage = stage_of(parsed)
     return opened
@@ -58,7 +58,7 @@ def _open_ir(path: Path, text: str | None, module: str | None, settings: Chosen)
 def _open_artifact(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
     artifact = Artifact.read(path)
     graph = str(artifact.section("graph"), "utf-8")
-    parsed = parse_module(graph, path.name)
+    parsed = _parsed(graph, path.name)
     return Opened(parsed, Context(), artifact.manifest.model, artifact.texts(), path.parent)
 
 
@@ -68,6 +68,16 @@ OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen], Opened]] = {
     ".dlc": _open_artifact,
 }
 """How each kind of file is opened, by its ending."""
+
+
+def _parsed(text: str, name: str) -> Module:
+    """A module of IR; functions without one around them are put into one."""
+    found = parse_module(text, name)
+    if isinstance(found, Module):
+        return found
+    module = Module.empty(found.location)
+    module.body.append(found)
+    return module
 
 
 def stage_of(module: Module) -> str:

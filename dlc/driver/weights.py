@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +34,8 @@ class Weights:
 
     table: tuple[manifest.Weight, ...]
     data: memoryview
+    notes: tuple[str, ...] = ()
+    """What the user should know about where they come from."""
 
 
 def gather(module: Module, given: Given, folder: Path) -> Weights:
@@ -43,7 +44,8 @@ def gather(module: Module, given: Given, folder: Path) -> Weights:
     Raises ModelError for weights that are missing or have another type.
     """
     sources = [op for op in module.body if isinstance(op, weight.Source)]
-    find = _finder(given, folder, sources)
+    notes: list[str] = []
+    find = _finder(given, folder, sources, notes)
     table: list[manifest.Weight] = []
     end = 0
     for source in sources:
@@ -58,15 +60,15 @@ def gather(module: Module, given: Given, folder: Path) -> Weights:
     for row, source in zip(table, sources, strict=True):
         array = np.ascontiguousarray(find(source))
         block[row.offset : row.offset + row.bytes] = array.reshape(-1).view(np.uint8)
-    return Weights(tuple(table), block.data)
+    return Weights(tuple(table), block.data, tuple(notes))
 
 
 def _finder(
-    given: Given, folder: Path, sources: list[weight.Source]
+    given: Given, folder: Path, sources: list[weight.Source], notes: list[str]
 ) -> Callable[[weight.Source], Array]:
     match given:
         case None:
-            return _own(folder, sources)
+            return _own(folder, sources, notes)
         case str() if given.startswith(INIT):
             seed = _seed(given)
             return lambda source: _initial(source, seed)
@@ -88,13 +90,15 @@ def _seed(text: str) -> int:
     return int(digits)
 
 
-def _own(folder: Path, sources: list[weight.Source]) -> Callable[[weight.Source], Array]:
+def _own(
+    folder: Path, sources: list[weight.Source], notes: list[str]
+) -> Callable[[weight.Source], Array]:
     """Weights from the files that the model names; where it names none, from initialisers."""
     files: dict[str, WeightFile] = {}
     fresh = [source for source in sources if source.file is None]
     if fresh:
         names = fresh[0].sym_name if len(fresh) == 1 else f"{len(fresh)} weights"
-        print(f"{names} initialised with seed 0 (choose with --weights)", file=sys.stderr)
+        notes.append(f"{names} initialised with seed 0; --weights chooses others")
 
     def find(source: weight.Source) -> Array:
         if source.file is None:

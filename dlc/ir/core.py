@@ -157,8 +157,8 @@ class Op:
         return result
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """Equal for two pure operations without regions that compute the same."""
+    def equivalent(self) -> tuple[object, ...]:
+        """A key that is equal for two pure operations without regions that compute the same."""
         return (type(self), self.operands, tuple(self.attributes.items()))
 
     @property

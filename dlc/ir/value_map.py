@@ -68,7 +68,7 @@ class Scaled:
     factor: float
 
     def recover(self, array: Array, at: Evaluation) -> Array:
-        return np.asarray(array / self.factor).astype(array.dtype)
+        return np.divide(array.astype(np.float64), self.factor).astype(array.dtype)
 
 
 Step: TypeAlias = Equal | Permuted | Reshaped | Slice | Scaled

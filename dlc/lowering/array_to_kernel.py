@@ -70,7 +70,7 @@ def _elementwise(op: Op, emit: Builder) -> Sequence[Value]:
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         elements = [load(inner, source, indices) for source in arrays]
-        result = inner(op.scalar(*elements))  # pyright: ignore[reportArgumentType]
+        result = inner(op.scalar(*elements))
         return convert(inner, result, type.dtype)
 
     return (generic(emit, op.operands, type.shape, formula),)

@@ -14,7 +14,16 @@ from dlc.dialects.scalar import element
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import BOOL, INDEX, DType, VectorType
-from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, compute, register
+from dlc.lowering.lanes import (
+    Lane,
+    Linear,
+    Uniform,
+    Varying,
+    combine,
+    compute,
+    in_lanes,
+    register,
+)
 from dlc.lowering.loop_writer import Writer, add, for_each, index, nest, times, whole_registers
 from dlc.runtime.abi import Status
 
@@ -197,8 +206,7 @@ class Body:
 
         def innermost(emit: Builder, indices: list[Value], carried: list[Value]) -> list[Value]:
             value = self._inner_value(op, inside, point.at(emit, point.lanes), indices)
-            taken = value.value if point.lanes == 1 else register(emit, value, point.lanes)  # pyright: ignore[reportAttributeAccessIssue]
-            return [combine(emit, op.combine, carried[0], taken)]
+            return [combine(emit, op.combine, carried[0], in_lanes(emit, value, point.lanes))]
 
         (total,) = nest(point.emit, extents, [initial], innermost)
         return Uniform(total) if point.lanes == 1 else Varying(total)
@@ -237,10 +245,7 @@ class Body:
         def value_at(emit: Builder, outer: list[Value], position: Value, width: int) -> Value:
             last = Linear(position) if width > 1 else Uniform(position)
             lane = self._inner_value(op, inside, point.at(emit, width), [*outer, last])
-            if width > 1:
-                return register(emit, lane, width)
-            assert isinstance(lane, Uniform)
-            return lane.value
+            return in_lanes(emit, lane, width)
 
         def innermost(emit: Builder, outer: list[Value], carried: list[Value]) -> list[Value]:
             def block(deep: Builder, position: Value, sums: list[Value]) -> Sequence[Value]:

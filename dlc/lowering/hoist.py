@@ -31,7 +31,7 @@ def _merge(block: Block) -> None:
     for op in block:
         if not op.pure or op.regions or len(op.results) != 1:
             continue
-        earlier = first.setdefault(op.key, op)
+        earlier = first.setdefault(op.equivalent, op)
         if earlier is not op:
             op.result.replace_by(earlier.result)
             op.erase()

@@ -52,6 +52,14 @@ def register(emit: Builder, lane: Lane, lanes: int) -> Value:
             return value
 
 
+def in_lanes(emit: Builder, lane: Lane, lanes: int) -> Value:
+    """The value as code with so many lanes has it: a register, or a scalar for one lane."""
+    if lanes > 1:
+        return register(emit, lane, lanes)
+    assert isinstance(lane, Uniform)
+    return lane.value
+
+
 def compute(emit: Builder, op: Op, operands: list[Lane], lanes: int) -> Lane:
     """A scalar operation on lanes, with as few registers as possible."""
     match operands:
@@ -107,5 +115,6 @@ __all__ = [
     "combine",
     "compute",
     "element",
+    "in_lanes",
     "register",
 ]

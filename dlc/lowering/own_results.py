@@ -21,7 +21,7 @@ def own_results(function: func.Func) -> None:
                 _walk_index(op)
                 _copy_slices(op)
                 ys = op.body.terminator.operands[len(op.initial) :]
-                _own(op.body, {y: axis for y, axis in zip(ys, op.y_axes, strict=True)})
+                _own(op.body, dict(zip(ys, op.y_axes, strict=True)))
             case flow.While():
                 _own(op.body, {})
             case flow.If():

@@ -8,8 +8,8 @@ from dlc.dialects import array, kernel, scalar
 from dlc.dialects.array.convolution import Layout
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.pieces import is_negative
-from dlc.ir.builder import Builder
 from dlc.ir.attributes import Dense
+from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size
 from dlc.ir.types import F32, F64, I32, INDEX
@@ -116,12 +116,17 @@ def _product(op: array.Convolution, emit: Builder, picture: Value, weights: Valu
         outs=[],
         epilogue=epilogue,
         domain=(pixels, outputs),
-        window=(window[0], window[1]),
-        strides=op.strides,
-        padding=op.padding,
-        dilations=op.dilations,
+        window=(_number(window[0]), _number(window[1])),
+        strides=(op.strides[0], op.strides[1]),
+        padding=(op.padding[0], op.padding[1]),
+        dilations=(op.dilations[0], op.dilations[1]),
     )
     return emit(array.Reshape(emit(made), (batch, *spatial, outputs)))
+
+
+def _number(size: Size) -> int:
+    assert isinstance(size, int), "weights have no symbolic sizes"
+    return size
 
 
 def _by_formula(op: array.Convolution, emit: Builder) -> Sequence[Value]:

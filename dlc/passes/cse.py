@@ -21,6 +21,6 @@ def cse(module: Op, context: Context) -> None:
         for op in block:
             if not op.pure or op.regions or "recompute" in op.attributes:
                 continue
-            earlier = first.setdefault(op.key, op)
+            earlier = first.setdefault(op.equivalent, op)
             if earlier is not op:
                 rewriter.replace(op, earlier.results, relation=EQUAL)

@@ -262,9 +262,11 @@ def _why_not_append(
     for use in argument.uses:
         if not isinstance(use, kernel.Load) or list(use.indices) != consumer.indices:
             return "its reader needs other elements than its own"
-    if isinstance(producer, kernel.Product):
-        if consumer.result.type.dtype is not producer.accumulator:  # pyright: ignore
-            return "the reader's dtype is not that of the sums"
+    if (
+        isinstance(producer, kernel.Product)
+        and kernel.array_type(consumer.result).dtype is not producer.accumulator
+    ):
+        return "the reader's dtype is not that of the sums"
     if len(consumer.inputs) + len(producer.operands) > MAX_INPUTS:
         return "the kernel would read too many arrays"
     return ""

@@ -73,7 +73,7 @@ def window_rows(emit: Builder, op: kernel.Conv) -> Value:
                 channels,
             )
             taps.append(emit(array.Slice(picture, starts, ends, (1, *op.strides, 1))))
-    whole = emit(array.Concatenate(taps, 3)) if len(taps) > 1 else taps[0]
+    whole = emit(array.Concatenate(tuple(taps), 3)) if len(taps) > 1 else taps[0]
     return emit(array.Reshape(whole, (batch * height * width, len(taps) * channels)))
 
 
