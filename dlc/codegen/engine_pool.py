@@ -26,7 +26,7 @@ class PoolWord(IntEnum):
 class RowWord(IntEnum):
     """The words of a row: a line for the letter box, and two with what other threads say at barriers."""
 
-    CALL = 0  # address of the call to work on; `EMPTY`, or `ASLEEP`
+    CALL = 0  # address of the call the worker is to do, or does; `EMPTY`, or `ASLEEP`
     POOL = 1
     THREAD = 2
     HEARD = 8  # by parity of the barrier's number, then by round
@@ -100,8 +100,25 @@ define internal ptr @hearing(ptr %pool, i64 %thread, i64 %barrier, i64 %round) a
   ret ptr %place
 }}
 
+; A moment of a wait that began at `%start`: first quickly, then politely, as there may be fewer
+; processors than threads.
+define internal void @wait_a_moment(i64 %start) {{
+  %now = call i64 @cycles()
+  %waited = sub i64 %now, %start
+  %is_short = icmp ult i64 %waited, {SPIN_CYCLES}
+  br i1 %is_short, label %spin, label %yield
+
+spin:
+  call void @relax()
+  ret void
+
+yield:
+  %ignored = call i32 @sched_yield()
+  ret void
+}}
+
 ; Waits until the word is `wanted` or `wanted` + 1, and returns it.
-; First quickly, then politely (there may be fewer processors than threads), then asleep.
+; After a long while it sleeps between two looks.
 define internal i64 @wait_for(ptr %word, i64 %wanted) {{
 entry:
   %time = alloca [2 x i64]
@@ -119,19 +136,11 @@ look:
 pass_time:
   %now = call i64 @cycles()
   %waited = sub i64 %now, %start
-  %is_short = icmp ult i64 %waited, {SPIN_CYCLES}
-  br i1 %is_short, label %spin, label %long
+  %is_long = icmp uge i64 %waited, {YIELD_CYCLES}
+  br i1 %is_long, label %nap, label %stay
 
-spin:
-  call void @relax()
-  br label %look
-
-long:
-  %is_medium = icmp ult i64 %waited, {YIELD_CYCLES}
-  br i1 %is_medium, label %yield, label %nap
-
-yield:
-  %ignored = call i32 @sched_yield()
+stay:
+  call void @wait_a_moment(i64 %start)
   br label %look
 
 nap:
@@ -228,7 +237,8 @@ define internal void @dismiss(ptr %pool) {{
 }}
 
 ; Starts workers number `first` to `wanted` - 1; returns the number of threads there are then.
-; They take no signals of the process (Ctrl-C belongs to Python's main thread), only their own faults.
+; They take no signals of the process (Ctrl-C belongs to Python's main thread), only their own faults,
+; and inherit the floating-point state, which is the default one by now.
 define internal i64 @start_workers(ptr %pool, i64 %first, i64 %wanted) {{
 entry:
   %blocked = alloca [{_SIGSET_BYTES} x i8], align 8
@@ -284,7 +294,25 @@ choose:
 
 deliver:
   %row = call ptr @row(ptr %pool, i64 %other)
-  %found = atomicrmw xchg ptr %row, i64 %letter acq_rel
+  %start = call i64 @cycles()
+  br label %try
+
+try:
+  ; The last call's letter is still there until the worker has found its way out of the last barrier.
+  %found = load atomic i64, ptr %row monotonic, align 8
+  %is_working = icmp ugt i64 %found, {ASLEEP}
+  br i1 %is_working, label %wait, label %put
+
+wait:
+  call void @wait_a_moment(i64 %start)
+  br label %try
+
+put:
+  %swapped = cmpxchg ptr %row, i64 %found, i64 %letter acq_rel monotonic
+  %is_put = extractvalue {{ i64, i1 }} %swapped, 1
+  br i1 %is_put, label %delivered, label %try
+
+delivered:
   %asleep = icmp eq i64 %found, {ASLEEP}
   br i1 %asleep, label %rouse, label %skip
 
@@ -312,12 +340,13 @@ again:
   %call = inttoptr i64 %letter to ptr
   %threads = call i64 @get(ptr %call, i64 {CallWord.USED})
   call void @wake(ptr %pool, ptr %call, i64 %thread, i64 %threads)
-  call void @default_float_state()
   call void @run(ptr %call, ptr %pool, i64 %thread, i64 %threads)
+  ; Only now: whoever writes the next letter may rely on this worker having left all barriers.
+  store atomic i64 {EMPTY}, ptr %row release, align 8
   br label %again
 }}
 
-; Waits for a letter, empties the box and returns what was in it.
+; Waits for a letter and returns it.
 define internal i64 @next_letter(ptr %box) {{
 entry:
   %start = call i64 @cycles()
@@ -350,7 +379,6 @@ sleep:
   br label %look
 
 open:
-  store atomic i64 {EMPTY}, ptr %box monotonic, align 8
   ret i64 %content
 }}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -176,9 +177,19 @@ def digest(code: bytes) -> bytes:
     return hashlib.sha256(code).digest()
 
 
-@cache
+_loading = (
+    threading.Lock()
+)  # several threads may ask first; a second copy must not replace the first
+
+
 def kernels() -> tuple[Image, LoadedImage]:
     """All of `KERNELS`, linked and loaded."""
+    with _loading:
+        return _kernels()
+
+
+@cache
+def _kernels() -> tuple[Image, LoadedImage]:
     target = Target.named("x86-64")
     image = link({name: compile_object(text, target) for name, text in KERNELS.items()})
     return image, load_image(image.code, digest(image.code), image.imports)

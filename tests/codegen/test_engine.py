@@ -98,6 +98,15 @@ def test_threads_share_the_cost_of_a_wave_equally() -> None:
     assert stretches == [(0, 1), (1, 1), (2, 2), (3, 2)]
 
 
+def test_a_tile_that_a_cut_goes_through_belongs_to_the_thread_it_begins_in() -> None:
+    program = Program()
+    own = program.pointer(Root.SCRATCH, 0, THREAD, 8 * 3)
+    program.wave(program.call("count", own, tiles=3))
+    scratch = np.zeros((2, 3), np.int64)
+    Call(program, words(1), scratch).run(2)
+    assert scratch.tolist() == [[1, 1, 0], [0, 0, 1]]
+
+
 @pytest.mark.parametrize(
     ("cost", "used"), [(1, 1), (GRAIN - 1, 1), (2 * GRAIN - 1, 1), (2 * GRAIN, 2), (9 * GRAIN, 4)]
 )

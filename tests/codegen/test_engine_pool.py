@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import threading
@@ -85,6 +86,16 @@ def test_more_threads_than_processors_do_not_collapse() -> None:
     assert call.run(16).used == 16
     assert time.perf_counter() - start < 5
     assert np.array_equal(call.arena, chained(200))
+
+
+def test_workers_that_are_late_for_the_last_barrier_miss_nothing_of_the_next_calls() -> None:
+    """Calls in between leave them out, and pass barriers without them."""
+    draw = random.Random(0)
+    calls = [Call(chain(waves), words(32)) for waves in (1, 2, 3)]
+    for _ in range(4000):
+        call = draw.choice(calls)
+        threads = draw.randint(2, 6)
+        assert call.run(threads).used == threads
 
 
 def test_workers_wake_up_after_a_long_sleep() -> None:
