@@ -80,6 +80,7 @@ class _FileParser(DeclarationParser):
             edition = 0 if self._refused else self._edition()
             if edition == EDITION:
                 docs = self._file_docs()
+                self.context = FILE
                 items = self.elements(FILE, self.item, None)
                 self._warn_of_idle_docs()
         except TooManyErrors:

@@ -220,7 +220,15 @@ class Cursor:
             or text in ("}", "{", ")", "]", "=", "->", "")
             or self.opens_statement(self.at)
             or self._opens_entry()
+            or self._resembles_keyword()
         )
+
+    def _resembles_keyword(self) -> bool:
+        """Whether a line begins with a misspelt keyword, or a name that looks like one."""
+        if self.kinds[self.at] != NAME or not self.begins_line(self.at):
+            return False
+        follows = self.kinds[self.at + 1] == NAME and self.texts[self.at - 1] != ","
+        return follows and suggest(self.text, self.context.words) is not None
 
     def _not_separated(self, opener: int, closer: str) -> NoReturn:
         here = f"`,` or `{closer}`"

@@ -151,3 +151,12 @@ def test_chains_of_any_length_are_flat() -> None:
     for sign in ("+", "*", "and", "|>"):
         file = parse_or_raise(Source("long", "dlc 1\nlet a = " + f" {sign} ".join(["x"] * 100_000)))
         assert depth(file) == 2
+
+
+def test_ten_thousand_lines_are_read_in_two_seconds() -> None:
+    programs = [text.removeprefix("dlc 1\n") for text in PROGRAMS.values()]
+    lines = "".join(programs).count("\n")
+    text = "dlc 1\n" + "".join(programs) * (10_000 // lines + 1)
+    began = time.process_time()
+    assert not parse(Source("long", text)).diagnostics
+    assert time.process_time() - began < 2  # half a second on an idle machine
