@@ -1,0 +1,114 @@
+"""Runs a graph function at every level: evaluated after each pass, and as machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from dlc.codegen.llvm import Target
+from dlc.dialects import func
+from dlc.dialects.builtin import Module
+from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
+from dlc.driver.pipelines import pipeline
+from dlc.driver.weights import Weights
+from dlc.ir.builder import Builder
+from dlc.ir.clone import clone_block
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.location import FileLocation
+from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.types import TensorType
+from dlc.ir.verify import verify
+from dlc.runtime.model import Model
+from dlc.text.ir_printer import print_module
+
+Program = Callable[..., Sequence[Value]]
+"""Places operations with the builder on the arguments and gives the results."""
+
+HERE = FileLocation("program.dlm", 1, 1)
+
+
+def function_of(
+    program: Program, types: Sequence[TensorType], dims: Mapping[str, tuple[int, int | None]]
+) -> tuple[Module, func.Func]:
+    """A module with one function `f`."""
+    body = Block(types, [f"x{k}" for k in range(len(types))])
+    emit = Builder(body, HERE)
+    results = program(emit, *body.arguments)
+    emit.place(func.Return(list(results)))
+    made = func.Func(body, "f", func.signature(body, results))
+    if dims:
+        made.attributes["dlc.dims"] = func.bounds_attribute(dict(dims))
+    module = Module.empty(HERE)
+    Builder(module.body, HERE).place(made)
+    return module, made
+
+
+def random_inputs(
+    types: Sequence[TensorType], dims: Mapping[str, int], seed: int = 0
+) -> list[Array]:
+    """Normal numbers for floats, small ones for integers."""
+    random = np.random.default_rng(seed)
+    at = Evaluation(dims)
+    inputs: list[Array] = []
+    for type in types:
+        values = random.standard_normal(at.shape(type.shape))
+        scaled = values if type.dtype.is_float else values * 3
+        inputs.append(np.asarray(scaled).astype(type.dtype.numpy))
+    return inputs
+
+
+def check(
+    program: Program,
+    *types: TensorType,
+    level: int = 2,
+    matmul: str = "auto",
+    dims: Mapping[str, tuple[int, int | None]] | None = None,
+    at: Sequence[Mapping[str, int]] = ({},),
+    rtol: float = 1e-5,
+) -> Context:
+    """Compare machine code, and the evaluation after every pass, with the evaluated graph.
+
+    With `dims`, everything is compared at each of the sizes `at`.
+    """
+    context = Context(options=Options(level=level, matmul=matmul))
+    module, function = function_of(program, types, dims or {})
+    original = clone_block(function.body)
+    cases = [(sizes, random_inputs(types, sizes)) for sizes in at]
+    expected = [Evaluation(sizes).run(original, inputs) for sizes, inputs in cases]
+    entry = interface_of(function)
+
+    def compare(name: str, changed: Op) -> None:
+        verify(changed)
+        assert isinstance(changed, Module)
+        now = changed.symbol("f")
+        if isinstance(now, func.Func):
+            for (sizes, inputs), wanted in zip(cases, expected, strict=True):
+                assert_close(Evaluation(sizes).run(now.body, inputs), wanted, rtol, name)
+
+    Manager(context, after=compare).run(module, pipeline("graph", "loop", level))
+    code = CodeMaker(Target.named("host"), level)
+    sources = Sources("program.dlm", {"program.dlm": "dlc 1\n"}, "")
+    artifact = build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
+    for threads in (1, 2):
+        model = Model(artifact, threads=threads)
+        for (_, inputs), wanted in zip(cases, expected, strict=True):
+            given = model.f(*inputs)
+            results = given if isinstance(given, tuple) else (given,)
+            assert_close([np.asarray(result) for result in results], wanted, rtol, "machine code")
+    return context
+
+
+def assert_close(found: Sequence[Array], wanted: Sequence[Array], rtol: float, when: str) -> None:
+    """Equal up to `rtol` of the largest element of each result; integers and bools exactly."""
+    for one, other in zip(found, wanted, strict=True):
+        scale = np.max(np.abs(other), initial=1.0) if other.dtype.kind == "f" else 0.0
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol * float(scale), err_msg=when)
+
+
+def text_after(program: Program, types: Sequence[TensorType], passes: Sequence[str]) -> str:
+    """The module after some passes, as text."""
+    module, _ = function_of(program, types, {})
+    Manager(Context()).run(module, passes)
+    return print_module(module)

@@ -1,0 +1,73 @@
+"""What the graph passes make of the classic small programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from dlc.dialects import array
+from dlc.driver.pipelines import GRAPH, REASONS, pipeline
+from dlc.ir.builder import Builder
+from dlc.ir.core import Value
+from dlc.ir.passes import check_order
+from dlc.ir.types import F32, TensorType
+from tests.lowering.everywhere import text_after
+
+MATRIX = TensorType(F32, (2, 3))
+
+
+def count(text: str, name: str) -> int:
+    return text.count(f'"array.{name}"')
+
+
+def test_three_doublings_are_one_product_by_8() -> None:
+    def program(emit: Builder, x: Value) -> Sequence[Value]:
+        for _ in range(3):
+            x = emit(array.Multiply(x, array.constant_like(emit, 2, x)))
+        return (x,)
+
+    text = text_after(program, [MATRIX], ("canonicalize", "cse", "dce"))
+    assert count(text, "multiply") == 1
+    assert "value = 8.0" in text
+
+
+def test_times_one_plus_zero_is_no_operation() -> None:
+    def program(emit: Builder, x: Value) -> Sequence[Value]:
+        y = emit(array.Multiply(array.constant_like(emit, 1, x), x))
+        return (emit(array.Add(y, array.constant_like(emit, 0, x))),)
+
+    text = text_after(program, [MATRIX], ("canonicalize", "dce"))
+    assert '"array.' not in text
+
+
+def test_equal_sums_are_computed_once() -> None:
+    def program(emit: Builder, x: Value, y: Value, z: Value) -> Sequence[Value]:
+        product = emit(array.Multiply(emit(array.Add(x, y)), z))
+        return (emit(array.Add(product, emit(array.Add(x, y)))),)
+
+    text = text_after(program, [MATRIX] * 3, ("canonicalize", "cse", "dce"))
+    assert (count(text, "add"), count(text, "multiply")) == (2, 1)
+
+
+def test_constant_factors_meet() -> None:
+    def program(emit: Builder, x: Value) -> Sequence[Value]:
+        two = array.constant_like(emit, 2, x)
+        square = emit(array.Power(x, two))
+        three = array.constant_like(emit, 3, x)
+        return (emit(array.Multiply(three, emit(array.Multiply(two, square)))),)
+
+    text = text_after(program, [MATRIX], GRAPH)
+    assert count(text, "multiply") == 2
+    assert count(text, "power") == 0
+    assert "value = 6.0" in text
+
+
+def test_a_pipeline_that_breaks_a_reason_is_refused() -> None:
+    with pytest.raises(AssertionError, match="only kernels have memory"):
+        check_order(("plan_memory", "lower_to_kernels"), REASONS)
+
+
+def test_every_level_has_a_pipeline() -> None:
+    assert pipeline("graph", "graph", 0) == ("autodiff",)
+    assert set(pipeline("graph", "loop", 0)) < set(pipeline("graph", "loop", 2))
