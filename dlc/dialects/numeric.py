@@ -36,7 +36,8 @@ def in_single(function: Function, dtype: DType, *arrays: Array) -> Array:
         return function(*arrays)
     wide = [decode(array, dtype).astype(np.float32) for array in arrays]
     result = function(*wide)
-    return encode(result, dtype) if result.dtype == np.float32 else result
+    with np.errstate(all="ignore"):
+        return encode(result, dtype) if result.dtype == np.float32 else result
 
 
 def divide(x: Array, y: Array) -> Array:
