@@ -8,6 +8,7 @@ from dlc.lowering import (
     decompose,
     kernel_to_loop,
     kernel_to_plan,
+    nn_to_kernel,
     pieces_to_kernel,
     windows_to_kernel,
 )
@@ -28,6 +29,7 @@ LOADED = (
     fuse,
     kernel_to_loop,
     kernel_to_plan,
+    nn_to_kernel,
     pack,
     pieces_to_kernel,
     prepare,

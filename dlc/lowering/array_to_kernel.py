@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from dlc.dialects import array, kernel, scalar
 from dlc.dialects.array.elementwise import tensor_type
+from dlc.errors import Diagnostic, Unsupported
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
@@ -39,14 +40,25 @@ def lowers(*classes: type[Op]) -> Callable[[Lowering], Lowering]:
 def lower_to_kernels(module: Op, context: Context) -> None:
     """Turn every graph operation into kernels."""
     rewriter = context.rewriter
+    missing: list[Op] = []
     for op in list(module.walk()):
-        if not op.name.startswith("array.") or op.name in KEPT:
+        if op.name in KEPT or op.name.partition(".")[0] not in GRAPH_DIALECTS:
             continue
         lowering = find_lowering(type(op))
         if lowering is None:
-            raise op.fail(f"{op.name} has no kernel", code="D0701")
-        lower_one(op, lowering, rewriter)
+            missing.append(op)
+        else:
+            lower_one(op, lowering, rewriter)
+    if missing:
+        raise Unsupported([_no_kernel(op) for op in missing])
 
+
+def _no_kernel(op: Op) -> Diagnostic:
+    return Diagnostic("D0701", f"{op.name} has no kernel for the CPU yet", op.location.place)
+
+
+GRAPH_DIALECTS = frozenset(("array", "nn", "rng"))
+"""Dialects whose operations become kernels."""
 
 KEPT = frozenset({"array.constant", "array.reshape"})
 """Operations that stay at the kernel level: constants are data, a reshape is a view."""

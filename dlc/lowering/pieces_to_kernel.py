@@ -182,3 +182,14 @@ def _dynamic_update_slice(op: Op, emit: Builder) -> Sequence[Value]:
         return choose(inner, both(inner, conditions), new, old)
 
     return (generic(emit, op.operands, shape, formula),)
+
+
+@lowers(array.Extent)
+def _extent(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Extent)
+    type = tensor_type(op.result)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        return convert(inner, size(inner, op.size), type.dtype)
+
+    return (generic(emit, (), (), formula),)

@@ -1,0 +1,182 @@
+"""Normalisers as one kernel each: a row is read into the cache once and stays there to the end.
+
+The steps are those of the operation's decomposition, in the same order and with the same roundings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dlc.dialects import array, kernel, nn, scalar
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.dims import Shape, product
+from dlc.ir.types import INDEX, DType
+from dlc.lowering.array_to_kernel import lowers
+from dlc.lowering.formula import convert, fold, load, number, size, wide
+
+Element = Callable[[Builder, list[Value]], Value]
+"""The value at some inner indices."""
+
+Rows = Callable[[Builder, list[Value], list[Value], Shape], Value]
+"""The staged row of results, from the indices of the row, the arrays and the row's shape."""
+
+
+def stage(emit: Builder, extents: Shape, element: Element) -> Value:
+    """A row of values that can be loaded again."""
+    body = Block([INDEX] * len(extents), [f"k{axis}" for axis in range(len(extents))])
+    inner = Builder(body, emit.location)
+    inner.place(kernel.Yield([element(inner, body.arguments)]))
+    return emit(kernel.Stage(body, extents))
+
+
+def row_kernel(emit: Builder, inputs: Sequence[Value], axis: int, rows: Rows) -> Value:
+    """A kernel over the axes before `axis`, whose element is a row of the first input."""
+    shape = tensor_type(inputs[0]).shape
+    domain, extents = shape[:axis], shape[axis:]
+    types = [value.type for value in inputs]
+    body = Block([*[INDEX] * len(domain), *types], [f"i{k}" for k in range(len(domain))])
+    inner = Builder(body, emit.location)
+    indices, arrays = body.arguments[: len(domain)], body.arguments[len(domain) :]
+    inner.place(kernel.Yield([rows(inner, indices, arrays, extents)]))
+    return emit(kernel.Generic(inputs, [], body, domain))
+
+
+def along_last(op: Op, emit: Builder, axis: int, rows: Rows) -> Sequence[Value]:
+    """A row kernel along any axis, which comes last meanwhile."""
+    (source,) = op.operands
+    rank = tensor_type(source).rank
+    if axis == rank - 1:
+        return (row_kernel(emit, (source,), axis, rows),)
+    order = (*range(axis), *range(axis + 1, rank), axis)
+    turned = emit(array.Transpose(source, order))
+    result = row_kernel(emit, (turned,), rank - 1, rows)
+    return (emit(array.Transpose(result, array.inverse(order))),)
+
+
+@lowers(nn.Softmax)
+def _softmax(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, nn.Softmax)
+    dtype = tensor_type(op.source).dtype
+
+    def rows(inner: Builder, at: list[Value], arrays: list[Value], extents: Shape) -> Value:
+        powers, total = _exponentials(inner, at, arrays, extents)
+
+        def share(deep: Builder, k: list[Value]) -> Value:
+            power = deep(kernel.Load(powers, k))
+            return convert(deep, deep(scalar.Divide(power, total)), dtype)
+
+        return stage(inner, extents, share)
+
+    return along_last(op, emit, op.axis, rows)
+
+
+def _exponentials(
+    emit: Builder, at: list[Value], arrays: list[Value], extents: Shape
+) -> tuple[Value, Value]:
+    """The exponentials relative to the largest element, as a row, and their sum."""
+    lowered = _below_largest(emit, at, arrays, extents)
+    powers = stage(emit, extents, lambda deep, k: deep(scalar.Exp(lowered(deep, k))))
+    return powers, fold(emit, extents, "add", lambda deep, k: deep(kernel.Load(powers, k)))
+
+
+def _below_largest(
+    emit: Builder, at: list[Value], arrays: list[Value], extents: Shape
+) -> Element:
+    largest = fold(emit, extents, "maximum", lambda deep, k: load(deep, arrays[0], [*at, *k]))
+    return lambda deep, k: deep(scalar.Subtract(load(deep, arrays[0], [*at, *k]), largest))
+
+
+@lowers(nn.LogSoftmax)
+def _log_softmax(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, nn.LogSoftmax)
+    dtype = tensor_type(op.source).dtype
+
+    def rows(inner: Builder, at: list[Value], arrays: list[Value], extents: Shape) -> Value:
+        below = _below_largest(inner, at, arrays, extents)
+        total = fold(inner, extents, "add", lambda deep, k: deep(scalar.Exp(below(deep, k))))
+        logarithm = inner(scalar.Log(total))
+
+        def share(deep: Builder, k: list[Value]) -> Value:
+            return convert(deep, deep(scalar.Subtract(below(deep, k), logarithm)), dtype)
+
+        return stage(inner, extents, share)
+
+    return along_last(op, emit, op.axis, rows)
+
+
+@lowers(nn.LayerNorm)
+def _layer_norm(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, nn.LayerNorm)
+    dtype = tensor_type(op.source).dtype
+
+    def rows(inner: Builder, at: list[Value], arrays: list[Value], extents: Shape) -> Value:
+        source, *parameters = arrays
+        average = _mean(inner, extents, lambda d, k: load(d, source, [*at, *k]), wide(dtype))
+
+        def centered(deep: Builder, k: list[Value]) -> Value:
+            return deep(scalar.Subtract(load(deep, source, [*at, *k]), average))
+
+        apart = stage(inner, extents, centered)
+
+        def squared(deep: Builder, k: list[Value]) -> Value:
+            value = deep(kernel.Load(apart, k))
+            return deep(scalar.Multiply(value, value))
+
+        inverse = _inverse_root(inner, extents, squared, wide(dtype), op.eps)
+
+        def result(deep: Builder, k: list[Value]) -> Value:
+            value = deep(scalar.Multiply(deep(kernel.Load(apart, k)), inverse))
+            steps = [scalar.Multiply] * len(op.scale) + [scalar.Add] * len(op.shift)
+            for step, parameter in zip(steps, parameters, strict=True):
+                value = deep(step(value, load(deep, parameter, k)))
+            return convert(deep, value, dtype)
+
+        return stage(inner, extents, result)
+
+    return (row_kernel(emit, op.operands, op.axis, rows),)
+
+
+@lowers(nn.RMSNorm)
+def _rms_norm(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, nn.RMSNorm)
+    dtype = tensor_type(op.source).dtype
+
+    def rows(inner: Builder, at: list[Value], arrays: list[Value], extents: Shape) -> Value:
+        source, *scales = arrays
+
+        def squared(deep: Builder, k: list[Value]) -> Value:
+            value = load(deep, source, [*at, *k])
+            return deep(scalar.Multiply(value, value))
+
+        inverse = _inverse_root(inner, extents, squared, wide(dtype), op.eps)
+
+        def result(deep: Builder, k: list[Value]) -> Value:
+            value = deep(scalar.Multiply(load(deep, source, [*at, *k]), inverse))
+            for scale in scales:
+                value = deep(scalar.Multiply(value, load(deep, scale, k)))
+            return convert(deep, value, dtype)
+
+        return stage(inner, extents, result)
+
+    return (row_kernel(emit, op.operands, op.axis, rows),)
+
+
+def _mean(emit: Builder, extents: Shape, element: Element, dtype: DType) -> Value:
+    total = fold(emit, extents, "add", element)
+    count = product(extents)
+    size_value = (
+        number(emit, count, dtype)
+        if isinstance(count, int)
+        else convert(emit, size(emit, count), dtype)
+    )
+    return emit(scalar.Divide(total, size_value))
+
+
+def _inverse_root(
+    emit: Builder, extents: Shape, squared: Element, dtype: DType, eps: float
+) -> Value:
+    """`1 / sqrt(mean + eps)`."""
+    mean = _mean(emit, extents, squared, dtype)
+    return emit(scalar.Rsqrt(emit(scalar.Add(mean, number(emit, eps, dtype)))))
