@@ -42,7 +42,10 @@ VALUE: Final = POWER + 1
 
 
 class ExpressionFormatter(ABC):
-    """Makes documents of expressions; `parens` are the spans that the author put in parentheses."""
+    """Makes documents of expressions; `parens` are the spans that the author put in parentheses.
+
+    The parts are made in the order of the text: each takes the comments that stand in it.
+    """
 
     def __init__(self, comments: Comments, parens: frozenset[Span]) -> None:
         self.comments = comments
@@ -157,8 +160,8 @@ class ExpressionFormatter(ABC):
 
     def _binary(self, node: ast.Binary) -> Doc:
         if node.rest[0].op == "**":
-            exponent = self.expression(node.rest[0].operand, SIGNED)
-            return concat(self.expression(node.first, VALUE), " ** ", exponent)
+            base = self.expression(node.first, VALUE)
+            return concat(base, " ** ", self.expression(node.rest[0].operand, SIGNED))
         level = LEVELS[node.rest[0].op] + 1
         pieces = [self.expression(node.first, level)]
         for term in node.rest:
@@ -215,8 +218,8 @@ class ExpressionFormatter(ABC):
 
     def range(self, start: ast.Expr, stop: ast.Expr | None) -> Doc:
         """`start..stop`; without a stop `start..`."""
-        end = self.expression(stop, SUM) if stop else Text("")
-        return concat(self.expression(start, SUM), "..", end)
+        begin = self.expression(start, SUM)
+        return concat(begin, "..", self.expression(stop, SUM) if stop else "")
 
     # Control flow -------------------------------------------------------------------------------
 

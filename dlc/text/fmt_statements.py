@@ -133,7 +133,7 @@ class StatementFormatter(ExpressionFormatter):
         if source is not None:
             first = nodes[0].span.start if nodes else close
             begin = source.text.rfind("{", span.start, first) + 1
-            short = "\n" not in source.text[begin:close]
+            short = "\n" not in source.text[begin:close] and not self.comments.wait_before(close)
         lines, opening = self.lines(nodes, build, begin, close)
         if not lines and not opening:
             return Text("{}")
@@ -169,9 +169,9 @@ class StatementFormatter(ExpressionFormatter):
             case ast.Set():
                 return concat(f"set {node.name} = ", self.expression(node.value))
             case ast.Require():
-                message = node.message
-                why = concat(", ", self.expression(message)) if message else NOTHING
-                return concat("require ", self.expression(node.condition), why)
+                condition = self.expression(node.condition)
+                why = [", ", self.expression(node.message)] if node.message else []
+                return concat("require ", condition, *why)
 
     def _typed(self, kind: ast.Type | None, value: ast.Expr | None) -> Doc:
         """`: type = value`, as far as there is."""
