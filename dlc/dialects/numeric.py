@@ -36,8 +36,7 @@ def in_single(function: Function, dtype: DType, *arrays: Array) -> Array:
         return function(*arrays)
     wide = [decode(array, dtype).astype(np.float32) for array in arrays]
     result = function(*wide)
-    with np.errstate(all="ignore"):
-        return encode(result, dtype) if result.dtype == np.float32 else result
+    return encode(result, dtype) if result.dtype == np.float32 else result
 
 
 def divide(x: Array, y: Array) -> Array:
@@ -164,32 +163,20 @@ def erf(x: Array) -> Array:
 
 
 def convert(x: Array, source: DType, target: DType) -> Array:
-    """A value conversion: floats to integers saturate and take NaN to 0, integers wrap."""
+    """A value conversion: floats to integers saturate and take NaN to 0, integers wrap.
+
+    Integers go to bf16 through f32, everything else is rounded once.
+    """
     values = decode(x, source)
     if target is BOOL:
         return values != 0
     if target.is_float:
-        if source is BF16 or not source.is_float:
-            # Through f64 an i64 would round twice on its way to f32: NumPy converts directly.
-            return encode(values.astype(np.float32 if target is BF16 else target.numpy), target)
-        return encode(values, target) if target is not BF16 else encode(_to_single(values), target)
+        if target is BF16 and not source.is_float:
+            values = values.astype(np.float32)
+        return encode(values, target)
     if source.is_float:
         return _saturate(values, target)
     return values.astype(target.numpy)
-
-
-def _to_single(values: Array) -> Array:
-    """To f32, in the odd-rounding mode, so that a second rounding to bf16 does not round twice."""
-    if values.dtype != np.float64:
-        return values.astype(np.float32)
-    single = values.astype(np.float32)
-    back = single.astype(np.float64)
-    inexact = (back != values) & np.isfinite(back)
-    toward_zero = np.where(
-        np.abs(back) > np.abs(values), np.nextafter(single, np.float32(0)), single
-    )
-    odd = (toward_zero.view(np.uint32) | np.uint32(1)).view(np.float32)
-    return np.where(inexact, odd, single)
 
 
 def _saturate(values: Array, target: DType) -> Array:

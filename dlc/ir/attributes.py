@@ -82,14 +82,33 @@ Attribute: TypeAlias = (
 
 
 def encode(array: NDArray[np.generic], dtype: DType) -> NDArray[np.generic]:
-    """Values as NumPy holds them in `dtype`: bf16 rounds to nearest even into uint16 bits."""
-    if dtype is not BF16:
-        return array.astype(dtype.numpy)
-    bits = array.astype(np.float32).view(np.uint32)
+    """Values as NumPy holds them in `dtype`: bf16 rounds to nearest even into uint16 bits.
+
+    A float beyond the range becomes infinite, without a warning.
+    """
+    with np.errstate(over="ignore"):
+        return _to_bfloat(array) if dtype is BF16 else array.astype(dtype.numpy)
+
+
+def _to_bfloat(array: NDArray[np.generic]) -> NDArray[np.uint16]:
+    bits = _to_single(array).view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
     is_nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
     return np.where(is_nan, quiet, rounded).astype(np.uint16)
+
+
+def _to_single(array: NDArray[np.generic]) -> NDArray[np.float32]:
+    """To f32, with f64 rounded to odd where it is inexact: rounding again to bf16 is then as once."""
+    single = array.astype(np.float32)
+    if array.dtype != np.float64:
+        return single
+    back = single.astype(np.float64)
+    inexact = np.not_equal(back, array) & np.isfinite(back)
+    beyond = np.greater(np.abs(back), np.abs(array.astype(np.float64)))
+    toward_zero = np.where(beyond, np.nextafter(single, np.float32(0)), single)
+    odd = (toward_zero.view(np.uint32) | np.uint32(1)).view(np.float32)
+    return np.where(inexact, odd, single)
 
 
 def decode(array: NDArray[np.generic], dtype: DType) -> NDArray[np.generic]:

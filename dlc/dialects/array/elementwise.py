@@ -58,9 +58,7 @@ class Fill(Op):
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         dtype = self.type.dtype
         number = np.asarray(self.value, np.float64 if dtype.is_float else dtype.numpy)
-        with np.errstate(all="ignore"):
-            element = numeric.encode(number, dtype)
-        return np.full(at.shape(self.type.shape), element, dtype.numpy)
+        return np.full(at.shape(self.type.shape), numeric.encode(number, dtype), dtype.numpy)
 
 
 def fill(emit: Builder, value: float, type: TensorType) -> Value:
