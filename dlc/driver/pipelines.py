@@ -12,7 +12,20 @@ from dlc.lowering import (
     pieces_to_kernel,
     windows_to_kernel,
 )
-from dlc.passes import algebra, autodiff, canonicalize, collapse, cse, dce, fuse, pack, prepare
+from dlc.passes import (
+    algebra,
+    autodiff,
+    canonicalize,
+    collapse,
+    cse,
+    dce,
+    fold_scales,
+    fold_weights,
+    fuse,
+    layout,
+    pack,
+    prepare,
+)
 
 STAGES = ("graph", "kernel", "plan", "loop")
 """The levels of IR, highest first."""
@@ -26,9 +39,12 @@ LOADED = (
     cse,
     dce,
     decompose,
+    fold_scales,
+    fold_weights,
     fuse,
     kernel_to_loop,
     kernel_to_plan,
+    layout,
     nn_to_kernel,
     pack,
     pieces_to_kernel,
@@ -38,7 +54,18 @@ LOADED = (
 """The modules that define the passes and lowerings which the pipelines use."""
 
 GRAPH_EXACT = ("canonicalize", "cse", "dce")
-GRAPH = ("canonicalize", "algebra", "canonicalize", "cse", "algebra", "canonicalize", "dce")
+GRAPH = (
+    "canonicalize",
+    "algebra",
+    "layout",
+    "fold_scales",
+    "canonicalize",
+    "cse",
+    "algebra",
+    "canonicalize",
+    "fold_weights",
+    "dce",
+)
 KERNEL = ("fuse", "dce", "collapse", "canonicalize", "cse", "fuse", "canonicalize", "dce")
 
 PREPARE = ("pack", "make_prepare", "lower_to_kernels")

@@ -18,8 +18,9 @@ NAME = "dlc.prepare"
 def make_prepare(module: Op, context: Context) -> None:
     """Collect the regions of derived weights into one private function that returns them all."""
     assert isinstance(module, Module)
-    used = _used(module)
-    derived = [op for op in module.body if isinstance(op, weight.Derived) and op.sym_name in used]
+    direct = {op.symbol.name for op in module.walk() if isinstance(op, weight.Get)}
+    needed = _needed(module, direct)
+    derived = [op for op in module.body if isinstance(op, weight.Derived) and op.sym_name in needed]
     if not derived or module.symbol(NAME) is not None:
         return
     body = Block()
@@ -29,10 +30,11 @@ def make_prepare(module: Op, context: Context) -> None:
         sources = [_value(module, symbol.name, emit, values) for symbol in op.sources]
         (value,) = clone_into(op.body, emit.at(op.location), sources)
         values[op.sym_name] = value
-    results = [values[op.sym_name] for op in derived]
+    names = [op.sym_name for op in derived if op.sym_name in direct]
+    results = [values[name] for name in names]
     emit.place(func.Return(results))
     made = func.Func(body, NAME, func.signature(body, results), "private")
-    made.attributes["dlc.results"] = tuple(op.sym_name for op in derived)
+    made.attributes["dlc.results"] = tuple(names)
     Builder(module.body, module.location).place(made)
 
 
@@ -44,10 +46,10 @@ def _value(module: Module, name: str, emit: Builder, values: dict[str, Value]) -
     return values[name]
 
 
-def _used(module: Module) -> set[str]:
+def _needed(module: Module, direct: set[str]) -> set[str]:
     """The weights that functions read, and those that these are derived from."""
-    used = {op.symbol.name for op in module.walk() if isinstance(op, weight.Get)}
+    needed = set(direct)
     for op in reversed(list(module.body)):
-        if isinstance(op, weight.Derived) and op.sym_name in used:
-            used |= {symbol.name for symbol in op.sources}
-    return used
+        if isinstance(op, weight.Derived) and op.sym_name in needed:
+            needed |= {symbol.name for symbol in op.sources}
+    return needed
