@@ -107,9 +107,10 @@ class _FileParser(DeclarationParser):
             span = Span(self.starts[0], self.ends[0])
             self.error("D0108", "`dlc` without the number of the edition", span, help=help)
             return EDITION
-        edition = self.number().value
-        if edition == EDITION:
+        if self.text == str(EDITION):
+            self.advance()
             return EDITION
+        edition = self.number().value
         span = Span(self.starts[0], self.ends[1])
         newer = edition > EDITION
         message = (
@@ -137,8 +138,11 @@ class _FileParser(DeclarationParser):
         return 0
 
     def _warn_of_idle_docs(self) -> None:
-        """`##` lines that no item follows, and those behind something in the same line."""
-        for comment in self._comments:
+        """`##` lines that no item follows, and those behind something in the same line.
+
+        Not after errors: what follows may be in what was skipped.
+        """
+        for comment in self._comments if not self.diagnostics else ():
             idle = not comment.alone or self.docs.pop(comment.token, "")
             if comment.is_doc and idle:
                 span = Span(comment.start, comment.start + len(comment.text))
