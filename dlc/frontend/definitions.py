@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dlc.frontend.scope import Home
 from dlc.frontend.values import Callee
 from dlc.text import ast
 
-__all__ = ["ModuleDefinition"]
+__all__ = ["MemberNode", "ModuleDefinition"]
+
+MemberNode = ast.Param | ast.State | ast.Const | ast.Use | ast.Fn
+"""A member that has a name."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class ModuleDefinition(Callee):
-    """A `module` of a file."""
+    """A `module` of a file; `home` is the file. `members` are the named ones, in order."""
 
-    declaration: ast.Module
-    home: Home
+    __slots__ = ("declaration", "home", "members")
+
+    def __init__(self, declaration: ast.Module, home: Home) -> None:
+        self.declaration = declaration
+        self.home = home
+        self.members: dict[str, MemberNode] = {
+            member.name: member for member in declaration.members if isinstance(member, MemberNode)
+        }
+
+    @property
+    def name(self) -> str:
+        return self.declaration.name
 
     @property
     def called(self) -> str:
-        return f"the module {self.declaration.name}"
+        return f"the module {self.name}"
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        return tuple([parameter.name for parameter in self.declaration.parameters])
+
+    @property
+    def exports(self) -> list[ast.Fn]:
+        """Its entry points."""
+        return [m for m in self.members.values() if isinstance(m, ast.Fn) and m.exported]
+
+    @property
+    def requirements(self) -> list[ast.Require]:
+        """What must hold of its parameters."""
+        return [m for m in self.declaration.members if isinstance(m, ast.Require)]

@@ -8,6 +8,7 @@ from typing import Final
 
 from dlc.dialects import array, flow, weight
 from dlc.errors import ModelError
+from dlc.frontend.builtins.registry import SPECIALS
 from dlc.frontend.calls import Function, bind
 from dlc.frontend.evaluator import Evaluator, calls
 from dlc.frontend.problems import Poisoned
@@ -34,7 +35,7 @@ from dlc.text import ast
 from dlc.text.source import Span
 from dlc.text.suggest import suggest
 
-__all__ = ["SPECIALS", "Derivative"]
+__all__ = ["Derivative"]
 
 PARAMS: Final = "params"
 
@@ -110,8 +111,35 @@ def _parameter(ev: Evaluator, node: ast.Expr, names: Sequence[str], function: Ca
     )
 
 
-SPECIALS: Final = {name: Special(name, _derivative) for name in ("grad", "vjp", "value_and_grad")}
-"""Functions whose arguments are not all evaluated."""
+HOW: Final = (
+    " `wrt` names a parameter of f (by default the first), a tuple of them, or `params`: all trained "
+    "weights that f uses, as a tuple with their paths as names."
+)
+for _name, _doc, _example, _result in (
+    (
+        "grad",
+        "The function with f's parameters that gives the derivative of f, one float, by `wrt`."
+        + HOW,
+        "grad(square)(3.0)",
+        "6.0",
+    ),
+    (
+        "value_and_grad",
+        "The function that gives f's value and its derivative by `wrt`." + HOW,
+        "value_and_grad(square)(3.0)",
+        "(9.0, 6.0)",
+    ),
+    (
+        "vjp",
+        "The function with f's parameters and `dy`, which f's result receives, that gives what `wrt` "
+        "receives." + HOW,
+        "vjp(sin)([0.0, 0.0], dy=[1, 2])",
+        "[1.0, 2.0]",
+    ),
+):
+    SPECIALS[_name] = Special(
+        _name, _derivative, f"{_name}(f, wrt=x)", _doc, _example, _result, "derivatives"
+    )
 
 
 # Calling derivatives ------------------------------------------------------------------------------

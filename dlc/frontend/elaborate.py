@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.dialects.builtin import Module
-from dlc.errors import Diagnostic, ModelError
-from dlc.frontend import builtin_calls, builtins, expressions, operators, statements
+from dlc.errors import Diagnostic, ModelError, UsageError
+from dlc.frontend import (
+    builtin_calls,
+    builtins,
+    derivatives,
+    expressions,
+    indexing,
+    layers,
+    operators,
+    statements,
+    updates,
+)
 from dlc.frontend.calls import Function
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.exports import entry_point
 from dlc.frontend.files import File
 from dlc.frontend.imports import Loader
-from dlc.frontend.problems import Problems, TooManyProblems
+from dlc.frontend.instances import Instance
+from dlc.frontend.problems import Poisoned, Problems, TooManyProblems
+from dlc.frontend.roots import Layer, layers_of, root_definition, root_instance, weights_of
 from dlc.frontend.scope import Scope
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum
+from dlc.frontend.weights import source_of
 from dlc.ir.location import FileLocation
 from dlc.ir.value_map import ValueMap
 from dlc.text import ast
@@ -27,7 +39,17 @@ from dlc.text.source import Source
 
 __all__ = ["Elaborated", "elaborate"]
 
-HANDLERS = (builtin_calls, builtins, expressions, operators, statements)
+HANDLERS = (
+    builtin_calls,
+    builtins,
+    derivatives,
+    expressions,
+    indexing,
+    layers,
+    operators,
+    statements,
+    updates,
+)
 """The modules that enter their handlers into the evaluator's tables."""
 
 RECURSION = 40_000
@@ -39,6 +61,7 @@ class Elaborated:
     """A model as graph IR, with what else its text says."""
 
     module: Module
+    layers: tuple[Layer, ...]
     warnings: tuple[Diagnostic, ...]
     texts: Mapping[str, str]
 
@@ -48,7 +71,7 @@ def elaborate(
     *,
     text: str | None = None,
     module: str | None = None,
-    settings: Mapping[str, Datum] | None = None,
+    settings: Mapping[str, object] | None = None,
     values: ValueMap | None = None,
 ) -> Elaborated:
     """The graph IR of the model in a file; with `text`, of that text under the name `path`.
@@ -65,13 +88,13 @@ def elaborate(
         made = None
         if not problems.errors:
             with _deep_recursion():
-                made = _elaborated(file, loader, problems, values)
+                made = _elaborated(file, loader, problems, values, module, settings or {})
     except TooManyProblems:
         made = None
         problems.errors.append(Diagnostic("D0119", f"stopped after {len(problems.errors)} errors"))
     if made is None or problems.errors:
         raise ModelError(problems.in_order(), sources=loader.texts)
-    return Elaborated(made, tuple(problems.warnings), loader.texts)
+    return Elaborated(*made, tuple(problems.warnings), loader.texts)
 
 
 def _root(path: str | Path | Source, text: str | None) -> tuple[Source, Path | None]:
@@ -94,24 +117,62 @@ def _deep_recursion() -> Generator[None]:
         sys.setrecursionlimit(limit)
 
 
-def _elaborated(file: File, loader: Loader, problems: Problems, values: ValueMap | None) -> Module:
+def _elaborated(
+    file: File,
+    loader: Loader,
+    problems: Problems,
+    values: ValueMap | None,
+    module: str | None,
+    settings: Mapping[str, object],
+) -> tuple[Module, tuple[Layer, ...]]:
     at = Trace(file.source, problems, values)
     ev = Evaluator(at)
     for other in loader.files.values():
         other.ev = ev
-    made = Module.empty(FileLocation(file.source.name, 1, 1))
     _declare_dims(ev, file)
-    for function in _entries(file):
-        entry = entry_point(ev, function, list(file.dims()))
-        if entry is not None:
-            made.body.append(entry)
-    return made
+    root = _root_module(ev, file, module, settings)
+    entries = [
+        entry
+        for function in _entries(file, root)
+        if (entry := entry_point(ev, function, list(file.dims()))) is not None
+    ]
+    layers = () if root is None else layers_of(root)
+    made = Module.empty(FileLocation(file.source.name, 1, 1))
+    for item in () if root is None else weights_of(root):
+        made.body.append(source_of(item))
+    for entry in entries:
+        made.body.append(entry)
+    return made, layers
 
 
-def _entries(file: File) -> Iterator[Function]:
+def _root_module(
+    ev: Evaluator, file: File, module: str | None, settings: Mapping[str, object]
+) -> Instance | None:
+    try:
+        definition = root_definition(ev, file, module)
+        if definition is None:
+            if settings:
+                raise UsageError(f"{file.source.name} has no module whose parameters can be set")
+            return None
+        return root_instance(ev, file, definition, settings)
+    except ModelError as error:
+        ev.report(error)
+    except Poisoned:
+        pass
+    return None
+
+
+def _entries(file: File, root: Instance | None) -> list[Function]:
+    """The entry points of the file and of its root module, in the order of the text."""
+    found: list[Function] = []
     for item in file.tree.items:
         if isinstance(item, ast.Fn) and item.exported:
-            yield Function(item, file)
+            found.append(Function(item, file))
+        elif isinstance(item, ast.Module) and root is not None:
+            definition = root.core.definition
+            if definition.declaration is item:
+                found += [Function(node, root) for node in definition.exports]
+    return found
 
 
 def _declare_dims(ev: Evaluator, file: File) -> None:

@@ -6,7 +6,8 @@ of them may use all the others through the evaluator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
@@ -29,9 +30,9 @@ from dlc.frontend.values import (
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size
 from dlc.text import ast
-from dlc.text.source import Span
+from dlc.text.source import Source, Span
 
-__all__ = ["Evaluator", "attributes_of", "calls", "evaluates"]
+__all__ = ["Evaluator", "attributes_of", "calls", "evaluates", "makes"]
 
 N = TypeVar("N", bound=ast.Node)
 C = TypeVar("C")
@@ -41,6 +42,7 @@ Caller: TypeAlias = "Callable[[Evaluator, C, Arguments], Datum]"
 Getter: TypeAlias = "Callable[[Evaluator, C, ast.Attribute], Datum]"
 
 _HANDLERS: dict[type[ast.Node], Callable[..., Datum]] = {}
+_MAKERS: dict[type[ast.Node], Callable[..., Datum]] = {}
 _CALLERS: dict[type, Callable[..., Datum]] = {}
 _GETTERS: dict[type, Callable[..., Datum]] = {}
 
@@ -51,6 +53,17 @@ def evaluates(kind: type[N]) -> Callable[[Handler[N]], Handler[N]]:
     def enter(handler: Handler[N]) -> Handler[N]:
         assert kind not in _HANDLERS, kind
         _HANDLERS[kind] = handler
+        return handler
+
+    return enter
+
+
+def makes(kind: type[N]) -> Callable[[Handler[N]], Handler[N]]:
+    """Enter the handler for one kind of expression where a layer is wanted, as after `use`."""
+
+    def enter(handler: Handler[N]) -> Handler[N]:
+        assert kind not in _MAKERS, kind
+        _MAKERS[kind] = handler
         return handler
 
     return enter
@@ -81,15 +94,31 @@ def attributes_of(kind: type[C]) -> Callable[[Getter[C]], Getter[C]]:
 class Evaluator:
     """Gives expressions their values and puts the operations they need into the trace `at`."""
 
-    __slots__ = ("at", "layers")
+    __slots__ = ("at",)
 
     def __init__(self, at: Trace) -> None:
         self.at = at
-        self.layers = False  # whether a call stands where a layer is wanted
 
     def eval(self, node: ast.Expr, scope: Scope) -> Datum:
         """The value of an expression."""
         return _HANDLERS[type(node)](self, node, scope)
+
+    def layer(self, node: ast.Expr, scope: Scope) -> Datum:
+        """The submodule that an expression makes; calls of modules make instances."""
+        return _MAKERS.get(type(node), _HANDLERS[type(node)])(self, node, scope)
+
+    @contextmanager
+    def elsewhere(self, source: Source) -> Generator[Source]:
+        """Evaluate something that stands in another place, perhaps of another text."""
+        at = self.at
+        outer, span, at.source = at.source, at.span, source
+        try:
+            yield source
+        except ModelError as error:
+            raise at_place(error, at.here()) from None
+        finally:
+            at.source = outer
+            at.stand(span)
 
     def call(self, callee: Datum, arguments: Arguments) -> Datum:
         """The value of a call."""

@@ -31,6 +31,7 @@ def entry_point(ev: Evaluator, function: Function, dims: Sequence[str]) -> func.
     at, declaration = ev.at, function.declaration
     source = at.source = function.home.source
     at.top = at.block = Block()
+    at.gets = {}
     at.frame = Frame(declaration.name, function.path, source)
     at.stand(declaration.name_span)
     scope = Scope(function.home)
@@ -103,7 +104,7 @@ def _default(
     if dense is not None and dense.type.rank == 0 and type.is_static:
         shape = tuple([int(size) for size in type.shape if isinstance(size, int)])
         array = np.broadcast_to(dense.array, shape)
-        return Dense.of(np.ascontiguousarray(array), type.dtype)
+        return Dense.of(array, type.dtype)
     if dense is None or dense.type is not type:
         found = describe(value) if dense is None else dense.type.text
         raise ev.at.fail(

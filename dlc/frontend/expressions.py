@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dlc.errors import Diagnostic, ModelError
-from dlc.frontend.builtins.registry import BUILTINS, CONSTANTS
-from dlc.frontend.derivatives import SPECIALS
+from dlc.frontend.builtins.registry import BUILTINS, CONSTANTS, SPECIALS
 from dlc.frontend.evaluator import Evaluator, attributes_of, evaluates
 from dlc.frontend.patterns import unpack
 from dlc.frontend.problems import Poisoned
@@ -16,7 +17,7 @@ from dlc.text import ast
 from dlc.text.source import Source, Span
 from dlc.text.suggest import suggest
 
-__all__ = ["MAX_COMPREHENSION", "unknown_name"]
+__all__ = ["MAX_COMPREHENSION", "comprehended", "unknown_name"]
 
 MAX_COMPREHENSION = 10_000
 """A comprehension makes at most so many items."""
@@ -97,12 +98,21 @@ def _range(ev: Evaluator, node: ast.Range, scope: Scope) -> Datum:
 
 @evaluates(ast.Comprehension)
 def _comprehension(ev: Evaluator, node: ast.Comprehension, scope: Scope) -> Datum:
-    """`[for pattern in source: body]`: a list that is made when compiling."""
+    return comprehended(ev, node, scope, ev.eval)
+
+
+def comprehended(
+    ev: Evaluator,
+    node: ast.Comprehension,
+    scope: Scope,
+    make: Callable[[ast.Expr, Scope], Datum],
+) -> Items:
+    """`[for pattern in source: body]`: a list that is made when compiling, its items by `make`."""
     made: list[Datum] = []
     for part in _steps(ev, ev.eval(node.source, scope), node.source.span):
         inner = scope.inner()
         unpack(ev, node.pattern, part, inner, node.source.span)
-        made.append(ev.eval(node.body, inner))
+        made.append(make(node.body, inner))
     return Items(tuple(made))
 
 

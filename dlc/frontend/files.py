@@ -21,7 +21,7 @@ from dlc.text import ast
 from dlc.text.source import Span
 from dlc.text.suggest import suggest
 
-__all__ = ["File", "Namespace", "is_fixed"]
+__all__ = ["EVALUATING", "File", "Namespace", "is_fixed"]
 
 EVALUATING: Final = Marker("being evaluated")
 
@@ -126,28 +126,28 @@ class File(Home):
     def _run(self, name: str, node: ast.Const | ast.Let) -> Scope:
         """Evaluate the declaration in a scope of its own; an error is recorded once."""
         ev, scope = self._evaluator, Scope(self)
-        at = ev.at
-        source, span, at.source = at.source, at.span, self.source
         try:
-            value = ev.eval(node.value, scope)
-            if node.type is not None:
-                matcher = Matcher(ev, scope)
-                place = self.source.place(node.value.span)
-                value = matcher.value(node.type, value, Expectation("found", place))
-                matcher.finish()
-            if isinstance(node, ast.Const):
-                scope.names[name] = value
-            else:
-                unpack(ev, node.pattern, value, scope, node.value.span)
+            with ev.elsewhere(self.source):
+                self._bind(name, node, scope)
         except ModelError as error:
             ev.report(error)
             scope.names.update(dict.fromkeys(_given_by(node), UNKNOWN))
         except Poisoned:
             scope.names.update(dict.fromkeys(_given_by(node), UNKNOWN))
-        finally:
-            at.source = source
-            at.stand(span)
         return scope
+
+    def _bind(self, name: str, node: ast.Const | ast.Let, scope: Scope) -> None:
+        ev = self._evaluator
+        value = ev.eval(node.value, scope)
+        if node.type is not None:
+            matcher = Matcher(ev, scope)
+            place = self.source.place(node.value.span)
+            value = matcher.value(node.type, value, Expectation("found", place))
+            matcher.finish()
+        if isinstance(node, ast.Const):
+            scope.names[name] = value
+        else:
+            unpack(ev, node.pattern, value, scope, node.value.span)
 
     @property
     def _evaluator(self) -> Evaluator:

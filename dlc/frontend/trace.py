@@ -46,8 +46,8 @@ class Trace(Builder):
     """A builder that knows the place in the text it has reached: `source` and `span`."""
 
     __slots__ = (
-        "_locations", "bounds", "declared", "frame", "ops", "problems", "source", "span", "top",
-        "training", "values",
+        "_locations", "bounds", "declared", "device", "frame", "gets", "ops", "problems", "source",
+        "span", "top", "training", "values",
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
@@ -61,6 +61,8 @@ class Trace(Builder):
         self.ops = 0
         self.training = False
         self.declared: dict[Value, Place] = {}
+        self.device: str | None = None
+        self.gets: dict[str, Value] = {}
         self.bounds: dict[str, tuple[int, int | None]] = {}
         self._locations: dict[tuple[Source, Span], FileLocation] = {}
 
@@ -87,8 +89,19 @@ class Trace(Builder):
                 help="loop over equal layers with `scan`: the block is compiled once",
             )
         op.location = self.location
+        if self.device is not None:
+            op.attributes["dlc.device"] = self.device
         self.block.insert(op, None)
         return op
+
+    @contextmanager
+    def on(self, device: str) -> Generator[None]:
+        """Place operations on a device meanwhile; `cpu:0` is where they are anyway."""
+        outer, self.device = self.device, None if device == "cpu:0" else device
+        try:
+            yield
+        finally:
+            self.device = outer
 
     @contextmanager
     def inside(self, block: Block) -> Generator[Block]:

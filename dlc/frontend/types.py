@@ -136,12 +136,22 @@ class Matcher:
         pairs = _aligned(type.dims, shape)
         if pairs is None:
             raise self._refused(type_spelling(self.ev, type, self.scope), value, why)
-        for node, size in pairs:
+        for dim, size in pairs:
+            node = self._chosen(dim)
             if isinstance(node, ast.Placeholder):
                 continue
             entry = (node, size, type, tensor_type(value), why)
             if not self._solve(entry):
                 self._waiting.append(entry)
+
+    def _chosen(self, node: ast.Expr) -> ast.Expr:
+        """The side of `if c then a else b` that a dim means."""
+        while isinstance(node, ast.If):
+            condition = self.ev.eval(node.condition, self.scope)
+            if not isinstance(condition, bool):
+                raise self.ev.not_known(condition, "a condition", node.condition.span)
+            node = node.chosen if condition else node.otherwise
+        return node
 
     def _fits(self, type: ast.TensorType, shape: Shape) -> bool:
         return _aligned(type.dims, shape) is not None

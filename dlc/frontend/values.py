@@ -152,6 +152,11 @@ class Special(Callee):
 
     name: str
     run: Callable[[Evaluator, ast.Call, Scope], Datum]
+    signature: str
+    doc: str
+    example: str
+    result: str
+    group: str
 
     @property
     def called(self) -> str:

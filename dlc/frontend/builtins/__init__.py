@@ -3,7 +3,16 @@
 Importing this package fills the table.
 """
 
-from dlc.frontend.builtins import elementwise, making, reductions, shapes
+from dlc.frontend.builtins import activations, elementwise, making, pictures, reductions, shapes
 from dlc.frontend.builtins.registry import BUILTINS, CONSTANTS
 
-__all__ = ["BUILTINS", "CONSTANTS", "elementwise", "making", "reductions", "shapes"]
+__all__ = [
+    "BUILTINS",
+    "CONSTANTS",
+    "activations",
+    "elementwise",
+    "making",
+    "pictures",
+    "reductions",
+    "shapes",
+]

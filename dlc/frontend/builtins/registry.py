@@ -16,16 +16,24 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from dlc.frontend.values import Builtin, Datum, Parameter
+from dlc.frontend.values import Builtin, Datum, Parameter, Special
 from dlc.ir.types import LANGUAGE_DTYPES
 
-__all__ = ["BUILTINS", "CONSTANTS", "KINDS", "add_builtin", "builtin"]
+__all__ = ["BUILTINS", "CONSTANTS", "KINDS", "SPECIALS", "add_builtin", "builtin"]
 
 BUILTINS: dict[str, Builtin] = {}
 """Every builtin function by name."""
 
-CONSTANTS: Final[Mapping[str, float]] = {"inf": math.inf, "nan": math.nan, "pi": math.pi}
-"""Names of numbers."""
+SPECIALS: dict[str, Special] = {}
+"""Functions that look at their arguments as they are written."""
+
+CONSTANTS: Final[Mapping[str, float | None]] = {
+    "inf": math.inf,
+    "nan": math.nan,
+    "pi": math.pi,
+    "none": None,
+}
+"""Names of numbers, and of an argument that is left out."""
 
 KINDS: Final = {
     "tensor": "a tensor, or numbers that become one",

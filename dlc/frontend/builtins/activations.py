@@ -1,0 +1,174 @@
+"""Functions between layers, and functions of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from dlc.dialects.nn import activations, functions
+from dlc.dialects.nn.softmax import LogSoftmax, LogSumExp, Softmax
+from dlc.frontend.builtins.axes import one_axis, with_ones
+from dlc.frontend.builtins.registry import add_builtin, builtin
+from dlc.frontend.tensors import refuse_mixture, tensor_type, unify
+from dlc.frontend.trace import Trace
+from dlc.frontend.values import Datum
+from dlc.ir.core import Value
+
+GROUP: Final = "between layers"
+ROWS: Final = "rows"
+
+ACTIVATIONS: Final[dict[str, tuple[Callable[[Trace, Value], Value], str, str]]] = {
+    "relu": (activations.relu, "relu([-1, 2])", "[0.0, 2.0]"),
+    "silu": (activations.silu, "silu([0, 1])", "[0.0, 0.7310586]"),
+    "softplus": (activations.softplus, "softplus([0, 1])", "[0.6931472, 1.3132616]"),
+    "softsign": (activations.softsign, "softsign([0, 1])", "[0.0, 0.5]"),
+    "selu": (activations.selu, "selu([0, 1])", "[0.0, 1.050701]"),
+    "hardsigmoid": (activations.hardsigmoid, "hardsigmoid([-4, 0, 4])", "[0.0, 0.5, 1.0]"),
+    "hardswish": (activations.hardswish, "hardswish([-4, 0, 4])", "[0.0, 0.0, 4.0]"),
+    "mish": (activations.mish, "mish([0, 1])", "[0.0, 0.8650984]"),
+}
+
+
+def first_line(function: Callable[..., object]) -> str:
+    """What a function says of itself, in one line."""
+    return (function.__doc__ or "").partition("\n")[0]
+
+
+for _name, (_function, _example, _result) in ACTIVATIONS.items():
+    _doc = first_line(_function)
+    add_builtin(f"{_name}(x: float)", GROUP, _doc, _example, _result, _function)
+
+
+@builtin(
+    "gelu(x: float, tanh: bool = false)",
+    GROUP,
+    first_line(activations.gelu),
+    "gelu([0, 1])",
+    "[0.0, 0.8413447]",
+)
+def gelu(at: Trace, x: Value, tanh: bool) -> Datum:
+    return activations.gelu(at, x, tanh=tanh)
+
+
+@builtin(
+    "elu(x: float, alpha: number = 1.0)",
+    GROUP,
+    first_line(activations.elu),
+    "elu([-1, 2])",
+    "[-0.63212055, 2.0]",
+)
+def elu(at: Trace, x: Value, alpha: float) -> Datum:
+    return activations.elu(at, x, alpha)
+
+
+@builtin(
+    "leaky_relu(x: float, slope: number = 0.01)",
+    GROUP,
+    first_line(activations.leaky_relu),
+    "leaky_relu([-1, 2], 0.5)",
+    "[-0.5, 2.0]",
+)
+def leaky_relu(at: Trace, x: Value, slope: float) -> Datum:
+    return activations.leaky_relu(at, x, slope)
+
+
+@builtin(
+    "prelu(x: float, slope: any)",
+    GROUP,
+    "x where it is positive, else `slope * x`; the slope stretches to x.",
+    "prelu([-1, 2], [0.5])",
+    "[-0.5, 2.0]",
+)
+def prelu(at: Trace, x: Value, slope: Datum) -> Datum:
+    return activations.prelu(at, *unify(at, (x, slope)))
+
+
+# Rows ---------------------------------------------------------------------------------------------
+
+for _name, _kind, _example, _result in (
+    ("softmax", Softmax, "softmax([0.0, 0.0])", "[0.5, 0.5]"),
+    ("log_softmax", LogSoftmax, "log_softmax([0.0, 0.0])", "[-0.6931472, -0.6931472]"),
+):
+
+    def _of_rows(kind: type[Softmax | LogSoftmax]) -> Callable[..., Datum]:
+        def run(at: Trace, x: Value, axis: int) -> Datum:
+            return at(kind(x, one_axis(at, x, axis)))
+
+        return run
+
+    _doc = (_kind.__doc__ or "").partition("\n")[0]
+    add_builtin(
+        f"{_name}(x: float, axis: axis = -1)", ROWS, _doc, _example, _result, _of_rows(_kind)
+    )
+
+
+@builtin(
+    "logsumexp(x: float, axis: axis = -1, keepdims: bool = false)",
+    ROWS,
+    (LogSumExp.__doc__ or "").partition("\n")[0],
+    "logsumexp([0.0, 0.0])",
+    "0.6931472",
+)
+def logsumexp(at: Trace, x: Value, axis: int, keepdims: bool) -> Datum:
+    place = one_axis(at, x, axis)
+    result = at(LogSumExp(x, place))
+    return with_ones(at, result, x, (place,)) if keepdims else result
+
+
+@builtin(
+    "layer_norm(x: float, scale: tensor = none, shift: tensor = none, eps: number = 1e-5)",
+    ROWS,
+    "`(x - mean) / sqrt(variance + eps) * scale + shift` over the last axis.",
+    "layer_norm([[1, 3]], eps=0)",
+    "[[-1.0, 1.0]]",
+)
+def layer_norm(at: Trace, x: Value, scale: Value | None, shift: Value | None, eps: float) -> Datum:
+    return functions.layer_norm(at, x, scale, shift, axis=one_axis(at, x, -1), eps=float(eps))
+
+
+@builtin(
+    "rms_norm(x: float, scale: tensor = none, eps: number = 1e-5)",
+    ROWS,
+    "`x / sqrt(mean of x * x + eps) * scale` over the last axis.",
+    "rms_norm([[3, 3]], eps=0)",
+    "[[1.0, 1.0]]",
+)
+def rms_norm(at: Trace, x: Value, scale: Value | None, eps: float) -> Datum:
+    return functions.rms_norm(at, x, scale, axis=one_axis(at, x, -1), eps=float(eps))
+
+
+@builtin(
+    "group_norm(x: float, scale: tensor, shift: tensor, groups: int, axis: axis = -1, "
+    "eps: number = 1e-5)",
+    ROWS,
+    "Each example normalised over the channels of a group and all axes but the first; `axis` is the "
+    "channels'.",
+    "group_norm([[1, 3]], ones([2]), zeros([2]), 1, eps=0)",
+    "[[-1.0, 1.0]]",
+)
+def group_norm(
+    at: Trace, x: Value, scale: Value, shift: Value, groups: int, axis: int, eps: float
+) -> Datum:
+    channel = one_axis(at, x, axis)
+    channels = tensor_type(x).shape[channel]
+    if groups < 1 or channels % groups != 0:
+        raise at.fail("D0306", f"{channels} channels do not make {groups} groups")
+    place = {"groups": groups, "axis": channel}
+    return functions.group_norm(at, x, scale, shift, **place, eps=float(eps))
+
+
+@builtin(
+    "cross_entropy(logits: float, labels: tensor)",
+    ROWS,
+    "The loss of each row: `-log softmax(logits)[label]`, with whole-numbered labels; or, with labels "
+    "that are distributions, `-sum(labels * log softmax(logits))`.",
+    "cross_entropy([[0.0, 0.0]], [1])",
+    "[0.6931472]",
+)
+def cross_entropy(at: Trace, logits: Value, labels: Value) -> Datum:
+    one, two = tensor_type(logits), tensor_type(labels)
+    if not two.dtype.is_float:
+        return functions.cross_entropy(at, logits, labels)
+    if one.dtype is not two.dtype:
+        raise refuse_mixture(at, [logits, labels])
+    return functions.soft_cross_entropy(at, *unify(at, (logits, labels)))

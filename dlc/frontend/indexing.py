@@ -1,0 +1,405 @@
+"""`x[0, 1:T, .., new]`, `emb[ids]` and `update(x, at=[i, ..], v)`.
+
+Places known when compiling become slices; computed ones become gather and scatter, which fail the call
+when an index is out of range. Index tensors stand in the result where the first of them stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dlc.dialects import array
+from dlc.dialects.array.shape import reshape, transpose
+from dlc.errors import ModelError
+from dlc.frontend.evaluator import Evaluator, evaluates
+from dlc.frontend.instances import Chain, Stack
+from dlc.frontend.problems import Poisoned
+from dlc.frontend.scope import Scope
+from dlc.frontend.tensors import (
+    as_tensor,
+    broadcast_to,
+    convert,
+    dtype_of,
+    tensor_type,
+    unify,
+)
+from dlc.frontend.trace import Trace
+from dlc.frontend.values import UNKNOWN, Datum, Items, Range, Record, describe, type_text
+from dlc.ir.core import Value
+from dlc.ir.dims import Dim, Size, interval
+from dlc.ir.types import BOOL, I64
+from dlc.text import ast
+from dlc.text.source import Span
+
+__all__ = ["indexed", "updated"]
+
+
+@dataclass(slots=True)
+class Selection:
+    """What an index takes of one tensor, axis by axis."""
+
+    starts: list[Size] = field(default_factory=list[Size])
+    limits: list[Size] = field(default_factory=list[Size])
+    steps: list[int] = field(default_factory=list[int])
+    reversed: list[int] = field(default_factory=list[int])
+    dropped: list[int] = field(default_factory=list[int])
+    tensors: dict[int, Value] = field(default_factory=dict[int, Value])
+    new: list[int] = field(default_factory=list[int])
+    """Before which axis of the source each new axis stands."""
+
+    def whole(self, size: Size) -> None:
+        """Take all of an axis."""
+        self.starts.append(0)
+        self.limits.append(size)
+        self.steps.append(1)
+
+
+@evaluates(ast.Index)
+def _index(ev: Evaluator, node: ast.Index, scope: Scope) -> Datum:
+    value = ev.eval(node.value, scope)
+    match value:
+        case Value():
+            return _checked(ev, node, value, scope)
+        case Items(items) if _is_list(items):
+            return _item(ev, node, items, scope)
+        case Items():
+            ev.at.stand(node.value.span)
+            return _checked(ev, node, as_tensor(ev.at, value), scope)
+        case Record(items) | Chain(items):
+            return _item(ev, node, items, scope)
+        case Stack(count):
+            return value.block(_position(ev, node, count, scope))
+        case Range(int() as start, int() as stop):
+            return _item(ev, node, tuple(range(start, stop)), scope)
+        case _:
+            if value is UNKNOWN:
+                raise Poisoned
+            raise ev.at.fail("D0326", f"{describe(value)} has no parts to index", node.span)
+
+
+def _is_list(items: tuple[Datum, ...]) -> bool:
+    """Whether a list is one of sizes, layers or tuples, whose items stay what they are."""
+    return not any(isinstance(item, Items | float) for item in items)
+
+
+def _checked(ev: Evaluator, node: ast.Index, value: Value, scope: Scope) -> Datum:
+    try:
+        return indexed(ev, value, node.items, scope, node.span)
+    except ModelError as error:
+        raise ev.labelled(error, [(node.value.span, value)]) from None
+
+
+def _position(ev: Evaluator, node: ast.Index, count: int, scope: Scope) -> int:
+    """A number that counts items, from the end if it is negative."""
+    item = node.items[0]
+    if len(node.items) != 1 or isinstance(item, ast.Slice | ast.NewAxis | ast.Dots):
+        raise ev.at.fail("D0326", "a list is indexed by one number", node.span)
+    position = ev.integer(item, scope)
+    if not -count <= position < count:
+        raise ev.at.fail(
+            "D0329", f"index {position} is out of range for a list of {count}", item.span
+        )
+    return position % count
+
+
+def _item(ev: Evaluator, node: ast.Index, items: Sequence[Datum], scope: Scope) -> Datum:
+    first = node.items[0]
+    if len(node.items) == 1 and isinstance(first, ast.Slice):
+        parts = [
+            None if part is None else ev.integer(part, scope)
+            for part in (first.start, first.stop, first.step)
+        ]
+        return Items(tuple(items[slice(*parts)]))
+    return items[_position(ev, node, len(items), scope)]
+
+
+# Tensors ------------------------------------------------------------------------------------------
+
+
+def indexed(
+    ev: Evaluator, value: Value, items: Sequence[ast.IndexItem], scope: Scope, span: Span
+) -> Value:
+    """The part of a tensor that an index names."""
+    at = ev.at
+    chosen = _selection(ev, value, items, scope)
+    at.stand(span)
+    shape = tensor_type(value).shape
+    starts, limits, steps = chosen.starts, chosen.limits, chosen.steps
+    taken = value
+    if any(starts) or limits != list(shape) or any(step != 1 for step in steps):
+        taken = at(array.Slice(value, tuple(starts), tuple(limits), tuple(steps)))
+    if chosen.reversed:
+        taken = at(array.Reverse(taken, tuple(chosen.reversed)))
+    if chosen.tensors:
+        return _gathered(at, taken, chosen)
+    return reshape(at, taken, _final_shape(list(tensor_type(taken).shape), chosen))
+
+
+def _final_shape(shape: list[Size], chosen: Selection) -> tuple[Size, ...]:
+    """The shape without the axes that a number took away and with the new ones."""
+    final: list[Size] = []
+    for axis in range(len(shape) + 1):
+        final += [1] * chosen.new.count(axis)
+        if axis < len(shape) and axis not in chosen.dropped:
+            final.append(shape[axis])
+    return tuple(final)
+
+
+def _gathered(at: Trace, source: Value, chosen: Selection) -> Value:
+    """The places that index tensors name; then new axes and axes taken away by numbers."""
+    axes = sorted(chosen.tensors)
+    indices = unify(at, [chosen.tensors[axis] for axis in axes])
+    result = at(array.Gather(source, tuple(indices), tuple(axes)))
+    width = tensor_type(indices[0]).rank
+    rest = [axis for axis in range(tensor_type(source).rank) if axis not in axes]
+    before = sum(axis < axes[0] for axis in rest)
+    order = (
+        *range(width, width + before),
+        *range(width),
+        *range(width + before, width + len(rest)),
+    )
+    result = transpose(at, result, order)
+    shape = list(tensor_type(result).shape)
+    final: list[Size] = []
+    for axis in range(tensor_type(source).rank + 1):
+        final += [1] * chosen.new.count(axis)
+        if axis == axes[0]:
+            final += shape[before : before + width]
+        elif axis in rest and axis not in chosen.dropped:
+            final.append(tensor_type(source).shape[axis])
+    return reshape(at, result, tuple(final))
+
+
+# What an index says -------------------------------------------------------------------------------
+
+
+def _selection(
+    ev: Evaluator, value: Value, items: Sequence[ast.IndexItem], scope: Scope
+) -> Selection:
+    shape = tensor_type(value).shape
+    used = sum(not isinstance(item, ast.Dots | ast.NewAxis) for item in items)
+    dots = [item for item in items if isinstance(item, ast.Dots)]
+    if used > len(shape):
+        raise ev.at.fail(
+            "D0305",
+            f"{used} indices for {type_text(value)}, which has {_axes(len(shape))}",
+            items[-1].span,
+        )
+    if len(dots) > 1:
+        raise ev.at.fail("D0305", "more than one `..` in an index", dots[1].span)
+    chosen = Selection()
+    for item in items:
+        axis = len(chosen.starts)
+        match item:
+            case ast.NewAxis():
+                chosen.new.append(axis)
+            case ast.Dots():
+                for size in shape[axis : axis + len(shape) - used]:
+                    chosen.whole(size)
+            case ast.Slice():
+                _slice(ev, item, shape[axis], chosen, scope)
+            case _:
+                _place(ev, item, value, axis, chosen, scope)
+    for size in shape[len(chosen.starts) :]:
+        chosen.whole(size)
+    return chosen
+
+
+def _axes(count: int) -> str:
+    return f"{count} axis" if count == 1 else f"{count} axes"
+
+
+def _place(
+    ev: Evaluator, item: ast.Expr, value: Value, axis: int, chosen: Selection, scope: Scope
+) -> None:
+    """A number or a tensor of numbers."""
+    found = ev.eval(item, scope)
+    size = tensor_type(value).shape[axis]
+    if isinstance(found, Value | Items):
+        ev.at.stand(item.span)
+        index = as_tensor(ev.at, found)
+        if dtype_of(index) is BOOL:
+            raise ev.at.fail(
+                "D0326",
+                f"an index is a whole number, found {type_text(index)}",
+                item.span,
+                help="choose with where(mask, x, 0), or take the places from nonzero(mask)",
+            )
+        if not dtype_of(index).is_integer:
+            raise ev.at.fail(
+                "D0326",
+                f"an index is a whole number, found {type_text(index)}",
+                item.span,
+                help="convert it: i32(...)",
+            )
+        # Indices of several tensors must have one dtype, and 64 bits count any axis.
+        chosen.tensors[axis] = convert(ev.at, index, I64) if _is_narrow(index) else index
+        chosen.whole(size)
+        return
+    place = ev.as_size(found, item.span)
+    if isinstance(place, int) and place < 0:
+        place = size + place
+    if _is_below(ev.at, place, 0) or _is_below(ev.at, size - 1, place):
+        raise ev.at.fail(
+            "D0329",
+            f"index {found} is out of range for axis {axis} of {type_text(value)}",
+            item.span,
+            help=f"it has the places 0 to {size - 1}" if size != 0 else "the axis has no places",
+        )
+    chosen.starts.append(place)
+    chosen.limits.append(place + 1)
+    chosen.steps.append(1)
+    chosen.dropped.append(axis)
+
+
+def _is_narrow(index: Value) -> bool:
+    return dtype_of(index).bits < 32
+
+
+def _is_below(at: Trace, one: Size, other: Size) -> bool:
+    """Whether one size is smaller whatever the dims are."""
+    highest = interval(one - other, at.bounds)[1]
+    return highest is not None and highest < 0
+
+
+def _slice(ev: Evaluator, item: ast.Slice, size: Size, chosen: Selection, scope: Scope) -> None:
+    """`start:stop:step`; negative numbers count from the end, and nothing is clamped."""
+    step = 1 if item.step is None else ev.integer(item.step, scope)
+    if step == 0:
+        assert item.step is not None
+        raise ev.at.fail("D0329", "the step of a slice is not 0", item.step.span)
+    start = _bound(ev, item.start, size, scope)
+    stop = _bound(ev, item.stop, size, scope)
+    if step < 0:
+        # From `start` down to, not including, `stop`: the same places in rising order, reversed.
+        last = size - 1 if start is None else start
+        first = 0 if stop is None else stop + 1
+        count = (last - first - step) // -step
+        first = last + (count - 1) * step
+        chosen.reversed.append(len(chosen.starts))
+        low, high = first, last + 1
+    else:
+        low, high = 0 if start is None else start, size if stop is None else stop
+    if any(_is_below(ev.at, *pair) for pair in ((low, 0), (high, low), (size, high))):
+        raise ev.at.fail(
+            "D0329",
+            f"the slice {low}:{high} leaves an axis of size {size}",
+            item.span,
+            help="slices are not clamped: its ends lie from 0 to the size, the first before the last",
+        )
+    chosen.starts.append(low)
+    chosen.limits.append(high)
+    chosen.steps.append(abs(step))
+
+
+def _bound(ev: Evaluator, node: ast.Expr | None, size: Size, scope: Scope) -> Size | None:
+    if node is None:
+        return None
+    value = ev.eval(node, scope)
+    if isinstance(value, Value):
+        raise ev.at.fail(
+            "D0327",
+            f"the ends of a slice are known when compiling, found {type_text(value)}",
+            node.span,
+            help="take places with an index tensor: x[i + arange(n)]",
+        )
+    bound = ev.as_size(value, node.span)
+    return size + bound if isinstance(bound, int) and bound < 0 else bound
+
+
+# Updating -----------------------------------------------------------------------------------------
+
+
+def updated(
+    ev: Evaluator,
+    target: Value,
+    items: Sequence[ast.IndexItem],
+    value: Datum,
+    scope: Scope,
+    span: Span,
+) -> Value:
+    """A copy of a tensor with a value, which stretches, at the places that an index names."""
+    at = ev.at
+    chosen = _selection(ev, target, items, scope)
+    at.stand(span)
+    if chosen.new:
+        raise at.fail("D0305", "`new` names no place that could be updated", span)
+    places = _places(at, target, chosen)
+    shape = tensor_type(places[0]).shape
+    part = as_tensor(at, value, dtype_of(target))
+    if dtype_of(part) is not dtype_of(target):
+        raise at.fail(
+            "D0322",
+            f"cannot put {type_text(part)} into {type_text(target)}",
+            help=f"convert it: {dtype_of(target).name}(...)",
+        )
+    part = _stretched(at, part, shape, chosen)
+    axes = tuple(range(tensor_type(target).rank))
+    return at(array.Scatter(target, part, tuple(places), axes, "set", not chosen.tensors))
+
+
+def _stretched(at: Trace, part: Value, shape: Sequence[Size], chosen: Selection) -> Value:
+    """The value in the shape of the places, in which axes named by a number have size 1."""
+    own = list(tensor_type(part).shape)
+    open_axes = [k for k in range(len(shape)) if k not in _single(chosen)]
+    if len(own) > len(open_axes):
+        raise at.fail(
+            "D0301", f"{type_text(part)} has more axes than the place that it is put into"
+        )
+    aligned: list[Size] = [1] * len(shape)
+    for axis, size in zip(reversed(open_axes), reversed(own), strict=False):
+        aligned[axis] = size
+    if any(a not in (1, n) for a, n in zip(aligned, shape, strict=True)):
+        wanted = [str(shape[axis]) for axis in open_axes]
+        raise at.fail("D0301", f"{type_text(part)} does not fit a place of [{', '.join(wanted)}]")
+    return broadcast_to(at, reshape(at, part, tuple(aligned)), tuple(shape))
+
+
+def _single(chosen: Selection) -> set[int]:
+    """The axes of the places that a number named: with index tensors these stand at their front."""
+    return set(chosen.dropped)
+
+
+def _places(at: Trace, target: Value, chosen: Selection) -> list[Value]:
+    """For every axis the index of each place, all of one shape: an axis for each of the target's."""
+    shape: list[Size] = []
+    rank = tensor_type(target).rank
+    if any(tensor_type(index).rank > 1 for index in chosen.tensors.values()):
+        raise at.fail(
+            "D0305",
+            "an update takes index tensors of one axis at most",
+            help="flatten the indices and the value",
+        )
+    if len(chosen.tensors) > 1:
+        raise at.fail(
+            "D0305",
+            "an update takes one index tensor at most",
+            help="compute one index: i * n + j on reshape(x, [_])",
+        )
+    for axis in range(rank):
+        index = chosen.tensors.get(axis)
+        if index is not None:
+            shape.append(tensor_type(index).size)
+        else:
+            step = chosen.steps[axis]
+            shape.append((chosen.limits[axis] - chosen.starts[axis] + (step - 1)) // step)
+    whole = tuple(shape)
+    return [_along(at, axis, whole, chosen) for axis in range(rank)]
+
+
+def _along(at: Trace, axis: int, shape: tuple[Size, ...], chosen: Selection) -> Value:
+    """The index along one axis, in every place."""
+    index = chosen.tensors.get(axis)
+    if index is not None:
+        row = convert(at, reshape(at, index, (shape[axis],)), I64)
+        return at(array.Broadcast(row, shape, (axis,)))
+    counted = at(array.Iota(shape, axis, I64))
+    if axis in chosen.reversed:
+        counted = at(array.Reverse(counted, (axis,)))
+    step, start = chosen.steps[axis], chosen.starts[axis]
+    if step != 1:
+        counted = at(array.Multiply(counted, array.constant_like(at, step, counted)))
+    if isinstance(start, Dim):
+        return at(array.Add(*unify(at, (counted, start))))
+    return at(array.Add(counted, array.constant_like(at, start, counted))) if start else counted

@@ -1,0 +1,455 @@
+"""Instances of modules: their members, made when they are first needed, and calls of them.
+
+What all views of an instance share is its `Core`. A view of stacked blocks also says which of them it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from dlc.errors import Diagnostic, Label, ModelError, Place
+from dlc.frontend.calls import Function, call_function
+from dlc.frontend.definitions import MemberNode, ModuleDefinition
+from dlc.frontend.evaluator import Evaluator, attributes_of, calls
+from dlc.frontend.files import EVALUATING, is_fixed
+from dlc.frontend.initialisers import Origin, beside, origin_of
+from dlc.frontend.problems import Poisoned
+from dlc.frontend.scope import MISSING, Home, Scope
+from dlc.frontend.statements import require
+from dlc.frontend.types import Expectation, Matcher, declared_type
+from dlc.frontend.values import (
+    UNKNOWN,
+    Argument,
+    Arguments,
+    Callee,
+    Datum,
+    Hole,
+    Items,
+    Partial,
+    Record,
+    Thing,
+    describe,
+)
+from dlc.frontend.weights import Pick, Weight, weight_value
+from dlc.ir.dims import Dim
+from dlc.ir.types import DType, TensorType
+from dlc.text import ast
+from dlc.text.suggest import suggest
+
+__all__ = ["Chain", "Core", "Instance", "Stack", "adopt", "cores_in", "with_picks"]
+
+
+@dataclass(slots=True, eq=False)
+class Core:
+    """One instance: its parameters, its place in the model, and what is made of its members."""
+
+    ev: Evaluator
+    definition: ModuleDefinition
+    arguments: dict[str, Datum]
+    made_at: Place
+    given: tuple[str, ...]
+    """The parameters that the call which made it gives."""
+    path: str | None = None
+    stack: tuple[int, ...] = ()
+    start: tuple[str, str] | None = None
+    """The file that a `from` names, here or further out, and the path of the module that says so."""
+    values: dict[str, Datum] = field(default_factory=dict[str, Datum])
+    weights: dict[str, Weight] = field(default_factory=dict[str, Weight])
+    checked: bool = False
+
+    def below(self, name: str) -> str:
+        """The path of a member."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def holes(self) -> list[Hole]:
+        """The sizes that are not known yet."""
+        return [h for h in self.arguments.values() if isinstance(h, Hole) and h.size is None]
+
+    def check(self) -> None:
+        """Refuse the instance if a `require` of its module does not hold; not before all is known."""
+        if self.checked or self.holes():
+            return
+        self.checked = True
+        scope = Scope(Instance(self))
+        with self.ev.elsewhere(scope.home.source):
+            for requirement in self.definition.requirements:
+                try:
+                    require(self.ev, requirement, scope)
+                except ModelError as error:
+                    label = Label(self.made_at, f"{self.definition.name} is made here")
+                    raise ModelError(
+                        [_with_label(diagnostic, label) for diagnostic in error.diagnostics]
+                    ) from None
+
+    def weight(self, node: ast.Param | ast.State) -> Weight:
+        """The weight that a `param` or `state` declares."""
+        known = self.weights.get(node.name)
+        if known is not None:
+            return known
+        self.check()
+        scope = Scope(Instance(self))
+        with self.ev.elsewhere(scope.home.source) as source:
+            if not isinstance(node.type, ast.TensorType):
+                raise self.ev.at.fail("D0326", "a weight is a tensor", node.type.span)
+            own = declared_type(self.ev, node.type, scope)
+            if any(isinstance(size, Dim) for size in own.shape):
+                raise self.ev.at.fail(
+                    "D0221",
+                    f"the weight {node.name} is {own.text}, but weights have fixed sizes",
+                    node.type.span,
+                    help="make the size a parameter of the module",
+                )
+            made = Weight(
+                self.below(node.name),
+                own.with_shape((*self.stack, *own.shape)),
+                self._origin(node, scope),
+                isinstance(node, ast.Param),
+                len(self.stack),
+                source.place(node.span),
+            )
+        self.weights[node.name] = made
+        return made
+
+    def _origin(self, node: ast.Param | ast.State, scope: Scope) -> Origin:
+        origin = origin_of(self.ev, node.init, scope)
+        symbol = self.below(node.name)
+        key = origin.key or node.key
+        if origin.file is not None or self.start is None:
+            return Origin(origin.init, origin.file, key or (node.name if origin.file else None))
+        file, outer = self.start
+        return Origin(origin.init, file, key or symbol.removeprefix(f"{outer}." if outer else ""))
+
+    def submodule(self, node: ast.Use) -> Datum:
+        """What a `use` gives, made once."""
+        return self._once(node, lambda scope: self._used(node, scope))
+
+    def _used(self, node: ast.Use, scope: Scope) -> Datum:
+        value = self.ev.layer(node.value, scope)
+        if not isinstance(value, Thing | Items):
+            raise self.ev.at.fail(
+                "D0218",
+                f"`use` takes a module or a function, found {describe(value)}",
+                node.value.span,
+                help="a number is named with const",
+            )
+        adopt(value, self.below(node.name), self)
+        return value
+
+    def constant(self, node: ast.Const) -> Datum:
+        """The value of a `const`, found once."""
+        return self._once(node, lambda scope: self._constant(node, scope))
+
+    def _constant(self, node: ast.Const, scope: Scope) -> Datum:
+        value = self.ev.eval(node.value, scope)
+        if node.type is not None:
+            matcher = Matcher(self.ev, scope)
+            place = scope.home.source.place(node.value.span)
+            value = matcher.value(node.type, value, Expectation("found", place))
+            matcher.finish()
+        if not is_fixed(value):
+            raise self.ev.at.fail(
+                "D0327",
+                f"the constant {node.name} is not known when compiling",
+                node.value.span,
+                help="compute it in a function",
+            )
+        return value
+
+    def _once(self, node: ast.Use | ast.Const, make: Callable[[Scope], Datum]) -> Datum:
+        """The value of a member; after an error, which is recorded, it is unknown."""
+        found = self.values.get(node.name, MISSING)
+        if found is EVALUATING:
+            raise self.ev.at.fail(
+                "D0214",
+                f"{node.name} is defined by itself",
+                place=self.definition.home.source.place(node.span),
+                help="break the circle: one of the members must stand alone",
+            )
+        if found is not MISSING:
+            return found
+        self.check()
+        scope = Scope(Instance(self))
+        self.values[node.name] = EVALUATING
+        value: Datum = UNKNOWN
+        try:
+            with self.ev.elsewhere(scope.home.source):
+                value = make(scope)
+        except ModelError as error:
+            self.ev.report(error)
+        except Poisoned:
+            pass
+        finally:
+            self.values[node.name] = value
+        return value
+
+    def force(self) -> None:
+        """Make all members, whether a function uses them or not."""
+        for node in self.definition.members.values():
+            try:
+                match node:
+                    case ast.Param() | ast.State():
+                        self.weight(node)
+                    case ast.Use():
+                        self.submodule(node)
+                    case ast.Const():
+                        self.constant(node)
+                    case ast.Fn():
+                        pass
+            except ModelError as error:
+                self.ev.report(error)
+            except Poisoned:
+                pass
+
+    @property
+    def written(self) -> str:
+        """The call that made it, with its arguments as values."""
+        names = [name for name in self.definition.parameter_names if name in self.given]
+        texts = [f"{name}={_short(self.arguments[name])}" for name in names]
+        return f"{self.definition.name}({', '.join(texts)})"
+
+    def parameters(self) -> int:
+        """How many trained numbers are its own."""
+        own = [item.type.size for item in self.weights.values() if item.trained]
+        return sum([size for size in own if isinstance(size, int)])
+
+
+def _with_label(diagnostic: Diagnostic, label: Label) -> Diagnostic:
+    return Diagnostic(
+        diagnostic.code, diagnostic.message, diagnostic.place, (label,), diagnostic.help
+    )
+
+
+def _short(value: Datum) -> str:
+    match value:
+        case Instance(core=core):
+            return core.definition.name
+        case Function():
+            return value.declaration.name
+        case Callee():
+            return value.called
+        case DType():
+            return value.name
+        case Items(items) | Record(items):
+            return f"[{', '.join([_short(item) for item in items])}]"
+        case str():
+            return f'"{value}"'
+        case bool():
+            return "true" if value else "false"
+        case Hole():
+            return str(value.size or "_")
+        case _:
+            return str(value)
+
+
+class Instance(Callee, Home):
+    """A view of an instance; `picks` say which of stacked blocks it is, one for each leading axis."""
+
+    def __init__(self, core: Core, picks: tuple[Pick, ...] = ()) -> None:
+        self.core = core
+        self.picks = picks
+        self.source = core.definition.home.source
+
+    @property
+    def called(self) -> str:
+        return f"{self.core.path or 'the root'} of {self.core.definition.called}"
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        call = self.core.definition.members.get("call")
+        return Function(call, self).parameter_names if isinstance(call, ast.Fn) else ()
+
+    def find(self, name: str) -> Datum:
+        found = self.core.arguments.get(name, MISSING)
+        if found is not MISSING:
+            return found
+        node = self.core.definition.members.get(name)
+        return self.core.definition.home.find(name) if node is None else self.member(node)
+
+    def member(self, node: MemberNode) -> Datum:
+        """The value of a member."""
+        core = self.core
+        match node:
+            case ast.Param() | ast.State():
+                return weight_value(core.ev.at, core.weight(node), self.picks)
+            case ast.Use():
+                return with_picks(core.submodule(node), self.picks)
+            case ast.Const():
+                return core.constant(node)
+            case ast.Fn():
+                own = core.path or ""
+                inner = own if node.name == "call" or node.exported else core.below(node.name)
+                return Function(node, self, inner)
+
+    def is_dim(self, name: str) -> bool:
+        known = name in self.core.arguments or name in self.core.definition.members
+        return not known and self.core.definition.home.is_dim(name)
+
+    def known(self) -> Iterator[str]:
+        yield from self.core.arguments
+        yield from self.core.definition.members
+        yield from self.core.definition.home.known()
+
+    def weights(self) -> Iterator[tuple[str, TensorType]]:
+        for node in self.core.definition.members.values():
+            if isinstance(node, ast.Param) and not self.core.holes():
+                type = self.core.weight(node).type
+                yield node.name, type.with_shape(type.shape[len(self.picks) :])
+
+
+@calls(Instance)
+def _call_instance(ev: Evaluator, instance: Instance, given: Arguments) -> Datum:
+    call = instance.core.definition.members.get("call")
+    if not isinstance(call, ast.Fn):
+        raise ev.at.fail(
+            "D0209",
+            f"{instance.called} cannot be called",
+            place=given.source.place(given.span),
+            help="give the module a fn call, or call one of its functions",
+        )
+    function = instance.member(call)
+    assert isinstance(function, Function)
+    return call_function(ev, function, given)
+
+
+@attributes_of(Instance)
+def _member_of(ev: Evaluator, instance: Instance, node: ast.Attribute) -> Datum:
+    core = instance.core
+    member = core.definition.members.get(node.name)
+    found = instance.member(member) if member else core.arguments.get(node.name, MISSING)
+    if found is MISSING:
+        names = [*core.definition.members, *core.arguments]
+        near = suggest(node.name, names)
+        raise ev.at.fail(
+            "D0206",
+            f"{instance.called} has no member {node.name}",
+            node.name_span,
+            help=f"did you mean {near}?" if near else f"it has {', '.join(names)}",
+        )
+    if found is UNKNOWN:
+        raise Poisoned
+    return found.size if isinstance(found, Hole) and found.size is not None else found
+
+
+# Chains and stacks --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain(Callee):
+    """`chain(a, b, ...)`: layers one after the other."""
+
+    layers: tuple[Datum, ...]
+
+    @property
+    def called(self) -> str:
+        return f"a chain of {len(self.layers)} layers"
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        first = self.layers[0] if self.layers else None
+        return first.parameter_names[:1] if isinstance(first, Callee) else ("x",)
+
+
+@calls(Chain)
+def _call_chain(ev: Evaluator, chain: Chain, given: Arguments) -> Datum:
+    if len(given.positional) + len(given.named) != 1:
+        raise ev.at.fail(
+            "D0208", "a chain takes one argument", place=given.source.place(given.span)
+        )
+    value = (*given.positional, *given.named.values())[0].value
+    for layer in chain.layers:
+        inner = Arguments((Argument(value, given.span),), {}, given.source, given.span)
+        value = ev.call(layer, inner)
+    return value
+
+
+@attributes_of(Chain)
+def _layer_of(ev: Evaluator, chain: Chain, node: ast.Attribute) -> Datum:
+    if node.name.isdigit() and int(node.name) < len(chain.layers):
+        return chain.layers[int(node.name)]
+    raise ev.at.fail(
+        "D0206",
+        f"{chain.called} has no {node.name}",
+        node.name_span,
+        help=f"its layers are 0 to {len(chain.layers) - 1}",
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stack(Thing):
+    """`L * Block(...)`: so many instances with stacked weights; `template` is any one of them."""
+
+    count: int
+    template: Datum
+    picks: tuple[Pick, ...] = ()
+
+    @property
+    def called(self) -> str:
+        return f"a stack of {self.count}"
+
+    def block(self, pick: Pick) -> Datum:
+        """One of the blocks."""
+        return with_picks(self.template, (*self.picks, pick))
+
+
+def with_picks(value: Datum, picks: tuple[Pick, ...]) -> Datum:
+    """The view of a submodule in a view of the module that it is part of."""
+    if not picks:
+        return value
+    match value:
+        case Instance():
+            return Instance(value.core, picks)
+        case Chain(layers):
+            return Chain(tuple([with_picks(layer, picks) for layer in layers]))
+        case Stack(count, template):
+            return Stack(count, template, picks)
+        case Items(items):
+            return Items(tuple([with_picks(item, picks) for item in items]))
+        case Partial(function, arguments):
+            inner = with_picks(function, picks)
+            return Partial(inner, arguments) if isinstance(inner, Callee) else value
+        case _:
+            return value
+
+
+def adopt(value: Datum, path: str, parent: Core | None, stack: tuple[int, ...] = ()) -> None:
+    """Give instances their place in the model, unless they have one: an instance used twice shares."""
+    outer = stack if stack or parent is None else parent.stack
+    for core, own_path, own_stack in _unplaced(value, path, outer):
+        core.path, core.stack = own_path, own_stack
+        source = core.definition.declaration.weights
+        if source is not None:
+            core.start = (beside(Scope(core.definition.home), source.value), own_path)
+        elif parent is not None:
+            core.start = parent.start
+
+
+def _unplaced(
+    value: Datum, path: str, stack: tuple[int, ...]
+) -> Iterator[tuple[Core, str, tuple[int, ...]]]:
+    match value:
+        case Instance(core=core):
+            if core.path is None:
+                yield core, path, stack
+        case Chain(layers) | Items(layers):
+            for number, layer in enumerate(layers):
+                yield from _unplaced(layer, f"{path}.{number}", stack)
+        case Stack(count, template):
+            yield from _unplaced(template, path, (*stack, count))
+        case _:
+            pass
+
+
+def cores_in(value: Datum) -> Iterator[Core]:
+    """The instances that a submodule is made of; those of an empty stack do not exist."""
+    match value:
+        case Instance(core=core):
+            yield core
+        case Chain(layers) | Items(layers):
+            for layer in layers:
+                yield from cores_in(layer)
+        case Stack(count, template):
+            if count:
+                yield from cores_in(template)
+        case _:
+            pass

@@ -1,0 +1,42 @@
+"""`update(x, at=[i, ..], v)`, whose place is written like an index."""
+
+from __future__ import annotations
+
+from dlc.frontend.builtins.registry import SPECIALS
+from dlc.frontend.evaluator import Evaluator
+from dlc.frontend.indexing import updated
+from dlc.frontend.scope import Scope
+from dlc.frontend.tensors import as_tensor
+from dlc.frontend.values import Datum, Special
+from dlc.text import ast
+
+
+def _update(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
+    named = {item.name: item.value for item in node.arguments if item.name is not None}
+    positional = [item.value for item in node.arguments if item.name is None]
+    place = named.pop("at", None)
+    names = [name for name in ("x", "value") if name not in named]
+    parts = dict(zip(names, positional, strict=False)) | named
+    if place is None or len(positional) > len(names) or set(parts) != {"x", "value"}:
+        raise ev.at.fail(
+            "D0208",
+            "update takes a tensor, the place `at`, and a value",
+            node.span,
+            help="write update(x, value, at=[0, ..])",
+        )
+    if not isinstance(place, ast.List):
+        raise ev.at.fail("D0320", "a place is written like an index: at=[0, ..]", place.span)
+    target, value = ev.eval(parts["x"], scope), ev.eval(parts["value"], scope)
+    ev.at.stand(parts["x"].span)
+    return updated(ev, as_tensor(ev.at, target), place.items, value, scope, node.span)
+
+
+SPECIALS["update"] = Special(
+    "update",
+    _update,
+    "update(x, at=[i, ..], value)",
+    "A copy of x with a value, which stretches, at a place that is written like an index.",
+    "update([1, 2, 3], 9, at=[0])",
+    "[9, 2, 3]",
+    "shapes",
+)
