@@ -20,7 +20,7 @@ from tests.op_examples.derivative import by_rule_and_by_differences
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Numbers
 
 assert op_examples.__doc__, "importing it makes the operations and their examples known"
-DIALECTS = ("array.", "rng.")
+DIALECTS = ("array.", "nn.", "rng.")
 NAMES = sorted(name for name in OPS if name.startswith(DIALECTS))
 CASES = [
     pytest.param(example, id=f"{name}-{number}")

@@ -7,18 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc.dialects import array
+from dlc.dialects.flow.reverse import Backward, is_float, pull_back
 from dlc.dialects.func import Return
 from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
-from dlc.ir.types import TensorType
+from dlc.ir.core import Block
+from dlc.ir.value_map import ValueMap
 from tests.op_examples.example import HERE, Example, Numbers
 
 STEP = 1e-5
 """Of a difference: its square, and 1e-16 divided by it, are both far below the tolerance."""
-
-
-def is_float(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.dtype.is_float
 
 
 def derivative(example: Example, order: int) -> Block:
@@ -34,60 +31,20 @@ def derivative(example: Example, order: int) -> Block:
 
 def differentiate(block: Block) -> None:
     """Make a block take a cotangent for each float result too, and return what its arguments receive."""
-    expand(block)
     terminator = block.terminator
-    results = list(filter(is_float, terminator.operands))
     wrt = list(filter(is_float, block.arguments))
+    cotangents = [
+        block.add_argument(result.type) if is_float(result) else None
+        for result in terminator.operands
+    ]
+    emit = Backward(block, HERE, ValueMap(), terminator)
+    received = pull_back(block, wrt, cotangents, emit)
+    results = [
+        array.constant_like(emit, 0, value) if dx is None else dx
+        for value, dx in zip(wrt, received, strict=True)
+    ]
     terminator.erase()
-    cotangents = [block.add_argument(result.type) for result in results]
-    received = pull_back(block, results, cotangents)
-    emit = Builder(block, HERE)
-    zero = [array.constant_like(emit, 0, value) for value in wrt]
-    emit.place(Return(tuple(map(received.get, wrt, zero))))
-
-
-def expand(block: Block) -> None:
-    """Put their decomposition in the place of operations that have no gradient of their own."""
-    op = block.first
-    while op is not None:
-        following = op.next
-        if type(op).gradient is Op.gradient and type(op).decompose is not Op.decompose:
-            previous = op.previous
-            results = op.decompose(Builder.before_op(op))
-            assert results is not None
-            for old, new in zip(op.results, results, strict=True):
-                old.replace_by(new)
-            following = block.first if previous is None else previous.next
-            if following is op:
-                following = op.next
-            op.erase()
-        op = following
-
-
-def pull_back(
-    block: Block, results: Sequence[Value], cotangents: Sequence[Value]
-) -> dict[Value, Value]:
-    """What each value receives, by the operations' own rules, computed at the end of the block."""
-    received: dict[Value, Value] = {}
-    emit = Builder(block, HERE)
-
-    def add(value: Value, cotangent: Value) -> None:
-        assert cotangent.type is value.type, f"{value.type} receives {cotangent.type}"
-        earlier = received.get(value)
-        received[value] = cotangent if earlier is None else emit(array.Add(earlier, cotangent))
-
-    for result, cotangent in zip(results, cotangents, strict=True):
-        add(result, cotangent)
-    for op in reversed(list(block)):
-        if not any(result in received for result in op.results) or op.not_differentiable:
-            continue
-        if any(map(is_float, op.operands)):
-            zero = [array.constant_like(emit, 0, result) for result in op.results]
-            dy = [received.get(result, none) for result, none in zip(op.results, zero, strict=True)]
-            for value, dx in zip(op.operands, op.gradient(emit, *dy), strict=True):
-                if dx is not None and is_float(value):
-                    add(value, dx)
-    return received
+    Builder(block, HERE).place(Return(tuple(results)))
 
 
 def by_rule_and_by_differences(example: Example, order: int) -> list[tuple[Numbers, Numbers]]:

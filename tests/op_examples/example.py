@@ -32,6 +32,8 @@ Build: TypeAlias = (
     | Callable[[Value], Op]
     | Callable[[Value, Value], Op]
     | Callable[[Value, Value, Value], Op]
+    | Callable[[Value, Value, Value, Value], Op]
+    | Callable[[Value, Value, Value, Value, Value, Value], Op]
 )
 Reference: TypeAlias = (
     Callable[[], Answer]
@@ -39,6 +41,7 @@ Reference: TypeAlias = (
     | Callable[[Numbers, Numbers], Answer]
     | Callable[[Numbers, Numbers, Numbers], Answer]
     | Callable[[Numbers, Numbers, Numbers, Numbers], Answer]
+    | Callable[[Numbers, Numbers, Numbers, Numbers, Numbers, Numbers], Answer]
 )
 Element: TypeAlias = (
     Callable[[int], Any]
