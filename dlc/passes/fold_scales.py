@@ -76,9 +76,7 @@ class _Weights:
         """`(x * a) * b` is `x * (a * b)`."""
         return self._merge(op, rewriter, array.Multiply)
 
-    def _merge(
-        self, op: Op, rewriter: Rewriter, kind: type[array.Add | array.Multiply]
-    ) -> bool:
+    def _merge(self, op: Op, rewriter: Rewriter, kind: type[array.Add | array.Multiply]) -> bool:
         sides = self._sides(op)
         if sides is None or not isinstance(sides[0].op, kind) or len(sides[0].uses) > 1:
             return False

@@ -152,9 +152,8 @@ def sink_through_pad(op: Op, rewriter: Rewriter) -> bool:
         return False
     emit, axes = rewriter.before(op), op.source.op.axes
     back = array.inverse(axes)
-    low, high, interior = (
-        tuple([values[axis] for axis in back]) for values in (op.low, op.high, op.interior)
-    )
+    low, high = (tuple([values[axis] for axis in back]) for values in (op.low, op.high))
+    interior = tuple([op.interior[axis] for axis in back])
     result = emit(array.Pad(op.source.op.source, op.value, low, high, interior))
     rewriter.replace(op, emit(array.Transpose(result, axes)), relation=EQUAL)
     return True
@@ -167,9 +166,8 @@ def sink_through_slice(op: Op, rewriter: Rewriter) -> bool:
         return False
     emit, axes = rewriter.before(op), op.source.op.axes
     back = array.inverse(axes)
-    starts, limits, steps = (
-        tuple([values[axis] for axis in back]) for values in (op.starts, op.limits, op.steps)
-    )
+    starts, limits = (tuple([values[axis] for axis in back]) for values in (op.starts, op.limits))
+    steps = tuple([op.steps[axis] for axis in back])
     result = emit(array.Slice(op.source.op.source, starts, limits, steps))
     rewriter.replace(op, emit(array.Transpose(result, axes)), relation=EQUAL)
     return True

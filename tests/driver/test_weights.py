@@ -20,7 +20,7 @@ from dlc.ir.evaluation import Evaluation
 from dlc.ir.passes import Context
 from dlc.ir.types import F32, TensorType
 from dlc.runtime.model import Model
-from tests.lowering.everywhere import HERE
+from tests.lowering.everywhere import HERE, assert_close
 
 
 def f32(*shape: int) -> TensorType:
@@ -71,11 +71,10 @@ def test_weights_are_folded_and_packed_when_they_are_loaded(level: int, matmul: 
     (expected,) = Evaluation(weights=arrays).run(function.body, [x])
     settings = Settings(level=level, matmul=matmul, verify_each=True)
     made = Model(compile_opened(model, settings, "init:7"))
-    np.testing.assert_allclose(np.asarray(made.f(x)), expected, rtol=1e-4, atol=1e-3)
-    other = {name: array * np.float32(0.5) for name, array in arrays.items()}
+    assert_close([np.asarray(made.f(x))], [expected], 1e-4, "machine code")
+    other = {name: (array.astype(np.float32) * np.float32(0.5)) for name, array in arrays.items()}
     (again,) = Evaluation(weights=other).run(opened_body(), [x])
-    found = np.asarray(made.with_weights(other).f(x))
-    np.testing.assert_allclose(found, again, rtol=1e-4, atol=1e-3)
+    assert_close([np.asarray(made.with_weights(other).f(x))], [again], 1e-4, "other weights")
 
 
 def opened_body() -> Block:

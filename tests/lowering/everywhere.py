@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -94,17 +95,27 @@ def check(
     for threads in (1, 2):
         model = Model(artifact, threads=threads)
         for (_, inputs), wanted in zip(cases, expected, strict=True):
-            given = model.f(*inputs)
-            results = given if isinstance(given, tuple) else (given,)
-            assert_close([np.asarray(result) for result in results], wanted, rtol, "machine code")
+            assert_close(called(model, inputs), wanted, rtol, "machine code")
     return context
+
+
+def called(model: Model, inputs: Sequence[Array]) -> list[Array]:
+    """The results of the entry point `f`."""
+    given = model.f(*inputs)
+    if not isinstance(given, tuple):
+        return [np.asarray(given)]
+    return [np.asarray(cast("object", result)) for result in given]  # pyright: ignore[reportUnknownVariableType]
 
 
 def assert_close(found: Sequence[Array], wanted: Sequence[Array], rtol: float, when: str) -> None:
     """Equal up to `rtol` of the largest element of each result; integers and bools exactly."""
     for one, other in zip(found, wanted, strict=True):
-        scale = np.max(np.abs(other), initial=1.0) if other.dtype.kind == "f" else 0.0
-        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol * float(scale), err_msg=when)
+        assert one.dtype == other.dtype
+        found_values, wanted_values = one.astype(np.float64), other.astype(np.float64)
+        scale = float(np.max(np.abs(wanted_values), initial=1.0)) if other.dtype.kind == "f" else 0
+        np.testing.assert_allclose(
+            found_values, wanted_values, rtol=rtol, atol=rtol * scale, err_msg=when
+        )
 
 
 def text_after(program: Program, types: Sequence[TensorType], passes: Sequence[str]) -> str:

@@ -78,20 +78,26 @@ def branch(emit: Builder, x: Value, start: Value, w: Value) -> Sequence[Value]:
     total = emit(array.ReduceSum(start, (0, 1)))
     test = emit(array.Compare(total, array.fill(emit, 0, f32()), "lt"))
     types = [f32(4, 6), f32(6, 6)]
-    yes = region(types, lambda e, h, w: (e(array.MatMul(h, w)), h))
-    no = region(types, lambda e, h, w: (e(array.Negate(h)), e(array.Abs(h))))
-    both = emit.all(flow.If(test, (start, w), yes, no))
+    both = emit.all(flow.If(test, (start, w), region(types, yes), region(types, no)))
     other = emit(array.Not(test))
-    return *both, *emit.all(
-        flow.If(
-            other,
-            (start, w),
-            *[
-                region(types, f)
-                for f in (lambda e, h, w: (e(array.MatMul(h, w)),), lambda e, h, w: (h,))
-            ],
-        )
-    )
+    one = emit.all(flow.If(other, (start, w), region(types, first), region(types, second)))
+    return *both, *one
+
+
+def yes(emit: Builder, h: Value, w: Value) -> Sequence[Value]:
+    return emit(array.MatMul(h, w)), h
+
+
+def no(emit: Builder, h: Value, w: Value) -> Sequence[Value]:
+    return emit(array.Negate(h)), emit(array.Abs(h))
+
+
+def first(emit: Builder, h: Value, w: Value) -> Sequence[Value]:
+    return (emit(array.MatMul(h, w)),)
+
+
+def second(emit: Builder, h: Value, w: Value) -> Sequence[Value]:
+    return (h,)
 
 
 @pytest.mark.parametrize("level", [0, 2])

@@ -86,7 +86,7 @@ class Gather(Op):
     """
 
     source: Value = operand()
-    indices: tuple[Value, ...] = operands(doc="tensors of one integer type")
+    indices: Sequence[Value] = operands(doc="tensors of one integer type")
     axes: tuple[int, ...] = attribute()
 
     def infer(self) -> TensorType:
@@ -118,7 +118,7 @@ class Scatter(Op):
 
     target: Value = operand()
     updates: Value = operand()
-    indices: tuple[Value, ...] = operands(doc="tensors of one integer type")
+    indices: Sequence[Value] = operands(doc="tensors of one integer type")
     axes: tuple[int, ...] = attribute()
     mode: str = attribute(default="set", doc="set, add, multiply, max or min")
     unique: bool = attribute(default=False)
@@ -260,7 +260,7 @@ def _wide(emit: Builder, index: Value) -> Value:
 
 
 def _extreme(
-    indices: tuple[Value, ...],
+    indices: Sequence[Value],
     axes: tuple[int, ...],
     emit: Builder,
     target: Value,

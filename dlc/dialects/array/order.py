@@ -6,6 +6,8 @@ elements with equal keys stay in the order they had, also when it descends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,7 +41,7 @@ class Sort(Op):
     """The keys in rising (or `descending`) order along the axis, and all values in the same order."""
 
     keys: Value = operand()
-    values: tuple[Value, ...] = operands(doc="tensors of the shape of the keys")
+    values: Sequence[Value] = operands(doc="tensors of the shape of the keys")
     axis: int = attribute()
     descending: bool = attribute(default=False)
 

@@ -212,7 +212,7 @@ class Pad(Op):
 class Concatenate(Op):
     """The sources one after the other along an axis; all other sizes are equal."""
 
-    sources: tuple[Value, ...] = operands()
+    sources: Sequence[Value] = operands()
     axis: int = attribute()
 
     def infer(self) -> TensorType:
@@ -294,7 +294,7 @@ class DynamicSlice(Op):
     """
 
     source: Value = operand()
-    starts: tuple[Value, ...] = operands(doc="i64 scalars")
+    starts: Sequence[Value] = operands(doc="i64 scalars")
     sizes: Shape = attribute()
 
     def infer(self) -> TensorType:
@@ -329,7 +329,7 @@ class DynamicUpdateSlice(Op):
 
     target: Value = operand()
     update: Value = operand()
-    starts: tuple[Value, ...] = operands(doc="i64 scalars")
+    starts: Sequence[Value] = operands(doc="i64 scalars")
 
     def infer(self) -> TensorType:
         type, part = tensor_type(self.target), tensor_type(self.update)

@@ -37,7 +37,7 @@ class If(Structured):
     """
 
     condition: Value = operand()
-    inputs: tuple[Value, ...] = operands()
+    inputs: Sequence[Value] = operands()
     then: Block = region()
     otherwise: Block = region()
 

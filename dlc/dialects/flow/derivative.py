@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlc.dialects.array.elementwise import show
 from dlc.dialects.decomposed import Decomposed
 from dlc.dialects.flow.regions import Yield, check_arguments, types_of, yielded
@@ -28,8 +30,8 @@ class Vjp(Decomposed):
     followed by its reverse, which refers to the function's values and computes none of them again.
     """
 
-    inputs: tuple[Value, ...] = operands()
-    cotangents: tuple[Value, ...] = operands()
+    inputs: Sequence[Value] = operands()
+    cotangents: Sequence[Value] = operands()
     body: Block = region()
     wrt: tuple[int, ...] = attribute()
     with_value: bool = attribute(default=False)
@@ -111,7 +113,7 @@ class Custom(Decomposed):
     what each input that is a float receives. Without differentiation only `primal` is left.
     """
 
-    inputs: tuple[Value, ...] = operands()
+    inputs: Sequence[Value] = operands()
     primal: Block = region()
     rule: Block = region()
 

@@ -21,7 +21,7 @@ COUNTER = TensorType(I64)
 class Yield(Op):
     """End a region and hand over these values."""
 
-    values: tuple[Value, ...] = operands()
+    values: Sequence[Value] = operands()
 
     pure = False
     terminator = True

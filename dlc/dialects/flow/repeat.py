@@ -37,8 +37,8 @@ class While(Structured):
     the next carried values. A call in which the condition still holds after `limit` rounds fails.
     """
 
-    initial: tuple[Value, ...] = operands()
-    constants: tuple[Value, ...] = operands()
+    initial: Sequence[Value] = operands()
+    constants: Sequence[Value] = operands()
     condition: Block = region()
     body: Block = region()
     limit: int | None = attribute(default=None)

@@ -184,12 +184,18 @@ def _accumulate(
     values: Sequence[Value],
     cotangents: Sequence[Value | None],
 ) -> None:
+    # What one operation gives to a value that it uses twice is often the same: x * x gives dy * x and
+    # dy * x. Added first, the two are one product.
+    parts: dict[Value, Value] = {}
     for value, cotangent in zip(values, cotangents, strict=True):
         if cotangent is None or value not in active:
             continue
         assert cotangent.type is value.type, f"{show(value)} receives {show(cotangent)}"
+        earlier = parts.get(value)
+        parts[value] = cotangent if earlier is None else emit(array.Add(earlier, cotangent))
+    for value, part in parts.items():
         earlier = received.get(value)
-        received[value] = cotangent if earlier is None else emit(array.Add(earlier, cotangent))
+        received[value] = part if earlier is None else emit(array.Add(earlier, part))
 
 
 def _existing(op: Op) -> Value | Op | None:

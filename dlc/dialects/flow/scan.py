@@ -39,9 +39,9 @@ class Scan(Structured):
     `length - 1` and goes down to 0, and a stack holds at place i what was handed over at index i.
     """
 
-    initial: tuple[Value, ...] = operands()
-    xs: tuple[Value, ...] = operands()
-    constants: tuple[Value, ...] = operands()
+    initial: Sequence[Value] = operands()
+    xs: Sequence[Value] = operands()
+    constants: Sequence[Value] = operands()
     body: Block = region()
     length: Size = attribute()
     x_axes: tuple[int, ...] = attribute()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlc.dialects import array
 from dlc.dialects.array import show, tensor_type
 from dlc.dialects.array.arithmetic import times
@@ -30,7 +32,7 @@ class Attention(Decomposed):
     query: Value = operand()
     keys: Value = operand()
     values: Value = operand()
-    mask: tuple[Value, ...] = operands(doc="one or none")
+    mask: Sequence[Value] = operands(doc="one or none")
     scale: float = attribute()
     causal: Size | None = attribute(default=None)
 

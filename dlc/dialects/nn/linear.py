@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlc.dialects import array
 from dlc.dialects.array import show, tensor_type
 from dlc.dialects.array.shape import reshape
@@ -16,7 +18,7 @@ from dlc.ir.types import TensorType
 __all__ = ["Conv", "Linear"]
 
 
-def check_bias(op: Op, bias: tuple[Value, ...], type: TensorType, axis: int) -> TensorType:
+def check_bias(op: Op, bias: Sequence[Value], type: TensorType, axis: int) -> TensorType:
     """The type of the result; raises where there is a bias that does not fit its axis."""
     wanted = type.with_shape((type.shape[axis],))
     if len(bias) > 1 or any(value.type is not wanted for value in bias):
@@ -25,7 +27,7 @@ def check_bias(op: Op, bias: tuple[Value, ...], type: TensorType, axis: int) -> 
     return type
 
 
-def biased(emit: Builder, y: Value, bias: tuple[Value, ...], axis: int) -> Value:
+def biased(emit: Builder, y: Value, bias: Sequence[Value], axis: int) -> Value:
     """The value plus the bias, if there is one."""
     for value in bias:
         y = emit(array.Add(y, along(emit, value, y, (axis,))))
@@ -38,7 +40,7 @@ class Linear(Decomposed):
 
     source: Value = operand()
     weight: Value = operand()
-    bias: tuple[Value, ...] = operands(doc="one or none")
+    bias: Sequence[Value] = operands(doc="one or none")
 
     def infer(self) -> TensorType:
         match self.source.type, self.weight.type:
@@ -67,7 +69,7 @@ class Conv(Decomposed):
 
     source: Value = operand()
     kernel: Value = operand()
-    bias: tuple[Value, ...] = operands(doc="one or none")
+    bias: Sequence[Value] = operands(doc="one or none")
     strides: tuple[int, ...] = attribute()
     padding: tuple[tuple[Size, Size], ...] = attribute(doc="(low, high) for each spatial axis")
     dilations: tuple[int, ...] = attribute()

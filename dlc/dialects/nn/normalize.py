@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlc.dialects import array
 from dlc.dialects.array import show, tensor_type
 from dlc.dialects.array.arithmetic import plus, square
@@ -23,7 +25,7 @@ def normalized(emit: Builder, x: Value, axes: tuple[int, ...], eps: float) -> Va
     return emit(array.Multiply(centered, spread(emit, inverse, x, axes)))
 
 
-def check_rows(op: Op, source: Value, axis: int, parameters: tuple[Value, ...]) -> TensorType:
+def check_rows(op: Op, source: Value, axis: int, parameters: Sequence[Value]) -> TensorType:
     """The type of the source; raises where it lacks the axis or a parameter has not the row's type."""
     type = check_floats(op, source)
     if not 0 <= axis < type.rank:
@@ -49,8 +51,8 @@ class LayerNorm(Decomposed):
     """
 
     source: Value = operand()
-    scale: tuple[Value, ...] = operands(doc="one or none")
-    shift: tuple[Value, ...] = operands(doc="one or none")
+    scale: Sequence[Value] = operands(doc="one or none")
+    shift: Sequence[Value] = operands(doc="one or none")
     axis: int = attribute()
     eps: float = attribute(default=1e-5)
 
@@ -77,7 +79,7 @@ class RMSNorm(Decomposed):
     """
 
     source: Value = operand()
-    scale: tuple[Value, ...] = operands(doc="one or none")
+    scale: Sequence[Value] = operands(doc="one or none")
     axis: int = attribute()
     eps: float = attribute(default=1e-5)
 
