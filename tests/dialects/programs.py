@@ -17,6 +17,7 @@ from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.location import UnknownLocation
 from dlc.ir.passes import Context
 from dlc.ir.types import F64, DType, TensorType, Type
+from dlc.ir.verify import verify
 from dlc.passes.autodiff import autodiff
 
 HERE = UnknownLocation("a test")
@@ -79,26 +80,11 @@ def main(module: Module) -> func.Func:
 
 
 def expanded(build: Build, types: Sequence[Type]) -> Module:
-    """A program without derivatives left; it is checked that it is well formed."""
+    """A program without derivatives left, of which the verifier approves."""
     module = program(build, types)
     autodiff(module, Context())
-    check(module)
+    verify(module)
     return module
-
-
-def check(module: Module) -> None:
-    """Every operand is defined before it is used in its own block, and all types fit."""
-    for op in module.walk():
-        for block in op.regions:
-            seen = set(block.arguments)
-            for child in block:
-                assert all(operand in seen for operand in child.operands), child
-                assert all(child in operand.uses for operand in child.operands), child
-                seen.update(child.results)
-        if op is not module:
-            again = op.infer()
-            found = tuple([result.type for result in op.results])
-            assert (again if isinstance(again, tuple) else (again,)) == found, op
 
 
 def run(module: Module, *inputs: Array, dims: Mapping[str, int] | None = None) -> tuple[Array, ...]:

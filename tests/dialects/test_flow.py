@@ -12,6 +12,9 @@ from dlc.ir.core import Block, Value
 from dlc.ir.dims import symbol
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, F64, I32, I64, TensorType
+from dlc.ir.verify import verify
+from dlc.text.ir_parser import parse_module
+from dlc.text.ir_printer import print_module
 from tests.dialects.programs import HERE, Build, evaluate, program, region, run, tensor
 
 SCALAR = tensor()
@@ -234,3 +237,32 @@ def test_an_index_is_an_i64() -> None:
     with pytest.raises(ModelError, match=r"takes \(i32, f64\[3\]\), it is given \(i64, f64\[3\]\)"):
         flow.Scan((x,), (), (), body, 2, (), ())
     assert flow.COUNTER is TensorType(I64)
+
+
+def derivatives(emit: Builder, x: Value) -> tuple[Value, ...]:
+    """A derivative of a function with a rule of its own, part of which is held."""
+
+    def custom(emit: Builder, x: Value) -> Value:
+        rule = region(lambda emit, x, y, dy: emit(flow.StopGradient(dy)), [x.type] * 3)
+        return emit(flow.Custom((x,), region(double, [x.type]), rule))
+
+    body = region(custom, [x.type])
+    return emit.all(flow.Vjp((x,), (x,), body, (0,), with_value=True))
+
+
+PROGRAMS: dict[str, tuple[Build, list[TensorType]]] = {
+    "if": (choose, [TensorType(BOOL), VECTOR]),
+    "scan": (running, [TensorType(F64, (symbol("T"), 3))]),
+    "reverse scan": (lambda emit, xs: running(emit, xs, y_axis=1, reverse=True), [tensor(4, 3)]),
+    "while": (halve(None), [SCALAR]),
+    "limited while": (halve(7), [SCALAR]),
+    "derivatives": (derivatives, [VECTOR]),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_prints_parses_and_prints_the_same(name: str) -> None:
+    module = program(*PROGRAMS[name])
+    verify(module)
+    text = print_module(module)
+    assert print_module(parse_module(text, "flow.dlir")) == text

@@ -84,6 +84,16 @@ def test_the_gradient_of_a_polynomial() -> None:
     np.testing.assert_array_equal(evaluate(gradient(polynomial), x)[0], [[8, 14], [20, 26]])
 
 
+def test_what_one_operation_gives_twice_is_added_first() -> None:
+    """2 + (3x + 3x): the two products are one after CSE, and their sum another multiple of x."""
+    (slope,) = main(expanded(gradient(polynomial), [tensor()])).results_returned
+    assert isinstance(slope.op, array.Add)
+    two, both = slope.op.operands
+    assert isinstance(two.op, array.Fill)
+    assert isinstance(both.op, array.Add)
+    assert all(isinstance(value.op, array.Multiply) for value in both.op.operands)
+
+
 def test_the_gradient_of_a_polynomial_of_a_sine() -> None:
     def of_sine(emit: Builder, x: Value) -> Value:
         return polynomial(emit, sine(emit, x))
