@@ -13,13 +13,16 @@ from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.frontend import (
     builtin_calls,
     builtins,
+    choices,
     derivatives,
     expressions,
     indexing,
     layers,
     operators,
+    scans,
     statements,
     updates,
+    whiles,
 )
 from dlc.frontend.calls import Function
 from dlc.frontend.evaluator import Evaluator
@@ -42,13 +45,16 @@ __all__ = ["Elaborated", "elaborate"]
 HANDLERS = (
     builtin_calls,
     builtins,
+    choices,
     derivatives,
     expressions,
     indexing,
     layers,
     operators,
+    scans,
     statements,
     updates,
+    whiles,
 )
 """The modules that enter their handlers into the evaluator's tables."""
 

@@ -162,12 +162,3 @@ def _field(ev: Evaluator, record: Record, node: ast.Attribute) -> Datum:
     if found is UNKNOWN:
         raise Poisoned
     return found
-
-
-@evaluates(ast.If)
-def _if(ev: Evaluator, node: ast.If, scope: Scope) -> Datum:
-    """A choice: when compiling, if the condition is known then; the other side is not looked at."""
-    condition = ev.eval(node.condition, scope)
-    if isinstance(condition, bool):
-        return ev.eval(node.chosen if condition else node.otherwise, scope)
-    raise NotImplementedError

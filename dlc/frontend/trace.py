@@ -19,7 +19,7 @@ from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
 from dlc.text.source import Source, Span
 
-__all__ = ["MAX_OPS", "Frame", "Trace", "capture"]
+__all__ = ["MAX_OPS", "Frame", "Loop", "Trace", "capture"]
 
 MAX_OPS = 1_000_000
 """A model of more operations is refused: a loop over layers was probably meant as a `scan`."""
@@ -42,12 +42,24 @@ class Frame:
         return f"{self.path}.{name}" if self.path else name
 
 
+class Loop:
+    """A loop while its body is elaborated."""
+
+    def counter(self) -> Value:
+        """The number of the step, an i64 in the body."""
+        raise NotImplementedError
+
+    def slice_of(self, value: Value) -> Value:
+        """This step's part of a value whose first axis counts the steps."""
+        raise NotImplementedError
+
+
 class Trace(Builder):
     """A builder that knows the place in the text it has reached: `source` and `span`."""
 
     __slots__ = (
-        "_locations", "bounds", "declared", "device", "frame", "gets", "ops", "problems", "source",
-        "span", "top", "training", "values",
+        "_locations", "bounds", "declared", "device", "frame", "gets", "loops", "ops", "problems",
+        "source", "span", "top", "training", "values",
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
@@ -61,6 +73,7 @@ class Trace(Builder):
         self.ops = 0
         self.training = False
         self.declared: dict[Value, Place] = {}
+        self.loops: list[Loop] = []
         self.device: str | None = None
         self.gets: dict[str, Value] = {}
         self.bounds: dict[str, tuple[int, int | None]] = {}
@@ -113,14 +126,27 @@ class Trace(Builder):
             self.block = outer
 
     @contextmanager
+    def looping(self, loop: Loop) -> Generator[None]:
+        """Elaborate the body of a loop meanwhile."""
+        self.loops.append(loop)
+        try:
+            yield
+        finally:
+            self.loops.pop()
+
+    @contextmanager
     def discarded(self) -> Generator[Block]:
         """Elaborate only to check: what is placed meanwhile is thrown away, and names nothing."""
         values, self.values = self.values, None
+        draws = self.frame.draws
+        block = Block()
         try:
-            with self.inside(Block()) as block:
+            with self.inside(block):
                 yield block
         finally:
             self.values = values
+            self.frame.draws = draws
+            block.clear()
 
     # Names and places ---------------------------------------------------------------------------
 

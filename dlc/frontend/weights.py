@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from dlc.dialects import array, weight
 from dlc.dialects.array.shape import reshape
 from dlc.errors import Place
 from dlc.frontend.initialisers import Origin
 from dlc.frontend.tensors import tensor_type
-from dlc.frontend.trace import Trace
+from dlc.frontend.trace import Loop, Trace
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Op, Value
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType
 
-__all__ = ["Pick", "Walk", "Weight", "picked", "source_of", "weight_value"]
+__all__ = ["Pick", "Weight", "picked", "source_of", "weight_value"]
 
 
-class Walk(Protocol):
-    """A loop over stacked blocks: it hands each step the slice of a value that belongs to it."""
-
-    def slice_of(self, value: Value) -> Value:
-        """This step's part of a value whose first axis counts the blocks."""
-        ...
-
-
-Pick = int | Walk
+Pick = int | Loop
 """Which of stacked blocks is meant: a fixed one, or the one of each step of a loop."""
 
 
