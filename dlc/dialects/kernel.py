@@ -162,7 +162,7 @@ class CheckIndex(Op):
         index = inputs[0].astype(np.int64)
         wrong = index[(index < 0) | (index >= extent)]
         if wrong.size:
-            raise self.fail(f"index {wrong.flat[0]} is out of range for {extent}", code="D0802")
+            raise self.fail(f"index {wrong.flat[0]} is out of range for {extent}", code="D0807")
         return inputs[0]
 
 

@@ -50,6 +50,7 @@ def fuse(module: Op, context: Context) -> None:
     """Write formulas that feed each other as one kernel."""
     fusion = _Fusion(context)
     for block in graph_blocks(module):
+        fusion.look_at(block)
         for op in block:
             if isinstance(op, kernel.Generic) and op.parent is not None and not op.outs:
                 fusion.take_in(op)
@@ -59,6 +60,14 @@ class _Fusion:
     def __init__(self, context: Context) -> None:
         self.rewriter: Rewriter = context.rewriter
         self.log = context.log
+        self.depth: dict[Op, int] = {}
+        """How many kernels each one has before it, at least: equals could run at the same time."""
+
+    def look_at(self, block: Block) -> None:
+        """Note the depth of every operation of a block."""
+        for op in block:
+            before = [self.depth.get(value.op, 0) for value in op.operands if value.op is not None]
+            self.depth[op] = max(before, default=0) + isinstance(op, kernel.Kernel)
 
     def take_in(self, consumer: kernel.Generic) -> None:
         """Write producers into a kernel until none fits, then the kernel behind one it follows."""
@@ -117,7 +126,9 @@ class _Fusion:
         argument: Value,
         value: Value,
     ) -> bool:
-        reason = _why_not_append(producer, consumer, argument, value)
+        reason = _why_not_append(producer, consumer, argument, value) or self._rival(
+            producer, consumer
+        )
         if reason:
             self.log.refused(f"fuse: {reason}", value)
             return False
@@ -138,6 +149,20 @@ class _Fusion:
         result.type, result.name = kernel.array_type(consumer.result), None
         self.rewriter.replace(consumer, result, relation=EQUAL)
         return True
+
+    def _rival(self, producer: kernel.Product | kernel.Generic, consumer: kernel.Generic) -> str:
+        """Why a kernel is not written behind a product: another product could run beside it."""
+        if not isinstance(producer, kernel.Product):
+            return ""
+        for _, value in _inputs(consumer):
+            other = _origin(value).op
+            if (
+                isinstance(other, kernel.Product)
+                and other is not producer
+                and self.depth.get(other) == self.depth.get(producer)
+            ):
+                return "two products that it reads can run at the same time"
+        return ""
 
     def _drop_reshapes(self, value: Value) -> None:
         """Erase a chain of reshapes that nothing uses any more."""

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from dlc.codegen.llvm import Target
-from dlc.dialects import func
+from dlc.dialects import func, mem
 from dlc.dialects.builtin import Module
 from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
 from dlc.driver.pipelines import pipeline
@@ -21,6 +21,7 @@ from dlc.ir.location import FileLocation
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import TensorType
 from dlc.ir.verify import verify
+from dlc.lowering.plan_evaluation import evaluate_plan
 from dlc.runtime.model import Model
 from dlc.text.ir_printer import print_module
 
@@ -84,6 +85,9 @@ def check(
         verify(changed)
         assert isinstance(changed, Module)
         now = changed.symbol("f")
+        if isinstance(now, mem.Program) and name == "plan_memory":
+            for (sizes, inputs), wanted in zip(cases, expected, strict=True):
+                assert_close(evaluate_plan(now, inputs, sizes), wanted, rtol, name)
         if isinstance(now, func.Func):
             for (sizes, inputs), wanted in zip(cases, expected, strict=True):
                 assert_close(Evaluation(sizes).run(now.body, inputs), wanted, rtol, name)

@@ -1,0 +1,115 @@
+"""The memory plan: what shares memory, what stands in one wave, and how a wrong plan shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from dlc.dialects import array, mem
+from dlc.driver.pipelines import pipeline
+from dlc.ir.builder import Builder
+from dlc.ir.core import Value
+from dlc.ir.passes import Context, Manager
+from dlc.ir.types import F32, TensorType
+from dlc.lowering.plan_evaluation import PlanConflict, evaluate_plan
+from dlc.passes.place import Buffer, height, order_above, place
+from tests.lowering.everywhere import Program, function_of
+
+SQUARE = TensorType(F32, (32, 32))
+
+
+def planned(program: Program, count: int) -> mem.Program:
+    """The plan of a program of square matrices."""
+    module, _ = function_of(program, [SQUARE] * count, {})
+    Manager(Context()).run(module, pipeline("graph", "plan", 2))
+    found = module.symbol("f")
+    assert isinstance(found, mem.Program)
+    return found
+
+
+def arena(program: mem.Program) -> list[mem.Root]:
+    return [op for op in program.body if isinstance(op, mem.Root) and op.kind == "arena"]
+
+
+def chain(emit: Builder, x: Value, w: Value) -> Sequence[Value]:
+    for _ in range(4):
+        x = emit(array.MatMul(x, w))
+    return (x,)
+
+
+def two_products(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+    lhs, rhs = emit(array.MatMul(x, x)), emit(array.MatMul(y, y))
+    return (emit(array.Add(lhs, rhs)),)
+
+
+def long_life(emit: Builder, x: Value, w: Value) -> Sequence[Value]:
+    first = emit(array.MatMul(x, w))
+    last = first
+    for _ in range(3):
+        last = emit(array.MatMul(last, w))
+    return (emit(array.Add(emit(array.Transpose(last, (1, 0))), first)),)
+
+
+def test_a_chain_of_products_needs_two_buffers() -> None:
+    program = planned(chain, 2)
+    assert program.arena == 2 * 32 * 32 * 4
+
+
+def test_independent_products_share_a_wave_and_no_memory() -> None:
+    program = planned(two_products, 2)
+    first = next(op for op in program.body if isinstance(op, mem.Wave))
+    assert sum(op.name == "kernel.gemm" for op in first.body) == 2
+    one, other = arena(program)
+    assert (one.first, other.first) == (0, 0)
+    assert one.offset != other.offset
+
+
+def test_a_value_that_is_overwritten_too_early_shows_as_a_wrong_number() -> None:
+    program = planned(long_life, 2)
+    inputs = [np.eye(32, dtype=np.float32) * 2, np.eye(32, dtype=np.float32) * 3]
+    (right,) = evaluate_plan(program, inputs)
+    assert right[0, 0] == 168.0
+    first, second, third, *_ = arena(program)
+    assert first.last > third.first
+    assert first.offset is not None
+    third.attributes["offset"] = first.offset
+    assert second.offset != first.offset
+    (wrong,) = evaluate_plan(program, inputs)
+    assert not np.array_equal(right, wrong)
+
+
+def test_kernels_of_a_wave_that_disturb_each_other_are_found() -> None:
+    program = planned(two_products, 2)
+    for root in arena(program):
+        root.attributes["offset"] = 0
+    eye = np.eye(32, dtype=np.float32)
+    with pytest.raises(PlanConflict, match=r"kernel\.gemm"):
+        evaluate_plan(program, [eye, eye])
+
+
+def test_buffers_alive_together_never_overlap() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        starts = random.integers(0, 20, 30)
+        buffers = [
+            Buffer(int(size), int(start), int(start + length))
+            for size, start, length in zip(
+                random.integers(1, 5000, 30), starts, random.integers(0, 6, 30), strict=True
+            )
+        ]
+        offsets = place(buffers)
+        peak = max(
+            sum(-(-b.bytes // 64) * 64 for b in buffers if b.first <= wave <= b.last)
+            for wave in range(30)
+        )
+        assert peak <= height(buffers, offsets)
+        for i, one in enumerate(buffers):
+            for j, other in enumerate(buffers[:i]):
+                apart = (
+                    offsets[i] >= offsets[j] + other.bytes or offsets[j] >= offsets[i] + one.bytes
+                )
+                assert apart or not one.meets(other)
+        for i, below in enumerate(order_above(buffers, offsets)):
+            assert all(offsets[j] + buffers[j].bytes <= offsets[i] for j in below)
