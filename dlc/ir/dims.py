@@ -17,9 +17,6 @@ from functools import lru_cache
 from math import gcd
 from typing import ClassVar, TypeAlias
 
-Size: TypeAlias = "int | Dim"
-"""The extent of one axis: a number, or a symbolic size."""
-Shape: TypeAlias = "tuple[Size, ...]"
 Bounds: TypeAlias = Mapping[str, tuple[int, int | None]]
 """Lowest and highest value of each named dim; a highest of `None` means unbounded."""
 
@@ -120,6 +117,12 @@ class Dim:
 
     def __repr__(self) -> str:
         return f"<Dim {self}>"
+
+
+# Real types, not strings: what an operation declares is read at run time.
+Size: TypeAlias = int | Dim
+"""The extent of one axis: a number, or a symbolic size."""
+Shape: TypeAlias = tuple[Size, ...]
 
 
 def symbol(name: str) -> Dim:
@@ -433,7 +436,7 @@ def parse_size(text: str) -> Size:
         terms = list(_terms(value))
         if len(terms) > MAX_TERMS:
             raise ValueError(f"the size {text[:40]!r}... is a sum of more than {MAX_TERMS} terms")
-        if any(abs(factor) >= 1 << 63 for _, factor in terms):
+        if any(abs(factor) > 1 << 63 for _, factor in terms):
             raise ValueError(f"a number in the size {text[:40]!r} does not fit 64 bits")
         return value
 

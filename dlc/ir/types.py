@@ -95,7 +95,7 @@ class TensorType(Type):
         key = (dtype, shape)
         found = cls._known.get(key)
         if found is None:
-            assert isinstance(shape, tuple), shape
+            assert all(isinstance(size, Dim) or 0 <= size < 1 << 63 for size in shape), shape
             found = object.__new__(cls)
             found.dtype, found.shape, found._text = dtype, shape, None
             found = cls._known.setdefault(key, found)
@@ -139,6 +139,10 @@ def dims_text(shape: Shape) -> str:
     return f'#dlc.dims<"{", ".join(map(str, shape))}">'
 
 
+MAX_LANES = 4096
+"""More than any register has."""
+
+
 class VectorType(Type):
     """A register of `lanes` elements."""
 
@@ -152,6 +156,7 @@ class VectorType(Type):
     def __new__(cls, dtype: DType, lanes: int) -> VectorType:
         found = cls._known.get((dtype, lanes))
         if found is None:
+            assert 0 < lanes <= MAX_LANES, lanes
             found = object.__new__(cls)
             found.dtype, found.lanes = dtype, lanes
             found = cls._known.setdefault((dtype, lanes), found)
@@ -179,6 +184,7 @@ class ViewType(Type):
         found = cls._known.get(key)
         if found is None:
             assert len(shape) == len(strides), key
+            assert all(isinstance(size, Dim) or 0 <= size < 1 << 63 for size in shape), shape
             found = object.__new__(cls)
             found.dtype, found.shape, found.strides = key
             found = cls._known.setdefault(key, found)

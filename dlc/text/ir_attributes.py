@@ -28,7 +28,7 @@ MAX_NESTING = 64
 MAX_CONSTANTS = 256 << 20
 """Bytes that all constants of a text may have together: an equal one is written in a few letters."""
 MAX_COUNT = 2**31 - 1
-"""The last line or column of a location."""
+"""The highest line, column or number of results."""
 
 _INTEGER = re.compile(r"-?\d+", re.ASCII)
 _COUNT = re.compile(r"\d{1,10}", re.ASCII)
@@ -284,8 +284,8 @@ class Reader:
         if self.tokens[at + 1 : at + 4 : 2] == ["(", ":"]:
             place, after = self._file_location(at + 2)
             return replace(place, end=self._limited(at, text[2:])), self.expect(after, ")")
-        line = self._count(self.expect(at + 1, ":"))
-        column = self._count(self.expect(at + 3, ":"))
+        line = self.count(self.expect(at + 1, ":"))
+        column = self.count(self.expect(at + 3, ":"))
         return FileLocation(text, line, column), at + 5
 
     def _fused(self, at: int) -> tuple[FusedLocation, int]:
@@ -297,10 +297,11 @@ class Reader:
                 return FusedLocation(tuple(parts)), after + 1
             at = self.expect(after, ",")
 
-    def _count(self, at: int) -> int:
+    def count(self, at: int) -> int:
+        """A number that is not negative."""
         return self._limited(at, self.tokens[at])
 
     def _limited(self, at: int, digits: str) -> int:
         if not _COUNT.fullmatch(digits) or int(digits) > MAX_COUNT:
-            raise Malformed(at, f"{digits[:40]!r} is no line or column", "D0157")
+            raise Malformed(at, f"{digits[:40]!r} is not a number up to {MAX_COUNT}", "D0157")
         return int(digits)

@@ -1,7 +1,7 @@
 """Constants in the text of IR: `dense<[1.0, 2.5]> : tensor<2xf32>`.
 
 Few elements are literals, many are the hexadecimal bytes of the array, equal ones are written once.
-So are infinities and NaNs, for which MLIR and xDSL have no literal in common. Every form gives back the
+So are infinities and NaNs: what MLIR writes for them, xDSL takes for numbers. Every form gives back the
 same bits.
 """
 
@@ -88,6 +88,7 @@ def float_text(text: str) -> str:
 
 _ITEM = re.compile(r"[\[\],]|[^\s\[\],]+")
 _BYTES = re.compile(r'"0x([0-9A-Fa-f]{2})+"')
+_BITS = re.compile(r"0x[0-9A-Fa-f]+")
 _DECIMAL = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
 _INTEGER = re.compile(r"-?\d{1,20}", re.ASCII)
 
@@ -152,7 +153,16 @@ def _elements(literals: Sequence[str], dtype: DType) -> bytes:
 
 
 def _float_elements(literals: Sequence[str], dtype: DType) -> bytes:
-    if wrong := next((item for item in literals if not _DECIMAL.fullmatch(item)), None):
+    """Decimals, and bits in hexadecimal, as MLIR writes infinities and NaNs."""
+    bits = {index: item for index, item in enumerate(literals) if item[:2] == "0x"}
+    numbers = ["0" if index in bits else item for index, item in enumerate(literals)]
+    if wrong := next((item for item in numbers if not _DECIMAL.fullmatch(item)), None):
         raise ValueError(f"{wrong[:40]!r} is no number")
     with np.errstate(over="ignore"):
-        return encode(np.array([float(item) for item in literals]), dtype).tobytes()
+        encoded = encode(np.array([float(item) for item in numbers]), dtype)
+    patterns = encoded.view(f"uint{dtype.bits}")
+    for index, item in bits.items():
+        if not _BITS.fullmatch(item) or len(item) != 2 + dtype.bits // 4:
+            raise ValueError(f"{item[:40]!r} is not {dtype.bits} bits")
+        patterns[index] = int(item, 16)
+    return encoded.tobytes()

@@ -28,7 +28,7 @@ _TOKEN = re.compile(
     r"""
       //.*                                            # comment
     | "[^"\\]*+(?:\\.[^"\\]*+)*+"?                    # string, perhaps not closed
-    | %[\w$.\-]+                                      # value
+    | %[\w$.\-]+(?:\#\d+)?                            # value
     | (?:tensor|vector|array|dense) < (?:[^<>"\#]++|"[^"]*"|\#[\w.]+<"[^"]*">)*+ >
     | [\#!][\w$.]+ (?:<(?:[^<>"]++|"[^"]*")*+>)?      # attribute or type of a dialect
     | @(?:[\w$.]+|"[^"\\]*+(?:\\.[^"\\]*+)*+"?)       # symbol

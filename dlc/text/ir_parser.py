@@ -8,6 +8,7 @@ reports many mistakes; wrong punctuation ends the run.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -25,6 +26,11 @@ __all__ = ["parse_module", "parse_op"]
 
 MAX_NESTING = 200
 """How deep regions may be nested."""
+MAX_RESULTS = 10_000
+"""How many results an operation may have."""
+MANY_NAMES = 500
+LONG_NAME = 100
+"""From where on looking for a name that is alike would take too long."""
 MAX_ERRORS = 20
 """How many mistakes one run reports."""
 
@@ -53,8 +59,8 @@ def parse_op(text: str, file: str, kind: type[OpKind]) -> OpKind:
 class _Pending:
     """An operation of which a part has been read; its regions may still be open."""
 
-    names: list[int]
-    """Tokens that name its results."""
+    names: list[tuple[str, int]]
+    """The names of its results, each with its token."""
     start: int
     """The token that is its name."""
     kind: type[Op] | None
@@ -136,15 +142,19 @@ class _Parser:
         """`%a, %b = "dialect.operation"(%x, %y) <{...}>`."""
         tokens = self._tokens
         at = self._at
-        names: list[int] = []
-        if tokens[at][:1] == "%":
-            while True:
-                names.append(at)
+        names: list[tuple[str, int]] = []
+        while tokens[at][:1] == "%":
+            if tokens[at + 1] == ":":
+                count = self._read.count(at + 2)
+                names += [(f"{tokens[at]}#{index}", at) for index in range(min(count, MAX_RESULTS))]
                 at += 2
-                if tokens[at - 1] == "=":
-                    break
-                if tokens[at - 1] != "," or tokens[at][:1] != "%":
-                    self._read.unexpected(at - 1, "'=' after the names of the results")
+            else:
+                names.append((tokens[at], at))
+            at += 2
+            if tokens[at - 1] == "=":
+                break
+            if tokens[at - 1] != "," or tokens[at][:1] != "%":
+                self._read.unexpected(at - 1, "'=' after the names of the results")
         start = at
         kind = self._kinds.get(tokens[at]) or self._unknown(at)
         at = self._read.expect(at + 1, "(")
@@ -167,13 +177,7 @@ class _Parser:
                 at, f'the operation in quotes, "{token}"' if in_words else "an operation"
             )
         name = self._read.string(at)
-        close = suggest(name, OPS)
-        self._report(
-            at,
-            f"there is no operation {name}",
-            "D0152",
-            help=f"did you mean {close}?" if close else None,
-        )
+        self._report(at, f"there is no operation {name}", "D0152", help=_meant(name, OPS))
 
     def _operands(self, at: int, pending: _Pending) -> int:
         tokens = self._tokens
@@ -206,12 +210,9 @@ class _Parser:
                     labels=(Label(self._where.place(around.outer[1][name]), "defined here"),),
                 )
                 return
-        close = suggest(name, self._values)
+        known = self._values if len(self._values) < MANY_NAMES else ()
         self._report(
-            at,
-            f"{name} is used, but not defined before",
-            "D0153",
-            help=f"did you mean {close}?" if close else None,
+            at, f"{name} is used, but not defined before", "D0153", help=_meant(name, known)
         )
 
     # Regions.
@@ -243,7 +244,7 @@ class _Parser:
             if tokens[at][:1] != "%":
                 self._read.unexpected(at, "an argument, such as %x")
             type, at = self._read.type(self._read.expect(at + 1, ":"))
-            self._define(name, pending.block.add_argument(type))
+            self._define(tokens[name], name, pending.block.add_argument(type))
             if tokens[at] == ",":
                 at += 1
             elif tokens[at] != ")":
@@ -267,9 +268,8 @@ class _Parser:
                 "D0160",
             )
 
-    def _define(self, at: int, value: Value | None) -> None:
+    def _define(self, name: str, at: int, value: Value | None) -> None:
         """Give a name to a value, or to one that is wrong."""
-        name = self._tokens[at]
         if name in self._defined:
             first = self._where.place(self._defined[name])
             self._report(
@@ -280,8 +280,9 @@ class _Parser:
         self._defined[name] = at
         if self._open:
             self._open[-1].local.append(name)
-        if value is not None and not name[1:].isdecimal():
-            value.name = name[1:]
+        if value is not None:
+            called = name[1:].partition("#")[0]
+            value.name = None if called.isdecimal() else called
 
     # After the regions.
 
@@ -309,11 +310,11 @@ class _Parser:
     def _place(self, pending: _Pending, op: Op | None) -> None:
         """Put the operation, unless it is wrong, into the open block and name its results."""
         if op is None:
-            for name in pending.names:
-                self._define(name, None)
+            for name, at in pending.names:
+                self._define(name, at, None)
             return
-        for name, result in zip(pending.names, op.results, strict=False):
-            self._define(name, result)
+        for (name, at), result in zip(pending.names, op.results, strict=False):
+            self._define(name, at, result)
         if not self._open:
             self._root = op
             return
@@ -388,7 +389,7 @@ class _Parser:
             )
         elif pending.names and len(pending.names) != len(found):
             self._report(
-                pending.names[0],
+                pending.names[0][1],
                 f"{len(pending.names)} names for the {len(found)} results of {op.name}",
                 "D0159",
             )
@@ -427,6 +428,11 @@ class _Parser:
             around.wrong = True
         if len(self._errors) >= MAX_ERRORS:
             raise ModelError(self._errors, sources={self._file: self._text})
+
+
+def _meant(name: str, known: Collection[str]) -> str | None:
+    close = suggest(name, known) if len(name) < LONG_NAME else None
+    return f"did you mean {close}?" if close else None
 
 
 def _types_text(types: tuple[Type, ...]) -> str:

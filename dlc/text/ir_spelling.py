@@ -93,10 +93,14 @@ def _float_text(value: float) -> str:
 
 def _tuple_text(value: tuple[Attribute, ...]) -> str:
     kinds = set(map(type, value))
-    if kinds == {int} and all(integer_bits(item) == 64 for item in value if isinstance(item, int)):
-        return f"array<i64: {', '.join(map(str, value))}>"
-    if kinds == {Dim} or kinds == {int, Dim}:
-        return dims_text(tuple([size for size in value if isinstance(size, (int, Dim))]))
+    if kinds and kinds <= {int, Dim}:
+        sizes = tuple([size for size in value if isinstance(size, (int, Dim))])
+        if all(isinstance(size, Dim) or integer_bits(size) == 64 for size in sizes):
+            return (
+                f"array<i64: {', '.join(map(str, sizes))}>"
+                if Dim not in kinds
+                else dims_text(sizes)
+            )
     return f"[{', '.join(map(attribute_text, value))}]"
 
 

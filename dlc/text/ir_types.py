@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from dlc.ir.dims import Dim, Shape, Size, parse_size
-from dlc.ir.types import DType, SimpleType, TensorType, Type, VectorType, ViewType
+from dlc.ir.types import MAX_LANES, DType, SimpleType, TensorType, Type, VectorType, ViewType
 
 __all__ = ["read_shape", "read_size", "read_type"]
 
@@ -21,7 +21,7 @@ MAX_SIZE_TEXT = 2000
 """The longest text of one symbolic size."""
 
 _TENSOR = re.compile(r'((?:(?:\d+|\?)x)*)(\w+)(?:, *#dlc\.dims<"([^"]*)">)?', re.ASCII)
-_VECTOR = re.compile(r"(\d{1,9})x(\w+)", re.ASCII)
+_VECTOR = re.compile(r"(\d{1,4})x(\w+)", re.ASCII)
 _VIEW = re.compile(r'(\w+), *"([^"]*)"(?:, *"([^"]*)")?', re.ASCII)
 
 
@@ -82,7 +82,7 @@ def _tensor(body: str) -> TensorType:
 
 def _vector(body: str) -> VectorType:
     match = _VECTOR.fullmatch(body)
-    if match is None or int(match[1]) == 0:
+    if match is None or not 0 < int(match[1]) <= MAX_LANES:
         raise ValueError(f"vector<{body[:40]}> is no vector type; write vector<8xf32>")
     return VectorType(_dtype(match[2]), int(match[1]))
 
