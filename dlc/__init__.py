@@ -1,3 +1,62 @@
-"""dlc: a deep-learning compiler that a person can read from end to end."""
+"""dlc: a deep-learning compiler that a person can read from end to end.
+
+`compile` makes a model from text, `load` one from a compiled file; both give a `Model`, whose entry
+points are its methods. Names load on first use: `dlc.load` brings in nothing of the compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dlc.driver.api import compile
+    from dlc.errors import (
+        ArtifactError,
+        CallError,
+        DlcError,
+        InternalError,
+        ModelError,
+        NumbersDiffer,
+        Unsupported,
+        UsageError,
+    )
+    from dlc.runtime.model import Model, load
+    from dlc.runtime.tensor import Tensor
+
+__all__ = [
+    "ArtifactError",
+    "CallError",
+    "DlcError",
+    "InternalError",
+    "Model",
+    "ModelError",
+    "NumbersDiffer",
+    "Tensor",
+    "Unsupported",
+    "UsageError",
+    "compile",
+    "load",
+]
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Model": "dlc.runtime.model",
+    "Tensor": "dlc.runtime.tensor",
+    "compile": "dlc.driver.api",
+    "load": "dlc.runtime.model",
+}
+"""Where each public name lives; the others are errors."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'dlc' has no attribute {name!r}")
+    found: object = getattr(import_module(_HOMES.get(name, "dlc.errors")), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

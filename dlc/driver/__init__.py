@@ -1,1 +1,81 @@
-"""The whole way from a model to an artifact or a result, and every stop between them."""
+"""The whole way from a model to an artifact or a result, and every stop between them.
+
+Each name loads on first use, so that a command pays only for what it does: running an artifact loads
+nothing of the compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dlc.driver.bench import Timing, measure
+    from dlc.driver.calls import Request, Results, call, load_model
+    from dlc.driver.check import Checked, check_model, format_path
+    from dlc.driver.doctor import Finding, examine
+    from dlc.driver.inspect import Inspection, inspect_file
+    from dlc.driver.interpret import Watch, evaluate_entry
+    from dlc.driver.make import Made, Wanted, make_artifact, make_model
+    from dlc.driver.new import new_model
+    from dlc.driver.opt import optimise_file
+    from dlc.driver.outputs import as_data, as_text, save_results, top_labels
+    from dlc.driver.reference import Entry, documentation, list_entries
+    from dlc.driver.show import Shown, show_stage
+
+__all__ = [
+    "Checked",
+    "Entry",
+    "Finding",
+    "Inspection",
+    "Made",
+    "Request",
+    "Results",
+    "Shown",
+    "Timing",
+    "Wanted",
+    "Watch",
+    "as_data",
+    "as_text",
+    "call",
+    "check_model",
+    "documentation",
+    "evaluate_entry",
+    "examine",
+    "format_path",
+    "inspect_file",
+    "list_entries",
+    "load_model",
+    "make_artifact",
+    "make_model",
+    "measure",
+    "new_model",
+    "optimise_file",
+    "save_results",
+    "show_stage",
+    "top_labels",
+]
+
+_HOMES = {
+    "bench": ("Timing", "measure"),
+    "calls": ("Request", "Results", "call", "load_model"),
+    "check": ("Checked", "check_model", "format_path"),
+    "doctor": ("Finding", "examine"),
+    "inspect": ("Inspection", "inspect_file"),
+    "interpret": ("Watch", "evaluate_entry"),
+    "make": ("Made", "Wanted", "make_artifact", "make_model"),
+    "new": ("new_model",),
+    "opt": ("optimise_file",),
+    "outputs": ("as_data", "as_text", "save_results", "top_labels"),
+    "reference": ("Entry", "documentation", "list_entries"),
+    "show": ("Shown", "show_stage"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dlc.driver' has no attribute {name!r}")
+    found: object = getattr(import_module(f"dlc.driver.{_HOME[name]}"), name)
+    globals()[name] = found
+    return found

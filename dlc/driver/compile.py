@@ -14,6 +14,8 @@ from dlc.dialects.builtin import Module
 from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
 from dlc.driver.cache import open_cache
 from dlc.driver.pipelines import pipeline
+from dlc.driver.reproduce import reproducer
+from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Given, gather
 from dlc.errors import UsageError
 from dlc.ir.core import Op
@@ -32,7 +34,7 @@ class Settings:
 
     `level` is 0 to 3; `target` is `cpu` (this machine) or `cpu:NAME` (an x86-64 level or a processor);
     `matmul` says who computes products: `blas`, `generated`, or `auto`; `disabled` names passes to
-    leave out. With `verify_each` the verifier runs after every pass.
+    leave out. With `verify_each` the module is verified and evaluated after every pass.
     """
 
     level: int = 2
@@ -89,6 +91,10 @@ class Opened:
     folder: Path
     stage: str = "graph"
     layers: tuple[manifest.Layer, ...] = ()
+    read_at: str = "graph"
+    """The stage at which it was read."""
+    reopen: Callable[[], Opened] | None = None
+    """Reads it once more."""
 
 
 @dataclass(slots=True)
@@ -105,16 +111,40 @@ def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None
     """Bring the module of an opened model to a later stage, in place."""
     opened.context.options = settings.options()
 
+    check = EachPass() if settings.verify_each else None
+
     def observe(name: str, module: Op) -> None:
-        if settings.verify_each:
-            verify(module)
+        if check is not None:
+            check.after(name, module)
         if after is not None:
             after(name, module)
 
     passes = pipeline(opened.stage, stage, settings.level)
-    Manager(opened.context, after=observe).run(opened.module, passes)
+    manager = Manager(
+        opened.context,
+        before=None if check is None else check.before,
+        after=observe,
+        reproduce=_reproducer(opened, settings, stage),
+    )
+    manager.run(opened.module, passes)
     verify(opened.module)
     opened.stage = stage
+
+
+def _reproducer(
+    opened: Opened, settings: Settings, stage: str
+) -> Callable[[str], str] | None:
+    """What writes a file when a pass fails, where the model can be read again."""
+    reopen = opened.reopen
+    if reopen is None:
+        return None
+
+    def read_again() -> tuple[Op, Context]:
+        again = reopen()
+        return again.module, again.context
+
+    passes = pipeline(opened.read_at, stage, settings.level)
+    return reproducer(read_again, passes, settings.options(), Path.cwd())
 
 
 def compile_opened(

@@ -38,7 +38,9 @@ def open_model(
             code="D0903",
             help=f"models end in {', '.join(OPENERS)}",
         )
-    return opener(path, text, module, settings or {})
+    opened = opener(path, text, module, settings or {})
+    opened.reopen = lambda: open_model(path, text=text, module=module, settings=settings)
+    return opened
 
 
 def _open_text(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
@@ -51,7 +53,7 @@ def _open_ir(path: Path, text: str | None, module: str | None, settings: Chosen)
     found = path.read_text(encoding="utf-8") if text is None else text
     parsed = _parsed(found, path.name)
     opened = Opened(parsed, Context(), path.name, {path.name: found}, path.parent)
-    opened.stage = stage_of(parsed)
+    opened.stage = opened.read_at = stage_of(parsed)
     return opened
 
 

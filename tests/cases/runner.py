@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from dlc.driver.opt import optimise_text
 
 
 def run_case(text: str, passes: list[str]) -> str:
     """The IR text after the passes, in order; raises DlcError as `dlc opt` does."""
-    return import_module("dlc.driver.opt").optimise_text(text, passes, file="case.dlir")
+    return optimise_text(text, passes, file="case.dlir")

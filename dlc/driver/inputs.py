@@ -1,0 +1,132 @@
+"""Inputs as they are written on a command line: files, numbers, `zeros`, `text:'...'`, random ones."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.driver.pictures import PICTURES, read_picture
+from dlc.errors import CallError, UsageError
+from dlc.runtime import expressions
+from dlc.runtime.arguments import as_array
+from dlc.runtime.dtypes import DTYPES
+from dlc.runtime.manifest import Input
+from dlc.runtime.spelling import describe
+from dlc.runtime.tensor import Tensor
+from dlc.runtime.weight_files import open_weights
+
+Value = NDArray[np.generic] | Tensor
+
+ZEROS = "zeros"
+TEXT = "text:"
+ARRAYS = (".npy", ".npz", ".safetensors")
+
+_NUMBERS = re.compile(r"[\s\[\],+\-0-9.eE]|inf|nan|true|false")
+_WORDS = {"inf": "Infinity", "nan": "NaN"}
+_MAX_NESTING = 64
+
+
+def read_value(text: str, item: Input, *, resize: bool = False) -> Value:
+    """The value of an input, from what the user wrote for it.
+
+    A file of arrays (`.npy`, `.npz`, `.safetensors`), a picture, `text:...`, or numbers such as `3.5` and
+    `[[1, 2], [3, 4]]`. Raises UsageError (D0907) where it is none of these, CallError where the numbers
+    do not fit the input, and what reading a file raises.
+    """
+    if text.startswith(TEXT):
+        return np.frombuffer(text.removeprefix(TEXT).encode(), np.uint8)
+    suffix = Path(text).suffix.lower()
+    if suffix in ARRAYS:
+        return _from_file(text, item)
+    if suffix in PICTURES:
+        return read_picture(text, item, resize=resize)
+    if not text.strip() or _NUMBERS.sub("", text):
+        raise UsageError(
+            f"{text!r} is no value for {item.name}: {describe(item)}",
+            code="D0907",
+            help="give a file (.npy, .npz, .safetensors, a picture), numbers such as '[[1, 2]]', "
+            "zeros, or text:...",
+        )
+    return _from_numbers(text, item)
+
+
+def _from_file(path: str, item: Input) -> Value:
+    """The array called like the input, or the only one."""
+    file = open_weights(path)
+    names = list(file)
+    found = file[names[0] if len(names) == 1 else item.name]
+    return found if found.dtype == "bf16" else found.bits
+
+
+def _from_numbers(text: str, item: Input) -> Value:
+    written = re.sub(r"\b(inf|nan)\b", lambda match: _WORDS[match[1]], text)
+    if _depth(written) > _MAX_NESTING:
+        raise _unreadable(text, item, "too many brackets")
+    try:
+        values = cast("object", json.loads(written))
+    except ValueError as error:
+        raise _unreadable(text, item, str(error)) from None
+    array = as_array(values, item, item.name)
+    return Tensor.from_bits(array, "bf16") if item.dtype == "bf16" else array
+
+
+def _depth(text: str) -> int:
+    deepest = depth = 0
+    for sign in text:
+        depth += (sign == "[") - (sign == "]")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _unreadable(text: str, item: Input, why: str) -> UsageError:
+    shown = text if len(text) < 60 else f"{text[:57]}..."
+    return UsageError(
+        f"{shown} for {item.name} cannot be read: {why}",
+        code="D0907",
+        help="numbers are written 3.5, lists [[1, 2], [3, 4]]",
+    )
+
+
+def zeros(item: Input, sizes: Mapping[str, int]) -> Value:
+    """Zeros of the input's type, at these sizes."""
+    return _stored(np.zeros(_shape(item, sizes)), item)
+
+
+def random_value(item: Input, sizes: Mapping[str, int], seed: int) -> Value:
+    """Numbers that depend on the seed and the input's name only.
+
+    Floats are normally distributed, `u8` are all bytes, other integers are 0 to 9 (small, because they
+    are often indices), bools are even chances.
+    """
+    stream = np.random.Generator(np.random.Philox(key=[seed, zlib.crc32(item.name.encode())]))
+    shape = _shape(item, sizes)
+    match DTYPES[item.dtype].kind:
+        case "f":
+            return _stored(stream.standard_normal(shape), item)
+        case "b":
+            return stream.integers(0, 2, shape).astype(np.bool_)
+        case _:
+            return _stored(stream.integers(0, 256 if item.dtype == "u8" else 10, shape), item)
+
+
+def _stored(values: NDArray[np.generic], item: Input) -> Value:
+    found = Tensor(values, item.dtype)
+    return found if item.dtype == "bf16" else found.bits
+
+
+def _shape(item: Input, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    try:
+        return tuple(expressions.evaluate_all(item.shape, sizes))
+    except expressions.BadExpression as error:
+        raise CallError(
+            f"{item.name}: {describe(item)} has a size that is not known: {error}",
+            code="D0801",
+            help="give the size, such as --dim B=8",
+        ) from None

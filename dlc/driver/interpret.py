@@ -1,0 +1,165 @@
+"""Running an entry point without compiling it: each operation says in NumPy what it computes.
+
+So every value of the user's text can be seen, and the first that is not finite can be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dlc.dialects import func
+from dlc.driver.build import interface_of
+from dlc.driver.calls import Request, Results
+from dlc.driver.compile import Opened
+from dlc.driver.entries import find_function
+from dlc.driver.weights import Given, Weights, gather
+from dlc.errors import CallError, UsageError
+from dlc.ir.attributes import decode
+from dlc.ir.core import Value
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.passes import Manager
+from dlc.ir.types import TensorType
+from dlc.ir.value_map import ValueMap
+from dlc.runtime.binding import Binder
+from dlc.runtime.call_arguments import ArgumentReader
+from dlc.runtime.spelling import python_name
+from dlc.runtime.tensor import Tensor
+from dlc.runtime.weight_files import nearest
+from dlc.runtime.weights import WeightViews
+
+ALL = "all"
+
+
+@dataclass(slots=True)
+class Watch:
+    """What to look at while an entry point is evaluated, and what was seen.
+
+    `names` are values of the model's text, or `all`; with `check_nan` the first value that is not
+    finite, though all it was computed from are, ends the call.
+    """
+
+    names: Sequence[str] = ()
+    check_nan: bool = False
+    seen: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    """Values by name; one in a loop is there as it was last."""
+    known: set[str] = field(default_factory=set[str])
+    """Every name that came by."""
+
+    def wants(self, name: str) -> bool:
+        """Whether the user asked for the value."""
+        return ALL in self.names or name in self.names
+
+    def check_found(self) -> None:
+        """Raises UsageError (D0911) for names that did not come by."""
+        missing = [name for name in self.names if name != ALL and name not in self.seen]
+        if missing:
+            near = nearest(missing[0], self.known)
+            raise UsageError(
+                f"no value of the call is called {missing[0]}",
+                code="D0911",
+                help=f"did you mean {near[0]}?" if near else "--values all shows every one",
+            )
+
+
+def evaluate_entry(
+    opened: Opened, request: Request, weights: Given = None, watch: Watch | None = None
+) -> tuple[Results, tuple[str, ...]]:
+    """Evaluate an entry point of a model at graph level: its results, and notes about the weights.
+
+    Raises UsageError for a model below graph level, CallError as a compiled entry point would.
+    """
+    if opened.stage != "graph":
+        raise UsageError(
+            f"{opened.name} is at {opened.stage} level; only the graph can be evaluated",
+            code="D0905",
+            help="start from the model's text, or compile it",
+        )
+    Manager(opened.context).run(opened.module, ("autodiff",))
+    gathered = gather(opened.module, weights, opened.folder)
+    function = find_function(opened.module, request.entry)
+    watch = watch or Watch()
+    results = _evaluated(opened, function, request, gathered, watch)
+    watch.check_found()
+    return results, gathered.notes
+
+
+def _evaluated(
+    opened: Opened, function: func.Func, request: Request, weights: Weights, watch: Watch
+) -> Results:
+    entry = interface_of(function)
+    binder = Binder(entry)
+    named: dict[str, object] = {
+        python_name(name): value for name, value in request.arguments(entry).items()
+    }
+    sizes = {name: size for name, size in request.dims.items() if name in binder.free}
+    arrays, given = ArgumentReader(entry, binder.free).read((), {**named, **sizes})
+    dims = binder.bind([array.shape for array in arrays], given)
+    views = WeightViews(weights.table, np.frombuffer(weights.data, np.uint8))
+    stored = {row.name: _bits(views[row.name]) for row in weights.table}
+    evaluation = Evaluation(dims, stored)
+    evaluation = Evaluation(dims, stored, _observer(opened.context.values, watch, evaluation))
+    with np.errstate(all="ignore"):
+        found = evaluation.run(function.body, arrays)
+    pairs = zip(entry.outputs, found, strict=True)
+    return Results(
+        entry.name,
+        tuple([(output, Tensor.from_bits(array, output.dtype)) for output, array in pairs]),
+    )
+
+
+def _bits(value: object) -> Array:
+    return value.bits if isinstance(value, Tensor) else np.asarray(value)
+
+
+def _observer(
+    values: ValueMap, watch: Watch, at: Evaluation
+) -> Callable[[Value, Array], None] | None:
+    if not watch.names and not watch.check_nan:
+        return None
+    broken: set[Value] = set()
+
+    def observe(value: Value, array: Array) -> None:
+        if not isinstance(value.type, TensorType):
+            return
+        for name, seen in _names_of(value, array, values, at):
+            watch.known.add(name)
+            if watch.wants(name):
+                watch.seen[name] = Tensor.from_bits(np.array(seen), value.type.dtype.name)
+        if watch.check_nan and not _is_finite(value.type, array):
+            _check_source(value, array, broken)
+            broken.add(value)
+
+    return observe
+
+
+def _names_of(
+    value: Value, array: Array, values: ValueMap, at: Evaluation
+) -> list[tuple[str, Array]]:
+    origins = values.origins_of(value)
+    if origins:
+        return [(origin.name, origin.recover(array, at)) for origin in origins]
+    return [(value.name, array)] if value.name else []
+
+
+def _is_finite(type: TensorType, array: Array) -> bool:
+    return not type.dtype.is_float or bool(np.isfinite(decode(array, type.dtype)).all())
+
+
+def _check_source(value: Value, array: Array, broken: set[Value]) -> None:
+    """Stop at a value that was finite no more; constants and inputs may be what they like."""
+    op = value.op
+    if op is None or not op.operands or any(operand in broken for operand in op.operands):
+        return
+    assert isinstance(value.type, TensorType)
+    numbers = decode(array, value.type.dtype)
+    what = "NaN" if np.isnan(numbers).any() else "an infinity"
+    called = f" {value.name}" if value.name else ""
+    raise CallError(
+        f"{op.name} gives {what}{called and ' in'}{called}: {value.type.text}, from finite operands",
+        code="D0912",
+        place=op.location.place,
+        help="--values all shows what it was computed from",
+    )

@@ -1,0 +1,164 @@
+"""Where the boxes of a graph go: rows from top to bottom, each edge leading down, few crossings.
+
+After K. Sugiyama, S. Tagawa and M. Toda (1981): a node's row is its longest path from a source; an edge
+over several rows passes through an empty place in each; rows are ordered by the mean position of
+neighbours, up and down a few times; then every node moves towards its neighbours as far as its row
+allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+SWEEPS = 8
+GAP = 24.0
+"""Least distance between neighbours of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """From a node to a later one, by their numbers; `port` of `ports` is where it ends, from the left."""
+
+    source: int
+    target: int
+    port: int = 0
+    ports: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The row and the centre of each node, and through which (row, x) each edge passes."""
+
+    rows: tuple[int, ...]
+    centres: tuple[float, ...]
+    routes: tuple[tuple[tuple[int, float], ...], ...]
+    width: float
+    height: int
+    """How many rows there are."""
+
+
+@dataclass(slots=True)
+class _Node:
+    row: int
+    width: float
+    x: float = 0.0
+    above: list[_Node] = field(default_factory=list["_Node"])
+    below: list[_Node] = field(default_factory=list["_Node"])
+
+
+def lay_out(widths: Sequence[float], edges: Sequence[Edge]) -> Layout:
+    """Places for nodes of these widths; edges lead from lower to higher numbers.
+
+    >>> layout = lay_out([10, 10, 10], [Edge(0, 2), Edge(1, 2)])
+    >>> layout.rows, layout.centres
+    ((0, 0, 1), (5.0, 39.0, 22.0))
+    """
+    rows = _rows(len(widths), edges)
+    nodes = [_Node(row, width) for row, width in zip(rows, widths, strict=True)]
+    table: list[list[_Node]] = [[] for _ in range(max(rows, default=-1) + 1)]
+    for node in nodes:
+        table[node.row].append(node)
+    between = [_route(nodes[edge.source], nodes[edge.target], table) for edge in edges]
+    _order(table)
+    _spread(table)
+    left = min((node.x - node.width / 2 for row in table for node in row), default=0.0)
+    right = max((node.x + node.width / 2 for row in table for node in row), default=0.0)
+    routes = [tuple((node.row, node.x - left) for node in route) for route in between]
+    centres = tuple(node.x - left for node in nodes)
+    return Layout(tuple(rows), centres, tuple(routes), right - left, len(table))
+
+
+def _rows(count: int, edges: Sequence[Edge]) -> list[int]:
+    """The longest path to each node; a source stands just above the first that needs it."""
+    above: list[list[int]] = [[] for _ in range(count)]
+    below: list[list[int]] = [[] for _ in range(count)]
+    for edge in edges:
+        above[edge.target].append(edge.source)
+        below[edge.source].append(edge.target)
+    rows = [0] * count
+    for node in range(count):
+        rows[node] = max([rows[other] + 1 for other in above[node]], default=0)
+    for node in range(count):
+        if not above[node] and below[node]:
+            rows[node] = min(rows[other] for other in below[node]) - 1
+    return rows
+
+
+def _route(source: _Node, target: _Node, table: list[list[_Node]]) -> list[_Node]:
+    """The empty places through which an edge passes, linked to each other."""
+    places = [_Node(row, 0.0) for row in range(source.row + 1, target.row)]
+    for place in places:
+        table[place.row].append(place)
+    chain = [source, *places, target]
+    for upper, lower in zip(chain, chain[1:], strict=False):
+        upper.below.append(lower)
+        lower.above.append(upper)
+    return places
+
+
+def _order(table: list[list[_Node]]) -> None:
+    """Order each row by the mean position of its neighbours in the row before, then in the one after."""
+    position: dict[int, float] = {}
+    for row in table:
+        _number(row, position)
+    for _ in range(SWEEPS):
+        for row in table[1:]:
+            row.sort(key=lambda node: _mean([position[id(n)] for n in node.above], node, position))
+            _number(row, position)
+        for row in reversed(table[:-1]):
+            row.sort(key=lambda node: _mean([position[id(n)] for n in node.below], node, position))
+            _number(row, position)
+
+
+def _number(row: Sequence[_Node], position: dict[int, float]) -> None:
+    for index, node in enumerate(row):
+        position[id(node)] = index
+
+
+def _mean(found: Sequence[float], node: _Node, position: dict[int, float]) -> float:
+    return sum(found) / len(found) if found else position[id(node)]
+
+
+def _spread(table: list[list[_Node]]) -> None:
+    """Give each node an x: in order and apart, near the middle of its neighbours."""
+    for row in table:
+        x = 0.0
+        for node in row:
+            node.x = x + node.width / 2
+            x += node.width + GAP
+    for sweep in range(2 * SWEEPS):
+        for row in table if sweep % 2 == 0 else reversed(table):
+            wanted = [_middle(node, sweep % 2 == 0) for node in row]
+            _settle(row, wanted)
+
+
+def _middle(node: _Node, from_above: bool) -> float:
+    near = (node.above or node.below) if from_above else (node.below or node.above)
+    return sum(other.x for other in near) / len(near) if near else node.x
+
+
+def _settle(row: Sequence[_Node], wanted: Sequence[float]) -> None:
+    """The places nearest to the wanted ones (least squares) that keep order and distance.
+
+    Nodes that would collide form a block that moves as one, to the mean of what its members want.
+    """
+    blocks: list[list[float]] = []  # the sum of what the members want, and how many they are
+    offsets: list[float] = []
+    for index, node in enumerate(row):
+        step = 0.0 if index == 0 else (row[index - 1].width + node.width) / 2 + GAP
+        offsets.append(step + (offsets[-1] if offsets else 0.0))
+        blocks.append([wanted[index] - offsets[index], 1.0])
+        while len(blocks) > 1 and _place(blocks[-2]) >= _place(blocks[-1]):
+            total, members = blocks.pop()
+            blocks[-1][0] += total
+            blocks[-1][1] += members
+    index = 0
+    for block in blocks:
+        for _ in range(int(block[1])):
+            row[index].x = _place(block) + offsets[index]
+            index += 1
+
+
+def _place(block: Sequence[float]) -> float:
+    return block[0] / block[1]

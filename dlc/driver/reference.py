@@ -1,0 +1,110 @@
+"""`dlc ops` and `dlc doc`: functions of the language and operations of the IR, from their own tables."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dlc import dialects
+from dlc.dialects.decomposed import Decomposed
+from dlc.driver.initial import INITIALISERS
+from dlc.errors import UsageError
+from dlc.frontend.builtins.registry import BUILTINS
+from dlc.frontend.elaborate import HANDLERS
+from dlc.frontend.values import Builtin
+from dlc.ir.core import OPS, Op
+from dlc.ir.define import fields_of
+from dlc.runtime.weight_files import nearest
+
+assert HANDLERS and dialects.__doc__, "the modules that fill both tables are loaded"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A function or an operation: where it belongs, how it is written, and what it is, in one line."""
+
+    name: str
+    group: str
+    signature: str
+    summary: str
+
+
+def list_entries(word: str | None = None) -> list[Entry]:
+    """Everything whose name, group or description has the word in it; all without a word."""
+    found = sorted(_entries(), key=lambda entry: (entry.group, entry.name))
+    if word is None:
+        return found
+    wanted = word.casefold()
+    return [
+        entry
+        for entry in found
+        if wanted in f"{entry.name} {entry.group} {entry.summary}".casefold()
+    ]
+
+
+def _entries() -> Iterator[Entry]:
+    for builtin in BUILTINS.values():
+        yield Entry(builtin.name, f"language: {builtin.group}", builtin.signature, builtin.doc)
+    for name in INITIALISERS:
+        yield Entry(name, "language: initialisers", f"{name}(...)", "initial values of a param")
+    for name, kind in OPS.items():
+        dialect = name.partition(".")[0]
+        yield Entry(name, f"operations: {dialect}", _op_signature(kind), _first_line(kind))
+
+
+def documentation(name: str) -> str:
+    """The whole page of a function or an operation. Raises UsageError (D0914) for other names."""
+    if name in BUILTINS:
+        return _builtin_page(BUILTINS[name])
+    if name in OPS:
+        return _op_page(OPS[name])
+    near = nearest(name, [*BUILTINS, *OPS])
+    raise UsageError(
+        f"nothing is called {name}",
+        code="D0914",
+        help=f"did you mean {' or '.join(near)}?" if near else "dlc ops lists everything",
+    )
+
+
+def _builtin_page(builtin: Builtin) -> str:
+    lines = [builtin.signature, "", f"  {builtin.doc}"]
+    if builtin.example:
+        lines += ["", f"  {builtin.example}  gives  {builtin.result}"]
+    related = [name for name in OPS if name.partition(".")[2] == builtin.name]
+    if related:
+        lines += ["", f"  in the IR: {', '.join(related)}"]
+    return "\n".join(lines)
+
+
+def _op_page(kind: type[Op]) -> str:
+    doc = inspect.getdoc(kind) or ""
+    lines = [_op_signature(kind), "", *[f"  {line}".rstrip() for line in doc.split("\n")]]
+    fields = [
+        f"  {field.name}: {field.kind}{f', {field.doc}' if field.doc else ''}"
+        for field in fields_of(kind)
+    ]
+    return "\n".join([*lines, "", *fields, "", f"  derivative: {_derivative(kind)}"])
+
+
+def _derivative(kind: type[Op]) -> str:
+    if kind.not_differentiable:
+        return f"none: {kind.not_differentiable}"
+    if kind.gradient is not Op.gradient:
+        return "by a rule of its own"
+    return "of what it is made of" if issubclass(kind, Decomposed) else "none"
+
+
+def _op_signature(kind: type[Op]) -> str:
+    values = [
+        f"*{field.name}" if field.kind == "operands" else field.name
+        for field in fields_of(kind)
+        if field.kind in ("operand", "operands")
+    ]
+    facts = [field.name for field in fields_of(kind) if field.kind == "attribute"]
+    given = f" <{', '.join(facts)}>" if facts else ""
+    return f"{kind.name}({', '.join(values)}){given}"
+
+
+def _first_line(kind: type[Op]) -> str:
+    return (inspect.getdoc(kind) or "").split("\n")[0]

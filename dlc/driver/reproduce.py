@@ -1,0 +1,55 @@
+"""When a pass fails for a reason of ours: what it was given, in a file that shows it again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dlc.errors import DlcError
+from dlc.ir.core import Op
+from dlc.ir.passes import Context, Manager, Options
+from dlc.runtime.atomic import write_file
+from dlc.text.ir_printer import print_module
+
+Reopen = Callable[[], tuple[Op, Context]]
+"""Reads the user's model once more."""
+
+
+def reproducer(
+    reopen: Reopen, passes: Sequence[str], options: Options, folder: Path
+) -> Callable[[str], str]:
+    """What a pass manager calls with the name of a pass that failed.
+
+    It runs `passes` again on the model as it was read, up to the failure, writes what the pass was given
+    to `dlc-reproducer-HASH.dlir` in `folder`, and says the file and the command; empty where the
+    failure does not come again or the file cannot be written.
+    """
+
+    def reproduce(name: str) -> str:
+        given = ""
+
+        def before(which: str, module: Op) -> None:
+            nonlocal given
+            if which == name:
+                given = print_module(module, locations=True)
+
+        module, context = reopen()
+        context.options = options
+        try:
+            Manager(context, before=before).run(module, passes)
+        except DlcError:
+            return _written(given, name, folder)
+        return ""
+
+    return reproduce
+
+
+def _written(text: str, name: str, folder: Path) -> str:
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    file = f"dlc-reproducer-{digest}.dlir"
+    try:
+        write_file(folder / file, [text.encode()])
+    except DlcError:
+        return ""  # the failure itself must be reported, wherever we are
+    return f"{file} (dlc opt {file} --passes {name} shows it)"

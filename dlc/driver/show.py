@@ -1,0 +1,167 @@
+"""A model at any stage of its way to machine code, as text; the steps between; a graph as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dlc.codegen import llvm
+from dlc.codegen.kernels import kernel_texts
+from dlc.dialects import func, mem
+from dlc.driver.compile import Opened, Settings, lower
+from dlc.driver.drawing import draw
+from dlc.driver.entries import entry_functions, find_function
+from dlc.driver.make import Wanted
+from dlc.driver.pipelines import pipeline
+from dlc.errors import Unsupported, UsageError
+from dlc.ir.core import Op
+from dlc.ir.passes import PASSES
+from dlc.runtime.atomic import write_file
+from dlc.text.fmt import format_source
+from dlc.text.ir_printer import print_module
+
+STAGES = ("text", "graph", "kernel", "plan", "loop", "llvm", "asm")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What to look at. `after` names a pass: the module as it is after that pass (the last time it
+    runs); with `changed` every pass that changes anything is shown. `folder` receives one numbered file
+    for each of these steps."""
+
+    stage: str = "graph"
+    entry: str | None = None
+    after: str | None = None
+    changed: bool = False
+    folder: str | None = None
+    svg: bool = False
+
+
+def show_stage(wanted: Wanted, shown: Shown) -> str:
+    """The text of a model at a stage, or its graph as SVG.
+
+    Raises UsageError: D0915 for a stage or a pass that is not on the way, D0904 for an entry point that
+    does not exist; Unsupported (D0704) for stages that dlc does not have yet.
+    """
+    _check_stage(shown.stage)
+    opened = wanted.open()
+    if shown.entry is not None:
+        find_function(opened.module, shown.entry)
+    if shown.stage == "text":
+        return _source(opened)
+    steps = _Steps(shown, last=_printed(opened.module, shown.entry))
+    stage = shown.stage if shown.stage in STAGES[1:5] else "loop"
+    lower(opened, wanted.settings, stage, steps.see)
+    if shown.after is not None or shown.changed:
+        return steps.text(opened, wanted.settings, stage)
+    if shown.svg:
+        return _picture(opened, shown)
+    match shown.stage:
+        case "llvm":
+            return "\n".join(kernel_texts(opened.module).values())
+        case "asm":
+            return _assembly(opened, wanted.settings)
+        case _:
+            return _printed(opened.module, shown.entry)
+
+
+def _check_stage(stage: str) -> None:
+    if stage == "ptx":
+        raise Unsupported(
+            "there is no code for GPUs yet, so nothing to show at stage ptx",
+            code="D0704",
+            help="--stage asm shows the code for the CPU",
+        )
+    if stage not in STAGES:
+        raise UsageError(
+            f"there is no stage {stage!r}", code="D0915", help=f"stages are {', '.join(STAGES)}"
+        )
+
+
+def _source(opened: Opened) -> str:
+    """The user's own text, laid out; IR as it was written."""
+    name = opened.name
+    text = opened.texts.get(name, "")
+    return format_source(text, name) if name.endswith(".dlm") else text
+
+
+def _printed(module: Op, entry: str | None) -> str:
+    """The module, or one function or program of it."""
+    if entry is None:
+        return print_module(module)
+    for op in module.regions[0]:
+        if isinstance(op, func.Func | mem.Program) and op.sym_name == entry:
+            return print_module(op)
+    return print_module(module)
+
+
+def _assembly(opened: Opened, settings: Settings) -> str:
+    texts = kernel_texts(opened.module)
+    return "\n".join(
+        llvm.assembly(text, settings.processor, settings.level) for text in texts.values()
+    )
+
+
+def _picture(opened: Opened, shown: Shown) -> str:
+    if shown.stage not in ("graph", "kernel"):
+        raise UsageError(
+            f"stage {shown.stage} is no graph", code="D0915", help="--svg draws graph and kernel"
+        )
+    if shown.entry is None and len(entry_functions(opened.module)) > 1:
+        return draw(entry_functions(opened.module))
+    return draw([find_function(opened.module, shown.entry)])
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The module after each pass, as far as the user asked for it."""
+
+    shown: Shown
+    last: str
+    found: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    count: int = 0
+
+    @property
+    def see(self) -> Callable[[str, Op], None] | None:
+        """What to call after each pass, if there is a reason to."""
+        shown = self.shown
+        wanted = shown.after is not None or shown.changed or shown.folder is not None
+        return self._see if wanted else None
+
+    def _see(self, name: str, module: Op) -> None:
+        text = _printed(module, self.shown.entry)
+        changed, self.last = text != self.last, text
+        self.count += 1
+        if self.shown.folder is not None and (changed or not self.shown.changed):
+            _write_step(Path(self.shown.folder), f"{self.count:02}-{name}.dlir", text)
+        if name == self.shown.after or (self.shown.changed and changed):
+            self.found.append((name, text))
+
+    def text(self, opened: Opened, settings: Settings, stage: str) -> str:
+        """The steps that were asked for."""
+        if self.shown.after is not None:
+            if not self.found:
+                raise _not_on_the_way(self.shown.after, opened, settings, stage)
+            return self.found[-1][1]
+        return "\n".join(f"// after {name}\n{text}" for name, text in self.found)
+
+
+def _write_step(folder: Path, name: str, text: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the folder {folder} cannot be made: {error.strerror}", code="D0502"
+        ) from None
+    write_file(folder / name, [text.encode()])
+
+
+def _not_on_the_way(name: str, opened: Opened, settings: Settings, stage: str) -> UsageError:
+    passes = dict.fromkeys(pipeline(opened.read_at, stage, settings.level))
+    what = "does not run on the way to" if name in PASSES else "is no pass; see those to"
+    return UsageError(
+        f"{name} {what} stage {stage}",
+        code="D0915",
+        help=f"passes are {', '.join(passes)}; --stage says how far to go",
+    )
