@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dlc.driver.bench import Timing, measure
     from dlc.driver.calls import Request, Results, call, load_model
+    from dlc.driver.compile import Settings
     from dlc.driver.check import Checked, check_model, format_path
     from dlc.driver.doctor import Finding, examine
     from dlc.driver.inspect import Inspection, inspect_file
@@ -31,6 +32,7 @@ __all__ = [
     "Made",
     "Request",
     "Results",
+    "Settings",
     "Shown",
     "Timing",
     "Wanted",
@@ -60,6 +62,7 @@ _HOMES = {
     "bench": ("Timing", "measure"),
     "calls": ("Request", "Results", "call", "load_model"),
     "check": ("Checked", "check_model", "format_path"),
+    "compile": ("Settings",),
     "doctor": ("Finding", "examine"),
     "inspect": ("Inspection", "inspect_file"),
     "interpret": ("Watch", "evaluate_entry"),

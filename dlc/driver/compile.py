@@ -17,7 +17,7 @@ from dlc.driver.pipelines import pipeline
 from dlc.driver.reproduce import reproducer
 from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Given, gather
-from dlc.errors import UsageError
+from dlc.errors import ModelError, UsageError
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
@@ -159,6 +159,12 @@ def compile_opened(
     report = report or Report()
     start = time.perf_counter()
     interface = tuple(interface_of(op) for op in opened.module.body if isinstance(op, func.Func))
+    if not interface:
+        raise ModelError(
+            f"{opened.name} has no entry point",
+            code="D0211",
+            help="write `export` before the function that the artifact is to have",
+        )
     lower(opened, settings, "graph", after)
     graph = print_module(opened.module)
     gathered = gather(opened.module, weights, opened.folder)

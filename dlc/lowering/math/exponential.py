@@ -1,0 +1,126 @@
+"""exp, expm1 and the logistic function.
+
+`exp(x) = 2**n * exp(r)` with n the nearest integer to `x / log(2)` and r what is left, at most half of
+log(2) (W. J. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980, chapter 6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc.ir.types import F32, F64, DType
+from dlc.lowering.math import coefficients
+from dlc.lowering.math.coefficients import LN2, LOG2_E
+from dlc.lowering.math.pairs import fast_two_sum, two_sum
+from dlc.lowering.math.term import Format, Term
+
+
+@dataclass(frozen=True, slots=True)
+class ExpFormat:
+    """What exp needs to know of a dtype.
+
+    `high + low` is log(2); `high` has so few bits that its product with any n is exact. exp is 0 below
+    `lowest` and infinite above `highest`; `expm1` is -1 below `minus_one`; 1 + x is 1 for x up to `tiny`.
+    """
+
+    tail: tuple[float, ...]
+    high: float
+    low: float
+    lowest: float
+    highest: float
+    minus_one: float
+    tiny: float
+
+
+def _ln2(bits: int) -> tuple[float, float]:
+    """log(2) as a number with so many bits after the point, and the rest."""
+    high = round(LN2[0] * 2**bits) / 2**bits
+    return high, (LN2[0] - high) + LN2[1]
+
+
+EXP: dict[DType, ExpFormat] = {
+    F32: ExpFormat(coefficients.EXP_F32, *_ln2(15), -104.0, 89.0, -18.0, 2.0**-24),
+    F64: ExpFormat(coefficients.EXP_F64, *_ln2(40), -746.0, 710.0, -38.0, 2.0**-53),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """`x = n * log(2) + rest`; `count` has n in its low bits.
+
+    `head` is `rest` before its last rounding: `head + correction` is exact.
+    """
+
+    count: Term
+    head: Term
+    correction: Term
+    rest: Term
+
+    @property
+    def small(self) -> Term:
+        """`exp(rest) - 1 - head`."""
+        tail = self.rest.polynomial(EXP[self.rest.dtype].tail)
+        return (self.rest * self.rest).times_plus(tail, self.correction)
+
+    def scaled_expm1(self, scale: Term, addend: Term) -> Term:
+        """`scale * (exp(rest) - 1) + addend`, for a scale that is a power of two."""
+        # The large parts first: where they cancel, they do so exactly.
+        return scale.times_plus(self.small, scale.times_plus(self.head, addend))
+
+    def power(self, more: int = 0) -> Term:
+        """`2 ** (n + more)`, if that is a normal number."""
+        layout = self.rest.format
+        one = (layout.bias + more) << layout.fraction_bits
+        return ((self.count << layout.fraction_bits) + one).float()
+
+
+def halves(count: Term, layout: Format) -> tuple[Term, Term]:
+    """Two powers of two whose product is `2 ** count`, which itself may be out of range."""
+    half = (count >> 1) << layout.fraction_bits
+    other = (count << layout.fraction_bits) - half
+    return (other + layout.one).float(), (half + layout.one).float()
+
+
+def reduce(x: Term) -> Reduced:
+    """The nearest multiple of log(2), and the rest. x has at most the magnitude where exp overflows."""
+    facts, magic = EXP[x.dtype], x.format.magic
+    shifted = x.times_plus(LOG2_E[0], magic)
+    n = shifted - magic
+    head = n.times_plus(-facts.high, x)
+    correction = n * -facts.low
+    return Reduced(shifted.bits(), head, correction, head + correction)
+
+
+def exp(x: Term) -> Term:
+    """`e ** x`."""
+    facts = EXP[x.dtype]
+    return _exp_in_range(x.at_least(facts.lowest).at_most(facts.highest))
+
+
+def _exp_in_range(x: Term) -> Term:
+    reduced = reduce(x)
+    first, second = halves(reduced.count, x.format)
+    return reduced.rest.polynomial((1, 1, *EXP[x.dtype].tail)) * first * second
+
+
+def expm1(x: Term) -> Term:
+    """`e ** x - 1`, accurate near 0."""
+    facts = EXP[x.dtype]
+    reduced = reduce(x.at_least(facts.minus_one).at_most(facts.highest))
+    # Half of the result has half of 2**n in it, which does not overflow before the end.
+    half = reduced.power(-1)
+    result = reduced.scaled_expm1(half, half - 0.5) * 2
+    return result.unless(abs(x) <= facts.tiny, x)
+
+
+def sigmoid(x: Term) -> Term:
+    """`1 / (1 + e ** -x)`."""
+    facts = EXP[x.dtype]
+    reduced = reduce((-x).at_least(facts.minus_one).at_most(-facts.lowest))
+    # With -x = n * log(2) + rest it is p / (p + exp(rest)) for p = 2**-n. A rounding counts double in
+    # a denominator just above a power of two: what the larger ones leave out is added at the end.
+    first, second = halves(-reduced.count, x.format)
+    one = reduced.head.constant(1)
+    partial, lost = fast_two_sum(one, reduced.head)
+    total, also_lost = two_sum(partial, first * second)
+    return first / (total + (reduced.small + (lost + also_lost))) * second
