@@ -1,1 +1,42 @@
-"""The command line, one file for each verb; the work is done in `dlc.driver` and `dlc.runtime`."""
+"""The command line: `dlc VERB ...`, one file for each verb.
+
+Two answers come before the command line's library is loaded: the version, and the plain run of an
+artifact, so that small models answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from dlc import __version__
+from dlc.cli import quick
+from dlc.cli.report import guarded
+
+if TYPE_CHECKING:
+    from dlc.cli import app
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the arguments (default: those of the process) say; gives the exit code.
+
+    0 done, 1 the model is wrong, 2 usage, 3 numbers differ, 4 unsupported, 5 artifact refused, 70
+    internal failure, 130 interrupted.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["--version"]:
+        print(f"dlc {__version__}")
+        return 0
+    plain = quick.plain_run(given)
+    if plain is not None:
+        return guarded(plain.do, as_json=plain.as_json)
+    return _typer().run(given)
+
+
+def _typer() -> type[app.App]:
+    """The whole command line, loaded when it is needed."""
+    return import_module("dlc.cli.app").App

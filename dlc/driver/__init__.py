@@ -12,15 +12,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dlc.driver.bench import Timing, measure
     from dlc.driver.calls import Request, Results, call, load_model
-    from dlc.driver.compile import Settings
     from dlc.driver.check import Checked, check_model, format_path
+    from dlc.driver.compile import Settings
     from dlc.driver.doctor import Finding, examine
     from dlc.driver.inspect import Inspection, inspect_file
     from dlc.driver.interpret import Watch, evaluate_entry
     from dlc.driver.make import Made, Wanted, make_artifact, make_model
     from dlc.driver.new import new_model
     from dlc.driver.opt import optimise_file
-    from dlc.driver.outputs import as_data, as_text, save_results, top_labels
+    from dlc.driver.outputs import (
+        as_data,
+        as_text,
+        named_values,
+        save_results,
+        top_labels,
+        write_text,
+    )
     from dlc.driver.reference import Entry, documentation, list_entries
     from dlc.driver.show import Shown, show_stage
 
@@ -51,11 +58,13 @@ __all__ = [
     "make_artifact",
     "make_model",
     "measure",
+    "named_values",
     "new_model",
     "optimise_file",
     "save_results",
     "show_stage",
     "top_labels",
+    "write_text",
 ]
 
 _HOMES = {
@@ -69,7 +78,7 @@ _HOMES = {
     "make": ("Made", "Wanted", "make_artifact", "make_model"),
     "new": ("new_model",),
     "opt": ("optimise_file",),
-    "outputs": ("as_data", "as_text", "save_results", "top_labels"),
+    "outputs": ("as_data", "as_text", "named_values", "save_results", "top_labels", "write_text"),
     "reference": ("Entry", "documentation", "list_entries"),
     "show": ("Shown", "show_stage"),
 }

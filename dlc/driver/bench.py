@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dlc.driver.calls import Request, call
+from dlc.driver.calls import Request, call, choose
 from dlc.driver.make import Wanted, make_artifact
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.binding import Binder
 from dlc.runtime.model import Model
 from dlc.runtime.spelling import python_name
-from dlc.driver.calls import choose
 
 MIN_CALLS = 10
 
@@ -59,7 +58,9 @@ def measure(
     )
 
 
-def _times(model: Model, request: Request, seconds: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _times(
+    model: Model, request: Request, seconds: float
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Seconds of each call, after one that prepares the weights."""
     call(model, request)
     point = model.entry_points[choose(model.entry_points, request.entry)]

@@ -55,7 +55,5 @@ def _texts(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(path.rglob("*.dlm"))
     if path.suffix != ".dlm":
-        raise UsageError(
-            f"{path} is no model text", code="D0903", help="model texts end in .dlm"
-        )
+        raise UsageError(f"{path} is no model text", code="D0903", help="model texts end in .dlm")
     return [path]

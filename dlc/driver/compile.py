@@ -131,9 +131,7 @@ def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None
     opened.stage = stage
 
 
-def _reproducer(
-    opened: Opened, settings: Settings, stage: str
-) -> Callable[[str], str] | None:
+def _reproducer(opened: Opened, settings: Settings, stage: str) -> Callable[[str], str] | None:
     """What writes a file when a pass fails, where the model can be read again."""
     reopen = opened.reopen
     if reopen is None:

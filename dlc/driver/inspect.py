@@ -85,9 +85,7 @@ def _artifact(path: str) -> Inspection:
     parameters = sum(prod(row.shape) for row in facts.weights)
     weights = [(row.name, f"{row.dtype}{list(row.shape)}", row.bytes) for row in facts.weights]
     sections = [(name, len(data)) for name, data in artifact.sections.items()]
-    imports = [
-        (target.name, name) for target in facts.targets for name in target.code.imports
-    ]
+    imports = [(target.name, name) for target in facts.targets for name in target.code.imports]
     targets = [
         (target.name, target.cpu, " ".join(target.features), len(target.code.symbols))
         for target in facts.targets

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlc.driver.compile import Observer, Opened, Report, Settings, compile_opened
+from dlc.driver.compile import Opened, Report, Settings, compile_opened
 from dlc.driver.gradient import add_gradient
 from dlc.driver.open import open_model
 from dlc.driver.weights import Given
+from dlc.errors import UsageError
 from dlc.frontend.values import Datum
-from dlc.ir.passes import Context
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.model import Model
 
@@ -53,14 +53,21 @@ class Made:
     """Seconds spent in each pass."""
 
 
-def make_artifact(wanted: Wanted, *, after: Callable[[Context], Observer] | None = None) -> Made:
-    """Compile a model. `after` makes an observer of the passes from what they share."""
+def make_artifact(wanted: Wanted, *, stage: str | None = None) -> Made:
+    """Compile a model, which must be at `stage` where one is named.
+
+    Raises UsageError (D0905) for a model at another stage, or at one that says too little to be made an
+    artifact: only the graph says what the entry points take and give.
+    """
     opened = wanted.open()
+    if stage not in (None, opened.stage) or opened.stage != "graph":
+        raise UsageError(
+            f"{opened.name} is at {opened.stage} level, not at {stage or 'graph'}",
+            code="D0905",
+            help="artifacts are made from the graph, or from a model's text",
+        )
     report = Report()
-    observer = None if after is None else after(opened.context)
-    artifact = compile_opened(
-        opened, wanted.settings, wanted.weights, report=report, after=observer
-    )
+    artifact = compile_opened(opened, wanted.settings, wanted.weights, report=report)
     return Made(artifact, report, opened.context.seconds)
 
 

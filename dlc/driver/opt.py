@@ -18,9 +18,7 @@ from dlc.text.ir_printer import print_module
 assert LOADED and PASSES, "the modules that define the passes are loaded"
 
 
-def optimise_text(
-    text: str, passes: Sequence[str], *, file: str, verify_each: bool = False
-) -> str:
+def optimise_text(text: str, passes: Sequence[str], *, file: str, verify_each: bool = False) -> str:
     """The text of a module after the passes, in order. `file` is what messages call it.
 
     Raises ModelError for a text that is wrong, UsageError for a pass that does not exist.

@@ -103,6 +103,16 @@ def _save(name: str, result: tuple[Output, Tensor], path: str) -> None:
         )
 
 
+def named_values(values: Mapping[str, Tensor]) -> Results:
+    """Arrays by name as results of nothing in particular."""
+    return Results("values", tuple([(Output(n, v.dtype), v) for n, v in values.items()]))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all. Raises UsageError (D0502) where that cannot be done."""
+    write_file(path, [text.encode()])
+
+
 def top_labels(results: Results, path: str, count: int) -> list[list[tuple[str, float]]]:
     """For each row of the first result that has one number for each label: the best labels.
 
@@ -120,8 +130,6 @@ def top_labels(results: Results, path: str, count: int) -> list[list[tuple[str, 
     )
 
 
-def _best(
-    row: NDArray[np.float64], labels: Sequence[str], count: int
-) -> list[tuple[str, float]]:
+def _best(row: NDArray[np.float64], labels: Sequence[str], count: int) -> list[tuple[str, float]]:
     order = np.argsort(-row, kind="stable")[:count]
     return [(labels[k], float(row[k])) for k in order]

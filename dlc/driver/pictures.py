@@ -68,7 +68,9 @@ def _decoded(
             height, width, channels = wanted
             converted = picture.convert(_MODES[channels])
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ArtifactError(f"{path} is no picture that can be read: {error}", code="D0503") from None
+        raise ArtifactError(
+            f"{path} is no picture that can be read: {error}", code="D0503"
+        ) from None
     size = (
         int(width) if width.isdecimal() else converted.width,
         int(height) if height.isdecimal() else converted.height,

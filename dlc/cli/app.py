@@ -1,0 +1,104 @@
+"""All verbs as one command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from dlc import __version__
+from dlc.cli import (
+    bench,
+    check,
+    compile,
+    doc,
+    doctor,
+    explain,
+    fmt,
+    inspect,
+    new,
+    ops,
+    opt,
+    run,
+    show,
+)
+from dlc.cli.report import INTERRUPTED, guarded, note
+from dlc.errors import UsageError
+
+VERBS: dict[str, Callable[..., None]] = {
+    "compile": compile.command,
+    "run": run.command,
+    "show": show.command,
+    "opt": opt.command,
+    "bench": bench.command,
+    "check": check.command,
+    "fmt": fmt.command,
+    "inspect": inspect.command,
+    "ops": ops.command,
+    "doc": doc.command,
+    "new": new.command,
+    "doctor": doctor.command,
+    "explain": explain.command,
+}
+"""Every verb, in the order of the help."""
+
+TYPER = typer.Typer(
+    name="dlc",
+    help="A deep-learning compiler that a person can read from end to end.",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_BAD_USAGE = typer.BadParameter.__base__
+"""What the library raises for any command line that it cannot read."""
+
+
+@TYPER.callback(invoke_without_command=True)
+def dlc(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Say the version and stop.")] = False,
+) -> None:
+    """Give the version, or the help where there is no verb."""
+    if version:
+        print(f"dlc {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+for _name, _command in VERBS.items():
+    TYPER.command(_name)(_command)
+
+
+class App:
+    """The command line, ready to be given arguments."""
+
+    @staticmethod
+    def run(arguments: Sequence[str]) -> int:
+        """Do what they say; gives the exit code."""
+        return guarded(lambda: _invoked(arguments), as_json="--json" in arguments)
+
+
+def _invoked(arguments: Sequence[str]) -> int:
+    try:
+        result: object = TYPER(args=list(arguments), prog_name="dlc", standalone_mode=False)
+    except typer.Exit as ended:
+        return ended.exit_code
+    except typer.Abort:
+        note("interrupted")
+        return INTERRUPTED
+    except Exception as error:
+        if _BAD_USAGE is None or not isinstance(error, _BAD_USAGE):
+            raise
+        raise _misread(error) from None
+    return result if isinstance(result, int) else 0
+
+
+def _misread(error: Exception) -> UsageError:
+    """The library's complaint in our form."""
+    message = str(getattr(error, "message", "") or error).rstrip(".")
+    context: object = getattr(error, "ctx", None)
+    verb = str(getattr(context, "command_path", "dlc"))
+    told = message[:1].lower() + message[1:] if message else "the command is incomplete"
+    return UsageError(told, code="D0901", help=f"{verb} --help lists what there is")

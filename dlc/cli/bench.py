@@ -1,0 +1,46 @@
+"""`dlc bench`: how fast an entry point is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from dlc import driver
+from dlc.cli import options
+from dlc.cli.quick import PlainRun
+from dlc.cli.report import print_json, progress
+
+
+def command(
+    model: options.Model,
+    entry: options.Entry = None,
+    inputs: options.Inputs = [],  # noqa: B006 - typer wants it; nothing changes it
+    dims: options.Dims = [],  # noqa: B006
+    random_inputs: options.Seed = 0,
+    threads: options.Threads = None,
+    seconds: Annotated[float, typer.Option(min=0.0, help="For how long to call it.")] = 1.0,
+    weights: options.Weights = None,
+    level: options.Level = 2,
+    matmul: options.Matmul = "auto",
+    disable_pass: options.Disabled = [],  # noqa: B006
+    chosen: options.Chosen = [],  # noqa: B006
+    module: options.Module = None,
+    as_json: options.Json = False,
+) -> None:
+    """Time compiling, loading and calls of an entry point; inputs left out are random."""
+    given = options.Compilation(
+        level, "cpu", weights, matmul, tuple(disable_pass), tuple(chosen), module
+    )
+    plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
+    with progress(f"timing {model}"):
+        timing = driver.measure(given.of(model), plain.request(), threads=threads, seconds=seconds)
+    if as_json:
+        print_json(asdict(timing))
+        return
+    print(
+        f"{timing.entry}: best {timing.best_ms:.4g} ms, median {timing.median_ms:.4g} ms, "
+        f"99% {timing.p99_ms:.4g} ms ({timing.calls} calls, {timing.threads} threads); "
+        f"compiled in {timing.compile_s:.3g} s, loaded in {timing.load_ms:.3g} ms"
+    )

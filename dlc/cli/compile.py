@@ -1,0 +1,57 @@
+"""`dlc compile`: from a model to a `.dlc` file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dlc import driver
+from dlc.cli import options
+from dlc.cli.report import note, notes, print_json, progress
+
+
+def command(
+    model: options.Model,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="The .dlc file; MODEL.dlc by default.")
+    ] = None,
+    level: options.Level = 2,
+    target: options.Target = "cpu",
+    stage: Annotated[
+        str | None,
+        typer.Option("--from", metavar="STAGE", help="What an .dlir file must be: graph."),
+    ] = None,
+    weights: options.Weights = None,
+    matmul: options.Matmul = "auto",
+    disable_pass: options.Disabled = [],  # noqa: B006 - typer wants it; nothing changes it
+    chosen: options.Chosen = [],  # noqa: B006
+    module: options.Module = None,
+    verify_each: options.Verify = False,
+    timing: Annotated[bool, typer.Option("--timing", help="Say how long each pass took.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Compile a model to a .dlc file."""
+    given = options.Compilation(
+        level, target, weights, matmul, tuple(disable_pass), tuple(chosen), module, verify_each
+    )
+    path = out or Path(model).with_suffix(".dlc")
+    with progress(f"compiling {model}"):
+        made = driver.make_artifact(given.of(model), stage=stage)
+    made.artifact.write(path)
+    notes(made.report.notes)
+    if as_json:
+        print_json({"out": str(path), "seconds": made.report.seconds, "passes": dict(made.passes)})
+        return
+    if timing:
+        _print_times(made)
+    note(f"{path}: {path.stat().st_size:,} bytes, {sum(made.report.seconds.values()):.2f} s")
+
+
+def _print_times(made: driver.Made) -> None:
+    """Milliseconds of each pass and of the parts of the compilation, the longest first."""
+    rows = {**made.passes, **{f"({name})": spent for name, spent in made.report.seconds.items()}}
+    for name, spent in sorted(rows.items(), key=lambda row: -row[1]):
+        note(f"{spent * 1e3:9.2f} ms  {name}")
+    note(f"{made.report.cached} kernels from the cache, {made.report.compiled} compiled")

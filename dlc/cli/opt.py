@@ -1,0 +1,32 @@
+"""`dlc opt`: passes by name on IR."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dlc import driver
+from dlc.cli import options
+from dlc.cli.report import print_json
+
+
+def command(
+    file: Annotated[str, typer.Argument(help="IR (.dlir), or any model.")],
+    passes: Annotated[str, typer.Option(metavar="NAME,...", help="The passes, in order.")] = "",
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Where to write; else it is printed.")
+    ] = None,
+    verify_each: options.Verify = False,
+    as_json: options.Json = False,
+) -> None:
+    """Run passes on IR and show what they give."""
+    names = [name for name in passes.split(",") if name]
+    text = driver.optimise_file(file, names, verify_each=verify_each)
+    if out is not None:
+        driver.write_text(out, text)
+    if as_json:
+        print_json({"file": file, "passes": names, "text": text})
+    elif out is None:
+        print(text.rstrip("\n"))

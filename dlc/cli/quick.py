@@ -1,0 +1,98 @@
+"""`dlc run x.dlc` with plain options, without the command line's library, which is slow to load.
+
+What is written in another way (`--input=x`, an option that is not here) is read by the library: `run`
+does the same in either case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dlc import driver
+from dlc.cli.report import print_json
+from dlc.cli.values import pairs, sizes
+
+VALUED = ("--entry", "--input", "--output", "--dim", "--random-inputs", "--threads")
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRun:
+    """The run of an artifact: texts of inputs, files for results, and how many threads."""
+
+    path: str
+    entry: str | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    dims: tuple[str, ...] = ()
+    seed: int | None = None
+    threads: int | None = None
+    weights: str | None = None
+    resize: bool = False
+    as_json: bool = False
+
+    def request(self) -> driver.Request:
+        """What is asked of the entry point. Raises UsageError for texts that are no pairs."""
+        inputs, dims = pairs("--input", self.inputs), sizes(self.dims)
+        return driver.Request(self.path, self.entry, inputs, dims, self.seed, self.resize)
+
+    def do(self) -> None:
+        """Run it and show the results."""
+        request = self.request()
+        with driver.load_model(self.path, weights=self.weights, threads=self.threads) as model:
+            results = driver.call(model, request)
+        self.hand_over(results)
+
+    def hand_over(self, results: driver.Results) -> None:
+        """Write the results to their files; where there are none, print them."""
+        files = pairs("--output", self.outputs)
+        driver.save_results(results, files)
+        if self.as_json:
+            print_json(driver.as_data(results))
+        elif not files:
+            print(driver.as_text(results))
+
+
+@dataclass(slots=True)
+class _Reader:
+    found: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def one(self, name: str) -> str | None:
+        given = self.found.get(name)
+        return given[-1] if given else None
+
+    def all(self, name: str) -> tuple[str, ...]:
+        return tuple(self.found.get(name, ()))
+
+
+def plain_run(arguments: Sequence[str]) -> PlainRun | None:
+    """The run that the arguments ask for; None where they are anything else."""
+    if len(arguments) < 2 or arguments[0] != "run":
+        return None
+    reader = _Reader()
+    rest = list(arguments[1:])
+    while rest:
+        word = rest.pop(0)
+        if word in VALUED and rest:
+            reader.found.setdefault(word, []).append(rest.pop(0))
+        elif word == "--json" or not word.startswith("-"):
+            reader.found.setdefault("--json" if word == "--json" else "", []).append(word)
+        else:
+            return None
+    numbers = [reader.one("--random-inputs"), reader.one("--threads")]
+    models = reader.all("")
+    if len(models) != 1 or not models[0].endswith(".dlc"):
+        return None
+    if not all(text is None or (text.isdecimal() and text.isascii()) for text in numbers):
+        return None
+    seed, threads = (None if text is None else int(text) for text in numbers)
+    return PlainRun(
+        models[0],
+        reader.one("--entry"),
+        reader.all("--input"),
+        reader.all("--output"),
+        reader.all("--dim"),
+        seed,
+        threads,
+        as_json="--json" in reader.found,
+    )

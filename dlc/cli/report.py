@@ -1,0 +1,116 @@
+"""What the command line says: data to stdout, everything else to stderr, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+
+from dlc.errors import Diagnostic, DlcError, InternalError
+
+INTERRUPTED = 130
+OUT_OF_MEMORY = "the system has no more memory"
+
+
+def guarded(action: Callable[[], int | None], *, as_json: bool) -> int:
+    """Do something; whatever goes wrong is told in dlc's form. Gives the exit code.
+
+    With `as_json` an error is also an object on stdout, so that a program finds it there.
+    """
+    try:
+        return action() or 0
+    except DlcError as error:
+        return _told(error, as_json)
+    except KeyboardInterrupt:
+        note("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does: nothing is wrong, nothing is to be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except MemoryError:
+        return _told(InternalError(OUT_OF_MEMORY, code="D0998"), as_json)
+    except Exception as error:  # noqa: BLE001 - a traceback helps no user
+        return _told(_unexpected(error), as_json)
+
+
+def _told(error: DlcError, as_json: bool) -> int:
+    print(error.render(), file=sys.stderr)
+    if as_json:
+        print_json({"errors": [_fields(diagnostic) for diagnostic in error.diagnostics]})
+    return error.exit_code
+
+
+def _fields(diagnostic: Diagnostic) -> dict[str, object]:
+    place = diagnostic.place
+    return {
+        "code": diagnostic.code,
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+        "file": place and place.file,
+        "line": place and place.line,
+        "column": place and place.column,
+        "help": diagnostic.help,
+    }
+
+
+def _unexpected(error: Exception) -> InternalError:
+    """An exception that nobody foresaw, with the place of ours where it was raised."""
+    trace = error.__traceback__
+    where = ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename.replace(os.sep, "/")
+        if "/dlc/" in file:
+            where = f" at dlc/{file.rpartition('/dlc/')[2]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return InternalError(
+        f"{type(error).__name__}{where}: {error}",
+        help="this is a mistake in dlc: please report it with the model and the command",
+    )
+
+
+def note(text: str) -> None:
+    """Say something that is no result."""
+    print(text, file=sys.stderr)
+
+
+def notes(texts: Iterable[str]) -> None:
+    """Say several such things."""
+    for text in texts:
+        note(text)
+
+
+def print_json(data: object) -> None:
+    """One JSON value on stdout."""
+    print(json.dumps(data, ensure_ascii=False))
+
+
+@contextmanager
+def progress(what: str) -> Generator[None]:
+    """While inside, and longer than a second, say so on stderr if a person is watching."""
+    began = time.perf_counter()
+    ended = threading.Event()
+
+    def watch() -> None:
+        if ended.wait(1.0):
+            return
+        while not ended.wait(0.5):
+            print(f"\r{what} {time.perf_counter() - began:.0f} s", end="", file=sys.stderr)
+        print(f"\r{what} {time.perf_counter() - began:.1f} s", file=sys.stderr)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    if sys.stderr.isatty():
+        watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if watcher.is_alive():
+            watcher.join()
+        spent = time.perf_counter() - began
+        if spent > 1.0 and not sys.stderr.isatty():
+            note(f"{what} {spent:.1f} s")

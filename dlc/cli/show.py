@@ -1,0 +1,48 @@
+"""`dlc show`: a model at any stage of its way to machine code."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dlc import driver
+from dlc.cli import options
+from dlc.cli.report import print_json
+
+
+def command(
+    model: options.Model,
+    stage: Annotated[
+        str, typer.Option(help="text, graph, kernel, plan, loop, llvm or asm.")
+    ] = "graph",
+    entry: options.Entry = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="PASS", help="As it is after this pass.")
+    ] = None,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Each pass that changes anything.")
+    ] = False,
+    dump_dir: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Also one file for each pass.")
+    ] = None,
+    svg: Annotated[bool, typer.Option("--svg", help="Draw the graph.")] = False,
+    level: options.Level = 2,
+    target: options.Target = "cpu",
+    matmul: options.Matmul = "auto",
+    disable_pass: options.Disabled = [],  # noqa: B006 - typer wants it; nothing changes it
+    chosen: options.Chosen = [],  # noqa: B006
+    module: options.Module = None,
+    verify_each: options.Verify = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show a model at a stage between its text and machine code."""
+    given = options.Compilation(
+        level, target, None, matmul, tuple(disable_pass), tuple(chosen), module, verify_each
+    )
+    shown = driver.Shown(stage, entry, after, changed, dump_dir, svg)
+    text = driver.show_stage(given.of(model), shown)
+    if as_json:
+        print_json({"model": model, "stage": stage, "text": text})
+    else:
+        print(text.rstrip("\n"))

@@ -1,0 +1,47 @@
+"""Options of the form NAME=VALUE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.errors import UsageError
+
+
+def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` texts by name. Raises UsageError (D0901) for other texts and for names given twice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UsageError(f"{option} {text!r} is not NAME=VALUE", code="D0901")
+        if name in found:
+            raise UsageError(f"{option} {name} is given twice", code="D0901")
+        found[name] = value
+    return found
+
+
+def sizes(texts: Sequence[str]) -> dict[str, int]:
+    """`B=8` texts. Raises UsageError (D0901) for what is no size."""
+    found = pairs("--dim", texts)
+    for name, text in found.items():
+        if not (text.isdecimal() and text.isascii()):
+            raise UsageError(
+                f"--dim {name}={text}: {text!r} is no size", code="D0901", help="write --dim B=8"
+            )
+    return {name: int(text) for name, text in found.items()}
+
+
+def parameters(texts: Sequence[str]) -> dict[str, bool | int | float | str]:
+    """`hidden=256` texts: numbers, true and false as what they are, all else as text."""
+    return {name: _plain(text) for name, text in pairs("--set", texts).items()}
+
+
+def _plain(text: str) -> bool | int | float | str:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text.strip('"')
