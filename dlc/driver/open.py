@@ -8,12 +8,14 @@ from pathlib import Path
 from dlc.dialects import loop, mem
 from dlc.dialects.builtin import Module
 from dlc.driver.compile import Opened
-from dlc.errors import UsageError
+from dlc.errors import DlcError, Unsupported, UsageError
 from dlc.frontend.elaborate import elaborate
 from dlc.frontend.values import Datum
 from dlc.ir.passes import Context
 from dlc.runtime.artifact import Artifact
+from dlc.ir.verify import verify
 from dlc.text.ir_parser import parse_module
+from dlc.text.source import Source
 
 Chosen = Mapping[str, Datum]
 """Values for the parameters of the root module, by name."""
@@ -32,6 +34,12 @@ def open_model(
     """
     path = Path(path)
     opener = OPENERS.get(path.suffix if text is None else ".dlm")
+    if path.suffix == ".onnx" and text is None:
+        raise Unsupported(
+            f"{path.name} is an ONNX file, which dlc cannot read yet",
+            code="D0705",
+            help="write the model as text (.dlm), with its weights in a .safetensors file",
+        )
     if opener is None:
         raise UsageError(
             f"{path.name} is no model",
@@ -50,7 +58,7 @@ def _open_text(path: Path, text: str | None, module: str | None, settings: Chose
 
 
 def _open_ir(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
-    found = path.read_text(encoding="utf-8") if text is None else text
+    found = Source.read(path, path.name).text if text is None else text
     parsed = _parsed(found, path.name)
     opened = Opened(parsed, Context(), path.name, {path.name: found}, path.parent)
     opened.stage = opened.read_at = stage_of(parsed)

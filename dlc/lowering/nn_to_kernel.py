@@ -81,9 +81,7 @@ def _exponentials(
     return powers, fold(emit, extents, "add", lambda deep, k: deep(kernel.Load(powers, k)))
 
 
-def _below_largest(
-    emit: Builder, at: list[Value], arrays: list[Value], extents: Shape
-) -> Element:
+def _below_largest(emit: Builder, at: list[Value], arrays: list[Value], extents: Shape) -> Element:
     largest = fold(emit, extents, "maximum", lambda deep, k: load(deep, arrays[0], [*at, *k]))
     return lambda deep, k: deep(scalar.Subtract(load(deep, arrays[0], [*at, *k]), largest))
 

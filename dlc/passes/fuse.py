@@ -73,6 +73,7 @@ class _Fusion:
         """Write producers into a kernel until none fits, then the kernel behind one it follows."""
         refused: set[Value] = set()
         while True:
+            _read_once(consumer)
             found = next(
                 (
                     a
@@ -191,6 +192,16 @@ def _write_behind(
     (final,) = clone_into(consumer.body, emit, [*indices, *arrays, element])
     formula.terminator.set_operands([final])
     consumer.body.arguments.pop()
+
+
+def _read_once(op: kernel.Generic) -> None:
+    """Read an array that is an input several times through the first of its arguments."""
+    first: dict[Value, Value] = {}
+    for argument, value in _inputs(op):
+        known = first.setdefault(value, argument)
+        if known is not argument:
+            argument.replace_by(known)
+            op.remove_input(argument)
 
 
 def _inputs(op: kernel.Generic) -> list[tuple[Value, Value]]:
