@@ -18,10 +18,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 
-def read(text: str) -> dict[str, str]:
-    context = Context(allow_unregistered=True)
-    for name, dialect in get_all_dialects().items():
-        context.register_dialect(name, dialect)
+def read(context: Context, text: str) -> dict[str, str]:
     try:
         module = Parser(context, text).parse_module()
         module.verify()
@@ -32,5 +29,12 @@ def read(text: str) -> dict[str, str]:
     return {"text": out.getvalue()}
 
 
+def main() -> None:
+    context = Context(allow_unregistered=True)
+    for name, dialect in get_all_dialects().items():
+        context.register_dialect(name, dialect)
+    json.dump([read(context, text) for text in json.load(sys.stdin)], sys.stdout)
+
+
 if __name__ == "__main__":
-    json.dump([read(text) for text in json.load(sys.stdin)], sys.stdout)
+    main()
