@@ -1,5 +1,186 @@
-"""Error pages: see `dlc.errors.catalog`."""
+"""Error pages: names and modules (D02)."""
 
 from dlc.errors.catalog.page import Page
 
-PAGES: dict[str, Page] = {}
+PAGES: dict[str, Page] = {
+    # Names.
+    "D0201": Page(
+        "a name that nothing has",
+        "A name stands for something that is declared in the file, in the module or function around it, "
+        "imported, or built in. `let` names a value for the rest of its block only. If a known name is "
+        "spelt almost like this one, the message suggests it.",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32[3] = rellu(x)",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32[3] = relu(x)",
+    ),
+    "D0202": Page(
+        "a name that is declared twice",
+        "What a file declares or imports has one name each, and so has what a loop carries. Only `let` "
+        "may take a name again, inside a function. Rename one of the two.",
+        "dlc 1\nfn half(x) = x / 2\nfn half(x) = x * 0.5\n"
+        "export fn f(x: f32[3]) -> f32[3] = half(x)",
+        "dlc 1\nfn half(x) = x / 2\nexport fn f(x: f32[3]) -> f32[3] = half(x)",
+    ),
+    "D0206": Page(
+        "there is nothing of that name behind the dot",
+        "Behind a dot stands a member of an instance of a module, a named result of a function, a name of "
+        "an imported file, or the number of a layer in a chain. Tensors have no members: `x.shape` is "
+        "written `shape(x)`.",
+        "dlc 1\n"
+        "fn both(x) -> (low: f32, high: f32) = (low = min(x), high = max(x))\n"
+        "export fn f(x: f32[3]) -> f32 = both(x).top",
+        "dlc 1\n"
+        "fn both(x) -> (low: f32, high: f32) = (low = min(x), high = max(x))\n"
+        "export fn f(x: f32[3]) -> f32 = both(x).high",
+    ),
+    # Imports.
+    "D0203": Page(
+        "an import that finds nothing",
+        "The library has no such file, the file declares no such name, or there is no folder to look in, "
+        "because the text was not read from a file. A library is imported by its name, a file of one's "
+        "own in quotes; one model reads a limited number of files.",
+        "dlc 1\nimport nn (Lineer)\nexport fn f(x: f32[3]) -> f32[3] = x",
+        "dlc 1\nimport nn (Linear)\nexport fn f(x: f32[3]) -> f32[3] = x",
+    ),
+    "D0204": Page(
+        "imports that go round in a circle",
+        "Two files that import each other cannot both be read first. Move what both of them need into a "
+        "third file and import that.",
+    ),
+    "D0205": Page(
+        "an import from outside of the folder",
+        "A model reads files beside it and below it, never above it, and no link changes that: so a "
+        "folder that you were given can be read without reading anything else of yours.",
+        'dlc 1\nimport "../common.dlm" (norm)\nexport fn f(x: f32[3]) -> f32[3] = x',
+        'import "common.dlm" (norm)',
+    ),
+    # Modules.
+    "D0207": Page(
+        "two modules with entry points",
+        "A model has one root module: the one with `export fn`. Where a file has several, the command "
+        "line says which of them is meant.",
+        "dlc compile net.dlm                  # Encoder and Decoder both have entry points",
+        "dlc compile net.dlm --module Encoder",
+    ),
+    "D0208": Page(
+        "a call whose arguments do not fit the parameters",
+        "An argument is missing, given twice, given to a parameter that does not exist, or there are more "
+        "of them than parameters. The message shows the function with its parameters; those with a "
+        "default may be left out.",
+        "dlc 1\nfn scale(x, by) = x * by\nexport fn f(x: f32[3]) -> f32[3] = scale(x)",
+        "dlc 1\nfn scale(x, by) = x * by\nexport fn f(x: f32[3]) -> f32[3] = scale(x, 2)",
+    ),
+    "D0209": Page(
+        "something that cannot be called",
+        "Functions can be called, modules that have a `fn call`, chains, and dtypes. A product always "
+        "has its sign: `2 * (x + 1)`, not `2(x + 1)`.",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32[3] = 2(x + 1)",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32[3] = 2 * (x + 1)",
+    ),
+    "D0211": Page(
+        "a requirement that does not hold",
+        "A `require` of a module says what its parameters must fulfil, and these do not. The message is "
+        "the one that the author of the module wrote; change the parameters that it speaks of.",
+        "dlc 1\n"
+        "module Heads(D, H) {\n"
+        '  require D % H == 0, "the heads must divide the width"\n'
+        "  fn call(x: f32[D]) = reshape(x, [H, D // H])\n"
+        "}\n"
+        "module Net() {\n"
+        "  use heads = Heads(64, 6)\n"
+        "  export fn f(x: f32[64]) -> f32[6, 10] = heads(x)\n"
+        "}",
+        "dlc 1\n"
+        "module Heads(D, H) {\n"
+        '  require D % H == 0, "the heads must divide the width"\n'
+        "  fn call(x: f32[D]) = reshape(x, [H, D // H])\n"
+        "}\n"
+        "module Net() {\n"
+        "  use heads = Heads(64, 8)\n"
+        "  export fn f(x: f32[64]) -> f32[8, 8] = heads(x)\n"
+        "}",
+    ),
+    "D0213": Page(
+        "a size left open that is needed at once",
+        "`_` in place of a size of a layer is found out when the layer is called for the first time, and "
+        "here it is needed earlier, or what was put in has a size that changes from call to call. "
+        "Write the number.",
+        "dlc 1\n"
+        "module Dense(I, O) {\n"
+        "  param w: f32[I, O] = glorot_uniform()\n"
+        "  fn call(x: f32[.., I]) = x @ w\n"
+        "}\n"
+        "module Net() {\n"
+        "  use head = Dense(_, 10)\n"
+        "  export fn f(x: f32[5]) -> f32[_, 10] = head.w\n"
+        "}",
+        "dlc 1\n"
+        "module Dense(I, O) {\n"
+        "  param w: f32[I, O] = glorot_uniform()\n"
+        "  fn call(x: f32[.., I]) = x @ w\n"
+        "}\n"
+        "module Net() {\n"
+        "  use head = Dense(5, 10)\n"
+        "  export fn f(x: f32[5]) -> f32[5, 10] = head.w\n"
+        "}",
+    ),
+    "D0214": Page(
+        "a name that is defined by itself",
+        "To find the value of the name, the same value is needed, perhaps by way of others. One of the "
+        "values in the circle must stand alone.",
+        "dlc 1\nconst a = b + 1\nconst b = a - 1\nexport fn f(x: f32[3]) -> f32[3] = x * a",
+        "dlc 1\nconst a = b + 1\nconst b = 2\nexport fn f(x: f32[3]) -> f32[3] = x * a",
+    ),
+    "D0215": Page(
+        "a function that calls itself without end",
+        "A call is replaced by what the function does, when the model is compiled, so calls end after a "
+        "known number of steps. A function may call itself only under an `if` that is decided when "
+        "compiling; loops are written `scan` or `while`.",
+        "dlc 1\nfn f(x) = f(x / 2)\nexport fn g(x: f32) -> f32 = f(x)",
+        "dlc 1\nfn half(x) = x / 2\nexport fn g(x: f32) -> f32 =\n"
+        "  while x > 1 with x = x { next x = half(x) }",
+    ),
+    "D0216": Page(
+        "a model that becomes too large",
+        "Lists, functions and modules are written out when the model is compiled, and this one becomes "
+        "larger than the limit. A `scan`, and a stack such as `12 * Block(64)`, compile their body once, "
+        "however often it runs.",
+        "dlc 1\nexport fn f(x: f32) -> f32 = sum([for i in 0..1000000: x])",
+        "dlc 1\nexport fn f(x: f32) -> f32 = scan i in 0..1000000 with s = 0.0 { next s = s + x }",
+    ),
+    "D0218": Page(
+        "no layer",
+        "`use`, `chain` and stacks take instances of modules; `use` and `chain` also take functions. A "
+        "number is named with `const`, a weight with `param`.",
+        "dlc 1\nmodule Net() {\n  use width = 3\n  export fn f(x: f32[3]) -> f32[3] = x * width\n}",
+        "dlc 1\nmodule Net() {\n  const width = 3\n"
+        "  export fn f(x: f32[3]) -> f32[3] = x * width\n}",
+    ),
+    "D0219": Page(
+        "a module is made inside a function",
+        "Weights belong to an instance of a module, and instances are members, so that every weight has a "
+        "path of names and is the same at each call. Make the instance with `use`, and call that.",
+        "dlc 1\nimport nn (Linear)\nmodule Net() {\n"
+        "  export fn f(x: f32[3]) -> f32[2] = Linear(3, 2)(x)\n}",
+        "dlc 1\nimport nn (Linear)\nmodule Net() {\n  use head = Linear(3, 2)\n"
+        "  export fn f(x: f32[3]) -> f32[2] = head(x)\n}",
+    ),
+    "D0220": Page(
+        "no way to start a weight",
+        "A `param` or `state` starts from an initialiser such as `zeros()`, `normal(0.02)` or "
+        "`glorot_uniform()`, or from a file. An initialiser is called without a shape, which is that of "
+        "the weight.",
+        "dlc 1\nmodule Net() {\n  param w: f32[3] = normall(0.02)\n"
+        "  export fn f(x: f32[3]) -> f32[3] = x * w\n}",
+        "dlc 1\nmodule Net() {\n  param w: f32[3] = normal(0.02)\n"
+        "  export fn f(x: f32[3]) -> f32[3] = x * w\n}",
+    ),
+    "D0221": Page(
+        "a weight whose size changes from call to call",
+        "Weights are kept in a file, so their sizes are fixed when the model is compiled. A `dim` changes "
+        "from call to call; make the size a parameter of the module instead.",
+        "dlc 1\ndim B = 1..64\nmodule Net() {\n  param w: f32[B] = zeros()\n"
+        "  export fn f(x: f32[B]) -> f32[B] = x * w\n}",
+        "dlc 1\nmodule Net(N = 64) {\n  param w: f32[N] = zeros()\n"
+        "  export fn f(x: f32[N]) -> f32[N] = x * w\n}",
+    ),
+}
