@@ -63,4 +63,63 @@ PAGES: dict[str, Page] = {
         "fn f(x: f32[3]) = sum(x) with vjp(x, dy) = dy",
         "fn f(x: f32[3]) = sum(x) with vjp(x, dy) = dy * ones([3])",
     ),
+    # Loops and derivatives in model text.
+    "D0421": Page(
+        "a statement that has no place in or outside of this loop",
+        "`next` and `yield` belong directly into the braces of a loop, `return` does not. A `while` yields "
+        "nothing, because how many rounds it takes is not known.",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32 = scan e in x with s = 0.0 { return s + e }",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32 = scan e in x with s = 0.0 { next s = s + e }",
+    ),
+    "D0422": Page(
+        "a derivative by something that is no parameter",
+        "`wrt` names a parameter of the function, several of them in a tuple, or `params`, the weights. A "
+        "value that the function takes from outside of itself must become a parameter first.",
+        "dlc 1\nfn f(x: f32) = x * x\nexport fn g(x: f32) -> f32 = grad(f, wrt=y)(x)",
+        "dlc 1\nfn f(x: f32) = x * x\nexport fn g(x: f32) -> f32 = grad(f, wrt=x)(x)",
+    ),
+    "D0423": Page(
+        "a gradient of something that is not one float",
+        "`grad` and `value_and_grad` take a function that gives one float. Sum its result up, or say with "
+        "`vjp` how much each element counts.",
+        "dlc 1\nfn f(x: f32[3]) = x * x\nexport fn g(x: f32[3]) -> f32[3] = grad(f, wrt=x)(x)",
+        "dlc 1\nfn f(x: f32[3]) = sum(x * x)\nexport fn g(x: f32[3]) -> f32[3] = grad(f, wrt=x)(x)",
+    ),
+    "D0424": Page(
+        "a derivative rule that does not fit its function",
+        "`with vjp(x, dy)` names the parameters of the function, then one value for each of its results, "
+        "and gives one value of the same type for each parameter that is a float. The function uses no "
+        "other tensors, or their derivative would be lost.",
+        "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x, dy) = sum(dy)\n"
+        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=ones([3]))",
+        "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x, dy) = 2 * dy\n"
+        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=ones([3]))",
+    ),
+    "D0425": Page(
+        "a `next` that does not fit what is carried",
+        "`next NAME` gives a value that the loop carries its value for the next step, once in each step. "
+        "What is carried is listed behind `with`, each with its first value.",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32 = scan e in x with s = 0.0 { next t = s + e }",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32 = scan e in x with s = 0.0 { next s = s + e }",
+    ),
+    "D0426": Page(
+        "nothing that a scan can go through",
+        "A `scan` goes along an axis of a tensor, through a range `0..N`, a stack or list of layers, or "
+        "several of these of one length in a tuple. A range does not end before it begins.",
+        "dlc 1\nexport fn f(x: f32) -> f32 = scan i in 10 with s = x { next s = s / 2 }",
+        "dlc 1\nexport fn f(x: f32) -> f32 = scan i in 0..10 with s = x { next s = s / 2 }",
+    ),
+    "D0427": Page(
+        "a loop that carries or gives nothing",
+        "The value of a loop is what it carries, then what it yields, so it does at least one of the two. "
+        "A `while` carries what its condition looks at, or it would never end.",
+        "dlc 1\nexport fn f(x: f32) -> f32 = while x > 1 { let y = x / 2 }",
+        "dlc 1\nexport fn f(x: f32) -> f32 = while x > 1 with x = x { next x = x / 2 }",
+    ),
+    "D0428": Page(
+        "a limit below 0",
+        "The `limit` of a `while` is the largest number of rounds that it may take.",
+        "dlc 1\nexport fn f(x: f32) -> f32 = while x > 1 with x = x limit -1 { next x = x / 2 }",
+        "dlc 1\nexport fn f(x: f32) -> f32 = while x > 1 with x = x limit 50 { next x = x / 2 }",
+    ),
 }

@@ -88,4 +88,121 @@ PAGES: dict[str, Page] = {
         "Random operations take a key, a u32[2], made from a seed, a u64, or from another key and a whole "
         "number.",
     ),
+    # Types in model text.
+    "D0320": Page(
+        "an argument of another kind or type",
+        "What is given is not what the parameter takes: another dtype, another shape, or a number where a "
+        "tensor, a list or a function belongs. The message names both; nothing is converted silently.",
+        "dlc 1\nfn g(x: f32[3]) = 2 * x\nexport fn f(x: i32[3]) -> f32[3] = g(x)",
+        "dlc 1\nfn g(x: f32[3]) = 2 * x\nexport fn f(x: i32[3]) -> f32[3] = g(f32(x))",
+    ),
+    "D0321": Page(
+        "a result or a value of another type than was said",
+        "A result type, or the type behind `let NAME:`, is a promise, and the value found has another "
+        "dtype or shape. Correct the one or the other.",
+        "dlc 1\nexport fn f(x: f32[3, 4]) -> f32[3] = sum(x, axis=0)",
+        "dlc 1\nexport fn f(x: f32[3, 4]) -> f32[3] = sum(x, axis=1)",
+    ),
+    "D0322": Page(
+        "tensors of different dtypes do not mix",
+        "Numbers written in the text adapt to the tensor beside them, tensors never do, because a "
+        "conversion costs time and may lose digits. Convert one of them, for example with `f32(...)`.",
+        "dlc 1\nexport fn f(x: f32[3], n: i32[3]) -> f32[3] = x * n",
+        "dlc 1\nexport fn f(x: f32[3], n: i32[3]) -> f32[3] = x * f32(n)",
+    ),
+    "D0323": Page(
+        "a number that the dtype cannot hold",
+        "A number written in the text takes the dtype of the tensor beside it, and that dtype has no such "
+        "value: a fraction among integers, a number that is too large, or `true` among numbers. Convert "
+        "the tensor first.",
+        "dlc 1\nexport fn f(x: i32[3]) -> f32[3] = x * 0.5",
+        "dlc 1\nexport fn f(x: i32[3]) -> f32[3] = f32(x) * 0.5",
+    ),
+    "D0325": Page(
+        "a division of integers with `/`",
+        "`/` divides floats. For integers, `//` rounds down and `%` gives what is left over; for the exact "
+        "quotient, convert to floats first.",
+        "dlc 1\nexport fn f(x: i32[3]) -> i32[3] = x / 2",
+        "dlc 1\nexport fn f(x: i32[3]) -> i32[3] = x // 2",
+    ),
+    "D0326": Page(
+        "a value of the wrong kind",
+        "An operator, an index or a name was given something that has no meaning there: a function that "
+        "was not called, a tuple in place of a tensor, a float or a mask as an index.",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32[3] = relu + x",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32[3] = relu(x) + x",
+    ),
+    "D0327": Page(
+        "a value that is known only when the model runs",
+        "Sizes, parameters of modules, constants and the ends of slices are decided when the model is "
+        "compiled, and here stands a tensor or something else that is no such number. Sizes are divided "
+        "with `//`, because `/` makes a float of them.",
+        "dlc 1\nexport fn f(x: f32[9], n: i32) -> f32[3] = x[n:n + 3]",
+        "dlc 1\nexport fn f(x: f32[9], n: i32) -> f32[3] = x[n + arange(3)]",
+    ),
+    "D0328": Page(
+        "a decision that depends on a size or tensor",
+        "`require` and the lists made with `for` are worked out when the model is compiled, but this one "
+        "depends on what comes at a call. Bound a size where it is declared, `dim B = 1..64`; loop with "
+        "`scan`.",
+        "dlc 1\ndim B = 1..64\nexport fn f(x: f32[B]) -> f32 = sum([for i in 0..B: x[i]])",
+        "dlc 1\ndim B = 1..64\n"
+        "export fn f(x: f32[B]) -> f32 = scan e in x with s = 0.0 { next s = s + e }",
+    ),
+    "D0329": Page(
+        "a number out of range",
+        "An index or slice leaves its axis or list, a step is 0, a size is negative, or a calculation of "
+        "sizes divides by 0. Nothing is clamped: an axis of size n has the places 0 to n - 1, and -1 is "
+        "the last of them.",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32 = x[3]",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32 = x[2]",
+    ),
+    "D0330": Page(
+        "parts whose number does not fit",
+        "A pattern such as `(a, b)` takes a tuple of as many parts, or a tensor whose first size is that "
+        "number; `..` skips the others. In a list of lists, all rows have one length.",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32 {\n  let (a, b) = x\n  return a + b\n}",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32 {\n  let (a, b, ..) = x\n  return a + b\n}",
+    ),
+    "D0331": Page(
+        "a size that cannot be found out",
+        "A size that a function names is read off from its arguments, where it stands alone or in a sum or "
+        "product that can be solved. Here no argument tells it.",
+        "dlc 1\nfn g(x: f32[N * M]) = x\nexport fn f(x: f32[6]) -> f32[6] = g(x)",
+        "dlc 1\nfn g(x: f32[2 * M]) = x\nexport fn f(x: f32[6]) -> f32[6] = g(x)",
+    ),
+    "D0332": Page(
+        "a size that is left open where it must be said",
+        "The inputs of an entry point and the weights of a module have all their sizes written out, "
+        "without `_` and `..`. A size that changes from call to call is declared: `dim B = 1..1024`.",
+        "dlc 1\nexport fn f(x: f32[_]) -> f32 = sum(x)",
+        "dlc 1\ndim B = 1..1024\nexport fn f(x: f32[B]) -> f32 = sum(x)",
+    ),
+    "D0333": Page(
+        "a block that returns nothing",
+        "The value of a block in braces is what its `return` gives.",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32[3] {\n  let y = 2 * x\n}",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32[3] {\n  let y = 2 * x\n  return y\n}",
+    ),
+    "D0334": Page(
+        "an entry point whose types are not said",
+        "An `export fn` is what programs in other languages call, so the types of its parameters and of "
+        "its result are written out: tensors, or one tuple of tensors as the result.",
+        "dlc 1\nexport fn f(x: f32[3]) = 2 * x",
+        "dlc 1\nexport fn f(x: f32[3]) -> f32[3] = 2 * x",
+    ),
+    "D0335": Page(
+        "bounds that no size fulfils",
+        "The bounds of a `dim` are written with the smaller one first, and neither is negative.",
+        "dlc 1\ndim B = 64..1\nexport fn f(x: f32[B]) -> f32 = sum(x)",
+        "dlc 1\ndim B = 1..64\nexport fn f(x: f32[B]) -> f32 = sum(x)",
+    ),
+    "D0336": Page(
+        "a pattern of `rearrange` that does not fit",
+        "Left of the arrow every axis of the tensor has a name, or a group of names in parentheses whose "
+        "sizes multiply to its own; right of it the same names stand in their new order. At most one size "
+        "of a group is left out.",
+        'dlc 1\nexport fn f(x: f32[2, 3]) -> f32[3, 2] = rearrange(x, "a b -> b")',
+        'dlc 1\nexport fn f(x: f32[2, 3]) -> f32[3, 2] = rearrange(x, "a b -> b a")',
+    ),
 }
