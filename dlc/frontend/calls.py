@@ -162,6 +162,7 @@ def call_function(ev: Evaluator, function: Function, given: Arguments) -> Datum:
         at.frame = Frame(
             declaration.name, function.path, source, caller.depth + 1, caller, called_at
         )
+        at.frame.key = caller.call(declaration.name, function.path)
         try:
             if declaration.vjp is None:
                 result = ev.eval(declaration.body, scope)

@@ -90,7 +90,7 @@ def elaborate(
     problems = Problems()
     loader = Loader(problems, folder)
     try:
-        file = loader.load(source, loader.beside(source.name))
+        file = loader.load(source)
         made = None
         if not problems.errors:
             with _deep_recursion():

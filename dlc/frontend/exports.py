@@ -10,6 +10,7 @@ from dlc.dialects import array, func
 from dlc.errors import ModelError
 from dlc.frontend.calls import Function, check_result
 from dlc.frontend.evaluator import Evaluator
+from dlc.frontend.keys import seed_default
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import Scope
 from dlc.frontend.tensors import as_tensor
@@ -32,6 +33,7 @@ def entry_point(ev: Evaluator, function: Function, dims: Sequence[str]) -> func.
     source = at.source = function.home.source
     at.top = at.block = Block()
     at.gets = {}
+    at.base_key, at.implicit_seed, at.brought = None, False, set()
     at.frame = Frame(declaration.name, function.path, source)
     at.stand(declaration.name_span)
     scope = Scope(function.home)
@@ -191,6 +193,8 @@ def _function(
 ) -> func.Func:
     at = ev.at
     body = at.top
+    if at.implicit_seed:
+        defaults = [*defaults, seed_default()]
     values = [value for _, value in results]
     at.stand(declaration.name_span)
     at.place(func.Return(tuple(values)))

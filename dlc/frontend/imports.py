@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
@@ -38,34 +37,29 @@ class Loader:
         """Every text that was read, by the name that diagnostics call it, the root first."""
         return {name: file.source.text for name, file in self.files.items()}
 
-    def load(self, source: Source, read: Callable[[str], Source]) -> File:
-        """The file of a text, with what it imports; `read` finds a file that it names."""
+    def load(self, source: Source, *, library: bool = False) -> File:
+        """The file of a text, with what it imports; `library` says that it is one of the library's."""
         parsed = parse(source)
         self.problems.report(parsed.diagnostics)
         file = self.files[source.name] = File(parsed.file, self.problems)
         self._open.append(source.name)
         for item in parsed.file.items:
             if isinstance(item, ast.Import):
-                self._import(file, item, read)
+                self._import(file, item, library)
         self._open.pop()
         return file
 
-    def beside(self, name: str) -> Callable[[str], Source]:
-        """How the file of that name finds the files it imports: relative to its own folder."""
-
-        def read(path: str) -> Source:
-            return self._read(PurePosixPath(name).parent, path)
-
-        return read
-
-    def _read(self, own: PurePosixPath, path: str) -> Source:
-        inside = _contained(own, path)
+    def _read(self, importing: str, path: str, library: bool) -> Source:
+        """The text that a file imports: beside itself or below."""
+        inside = _contained(PurePosixPath(importing.strip("<>")).parent, path)
         if inside is None:
             raise ModelError(
                 f"{path} leaves the folder of the file that imports it",
                 code="D0205",
                 help="imported files lie beside the file or below it",
             )
+        if library:
+            return library_source(str(inside))
         if self.folder is None:
             raise ModelError(
                 "a text that is no file cannot import files",
@@ -79,10 +73,10 @@ class Loader:
             )
         return Source.read(whole, str(inside))
 
-    def _import(self, file: File, item: ast.Import, read: Callable[[str], Source]) -> None:
+    def _import(self, file: File, item: ast.Import, library: bool) -> None:
         place = file.source.place(item.source_span)
         try:
-            imported = self._imported(item, read)
+            imported = self._imported(file.source.name, item, library)
         except ModelError as error:
             found = [
                 Diagnostic(d.code, d.message, d.place or place, d.labels, d.help)
@@ -109,11 +103,11 @@ class Loader:
                     ]
                 )
 
-    def _imported(self, item: ast.Import, read: Callable[[str], Source]) -> File:
+    def _imported(self, importing: str, item: ast.Import, library: bool) -> File:
         """The file that an import names."""
         if not item.is_file:
             return self._library(item)
-        source = read(item.source)
+        source = self._read(importing, item.source, library)
         known = self.files.get(source.name)
         if source.name in self._open:
             circle = " imports ".join([*self._open[self._open.index(source.name) :], source.name])
@@ -126,7 +120,7 @@ class Loader:
             return known
         if len(self.files) >= MAX_FILES:
             raise ModelError(f"more than {MAX_FILES} files are imported", code="D0203")
-        return self.load(source, self.beside(source.name))
+        return self.load(source, library=library)
 
     def _library(self, item: ast.Import) -> File:
         name = f"{item.source}.dlm"
@@ -135,12 +129,16 @@ class Loader:
             help = f"did you mean {near}?" if near else 'a file is imported in quotes: "other.dlm"'
             raise ModelError(f"there is no library {item.source}", code="D0203", help=help)
         known = self.files.get(f"<{name}>")
-        return known or self.load(library_source(name), library_source)
+        return known or self.load(library_source(name), library=True)
 
 
 def library_source(name: str) -> Source:
     """A text of the library, called `<nn.dlm>`."""
-    text = files("dlc.frontend").joinpath("library", name).read_text(encoding="utf-8")
+    text = (
+        files("dlc.frontend")
+        .joinpath("library", *PurePosixPath(name).parts)
+        .read_text(encoding="utf-8")
+    )
     return Source(f"<{name}>", text)
 
 

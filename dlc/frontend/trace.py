@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dlc.errors import Diagnostic, Label, ModelError, Place
 from dlc.frontend.problems import Problems
@@ -36,6 +36,16 @@ class Frame:
     caller: Frame | None = None
     called_at: Place | None = None
     draws: int = 0
+    key: str = ""
+    """The path of calls that led here, for the keys of random numbers."""
+    calls: dict[str, int] = field(default_factory=dict[str, int])
+
+    def call(self, function: str, path: str) -> str:
+        """The key of a call from here: its number among the calls of the same function tells it apart."""
+        name = f"{path}:{function}"
+        count = self.calls.get(name, 0)
+        self.calls[name] = count + 1
+        return f"{self.key}/{name}" if count == 0 else f"{self.key}/{name}#{count}"
 
     def named(self, name: str) -> str:
         """The path of a value of this function: `blocks.attn.s`."""
@@ -58,8 +68,8 @@ class Trace(Builder):
     """A builder that knows the place in the text it has reached: `source` and `span`."""
 
     __slots__ = (
-        "_locations", "bounds", "declared", "device", "frame", "gets", "loops", "ops", "problems",
-        "source", "span", "top", "training", "values",
+        "_locations", "base_key", "bounds", "brought", "declared", "device", "frame", "gets",
+        "implicit_seed", "loops", "ops", "problems", "source", "span", "top", "training", "values",
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
@@ -73,6 +83,9 @@ class Trace(Builder):
         self.ops = 0
         self.training = False
         self.declared: dict[Value, Place] = {}
+        self.base_key: Value | None = None
+        self.implicit_seed = False
+        self.brought: set[str] = set()
         self.loops: list[Loop] = []
         self.device: str | None = None
         self.gets: dict[str, Value] = {}
@@ -116,6 +129,16 @@ class Trace(Builder):
         finally:
             self.device = outer
 
+    def fresh_dim(self, name: str) -> str:
+        """The name of a size that an operation brings: `n`, `n_1`, ..., none of them declared."""
+        count = 0
+        unique = name
+        while unique in self.bounds or unique in self.brought:
+            count += 1
+            unique = f"{name}_{count}"
+        self.brought.add(unique)
+        return unique
+
     @contextmanager
     def inside(self, block: Block) -> Generator[Block]:
         """Fill another block meanwhile."""
@@ -138,14 +161,14 @@ class Trace(Builder):
     def discarded(self) -> Generator[Block]:
         """Elaborate only to check: what is placed meanwhile is thrown away, and names nothing."""
         values, self.values = self.values, None
-        draws = self.frame.draws
+        draws, calls = self.frame.draws, dict(self.frame.calls)
         block = Block()
         try:
             with self.inside(block):
                 yield block
         finally:
             self.values = values
-            self.frame.draws = draws
+            self.frame.draws, self.frame.calls = draws, calls
             block.clear()
 
     # Names and places ---------------------------------------------------------------------------

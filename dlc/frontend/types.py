@@ -242,6 +242,8 @@ class Matcher:
 
     def _record(self, type: ast.TupleType, value: Datum, why: Expectation) -> Datum:
         fields = type.fields
+        if len(fields) == 1 and not isinstance(value, Record):
+            value = Record.of((value,))
         if not isinstance(value, Record) or len(value.items) != len(fields):
             wanted = f"a tuple of {len(fields)}"
             raise self._refused(wanted, value, why)

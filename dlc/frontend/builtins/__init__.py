@@ -3,16 +3,31 @@
 Importing this package fills the table.
 """
 
-from dlc.frontend.builtins import activations, elementwise, making, pictures, reductions, shapes
+from dlc.frontend.builtins import (
+    activations,
+    drawing,
+    elementwise,
+    making,
+    ordering,
+    patterns,
+    pictures,
+    reductions,
+    sequences,
+    shapes,
+)
 from dlc.frontend.builtins.registry import BUILTINS, CONSTANTS
 
 __all__ = [
     "BUILTINS",
     "CONSTANTS",
     "activations",
+    "drawing",
     "elementwise",
     "making",
+    "ordering",
+    "patterns",
     "pictures",
     "reductions",
+    "sequences",
     "shapes",
 ]

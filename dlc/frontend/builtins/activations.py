@@ -11,7 +11,7 @@ from dlc.frontend.builtins.axes import one_axis, with_ones
 from dlc.frontend.builtins.registry import add_builtin, builtin
 from dlc.frontend.tensors import refuse_mixture, tensor_type, unify
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum
+from dlc.frontend.values import Datum, type_text
 from dlc.ir.core import Value
 
 GROUP: Final = "between layers"
@@ -135,6 +135,34 @@ def layer_norm(at: Trace, x: Value, scale: Value | None, shift: Value | None, ep
 )
 def rms_norm(at: Trace, x: Value, scale: Value | None, eps: float) -> Datum:
     return functions.rms_norm(at, x, scale, axis=one_axis(at, x, -1), eps=float(eps))
+
+
+@builtin(
+    "batch_norm(x: float, scale: tensor, shift: tensor, mean: tensor, variance: tensor, "
+    "axis: axis = -1, eps: number = 1e-5)",
+    ROWS,
+    "`(x - mean) / sqrt(variance + eps) * scale + shift` with one number of each for every channel; "
+    "`axis` is the channels'.",
+    "batch_norm([[1, 3]], ones([2]), zeros([2]), ones([2]), ones([2]), eps=0)",
+    "[[0.0, 2.0]]",
+)
+def batch_norm(
+    at: Trace,
+    x: Value,
+    scale: Value,
+    shift: Value,
+    mean: Value,
+    variance: Value,
+    axis: int,
+    eps: float,
+) -> Datum:
+    channel = one_axis(at, x, axis)
+    row = tensor_type(x).with_shape((tensor_type(x).shape[channel],))
+    for value in (scale, shift, mean, variance):
+        if value.type is not row:
+            raise at.fail("D0301", f"the channels are {row.text}, found {type_text(value)}")
+    parts = (scale, shift, mean, variance)
+    return functions.batch_norm(at, x, *parts, axis=channel, eps=float(eps))
 
 
 @builtin(

@@ -1,0 +1,99 @@
+dlc 1
+## Convolutions in 1, 2 and 3 dimensions, and transposed ones.
+##
+## `kernel`, `stride` and `dilation` are one number, or a list with one for each axis; `padding` is a
+## number, a list of numbers or pairs, or "same". The kernel of `dims="nhwc"` is [.., in, out], that of
+## `dims="nchw"` is [out, in, ..].
+
+module Conv1d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1, bias = true,
+              dims = "nwc", F: dtype = f32) {
+  require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
+  const first = dims == "ncw"
+  const k = ints(kernel, 1)
+  const s = if first then [outputs, inputs // groups, k[0]] else [k[0], inputs // groups, outputs]
+  param w: F[s[0], s[1], s[2]] = glorot_uniform()
+  param b: F[if bias then outputs else 0] = zeros()
+
+  fn call(x: F[_, if first then inputs else _, if first then _ else inputs]) -> F[_, _, _] =
+    conv(x, w, if bias then b else none, stride=stride, padding=padding, dilation=dilation,
+         groups=groups, dims=dims)
+}
+
+module Conv2d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1, bias = true,
+              dims = "nhwc", F: dtype = f32) {
+  require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
+  const first = dims == "nchw"
+  const k = ints(kernel, 2)
+  const s = if first then [outputs, inputs // groups, k[0], k[1]]
+            else [k[0], k[1], inputs // groups, outputs]
+  param w: F[s[0], s[1], s[2], s[3]] = glorot_uniform()
+  param b: F[if bias then outputs else 0] = zeros()
+
+  fn call(x: F[_, if first then inputs else _, _, if first then _ else inputs]) -> F[_, _, _, _] =
+    conv(x, w, if bias then b else none, stride=stride, padding=padding, dilation=dilation,
+         groups=groups, dims=dims)
+}
+
+module Conv3d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1, bias = true,
+              dims = "ndhwc", F: dtype = f32) {
+  require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
+  const first = dims == "ncdhw"
+  const k = ints(kernel, 3)
+  const s = if first then [outputs, inputs // groups, k[0], k[1], k[2]]
+            else [k[0], k[1], k[2], inputs // groups, outputs]
+  param w: F[s[0], s[1], s[2], s[3], s[4]] = glorot_uniform()
+  param b: F[if bias then outputs else 0] = zeros()
+
+  fn call(x: F[_, if first then inputs else _, _, _, if first then _ else inputs])
+      -> F[_, _, _, _, _] =
+    conv(x, w, if bias then b else none, stride=stride, padding=padding, dilation=dilation,
+         groups=groups, dims=dims)
+}
+
+## Transposed convolution: every place of x adds the kernel, times itself, to the result.
+module ConvTranspose1d(inputs, outputs, kernel, stride = 1, padding = 0, output_padding = 0,
+                       dilation = 1, groups = 1, bias = true, dims = "nwc", F: dtype = f32) {
+  require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
+  const first = dims == "ncw"
+  const k = ints(kernel, 1)
+  const s = if first then [outputs, inputs // groups, k[0]] else [k[0], inputs // groups, outputs]
+  param w: F[s[0], s[1], s[2]] = glorot_uniform()
+  param b: F[if bias then outputs else 0] = zeros()
+
+  fn call(x: F[_, if first then inputs else _, if first then _ else inputs]) -> F[_, _, _] =
+    conv_transpose(x, w, if bias then b else none, stride=stride, padding=padding,
+                   output_padding=output_padding, dilation=dilation, groups=groups, dims=dims)
+}
+
+## Transposed convolution of pictures.
+module ConvTranspose2d(inputs, outputs, kernel, stride = 1, padding = 0, output_padding = 0,
+                       dilation = 1, groups = 1, bias = true, dims = "nhwc", F: dtype = f32) {
+  require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
+  const first = dims == "nchw"
+  const k = ints(kernel, 2)
+  const s = if first then [outputs, inputs // groups, k[0], k[1]]
+            else [k[0], k[1], inputs // groups, outputs]
+  param w: F[s[0], s[1], s[2], s[3]] = glorot_uniform()
+  param b: F[if bias then outputs else 0] = zeros()
+
+  fn call(x: F[_, if first then inputs else _, _, if first then _ else inputs]) -> F[_, _, _, _] =
+    conv_transpose(x, w, if bias then b else none, stride=stride, padding=padding,
+                   output_padding=output_padding, dilation=dilation, groups=groups, dims=dims)
+}
+
+## Transposed convolution of volumes.
+module ConvTranspose3d(inputs, outputs, kernel, stride = 1, padding = 0, output_padding = 0,
+                       dilation = 1, groups = 1, bias = true, dims = "ndhwc", F: dtype = f32) {
+  require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
+  const first = dims == "ncdhw"
+  const k = ints(kernel, 3)
+  const s = if first then [outputs, inputs // groups, k[0], k[1], k[2]]
+            else [k[0], k[1], k[2], inputs // groups, outputs]
+  param w: F[s[0], s[1], s[2], s[3], s[4]] = glorot_uniform()
+  param b: F[if bias then outputs else 0] = zeros()
+
+  fn call(x: F[_, if first then inputs else _, _, _, if first then _ else inputs])
+      -> F[_, _, _, _, _] =
+    conv_transpose(x, w, if bias then b else none, stride=stride, padding=padding,
+                   output_padding=output_padding, dilation=dilation, groups=groups, dims=dims)
+}
