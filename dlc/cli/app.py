@@ -84,10 +84,9 @@ def _invoked(arguments: Sequence[str]) -> int:
     try:
         result: object = TYPER(args=list(arguments), prog_name="dlc", standalone_mode=False)
     except typer.Exit as ended:
+        if ended.exit_code == INTERRUPTED:  # the library makes this of Ctrl-C
+            note("interrupted")
         return ended.exit_code
-    except typer.Abort:
-        note("interrupted")
-        return INTERRUPTED
     except Exception as error:
         if _BAD_USAGE is None or not isinstance(error, _BAD_USAGE):
             raise

@@ -29,7 +29,8 @@ _COLOURS = {
 }
 _STYLE = (
     "text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#111827}"
-    ".type{font-size:11px;fill:#4b5563}.title{font-weight:bold;font-size:14px}"
+    ".type{font-size:11px;fill:#4b5563;stroke:#fff;stroke-width:3px;paint-order:stroke}"
+    ".title{font-weight:bold;font-size:14px}"
     "path{fill:none;stroke:#9ca3af;stroke-width:1.3}"
 )
 

@@ -8,6 +8,7 @@ allows.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -91,7 +92,7 @@ def _route(source: _Node, target: _Node, table: list[list[_Node]]) -> list[_Node
     for place in places:
         table[place.row].append(place)
     chain = [source, *places, target]
-    for upper, lower in zip(chain, chain[1:], strict=False):
+    for upper, lower in itertools.pairwise(chain):
         upper.below.append(lower)
         lower.above.append(upper)
     return places

@@ -59,7 +59,7 @@ def _open_text(path: Path, text: str | None, module: str | None, settings: Chose
 
 def _open_ir(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
     found = Source.read(path, path.name).text if text is None else text
-    parsed = _parsed(found, path.name)
+    parsed = read_ir(found, path.name)
     opened = Opened(parsed, Context(), path.name, {path.name: found}, path.parent)
     opened.stage = opened.read_at = stage_of(parsed)
     return opened
@@ -68,7 +68,7 @@ def _open_ir(path: Path, text: str | None, module: str | None, settings: Chosen)
 def _open_artifact(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
     artifact = Artifact.read(path)
     graph = str(artifact.section("graph"), "utf-8")
-    parsed = _parsed(graph, path.name)
+    parsed = read_ir(graph, path.name)
     return Opened(parsed, Context(), artifact.manifest.model, artifact.texts(), path.parent)
 
 
@@ -80,13 +80,19 @@ OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen], Opened]] = {
 """How each kind of file is opened, by its ending."""
 
 
-def _parsed(text: str, name: str) -> Module:
-    """A module of IR; functions without one around them are put into one."""
+def read_ir(text: str, name: str) -> Module:
+    """A module of IR that is right; functions without one around them are put into one."""
     found = parse_module(text, name)
     if isinstance(found, Module):
-        return found
-    module = Module.empty(found.location)
-    module.body.append(found)
+        module = found
+    else:
+        module = Module.empty(found.location)
+        module.body.append(found)
+    try:
+        verify(module)
+    except DlcError as error:
+        error.sources.setdefault(name, text)
+        raise
     return module
 
 
@@ -103,4 +109,4 @@ def stage_of(module: Module) -> str:
     return found
 
 
-__all__ = ["OPENERS", "open_model", "stage_of"]
+__all__ = ["OPENERS", "open_model", "read_ir", "stage_of"]

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlc.driver.open import open_model
+from dlc.driver.open import open_model, read_ir
 from dlc.driver.pipelines import LOADED
 from dlc.driver.verify_each import EachPass
-from dlc.errors import DlcError
 from dlc.ir.core import Op
 from dlc.ir.passes import PASSES, Context, Manager
 from dlc.ir.verify import verify
-from dlc.text.ir_parser import parse_module
 from dlc.text.ir_printer import print_module
 
 assert LOADED and PASSES, "the modules that define the passes are loaded"
@@ -23,13 +21,7 @@ def optimise_text(text: str, passes: Sequence[str], *, file: str, verify_each: b
 
     Raises ModelError for a text that is wrong, UsageError for a pass that does not exist.
     """
-    module = parse_module(text, file)
-    try:
-        verify(module)
-    except DlcError as error:
-        error.sources.setdefault(file, text)
-        raise
-    return _run(module, Context(), passes, verify_each)
+    return _run(read_ir(text, file), Context(), passes, verify_each)
 
 
 def optimise_file(path: str, passes: Sequence[str], *, verify_each: bool = False) -> str:

@@ -15,4 +15,20 @@ PAGES: dict[str, Page] = {
         "model.predict(x.cuda())",
         "model.predict(x.cpu())",
     ),
+    "D0703": Page(
+        "pictures need Pillow",
+        "Reading and writing pictures is done by Pillow, which is not installed: `pip install pillow`. "
+        "Arrays in `.npy` files need nothing.",
+    ),
+    "D0704": Page(
+        "no code for GPUs",
+        "dlc compiles for CPUs; the stage that would show code for a GPU does not exist yet.",
+        "dlc show mlp.dlm --stage ptx",
+        "dlc show mlp.dlm --stage asm",
+    ),
+    "D0705": Page(
+        "ONNX files cannot be read yet",
+        "This version of dlc reads its own texts (`.dlm`, `.dlir`) and artifacts (`.dlc`). Write the "
+        "model as text; `--weights` takes its weights from safetensors or npz.",
+    ),
 }

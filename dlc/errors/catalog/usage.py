@@ -3,6 +3,119 @@
 from dlc.errors.catalog.page import Page
 
 PAGES: dict[str, Page] = {
+    "D0901": Page(
+        "the command line or a call cannot be understood",
+        "An option or an argument that does not exist, is missing, or is not of the form it must have. "
+        "`dlc VERB --help` lists what there is.",
+        "dlc run mlp.dlm --input image.npy",
+        "dlc run mlp.dlm --input image=image.npy",
+    ),
+    "D0902": Page(
+        "a choice that there is not",
+        "Optimisation levels are 0 to 3, targets are `cpu` and `cpu:NAME`, products are computed by "
+        "`blas`, `generated` or `auto`.",
+        "dlc compile mlp.dlm -O4",
+        "dlc compile mlp.dlm -O3",
+    ),
+    "D0903": Page(
+        "a file of another kind",
+        "Models are texts (`.dlm`), IR (`.dlir`) or compiled artifacts (`.dlc`), and the ending says "
+        "which.",
+        "dlc run weights.safetensors",
+        "dlc run mlp.dlm --weights weights.safetensors",
+    ),
+    "D0904": Page(
+        "which entry point is meant",
+        "A model with several entry points needs `--entry`; a model with one does not. An entry point is "
+        "an `export fn` of the text.",
+        "dlc run poly.dlm",
+        "dlc run poly.dlm --entry dy",
+    ),
+    "D0905": Page(
+        "not possible at this level, or for this name",
+        "Artifacts, derivatives and evaluation start from the graph: IR of a lower level no longer says "
+        "what the entry points take and give. `--grad y:x` names a result and an input of the entry "
+        "point; a result without a name is called like its entry point.",
+        "dlc run model.dlm --grad los:x",
+        "dlc run model.dlm --grad loss:x",
+    ),
+    "D0906": Page(
+        "inputs, sizes or results by name",
+        "Every input without default must be given, by `--input NAME=VALUE` or all at once by "
+        "`--random-inputs SEED`. The names are those of the entry point, which `dlc inspect` lists.",
+        "dlc run mlp.dlm --input pixels=image.npy",
+        "dlc run mlp.dlm --input image=image.npy",
+    ),
+    "D0907": Page(
+        "a value that cannot be read",
+        "A value is a file (`.npy`, `.npz`, `.safetensors`, a picture), numbers such as `3.5` and "
+        "`[[1, 2], [3, 4]]`, `zeros`, or `text:` followed by text, which becomes its UTF-8 bytes.",
+        "dlc run poly.dlm --entry y --input x='[[1, 2], [3'",
+        "dlc run poly.dlm --entry y --input x='[[1, 2], [3, 4]]'",
+    ),
+    "D0908": Page(
+        "a picture that does not fit",
+        "A picture is an input or result of type `u8[height, width, channel]` (as stored) or of floats "
+        "(0 to 1), perhaps as a batch of one, with 1, 3 or 4 channels. A picture of another size than "
+        "the input's is refused, because resizing changes results: `--resize` asks for it.",
+        "dlc run faces.dlm --input image=holiday.jpg",
+        "dlc run faces.dlm --input image=holiday.jpg --resize",
+    ),
+    "D0909": Page(
+        "results are written to arrays or pictures",
+        "`--output NAME=FILE` writes `.npy`, `.safetensors`, or a picture, by the ending of the file.",
+        "dlc run mlp.dlm --output scores=scores.csv",
+        "dlc run mlp.dlm --output scores=scores.npy",
+    ),
+    "D0910": Page(
+        "labels that fit no result",
+        "The file of `--labels` has one label a line, as many as the last axis of a result is long.",
+    ),
+    "D0911": Page(
+        "a value that is not in the call",
+        "`--values` names values of the model's text, or `all`. Values that only a derivative or another "
+        "entry point computes are not there.",
+        "dlc run mlp.dlm --values hiden",
+        "dlc run mlp.dlm --values hidden",
+    ),
+    "D0912": Page(
+        "a value is NaN or infinite",
+        "With `--check-nan` a call stops at the first operation that gives NaN or an infinity although "
+        "all it works on is finite: the place where the trouble begins. Inputs and constants may be "
+        "infinite.",
+        "log(p)",
+        "log(max(p, 1e-12))",
+    ),
+    "D0913": Page(
+        "a name for a new model",
+        "`dlc new` writes NAME.dlm. The name has letters, digits and underscores, begins with a letter, "
+        "and is not taken by a file that is there already.",
+        "dlc new 3d-model",
+        "dlc new model_3d",
+    ),
+    "D0914": Page(
+        "nothing of that name",
+        "`dlc ops` lists functions of the language and operations of the IR, `dlc doc NAME` shows one.",
+        "dlc doc softmx",
+        "dlc doc softmax",
+    ),
+    "D0915": Page(
+        "a stage or a pass that is not on the way",
+        "A model goes through the stages text, graph, kernel, plan, loop, llvm and asm; `--after` names a "
+        "pass that runs before the stage that is shown.",
+        "dlc show mlp.dlm --after fuse",
+        "dlc show mlp.dlm --stage kernel --after fuse",
+    ),
+    "D0916": Page(
+        "a graph too large for a picture",
+        "Pictures of more than 3000 operations cannot be read. `--stage graph` prints the graph.",
+    ),
+    "D0917": Page(
+        "no such error code",
+        "Codes have the letter D and four digits, and stand in brackets in each message.",
+        "dlc explain 301",
+        "dlc explain D0301",
+    ),
     "D0920": Page(
         "no such target",
         "A target is `host` (this machine), a level of the x86-64 architecture (`x86-64-v2` runs on "
@@ -10,5 +123,20 @@ PAGES: dict[str, Page] = {
         "processor by LLVM's name, such as `znver4`.",
         "dlc compile mlp.dlm -o mlp.dlc --target cpu:avx2",
         "dlc compile mlp.dlm -o mlp.dlc --target cpu:x86-64-v3",
+    ),
+    "D0951": Page(
+        "two computations differ",
+        "The same function gave different numbers before and after something that must not change them: "
+        "a mistake in dlc. `--disable-pass` may be a way around it; please report the model.",
+    ),
+    "D0998": Page(
+        "no memory left",
+        "The system refused memory that was needed. Use smaller sizes, or a machine with more memory.",
+    ),
+    "D0999": Page(
+        "an internal failure",
+        "A mistake in dlc, not in the model. The message says where it happened; if a pass failed, a "
+        "file `dlc-reproducer-....dlir` was written to the current folder, with what the pass was given. "
+        "Please report it with that file.",
     ),
 }

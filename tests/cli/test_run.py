@@ -1,0 +1,150 @@
+"""`dlc compile` and `dlc run`: inputs from texts and files, results as text, JSON and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Command
+
+PRINTED = """\
+total: f32
+14.0
+rows: f32[1]
+[14.]
+"""
+
+
+def test_a_model_runs_from_its_text_and_from_its_artifact_alike(dlc: Command) -> None:
+    assert dlc("compile", "rows.dlm", "-o", "rows.dlc").code == 0
+    for model in ("rows.dlm", "rows.dlc"):
+        done = dlc("run", model, "--input", "x=[[1, 2, 3]]")
+        assert (done.code, done.out) == (0, PRINTED)
+
+
+def test_the_library_and_the_quick_way_read_the_same_command(dlc: Command) -> None:
+    dlc("compile", "rows.dlm")
+    quick = dlc("run", "rows.dlc", "--input", "x=[[1, 2, 3]]", "--json")
+    slow = dlc("run", "rows.dlc", "--input=x=[[1, 2, 3]]", "--json")
+    assert quick.out == slow.out
+    assert quick.data == {
+        "entry": "f",
+        "results": {
+            "total": {"dtype": "f32", "shape": [], "values": 14.0},
+            "rows": {"dtype": "f32", "shape": [1], "values": [14.0]},
+        },
+    }
+
+
+def test_two_compilations_give_the_same_bytes(dlc: Command, folder: Path) -> None:
+    dlc("compile", "rows.dlm", "-o", "a.dlc")
+    dlc("compile", "rows.dlm", "-o", "b.dlc")
+    assert (folder / "a.dlc").read_bytes() == (folder / "b.dlc").read_bytes()
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
+def test_every_level_gives_the_same_numbers(dlc: Command, level: str) -> None:
+    assert dlc("run", "rows.dlm", level, "--input", "x=[[1, 2, 3]]").out == PRINTED
+
+
+def test_missing_inputs_are_listed_with_a_command_that_works(dlc: Command) -> None:
+    done = dlc("run", "rows.dlm")
+    assert done.code == 2
+    assert "x: f32[B, 3] is missing" in done.err
+    assert "dlc run rows.dlm --random-inputs 0 works" in done.err
+    assert dlc("run", "rows.dlm", "--random-inputs", "0").code == 0
+
+
+def test_random_inputs_have_the_asked_size_and_depend_on_the_seed(dlc: Command) -> None:
+    first = dlc("run", "rows.dlm", "--random-inputs", "1", "--dim", "B=2")
+    again = dlc("run", "rows.dlm", "--random-inputs", "1", "--dim", "B=2")
+    other = dlc("run", "rows.dlm", "--random-inputs", "2", "--dim", "B=2")
+    assert "rows: f32[2]" in first.out
+    assert first.out == again.out != other.out
+
+
+def test_inputs_come_from_files_and_results_go_to_files(dlc: Command, folder: Path) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.save(folder / "x.npy", x)
+    np.savez(folder / "y.npz", y=np.full(3, 2, np.float32))
+    done = dlc(
+        *("run", "rows.dlm", "--input", "x=x.npy", "--input", "y=y.npz"),
+        *("--output", "rows=rows.npy", "--output", "total=total.safetensors"),
+    )
+    assert (done.code, done.out) == (0, "")
+    np.testing.assert_array_equal(np.load(folder / "rows.npy"), 2 * x.sum(axis=1))
+    assert (folder / "total.safetensors").exists()
+
+
+def test_evaluating_gives_what_compiling_gives_and_shows_values(dlc: Command) -> None:
+    done = dlc("run", "rows.dlm", "--input", "x=[[1, 2, 3]]", "--values", "z,s")
+    assert done.out == f"z: f32[1, 3]\n[[1. 4. 9.]]\ns: f32[1]\n[14.]\n{PRINTED}"
+
+
+def test_a_misspelt_value_is_told_its_neighbour(dlc: Command, folder: Path) -> None:
+    (folder / "h.dlm").write_text(
+        "dlc 1\nexport fn f(x: f32) -> f32 {\n  let hidden = x * 2\n  return hidden + 1\n}\n"
+    )
+    done = dlc("run", "h.dlm", "--input", "x=1", "--values", "hiden")
+    assert done.code == 2
+    assert "did you mean hidden?" in done.err
+
+
+def test_the_first_value_that_is_not_finite_is_named_with_its_line(
+    dlc: Command, folder: Path
+) -> None:
+    (folder / "nan.dlm").write_text(
+        "dlc 1\nexport fn f(x: f32) -> f32 {\n  let bad = log(x)\n  return bad * 2\n}\n"
+    )
+    done = dlc("run", "nan.dlm", "--input", "x=-1", "--check-nan")
+    assert done.code == 1
+    assert "array.log gives NaN in bad: f32" in done.err
+    assert "nan.dlm:3:" in done.err
+    assert dlc("run", "nan.dlm", "--input", "x=1", "--check-nan").code == 0
+
+
+def test_a_derivative_is_given_after_the_results(dlc: Command) -> None:
+    done = dlc("run", "rows.dlm", "--input", "x=[[1, 1, 1]]", "--grad", "total:x")
+    assert done.out.endswith("dtotal/dx: f32[1, 3]\n[[1. 2. 3.]]\n")
+
+
+def test_the_best_labels_are_shown_in_order(dlc: Command, folder: Path) -> None:
+    (folder / "labels.txt").write_text("cat\ndog\n")
+    done = dlc("run", "rows.dlm", "--input", "x=[[1,0,0],[2,0,0]]", "--labels", "labels.txt")
+    assert done.out.split() == ["2.0000", "dog", "1.0000", "cat"]
+    (folder / "labels.txt").write_text("cat\ndog\nhorse\n")
+    assert "D0910" in dlc("run", "rows.dlm", "--random-inputs", "0", "--labels", "labels.txt").err
+
+
+def test_text_becomes_its_utf8_bytes(dlc: Command, folder: Path) -> None:
+    (folder / "t.dlm").write_text(
+        "dlc 1\ndim T = 1..100\nexport fn f(t: u8[T]) -> u8[T] = t\n", encoding="utf-8"
+    )
+    assert dlc("run", "t.dlm", "--input", "t=text:hé").out == "f: u8[3]\n[104 195 169]\n"
+
+
+def test_of_several_entry_points_one_must_be_chosen(dlc: Command, folder: Path) -> None:
+    (folder / "two.dlm").write_text(
+        "dlc 1\nexport fn twice(x: f32 = 1) -> f32 = 2 * x\nexport fn half(x: f32 = 1) -> f32 = x / 2\n"
+    )
+    refused = dlc("run", "two.dlm")
+    assert refused.code == 2
+    assert "choose one, such as --entry twice" in refused.err
+    assert dlc("run", "two.dlm", "--entry", "half").out == "half: f32\n0.5\n"
+    assert "did you mean half?" in dlc("run", "two.dlm", "--entry", "halve").err
+
+
+def test_a_picture_is_read_as_bytes_and_another_size_is_refused(dlc: Command, folder: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
+    image.fromarray(pixels).save(folder / "p.png")
+    (folder / "p.dlm").write_text("dlc 1\nexport fn f(x: u8[2, 2, 3]) -> u8[2, 2, 3] = x\n")
+    (folder / "big.dlm").write_text("dlc 1\nexport fn f(x: f32[4, 4, 3]) -> f32[4, 4, 3] = x\n")
+    assert dlc("run", "p.dlm", "--input", "x=p.png", "--output", "f=q.png").code == 0
+    np.testing.assert_array_equal(np.asarray(image.open(folder / "q.png")), pixels)
+    refused = dlc("run", "big.dlm", "--input", "x=p.png")
+    assert refused.code == 2
+    assert "p.png is 2 x 2, x takes 4 x 4" in refused.err
+    assert dlc("run", "big.dlm", "--input", "x=p.png", "--resize").code == 0

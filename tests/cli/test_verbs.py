@@ -1,0 +1,214 @@
+"""The verbs besides compile and run, and what every verb does with mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from dlc.cli import main
+from dlc.cli.app import VERBS
+from dlc.errors.catalog import PAGES
+from tests.cli.conftest import Command
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_and_json(dlc: Command, verb: str) -> None:
+    done = dlc(verb, "--help")
+    assert done.code == 0
+    assert "--json" in done.out
+
+
+def test_without_a_verb_the_help_is_shown(dlc: Command) -> None:
+    done = dlc()
+    assert done.code == 0
+    assert all(verb in done.out for verb in VERBS)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("run gone.dlm", 1, "cannot read gone.dlm"),
+        ("run gone.dlc", 2, "cannot read gone.dlc"),
+        ("run rows.txt", 2, "D0903"),
+        ("run net.onnx", 4, "D0705"),
+        ("run rows.dlm --input x=[[1,2]]", 1, "D0803"),
+        ("run rows.dlm --input x=[[1,2,3", 2, "D0907"),
+        ("run rows.dlm --input x=apples", 2, "D0907"),
+        ("run rows.dlm --input xx=1", 2, "there are x, y"),
+        ("run rows.dlm --input x", 2, "is not NAME=VALUE"),
+        ("run rows.dlm --input x=zeros --dim B=100", 1, "outside its bounds"),
+        ("run rows.dlm --input x=zeros --dim B=many", 2, "is no size"),
+        ("run rows.dlm --input x=zeros --output a=a.npy", 2, "has no result a"),
+        ("run rows.dlm --input x=zeros --output rows=a.csv", 2, "D0909"),
+        ("run rows.dlm --grad rows", 2, "is not RESULT:INPUT"),
+        ("run rows.dlm --grad rows:z", 2, "has no input 'z'"),
+        ("run rows.dlm --inputs x=zeros", 2, "no such option"),
+        ("compile rows.dlm -O7", 2, "there is no -O7"),
+        ("compile rows.dlm --target gpu", 2, "there is no target"),
+        ("compile rows.dlm --disable-pass nothing", 2, "there is no pass"),
+        ("compile rows.dlm --from kernel", 2, "D0905"),
+        ("compile rows.dlm -o missing/a.dlc", 2, "D0502"),
+        ("compile", 2, "missing"),
+        ("show rows.dlm --stage ptx", 4, "D0704"),
+        ("show rows.dlm --stage soup", 2, "there is no stage"),
+        ("show rows.dlm --after fuse", 2, "does not run on the way"),
+        ("show rows.dlm --stage loop --svg", 2, "is no graph"),
+        ("opt rows.dlm --passes nothing", 2, "there is no pass"),
+        ("doc softmx", 2, "did you mean"),
+        ("ops qqqqq", 2, "D0914"),
+        ("explain D9999", 2, "D0917"),
+        ("new 3d", 2, "D0913"),
+        ("fmt rows.txt", 2, "D0903"),
+        ("frobnicate", 2, "D0901"),
+    ],
+)
+def test_a_mistake_gives_its_exit_code_and_a_message(
+    dlc: Command, command: str, code: int, said: str
+) -> None:
+    done = dlc(*command.split())
+    assert said in done.err
+    assert done.code == code
+    assert done.out == ""
+
+
+def test_a_damaged_artifact_is_refused_with_code_5(dlc: Command, folder: Path) -> None:
+    dlc("compile", "rows.dlm")
+    data = bytearray((folder / "rows.dlc").read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / "rows.dlc").write_bytes(data)
+    for command in (("run", "rows.dlc"), ("inspect", "rows.dlc")):
+        assert dlc(*command).code == 5
+
+
+def test_a_wrong_model_is_told_at_its_line_and_as_json(dlc: Command, folder: Path) -> None:
+    (folder / "bad.dlm").write_text("dlc 1\nexport fn f(x: f32[2]) -> f32[2] = x + nothing\n")
+    done = dlc("check", "bad.dlm", "--json")
+    assert done.code == 1
+    assert "bad.dlm:2:40" in done.err
+    errors = cast("dict[str, list[dict[str, object]]]", done.data)["errors"]
+    assert [(e["code"], e["line"], e["column"]) for e in errors] == [("D0201", 2, 40)]
+
+
+def test_an_unforeseen_exception_is_an_internal_error(
+    dlc: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("nobody thought of this")
+
+    monkeypatch.setattr("dlc.driver.check_model", fail)
+    done = dlc("check", "rows.dlm")
+    assert done.code == 70
+    assert "D0999" in done.err
+    assert "ZeroDivisionError" in done.err
+
+
+def test_an_interrupt_is_told_with_code_130(dlc: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dlc.driver.check_model", interrupt)
+    done = dlc("check", "rows.dlm")
+    assert (done.code, done.err) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize("stage", ["graph", "kernel", "plan", "loop", "llvm", "asm"])
+def test_every_stage_is_shown(dlc: Command, stage: str) -> None:
+    marks = {
+        "graph": "array.multiply",
+        "kernel": "kernel.",
+        "plan": "mem.program",
+        "loop": "loop.func",
+        "llvm": "define ",
+        "asm": ".text",
+    }
+    done = dlc("show", "rows.dlm", "--stage", stage)
+    assert done.code == 0
+    assert marks[stage] in done.out
+
+
+def test_the_text_is_shown_as_fmt_lays_it_out(dlc: Command, folder: Path) -> None:
+    text = (folder / "rows.dlm").read_text()
+    (folder / "rows.dlm").write_text(text.replace("x * y", "x*y"))
+    assert dlc("show", "rows.dlm", "--stage", "text").out == text
+    assert dlc("fmt", "--check", "rows.dlm").code == 1
+    assert (folder / "rows.dlm").read_text() != text
+    assert dlc("fmt", "rows.dlm").out == "rows.dlm\n"
+    assert (folder / "rows.dlm").read_text() == text
+    assert dlc("fmt", "--check", ".").code == 0
+
+
+def test_only_passes_that_change_something_are_shown(dlc: Command, folder: Path) -> None:
+    done = dlc("show", "rows.dlm", "--stage", "kernel", "--changed", "--dump-dir", "steps")
+    shown = [line for line in done.out.split("\n") if line.startswith("// after ")]
+    assert "// after lower_to_kernels" in shown
+    assert "// after autodiff" not in shown
+    files = sorted(path.name for path in (folder / "steps").iterdir())
+    assert len(files) == len(shown)
+    assert any(name.endswith("-lower_to_kernels.dlir") for name in files)
+
+
+def test_ir_that_was_shown_is_compiled_to_the_same_numbers(dlc: Command, folder: Path) -> None:
+    (folder / "rows.dlir").write_text(dlc("show", "rows.dlm").out)
+    assert dlc("compile", "rows.dlir", "--from", "graph", "-o", "rows.dlc").code == 0
+    given = ("--input", "x=[[1, 2, 3]]")
+    assert dlc("run", "rows.dlc", *given).out == dlc("run", "rows.dlm", *given).out
+
+
+def test_passes_run_on_ir_by_name(dlc: Command, folder: Path) -> None:
+    (folder / "rows.dlir").write_text(dlc("show", "rows.dlm").out)
+    done = dlc("opt", "rows.dlir", "--passes", "canonicalize,cse,dce", "--verify-each")
+    assert done.code == 0
+    assert '"func.func"' in done.out
+    assert dlc("opt", "rows.dlir", "-o", "out.dlir").out == ""
+    assert (folder / "out.dlir").read_text() == (folder / "rows.dlir").read_text()
+
+
+def test_an_artifact_and_a_text_are_inspected(dlc: Command) -> None:
+    dlc("compile", "rows.dlm")
+    text, artifact = dlc("inspect", "rows.dlm").out, dlc("inspect", "rows.dlc").out
+    assert "f(x: f32[B, 3], y: f32[3] = [1.0, 2.0, 3.0]) -> (total: f32, rows: f32[B])" in text
+    assert "B = 1..64" in artifact
+    assert "code/cpu" in artifact
+    data = cast("dict[str, list[dict[str, object]]]", dlc("inspect", "rows.dlc", "--json").data)
+    assert data["entry points"][0]["dims"] == "B = 1..64"
+
+
+def test_a_new_model_compiles_runs_and_is_laid_out(dlc: Command) -> None:
+    assert dlc("new", "first_model").code == 0
+    assert "exists already" in dlc("new", "first_model").err
+    assert dlc("fmt", "--check", "first_model.dlm").code == 0
+    assert dlc("run", "first_model.dlm", "--random-inputs", "0").code == 0
+
+
+def test_bench_gives_its_figures(dlc: Command) -> None:
+    done = dlc("bench", "rows.dlm", "--threads", "1", "--seconds", "0", "--json")
+    data = cast("dict[str, float]", done.data)
+    assert data["threads"] == 1
+    assert 0 < data["best_ms"] <= data["median_ms"] <= data["p99_ms"]
+    assert data["compile_s"] > 0
+    assert data["load_ms"] > 0
+
+
+def test_doctor_warns_of_a_forced_blas_core(
+    dlc: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    assert "OPENBLAS_CORETYPE" not in dlc("doctor").out
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
+    assert "OPENBLAS_CORETYPE=Prescott overrules" in dlc("doctor").out
+
+
+def test_functions_and_operations_are_listed_and_documented(dlc: Command) -> None:
+    listed = dlc("ops", "sum").out
+    assert "sum(x: tensor" in listed
+    assert "array.reduce_sum" in listed
+    assert "gives  [4, 6]" in dlc("doc", "sum").out
+    assert "derivative: by a rule of its own" in dlc("doc", "array.matmul").out
+
+
+@pytest.mark.parametrize("code", sorted(PAGES))
+def test_every_error_code_is_explained(capsys: pytest.CaptureFixture[str], code: str) -> None:
+    assert main(["explain", code]) == 0
+    assert PAGES[code].title in capsys.readouterr().out
