@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dlc.ir.types import F32, F64, DType
 from dlc.lowering.math import coefficients
-from dlc.lowering.math.exponential import EXP, Reduced, reduce
+from dlc.lowering.math.exponential import Reduced, reduce
 from dlc.lowering.math.logarithm import log1p
 from dlc.lowering.math.pairs import fast_two_sum, remainder
 from dlc.lowering.math.term import Term

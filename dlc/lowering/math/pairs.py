@@ -42,7 +42,7 @@ def remainder(x: Term, quotient: Term, y: Term) -> Term:
     """`x - quotient * y` without rounding, where the quotient is `x / y` rounded."""
     if x.fused:
         return (-quotient).times_plus(y, x)
-    product, rest = two_product(quotient, y)
+    product, rest = two_product(y, quotient)
     return (x - product) - rest
 
 

@@ -58,6 +58,10 @@ class Format:
     def smallest_normal(self) -> float:
         return 2.0 ** (1 - self.bias)
 
+    def round(self, value: float) -> float:
+        """The nearest number of the format."""
+        return float(np.asarray(value, self.dtype.numpy))
+
     def bits(self, value: float) -> int:
         """The bits of a number."""
         kind = np.uint32 if self.dtype is F32 else np.uint64

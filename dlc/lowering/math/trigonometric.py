@@ -5,7 +5,7 @@ f32 is computed in f64, where one polynomial for the sine serves all.
 
 from __future__ import annotations
 
-from dlc.ir.types import F32, F64
+from dlc.ir.types import F32
 from dlc.lowering.math.coefficients import COS_F64, PI, SIN_F64, SINE_OF_PI
 from dlc.lowering.math.pairs import fast_two_sum, remainder, two_product
 from dlc.lowering.math.reduction import Angle, reduce_angle
