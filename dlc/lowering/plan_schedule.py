@@ -37,10 +37,11 @@ class Loop:
 
 @dataclass(slots=True)
 class Choice:
-    """One of two lists of work."""
+    """One of two lists of work, in the waves from `first` to `last`."""
 
     op: flow.If
     first: int
+    last: int
     then: list[Item]
     otherwise: list[Item]
 
@@ -126,7 +127,8 @@ class Scheduler:
             for argument, operand in zip(region.arguments, op.inputs, strict=True):
                 self.origins.share(argument, operand)
         first = self.waves
-        return Choice(op, first, self.schedule(op.then), self.schedule(op.otherwise))
+        then, otherwise = self.schedule(op.then), self.schedule(op.otherwise)
+        return Choice(op, first, max(first, self.waves - 1), then, otherwise)
 
 
 @dataclass(slots=True)

@@ -252,7 +252,7 @@ class _Assignment:
     def _choice(self, item: Choice) -> None:
         for k, result in enumerate(item.op.results):
             if result not in self.storage.homes:
-                last = max(item.first, self.lives.last.get(result, item.first))
+                last = max(item.last, self.lives.last.get(result, item.last))
                 self.storage.homes[result] = self._in_arena(result, item.first, last)
             for region in item.op.regions:
                 value = region.terminator.operands[k]
