@@ -50,7 +50,7 @@ PAGES: dict[str, Page] = {
         "an import from outside of the folder",
         "A model reads files beside it and below it, never above it, and no link changes that: so a "
         "folder that you were given can be read without reading anything else of yours.",
-        'dlc 1\nimport "../common.dlm" (norm)\nexport fn f(x: f32[3]) -> f32[3] = x',
+        'import "../common.dlm" (norm)',
         'import "common.dlm" (norm)',
     ),
     # Modules.

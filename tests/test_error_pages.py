@@ -1,0 +1,39 @@
+"""The model texts on the error pages show what the pages say."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc.errors import ModelError
+from dlc.errors.catalog import PAGES
+from dlc.frontend.elaborate import elaborate
+
+SHOWN = [
+    code
+    for code, page in PAGES.items()
+    if code.startswith(("D01", "D02", "D03", "D04")) and page.wrong.startswith("dlc 1\n")
+]
+"""Codes whose pages show a whole model text, not an excerpt or a command."""
+
+
+def codes_told(text: str) -> set[str]:
+    """The codes of all errors and warnings that a model text causes."""
+    try:
+        told = elaborate("shown.dlm", text=text).warnings
+    except ModelError as error:
+        told = error.diagnostics
+    return {diagnostic.code for diagnostic in told}
+
+
+def test_pages_of_all_four_subjects_show_whole_texts() -> None:
+    assert {code[:3] for code in SHOWN} == {"D01", "D02", "D03", "D04"}
+
+
+@pytest.mark.parametrize("code", SHOWN)
+def test_the_wrong_text_of_a_page_causes_its_code(code: str) -> None:
+    assert code in codes_told(PAGES[code].wrong)
+
+
+@pytest.mark.parametrize("code", SHOWN)
+def test_the_right_text_of_a_page_is_a_model_without_warnings(code: str) -> None:
+    assert codes_told(PAGES[code].right) == set()
