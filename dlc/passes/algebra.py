@@ -11,7 +11,7 @@ from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
-from dlc.passes.canonicalize import graph_blocks, known_result, number
+from dlc.passes.canonicalize import graph_blocks, known_result, number, twice
 
 
 @define_pass("algebra")
@@ -98,7 +98,7 @@ def divide_by_constant(op: Op, rewriter: Rewriter) -> bool:
 
 RULES: dict[type[Op], list[Pattern]] = {
     array.Multiply: [merge_factors, factor_out_constant],
-    array.Add: [merge_terms],
+    array.Add: [twice, merge_terms],
     array.Power: [small_power],
     array.Divide: [divide_by_constant],
 }

@@ -164,6 +164,18 @@ def times_zero(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
+@rule(array.Add)
+def twice(op: Op, rewriter: Rewriter) -> bool:
+    """`x + x` is `x * 2`, which meets other factors."""
+    lhs, rhs = op.operands
+    if lhs is not rhs or _is_constant(lhs):
+        return False
+    emit = rewriter.before(op)
+    two = array.constant_like(emit, 2, lhs)
+    rewriter.replace(op, emit(array.Multiply(lhs, two)), relation=EQUAL)
+    return True
+
+
 @rule(array.Multiply)
 def merge_powers_of_two(op: Op, rewriter: Rewriter) -> bool:
     """`(x * 2) * 4` is `x * 8`: exact, as long as both factors scale in the same direction."""

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 import pytest
 
 from dlc.dialects import array
+from dlc.driver.compile import Settings, lower
+from dlc.driver.open import open_model
 from dlc.driver.pipelines import GRAPH, REASONS, pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.passes import check_order
 from dlc.ir.types import F32, TensorType
+from dlc.text.ir_printer import print_module
 from tests.lowering.everywhere import text_after
 
 MATRIX = TensorType(F32, (2, 3))
@@ -71,3 +74,20 @@ def test_a_pipeline_that_breaks_a_reason_is_refused() -> None:
 def test_every_level_has_a_pipeline() -> None:
     assert pipeline("graph", "graph", 0) == ("autodiff",)
     assert set(pipeline("graph", "loop", 0)) < set(pipeline("graph", "loop", 2))
+
+
+POLY = """dlc 1
+fn poly(x: f32[2, 2]) = 3 * x ** 2 + 2 * x + 3
+export fn dy(x: f32[2, 2]) -> f32[2, 2] = vjp(poly, wrt=x)(x, dy=ones([2, 2]))
+fn total(x: f32[2, 2]) -> f32 = sum(sin(x))
+export fn slope(x: f32[2, 2]) -> f32[2, 2] = grad(total, wrt=x)(x)
+"""
+
+
+def test_gradients_of_the_classic_programs_are_as_short_as_by_hand() -> None:
+    opened = open_model("poly.dlm", text=POLY)
+    lower(opened, Settings(), "graph")
+    polynomial, sine = print_module(opened.module).split('sym_name = "slope"')
+    assert (count(polynomial, "multiply"), count(polynomial, "add")) == (1, 1)
+    assert "value = 6.0" in polynomial
+    assert (count(sine, "cos"), count(sine, "multiply")) == (1, 0)
