@@ -160,7 +160,7 @@ def compile_opened(
     if not interface:
         raise ModelError(
             f"{opened.name} has no entry point",
-            code="D0211",
+            code="D0222",
             help="write `export` before the function that the artifact is to have",
         )
     lower(opened, settings, "graph", after)

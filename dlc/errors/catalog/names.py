@@ -183,4 +183,11 @@ PAGES: dict[str, Page] = {
         "dlc 1\nmodule Net(N = 64) {\n  param w: f32[N] = zeros()\n"
         "  export fn f(x: f32[N]) -> f32[N] = x * w\n}",
     ),
+    "D0222": Page(
+        "a model without an entry point",
+        "An artifact has one entry point for each `export fn`. A file that has none can be imported by "
+        "another one and checked, but there is nothing to compile or to run.",
+        "fn double(x: f32[4]) -> f32[4] = 2 * x",
+        "export fn double(x: f32[4]) -> f32[4] = 2 * x",
+    ),
 }
