@@ -28,8 +28,9 @@ from dlc.frontend.calls import Function
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.exports import entry_point
 from dlc.frontend.files import File
-from dlc.frontend.imports import Loader
+from dlc.frontend.imports import Loader, is_library
 from dlc.frontend.instances import Instance
+from dlc.frontend.names import resolve
 from dlc.frontend.problems import Poisoned, Problems, TooManyProblems
 from dlc.frontend.roots import Layer, layers_of, root_definition, root_instance, weights_of
 from dlc.frontend.scope import Scope
@@ -135,6 +136,9 @@ def _elaborated(
     ev = Evaluator(at)
     for other in loader.files.values():
         other.ev = ev
+    for other in loader.files.values():
+        if not is_library(other.source):
+            resolve(other, problems)
     _declare_dims(ev, file)
     root = _root_module(ev, file, module, settings)
     entries = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -15,7 +16,7 @@ from dlc.text.parser import parse
 from dlc.text.source import Source
 from dlc.text.suggest import suggest
 
-__all__ = ["LIBRARY", "Loader"]
+__all__ = ["LIBRARY", "Loader", "is_library", "library_names"]
 
 LIBRARY: Final = ("nn", "optimizers")
 """What `import NAME` without quotes finds."""
@@ -130,6 +131,20 @@ class Loader:
             raise ModelError(f"there is no library {item.source}", code="D0203", help=help)
         known = self.files.get(f"<{name}>")
         return known or self.load(library_source(name), library=True)
+
+
+@cache
+def library_names() -> frozenset[str]:
+    """What `import nn` can bring in."""
+    file = File(parse(library_source("nn.dlm")).file, Problems())
+    imported = [item for item in file.tree.items if isinstance(item, ast.Import)]
+    names = [entry.alias or entry.name for item in imported for entry in item.names or ()]
+    return frozenset([*names, *file.declared])
+
+
+def is_library(source: Source) -> bool:
+    """Whether a text is one of the library's."""
+    return source.name.startswith("<")
 
 
 def library_source(name: str) -> Source:
