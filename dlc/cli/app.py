@@ -83,15 +83,14 @@ class App:
 def _invoked(arguments: Sequence[str]) -> int:
     try:
         result: object = TYPER(args=list(arguments), prog_name="dlc", standalone_mode=False)
-    except typer.Exit as ended:
-        if ended.exit_code == INTERRUPTED:  # the library makes this of Ctrl-C
-            note("interrupted")
-        return ended.exit_code
     except Exception as error:
         if _BAD_USAGE is None or not isinstance(error, _BAD_USAGE):
             raise
         raise _misread(error) from None
-    return result if isinstance(result, int) else 0
+    code = result if isinstance(result, int) else 0
+    if code == INTERRUPTED:  # what the library makes of Ctrl-C
+        note("interrupted")
+    return code
 
 
 def _misread(error: Exception) -> UsageError:

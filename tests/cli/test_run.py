@@ -133,7 +133,7 @@ def test_of_several_entry_points_one_must_be_chosen(dlc: Command, folder: Path) 
     assert refused.code == 2
     assert "choose one, such as --entry twice" in refused.err
     assert dlc("run", "two.dlm", "--entry", "half").out == "half: f32\n0.5\n"
-    assert "did you mean half?" in dlc("run", "two.dlm", "--entry", "halve").err
+    assert "did you mean twice?" in dlc("run", "two.dlm", "--entry", "twise").err
 
 
 def test_a_picture_is_read_as_bytes_and_another_size_is_refused(dlc: Command, folder: Path) -> None:
