@@ -180,7 +180,7 @@ class _Verifier:
                 self._add(diagnostic)
             return
         except WRONG_PARTS as error:
-            reason = error or type(error).__name__
+            reason = str(error) or type(error).__name__
             self._report(op, "D0159", f"{op.name} cannot be made of these parts: {reason}")
             return
         results = op.results

@@ -6,7 +6,9 @@ refuses is tried again with other parts.
 
 from __future__ import annotations
 
+import importlib
 import math
+import pkgutil
 import random
 from functools import cache
 from types import NoneType, UnionType
@@ -14,6 +16,7 @@ from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from dlc import dialects
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.errors import ModelError
@@ -37,6 +40,9 @@ from dlc.ir.types import (
 )
 
 Item = TypeVar("Item")
+
+for _module in pkgutil.walk_packages(dialects.__path__, f"{dialects.__name__}."):
+    importlib.import_module(_module.name)  # makes its operations known
 
 NAMES = ("x", "y", "h", "h_1", "0", "a b", "blocks[0].w", "é", "_", "$", "a-b", "x.y")
 TEXTS = (

@@ -6,6 +6,7 @@ Upstream's dialects are registered, so their operations are checked; other opera
 
 # pyright: reportMissingImports=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false
 
 import json
 import sys

@@ -6,6 +6,7 @@ As `xdsl-opt --allow-unregistered-dialect --print-op-generic`, without a process
 
 # pyright: reportMissingImports=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false
 
 import json
 import sys
