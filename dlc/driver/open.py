@@ -14,7 +14,7 @@ from dlc.frontend.values import Datum
 from dlc.ir.passes import Context
 from dlc.runtime.artifact import Artifact
 from dlc.ir.verify import verify
-from dlc.text.ir_parser import parse_module
+from dlc.text.ir_parser import parse_op
 from dlc.text.source import Source
 
 Chosen = Mapping[str, Datum]
@@ -81,13 +81,8 @@ OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen], Opened]] = {
 
 
 def read_ir(text: str, name: str) -> Module:
-    """A module of IR that is right; functions without one around them are put into one."""
-    found = parse_module(text, name)
-    if isinstance(found, Module):
-        module = found
-    else:
-        module = Module.empty(found.location)
-        module.body.append(found)
+    """The module of IR in a text. Raises ModelError with what is wrong in it."""
+    module = parse_op(text, name, Module)
     try:
         verify(module)
     except DlcError as error:

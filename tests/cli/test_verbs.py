@@ -191,9 +191,7 @@ def test_bench_gives_its_figures(dlc: Command) -> None:
     assert data["load_ms"] > 0
 
 
-def test_doctor_warns_of_a_forced_blas_core(
-    dlc: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_warns_of_a_forced_blas_core(dlc: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
     assert "OPENBLAS_CORETYPE" not in dlc("doctor").out
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")

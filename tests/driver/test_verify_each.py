@@ -1,0 +1,119 @@
+"""A pass that changes results, breaks the form or crashes is caught and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlc.dialects import array, func
+from dlc.driver.compile import Settings, compile_opened, lower
+from dlc.driver.open import open_model, read_ir
+from dlc.driver.opt import optimise_text
+from dlc.driver.verify_each import EachPass
+from dlc.errors import InternalError, ModelError, NumbersDiffer
+from dlc.ir.core import Op
+from dlc.ir.passes import PASSES, Context, Manager, Pass, PassFunction
+from dlc.ir.value_map import EQUAL
+
+MODEL = "dlc 1\ndim B = 1..8\nexport fn f(x: f32[B, 3]) -> f32[B, 3] = 2 * x + exp(x)\n"
+
+
+@pytest.fixture
+def replace_pass(monkeypatch: pytest.MonkeyPatch) -> Iterator[PassReplacer]:
+    def replace(name: str, run: PassFunction) -> None:
+        monkeypatch.setitem(PASSES, name, Pass(name, run, "a pass for a test"))
+
+    yield replace
+
+
+class PassReplacer:
+    """The type of the fixture: puts another function in the place of a pass."""
+
+    def __call__(self, name: str, run: PassFunction) -> None: ...
+
+
+def functions(module: Op) -> list[func.Func]:
+    return [op for op in module.regions[0] if isinstance(op, func.Func)]
+
+
+def swap_sum(module: Op, context: Context) -> None:
+    """A wrong pass: sums become differences."""
+    for op in list(module.walk()):
+        if isinstance(op, array.Add):
+            difference = context.rewriter.before(op)(array.Subtract(*op.operands))
+            context.rewriter.replace(op, difference, relation=EQUAL)
+
+
+def forget_type(module: Op, context: Context) -> None:
+    """A wrong pass: the function returns other values than its type says."""
+    for function in functions(module):
+        terminator = function.body.terminator
+        terminator.set_operands((*terminator.operands, *terminator.operands))
+
+
+def crash(module: Op, context: Context) -> None:
+    raise KeyError("lost")
+
+
+def test_right_passes_change_no_result() -> None:
+    opened = open_model("m.dlm", text=MODEL)
+    compile_opened(opened, Settings(verify_each=True))
+
+
+def test_a_pass_that_changes_a_result_is_named(replace_pass: PassReplacer) -> None:
+    replace_pass("cse", swap_sum)
+    opened = open_model("m.dlm", text=MODEL)
+    with pytest.raises(NumbersDiffer, match="pass cse changes result 0 of f"):
+        lower(opened, Settings(verify_each=True), "graph")
+
+
+def test_a_pass_that_breaks_the_form_is_caught_at_once(replace_pass: PassReplacer) -> None:
+    replace_pass("cse", forget_type)
+    seen: list[str] = []
+    opened = open_model("m.dlm", text=MODEL)
+    with pytest.raises(ModelError, match="its type says"):
+        lower(opened, Settings(verify_each=True), "graph", lambda name, module: seen.append(name))
+    assert "cse" not in seen
+
+
+def test_a_function_that_fails_on_random_inputs_is_skipped_with_the_reason() -> None:
+    text = "dlc 1\nexport fn f(x: f32[1], i: i32[40]) -> f32[40] = take(x, i)\n"
+    opened = open_model("m.dlm", text=text)
+    check = EachPass()
+    Manager(opened.context, before=check.before, after=check.after).run(
+        opened.module, ("canonicalize",)
+    )
+    assert list(check.skipped) == ["f"]
+    assert "1" in check.skipped["f"]
+
+
+def test_opt_checks_every_pass_if_asked(replace_pass: PassReplacer) -> None:
+    replace_pass("cse", swap_sum)
+    text = """"builtin.module"() ({"func.func"() <{sym_name = "f", function_type = (tensor<4xf32>) -> tensor<4xf32>}> ({
+    ^bb0(%x: tensor<4xf32>):
+      %y = "array.add"(%x, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      "func.return"(%y) : (tensor<4xf32>) -> ()
+    }) : () -> ()}) : () -> ()"""
+    assert "array.subtract" in optimise_text(text, ["cse"], file="f.dlir")
+    with pytest.raises(NumbersDiffer):
+        optimise_text(text, ["cse"], file="f.dlir", verify_each=True)
+
+
+def test_a_crash_leaves_a_file_that_shows_it_again(
+    replace_pass: PassReplacer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    replace_pass("cse", crash)
+    opened = open_model("m.dlm", text=MODEL)
+    with pytest.raises(InternalError) as caught:
+        lower(opened, Settings(), "kernel")
+    (file,) = tmp_path.glob("dlc-reproducer-*.dlir")
+    told = str(caught.value)
+    assert f"dlc opt {file.name} --passes cse" in told
+    assert "pass cse failed: KeyError" in told
+    text = file.read_text(encoding="utf-8")
+    assert [function.sym_name for function in functions(read_ir(text, file.name))] == ["f"]
+    with pytest.raises(InternalError):
+        optimise_text(text, ["cse"], file=file.name)
