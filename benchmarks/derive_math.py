@@ -8,6 +8,9 @@ digits on a fine grid. Then its coefficients are rounded to the dtype: each stan
 that is exact, so the rounding hardly counts.
 """
 
+# mpmath has no types and is needed only to derive the coefficients again.
+# pyright: basic, reportMissingImports=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -321,7 +324,7 @@ def _cosh_weight(z: mpf) -> mpf:
     return z**2
 
 
-HEADER = '''"""Coefficients of polynomials, lowest power first. Written by `python -m benchmarks.derive_math`.
+HEADER = '''"""Coefficients of polynomials, lowest power first. Made by `python -m benchmarks.derive_math`.
 
 The comments say what each polynomial approximates, where, and its largest error: relative to the
 function that it is a part of, absolute for erf where that is near 1.

@@ -60,7 +60,9 @@ class Sizes:
             self.texts.append(text)
         return self._known[text]
 
-    def _fold(self, form: str, one: Entry, other: Entry, compute: Callable[[int, int], int]) -> Entry:
+    def _fold(
+        self, form: str, one: Entry, other: Entry, compute: Callable[[int, int], int]
+    ) -> Entry:
         known = self.texts[one.index], self.texts[other.index]
         if all(text.lstrip("-").isdecimal() for text in known):
             return self._add(str(compute(int(known[0]), int(known[1]))))

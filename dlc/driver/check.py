@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class Checked:
 
 
 def check_model(
-    path: str, *, module: str | None = None, parameters: dict[str, Datum] | None = None
+    path: str, *, module: str | None = None, parameters: Mapping[str, Datum] | None = None
 ) -> Checked:
     """Read a model completely. Raises ModelError with everything that is wrong."""
     opened = open_model(Path(path), module=module, settings=parameters or {})

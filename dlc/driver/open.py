@@ -12,8 +12,8 @@ from dlc.errors import DlcError, Unsupported, UsageError
 from dlc.frontend.elaborate import elaborate
 from dlc.frontend.values import Datum
 from dlc.ir.passes import Context
-from dlc.runtime.artifact import Artifact
 from dlc.ir.verify import verify
+from dlc.runtime.artifact import Artifact
 from dlc.text.ir_parser import parse_op
 from dlc.text.source import Source
 

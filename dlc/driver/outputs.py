@@ -132,4 +132,4 @@ def top_labels(results: Results, path: str, count: int) -> list[list[tuple[str, 
 
 def _best(row: NDArray[np.float64], labels: Sequence[str], count: int) -> list[tuple[str, float]]:
     order = np.argsort(-row, kind="stable")[:count]
-    return [(labels[k], float(row[k])) for k in order]
+    return [(str(labels[k]), float(row[k])) for k in order.tolist()]
