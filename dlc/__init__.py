@@ -50,12 +50,14 @@ _HOMES = {
 """Where each public name lives; the others are errors."""
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module 'dlc' has no attribute {name!r}")
-    found: object = getattr(import_module(_HOMES.get(name, "dlc.errors")), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'dlc' has no attribute {name!r}")
+        found: object = getattr(import_module(_HOMES.get(name, "dlc.errors")), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

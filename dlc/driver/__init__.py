@@ -85,9 +85,11 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'dlc.driver' has no attribute {name!r}")
-    found: object = getattr(import_module(f"dlc.driver.{_HOME[name]}"), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module 'dlc.driver' has no attribute {name!r}")
+        found: object = getattr(import_module(f"dlc.driver.{_HOME[name]}"), name)
+        globals()[name] = found
+        return found

@@ -15,11 +15,11 @@ TEXT = "dlc 1\nexport fn twice(x: f32[3]) -> f32[3] = 2 * x\n"
 def test_a_text_is_compiled_called_saved_and_loaded(tmp_path: Path) -> None:
     model = dlc.compile(text=TEXT)
     x = np.array([1, 2, 3], np.float32)
-    assert model(x).tolist() == [2, 4, 6]  # pyright: ignore[reportAttributeAccessIssue]
+    assert np.asarray(model(x)).tolist() == [2, 4, 6]
     model.save(tmp_path / "twice.dlc")
     again = dlc.load(tmp_path / "twice.dlc")
     assert list(again.entry_points) == ["twice"]
-    np.testing.assert_array_equal(again.twice(x), 2 * x)  # pyright: ignore[reportArgumentType]
+    np.testing.assert_array_equal(np.asarray(again.twice(x)), 2 * x)
 
 
 def test_a_file_is_compiled(tmp_path: Path) -> None:
@@ -29,9 +29,9 @@ def test_a_file_is_compiled(tmp_path: Path) -> None:
 
 
 def test_a_path_or_a_text_is_given_and_not_both() -> None:
-    for given in ({}, {"path": "a.dlm", "text": TEXT}):
+    for path, text in ((None, None), ("a.dlm", TEXT)):
         with pytest.raises(dlc.UsageError, match="by its path or by its text"):
-            dlc.compile(**given)
+            dlc.compile(path, text=text)
 
 
 def test_a_wrong_model_raises_with_its_place() -> None:
@@ -44,5 +44,5 @@ def test_every_public_name_is_there_and_no_other() -> None:
         assert getattr(dlc, name) is getattr(dlc, name)
     assert set(dlc.__all__) < set(dir(dlc))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = dlc.nothing  # pyright: ignore[reportAttributeAccessIssue]
+        getattr(dlc, "nothing")  # noqa: B009 - a checker would refuse the plain form
     assert issubclass(dlc.CallError, dlc.DlcError)

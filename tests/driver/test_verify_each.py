@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,18 +20,17 @@ from dlc.ir.value_map import EQUAL
 MODEL = "dlc 1\ndim B = 1..8\nexport fn f(x: f32[B, 3]) -> f32[B, 3] = 2 * x + exp(x)\n"
 
 
+PassReplacer = Callable[[str, PassFunction], None]
+
+
 @pytest.fixture
-def replace_pass(monkeypatch: pytest.MonkeyPatch) -> Iterator[PassReplacer]:
+def replace_pass(monkeypatch: pytest.MonkeyPatch) -> PassReplacer:
+    """Puts another function in the place of a pass."""
+
     def replace(name: str, run: PassFunction) -> None:
         monkeypatch.setitem(PASSES, name, Pass(name, run, "a pass for a test"))
 
-    yield replace
-
-
-class PassReplacer:
-    """The type of the fixture: puts another function in the place of a pass."""
-
-    def __call__(self, name: str, run: PassFunction) -> None: ...
+    return replace
 
 
 def functions(module: Op) -> list[func.Func]:
@@ -91,7 +90,8 @@ def test_a_function_that_fails_on_random_inputs_is_skipped_with_the_reason() -> 
 
 def test_opt_checks_every_pass_if_asked(replace_pass: PassReplacer) -> None:
     replace_pass("cse", swap_sum)
-    text = """"builtin.module"() ({"func.func"() <{sym_name = "f", function_type = (tensor<4xf32>) -> tensor<4xf32>}> ({
+    text = """"builtin.module"() ({
+    "func.func"() <{sym_name = "f", function_type = (tensor<4xf32>) -> tensor<4xf32>}> ({
     ^bb0(%x: tensor<4xf32>):
       %y = "array.add"(%x, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
       "func.return"(%y) : (tensor<4xf32>) -> ()
