@@ -31,4 +31,16 @@ PAGES: dict[str, Page] = {
         "This version of dlc reads its own texts (`.dlm`, `.dlir`) and artifacts (`.dlc`). Write the "
         "model as text; `--weights` takes its weights from safetensors or npz.",
     ),
+    "D0710": Page(
+        "something in an ONNX model that dlc does not import",
+        "An operator, a version of the operators (7 to 28 are known), or a use of an operator that the "
+        "importer lacks. Every one is listed at once, with the nodes concerned. Tools such as "
+        "`onnx.version_converter` or a simplifier may write the model with other operators.",
+    ),
+    "D0711": Page(
+        "a shape that depends on computed numbers",
+        "Shapes in dlc follow from the sizes of the inputs. Here an operator takes a shape, axes or "
+        "places from a tensor that is computed when the model runs. Where the tensor is a constant in "
+        "truth, folding constants in the tool that exported the model makes it one.",
+    ),
 }

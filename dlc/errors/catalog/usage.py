@@ -139,4 +139,11 @@ PAGES: dict[str, Page] = {
         "file `dlc-reproducer-....dlir` was written to the current folder, with what the pass was given. "
         "Please report it with that file.",
     ),
+    "D0921": Page(
+        "an optional package is missing",
+        "Some kinds of files need a package that dlc does not bring along. The message says which, and "
+        "how to install it.",
+        "pip install dlc",
+        "pip install 'dlc[onnx]'",
+    ),
 }

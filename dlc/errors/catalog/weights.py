@@ -57,4 +57,16 @@ PAGES: dict[str, Page] = {
         "module M() {\n  param w: f32[4, 4] = gaussian(0.1)\n}",
         "module M() {\n  param w: f32[4, 4] = normal(0.1)\n}",
     ),
+    "D0520": Page(
+        "an ONNX file is damaged",
+        "The bytes are no ONNX model, or what it says about sizes and places does not agree with what is "
+        "there: raw data of another length, external data beyond the end of its file or with a negative "
+        "offset. Most often the file was cut short: copy it again.",
+    ),
+    "D0521": Page(
+        "an ONNX graph contradicts itself",
+        "The file is a model, but its graph has no meaning: a tensor that nothing makes or that depends "
+        "on itself, two tensors of one name, an attribute that is missing, shapes that do not fit. The "
+        "message names the node; the place is its line in the listing of the graph.",
+    ),
 }

@@ -1,0 +1,10 @@
+"""ONNX models become graph IR.
+
+`reading` protobuf, distrustfully, to `facts` · `importing` the graph, node by node · `step` what the
+importer of one operator is given · `symbolic` computations with sizes. The operators, each family with
+a table by their names: `elementwise` · `shapes` · `products` · `windows`.
+"""
+
+from dlc.importers.onnx.importing import OnnxModel, import_graph, read_onnx
+
+__all__ = ["OnnxModel", "import_graph", "read_onnx"]

@@ -1,0 +1,203 @@
+"""Operators that compute each element alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dlc.dialects import array, nn
+from dlc.dialects.array.arithmetic import plus, reciprocal, times
+from dlc.dialects.nn.rows import in_dtype
+from dlc.importers.onnx.facts import DTYPES
+from dlc.importers.onnx.step import Importer, Made, Step, broadcast, stretched
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op, Value
+
+
+def _unary(make: Callable[[Value], Op]) -> Importer:
+    return lambda step: step.emit(make(step.value(0)))
+
+
+def _function(function: Callable[[Builder, Value], Value]) -> Importer:
+    return lambda step: function(step.emit, step.value(0))
+
+
+def _binary(make: Callable[[Value, Value], Op]) -> Importer:
+    def apply(step: Step) -> Made:
+        x, y = broadcast(step, step.value(0), step.value(1))
+        return step.emit(make(x, y))
+
+    return apply
+
+
+def _compare(predicate: str) -> Importer:
+    return _binary(lambda x, y: array.Compare(x, y, predicate))
+
+
+def _all(make: Callable[[Value, Value], Op]) -> Importer:
+    """Any number of operands, combined one after another."""
+
+    def apply(step: Step) -> Made:
+        first, *rest = broadcast(step, *step.values())
+        for value in rest:
+            first = step.emit(make(first, value))
+        return first
+
+    return apply
+
+
+def _mean(step: Step) -> Made:
+    whole = _all(array.Add)(step)
+    assert isinstance(whole, Value)
+    return times(step.emit, whole, 1 / len(step.operands))
+
+
+def _power(step: Step) -> Made:
+    x, y = broadcast(step, step.value(0), step.value(1))
+    return step.emit(array.Power(x, in_dtype(step.emit, y, array.tensor_type(x).dtype)))
+
+
+def _modulo(step: Step) -> Made:
+    like_c = step.flag("fmod")
+    return _binary(array.TruncatedRemainder if like_c else array.Remainder)(step)
+
+
+def _where(step: Step) -> Made:
+    condition, yes, no = broadcast(step, step.value(0), step.value(1), step.value(2))
+    return step.emit(array.Select(condition, yes, no))
+
+
+def _cast(step: Step) -> Made:
+    dtype = DTYPES.get(step.integer("to"))
+    if dtype is None:
+        raise step.unsupported(f"makes the ONNX element type {step.integer('to')}")
+    return in_dtype(step.emit, step.value(0), dtype)
+
+
+def _cast_like(step: Step) -> Made:
+    return in_dtype(step.emit, step.value(0), step.type(1).dtype)
+
+
+def _clip(step: Step) -> Made:
+    x, emit = step.value(0), step.emit
+    shape = array.tensor_type(x).shape
+    if step.opset < 11:
+        attributes = step.node.attributes
+        if "min" in attributes:
+            x = emit(array.Maximum(x, array.constant_like(emit, step.number("min"), x)))
+        if "max" in attributes:
+            x = emit(array.Minimum(x, array.constant_like(emit, step.number("max"), x)))
+        return x
+    for index, bound in ((1, array.Maximum), (2, array.Minimum)):
+        limit = step.optional(index)
+        if limit is not None:
+            x = emit(bound(x, stretched(emit, limit, shape)))
+    return x
+
+
+def _gelu(step: Step) -> Made:
+    return nn.gelu(step.emit, step.value(0), tanh=step.text("approximate", "none") == "tanh")
+
+
+def _leaky_relu(step: Step) -> Made:
+    return nn.leaky_relu(step.emit, step.value(0), step.number("alpha", 0.01))
+
+
+def _elu(step: Step) -> Made:
+    return nn.elu(step.emit, step.value(0), step.number("alpha", 1.0))
+
+
+def _selu(step: Step) -> Made:
+    alpha = step.number("alpha", 1.67326319217681884765625)
+    scale = step.number("gamma", 1.05070102214813232421875)
+    return times(step.emit, nn.elu(step.emit, step.value(0), alpha), scale)
+
+
+def _prelu(step: Step) -> Made:
+    x = step.value(0)
+    slope = stretched(step.emit, step.value(1), array.tensor_type(x).shape)
+    return nn.prelu(step.emit, x, slope)
+
+
+def _hard_sigmoid(step: Step) -> Made:
+    emit = step.emit
+    scaled = times(emit, step.value(0), step.number("alpha", 0.2))
+    return nn.clip(emit, plus(emit, scaled, step.number("beta", 0.5)), 0, 1)
+
+
+def _dropout(step: Step) -> Made:
+    """In inference nothing is dropped; the mask says that all was kept."""
+    if step.opset >= 12 and step.operand(2) is not None and any(step.constant(2).sizes):
+        raise step.unsupported("in training mode is not imported")
+    x = step.value(0)
+    if len(step.node.outputs) < 2:
+        return x
+    dtype = array.tensor_type(x).dtype if step.opset < 10 else DTYPES[9]
+    return x, array.fill(step.emit, 1, array.tensor_type(x).with_dtype(dtype))
+
+
+IMPORTERS: dict[str, Importer] = {
+    "Abs": _unary(array.Abs),
+    "Acos": _unary(array.Acos),
+    "Acosh": _unary(array.Acosh),
+    "Add": _binary(array.Add),
+    "And": _binary(array.And),
+    "Asin": _unary(array.Asin),
+    "Asinh": _unary(array.Asinh),
+    "Atan": _unary(array.Atan),
+    "Atanh": _unary(array.Atanh),
+    "BitwiseAnd": _binary(array.And),
+    "BitwiseNot": _unary(array.Not),
+    "BitwiseOr": _binary(array.Or),
+    "BitwiseXor": _binary(array.Xor),
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Ceil": _unary(array.Ceil),
+    "Clip": _clip,
+    "Cos": _unary(array.Cos),
+    "Cosh": _unary(array.Cosh),
+    "Div": _binary(array.Divide),
+    "Dropout": _dropout,
+    "Elu": _elu,
+    "Equal": _compare("eq"),
+    "Erf": _unary(array.Erf),
+    "Exp": _unary(array.Exp),
+    "Floor": _unary(array.Floor),
+    "Gelu": _gelu,
+    "Greater": _compare("gt"),
+    "GreaterOrEqual": _compare("ge"),
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _function(nn.hardswish),
+    "Identity": lambda step: step.needed(0),
+    "LeakyRelu": _leaky_relu,
+    "Less": _compare("lt"),
+    "LessOrEqual": _compare("le"),
+    "Log": _unary(array.Log),
+    "Max": _all(array.Maximum),
+    "Mean": _mean,
+    "Min": _all(array.Minimum),
+    "Mish": _function(nn.mish),
+    "Mod": _modulo,
+    "Mul": _binary(array.Multiply),
+    "Neg": _unary(array.Negate),
+    "Not": _unary(array.Not),
+    "Or": _binary(array.Or),
+    "PRelu": _prelu,
+    "Pow": _power,
+    "Reciprocal": _function(reciprocal),
+    "Relu": _function(nn.relu),
+    "Round": _unary(array.Round),
+    "Selu": _selu,
+    "Sigmoid": _unary(array.Sigmoid),
+    "Sign": _unary(array.Sign),
+    "Sin": _unary(array.Sin),
+    "Sinh": _unary(array.Sinh),
+    "Softplus": _function(nn.softplus),
+    "Softsign": _function(nn.softsign),
+    "Sqrt": _unary(array.Sqrt),
+    "Sub": _binary(array.Subtract),
+    "Sum": _all(array.Add),
+    "Tan": _unary(array.Tan),
+    "Tanh": _unary(array.Tanh),
+    "Where": _where,
+    "Xor": _binary(array.Xor),
+}

@@ -1,0 +1,309 @@
+"""From the facts of an ONNX graph to graph IR: one function, its weights as symbols, its constants."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dlc.dialects import func, weight
+from dlc.dialects.builtin import Module
+from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
+from dlc.importers.onnx import elementwise, products, shapes, windows
+from dlc.importers.onnx.facts import Array, Graph, Input, Node
+from dlc.importers.onnx.reading import read_graph
+from dlc.importers.onnx.step import Constant, Importer, Made, Operand, Step
+from dlc.importers.onnx.symbolic import fold_sizes
+from dlc.ir.attributes import Symbol
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Value
+from dlc.ir.dims import Shape, Size, names, symbol
+from dlc.ir.evaluation import Evaluation
+from dlc.ir.location import FileLocation
+from dlc.ir.types import TensorType
+from dlc.ir.value_map import ValueMap
+
+IMPORTERS: dict[str, Importer] = {
+    **elementwise.IMPORTERS,
+    **products.IMPORTERS,
+    **shapes.IMPORTERS,
+    **windows.IMPORTERS,
+}
+"""How each operator of ONNX is imported, by its name."""
+
+OPSETS = range(7, 29)
+"""The versions of the operators' meaning that the importers know."""
+
+FOLDED = 4096
+"""Nodes on constants are computed while importing if they make at most this many elements."""
+
+SHOWN = 5
+"""So many nodes of a kind are named in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxModel:
+    """An imported model: IR at graph level, the arrays of its weight symbols, and a text of its nodes."""
+
+    module: Module
+    arrays: Mapping[str, Array]
+    listing: str
+
+
+def read_onnx(
+    path: str | Path,
+    *,
+    shapes: Mapping[str, Shape] | None = None,
+    values: ValueMap | None = None,
+) -> OnnxModel:
+    """The model in an ONNX file.
+
+    `shapes` replaces the declared shapes of inputs, by their names in the file. `values` learns which
+    value each tensor of the file is. Raises Unsupported with every operator that is not imported.
+    """
+    return import_graph(read_graph(path), shapes=shapes, values=values)
+
+
+def import_graph(
+    graph: Graph,
+    *,
+    shapes: Mapping[str, Shape] | None = None,
+    values: ValueMap | None = None,
+) -> OnnxModel:
+    """The same from a graph that was read."""
+    _refuse_unknown(graph)
+    return _Import(graph, shapes or {}, values or ValueMap()).run()
+
+
+def _refuse_unknown(graph: Graph) -> None:
+    """Raise Unsupported with every kind of operator that has no importer."""
+    missing: dict[tuple[str, int], list[Node]] = defaultdict(list)
+    for node in graph.nodes:
+        if node.domain or node.kind not in IMPORTERS or node.opset not in OPSETS:
+            kind = f"{node.domain}.{node.kind}" if node.domain else node.kind
+            missing[kind, node.opset].append(node)
+    if missing:
+        problems = [
+            _unsupported(graph, f"{kind} of opset {opset} is not imported", nodes)
+            for (kind, opset), nodes in sorted(missing.items())
+        ]
+        raise Unsupported(problems, sources={graph.file: graph.listing})
+
+
+def _unsupported(graph: Graph, message: str, nodes: list[Node], code: str = "D0710") -> Diagnostic:
+    labels = ", ".join(node.label for node in nodes[:SHOWN])
+    more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
+    count = "one node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    place = FileLocation(graph.file, nodes[0].line, 1).place
+    return Diagnostic(code, f"{message}: {count}, {labels}{more}", place)
+
+
+class _Names:
+    """Names of ONNX as identifiers, each once."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def of(self, name: str) -> str:
+        text = re.sub(r"\W", "_", name, flags=re.ASCII)[:200] or "t"
+        text = text if not text[0].isdigit() else f"t{text}"
+        found, number = text, 2
+        while found in self._taken:
+            found, number = f"{text}_{number}", number + 1
+        self._taken.add(found)
+        return found
+
+
+class _Import:
+    def __init__(self, graph: Graph, shapes: Mapping[str, Shape], values: ValueMap) -> None:
+        self._graph = graph
+        self._shapes = shapes
+        self._values = values
+        self._block = Block()
+        self._module = Module.empty(self._place(1))
+        self._weight_names = _Names()
+        self._dim_names = _Names()
+        self._arrays: dict[str, Array] = {}
+        self._gets: dict[int, Value] = {}
+        self._known: dict[str, Operand | None] = {
+            name: Constant(tensor.array, tensor.dtype, name)
+            for name, tensor in graph.tensors.items()
+        }
+        self._lost: set[str] = set()
+        self._refused: dict[tuple[str, str], list[Node]] = defaultdict(list)
+
+    def run(self) -> OnnxModel:
+        """Import the nodes in their order; what cannot be imported is reported all at once."""
+        inputs = self._inputs()
+        for node in self._graph.nodes:
+            self._node(node)
+        if self._refused:
+            problems = [
+                _unsupported(self._graph, message, nodes, code)
+                for (code, message), nodes in self._refused.items()
+            ]
+            raise Unsupported(problems, sources={self._graph.file: self._graph.listing})
+        self._function(inputs)
+        return OnnxModel(self._module, self._arrays, self._graph.listing)
+
+    def _place(self, line: int) -> FileLocation:
+        return FileLocation(self._graph.file, line, 1)
+
+    # Inputs and results.
+
+    def _inputs(self) -> tuple[str, ...]:
+        entry_names = _Names()
+        dims: dict[str, Size] = {}
+        found: list[str] = []
+        for declared in self._graph.inputs:
+            name = entry_names.of(declared.name)
+            shape = self._shapes.get(declared.name) or self._input_shape(declared, name, dims)
+            value = self._block.add_argument(TensorType(declared.dtype, shape), name)
+            self._known[declared.name] = value
+            found.append(name)
+        return tuple(found)
+
+    def _input_shape(self, declared: Input, name: str, dims: dict[str, Size]) -> Shape:
+        shape: list[Size] = []
+        for number, axis in enumerate(declared.axes):
+            if isinstance(axis, int):
+                shape.append(axis)
+            elif axis is None:
+                shape.append(symbol(self._dim_names.of(f"{name}_{number}")))
+            else:
+                if axis not in dims:
+                    dims[axis] = symbol(self._dim_names.of(axis))
+                shape.append(dims[axis])
+        return tuple(shape)
+
+    def _function(self, inputs: tuple[str, ...]) -> None:
+        last = self._place(max(1, len(self._graph.nodes)))
+        emit = Builder(self._block, last)
+        node = Node("result", "", "", (), (), {}, 0, last.line)
+        step = Step(node, (), emit, self._weight)
+        results: list[Value] = []
+        for name in self._graph.outputs:
+            found = self._known[name]
+            assert found is not None
+            results.append(step.as_value(found))
+        emit.place(func.Return(tuple(results)))
+        entry = re.sub(r"\W", "_", self._graph.name, flags=re.ASCII)
+        entry = entry if entry.isidentifier() and not entry.startswith("_") else "main"
+        function = func.Func(self._block, entry, func.signature(self._block, results))
+        function.location = self._place(1)
+        used = dict.fromkeys(
+            name
+            for argument in self._block.arguments
+            if isinstance(argument.type, TensorType)
+            for size in argument.type.shape
+            for name in sorted(names(size))
+        )
+        if used:
+            bounds: dict[str, tuple[int, int | None]] = dict.fromkeys(used, (1, None))
+            function.attributes["dlc.dims"] = func.bounds_attribute(bounds)
+        function.attributes["dlc.inputs"] = inputs
+        result_names = _Names()
+        function.attributes["dlc.results"] = tuple(map(result_names.of, self._graph.outputs))
+        self._module.body.append(function)
+
+    # Nodes.
+
+    def _node(self, node: Node) -> None:
+        if any(name in self._lost for name in node.inputs):
+            self._lost.update(node.outputs)
+            return
+        operands = [self._known[name] if name else None for name in node.inputs]
+        step = Step(node, operands, Builder(self._block, self._place(node.line)), self._weight)
+        try:
+            made = self._made(step)
+        except Unsupported as error:
+            for problem in error.diagnostics:
+                self._refused[problem.code, problem.message].append(node)
+            self._lost.update(node.outputs)
+            return
+        except DlcError as error:
+            raise self._located(error, node) from None
+        except (ValueError, IndexError, ZeroDivisionError, AssertionError) as error:
+            raise self._located(step.wrong(f"has no meaning: {error}"), node) from None
+        results = [made] if isinstance(made, Value | Constant) else list(made)
+        for name, result in zip(node.outputs, results, strict=False):
+            self._known[name] = result
+            if isinstance(result, Value) and result.name is None:
+                result.name = name
+        if len(results) < len(list(filter(None, node.outputs))):
+            raise self._located(step.wrong(f"has only {len(results)} results"), node)
+
+    def _located(self, error: DlcError, node: Node) -> ModelError:
+        place = self._place(node.line).place
+        found = [
+            Diagnostic(problem.code, f"{node.label}: {problem.message}", place, help=problem.help)
+            for problem in error.diagnostics
+        ]
+        return ModelError(found, sources={self._graph.file: self._graph.listing})
+
+    def _made(self, step: Step) -> Made:
+        node = step.node
+        constants = [operand for operand in step.operands if isinstance(operand, Constant)]
+        if constants and len(constants) == len([o for o in step.operands if o is not None]):
+            if any(constant.is_symbolic for constant in constants):
+                folded = fold_sizes(step)
+                if folded is not None:
+                    return folded
+            elif all(constant.is_small for constant in constants):
+                known = self._evaluated(step)
+                if known is not None:
+                    return known
+        return IMPORTERS[node.kind](step)
+
+    def _evaluated(self, step: Step) -> list[Operand] | None:
+        """What a node on constants makes, computed now; None if that is much."""
+        block = Block()
+        scratch = Step(step.node, step.operands, Builder(block, step.emit.location), self._weight)
+        made = IMPORTERS[step.node.kind](scratch)
+        results = [made] if isinstance(made, Value | Constant) else list(made)
+        types = [value.type for op in block for value in op.results]
+        for type in types:
+            if not (isinstance(type, TensorType) and type.is_static and _count(type) <= FOLDED):
+                return None
+        arrays: dict[Value, Array] = {}
+        at = Evaluation()
+        for op in block:
+            found = op.evaluate(at, *[arrays[operand] for operand in op.operands])
+            outputs = found if isinstance(found, tuple) else (found,)
+            arrays.update(zip(op.results, outputs, strict=True))
+        known: list[Operand] = []
+        for result in results:
+            if isinstance(result, Constant):
+                known.append(result)
+            else:
+                assert isinstance(result.type, TensorType)
+                known.append(Constant(np.asarray(arrays[result]), result.type.dtype))
+        return known
+
+    def _weight(self, emit: Builder, constant: Constant) -> Value:
+        """The value of a weight symbol, made at its first use."""
+        found = self._gets.get(id(constant.array))
+        if found is None:
+            key = constant.name or "constant"
+            name = self._weight_names.of(key)
+            type = TensorType(constant.dtype, constant.array.shape)
+            source = weight.Source(name, type, key)
+            source.location = emit.location
+            self._module.body.append(source)
+            self._arrays[name] = constant.array
+            get = weight.Get(Symbol(name), type)
+            found = Builder(self._block, emit.location)(get, name)
+            self._gets[id(constant.array)] = found
+        return found
+
+
+def _count(type: TensorType) -> int:
+    return math.prod(size for size in type.shape if isinstance(size, int))
+
+
+__all__ = ["IMPORTERS", "OPSETS", "OnnxModel", "import_graph", "read_onnx"]

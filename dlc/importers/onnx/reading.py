@@ -1,0 +1,294 @@
+"""Reading an ONNX file: the only place that knows protobuf. Nothing in the file is believed.
+
+Counts are compared with the bytes that are really there before anything is made of them, and external
+data may only lie in the model's folder (see `dlc.runtime.files`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from dlc.errors import ArtifactError, ModelError, Unsupported, UsageError
+from dlc.importers.onnx.facts import DTYPES, Array, Attribute, Graph, Input, Node, Tensor
+from dlc.ir.types import BF16, BOOL, F16, DType
+from dlc.runtime.files import map_file, map_inside
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+MAX_RANK = 16
+MAX_BYTES = 1 << 31
+"""Protobuf itself goes no further; weights beyond that are external data."""
+EXTERNAL_KEYS = frozenset(("location", "offset", "length", "checksum"))
+DOMAINS = ("", "ai.onnx")
+
+
+class _Opset(Protocol):
+    domain: str
+    version: int
+
+
+def read_graph(path: str | Path) -> Graph:
+    """The graph in a file, its nodes in order of execution.
+
+    Raises UsageError without the `onnx` package, ArtifactError (D0520) for a file that is damaged,
+    ModelError (D0521) for a graph that contradicts itself, Unsupported for element types dlc lacks.
+    """
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError
+    except ImportError:
+        raise UsageError(
+            "reading .onnx files needs the package onnx, which is not installed",
+            code="D0921",
+            help="pip install 'dlc[onnx]'",
+        ) from None
+    path = Path(path)
+    data = map_file(path)
+    if len(data) > MAX_BYTES:
+        raise ArtifactError(
+            f"{path.name} has {len(data)} bytes, an ONNX file has at most {MAX_BYTES}",
+            code="D0520",
+            help="save the weights as external data",
+        )
+    try:
+        model = onnx.ModelProto.FromString(bytes(data))
+    except DecodeError as error:
+        raise _damaged(path.name, f"it is no protobuf message of a model ({error})") from None
+    return graph_of(model, path.name, path.parent)
+
+
+def graph_of(model: ModelProto, file: str, folder: Path) -> Graph:
+    """The same from a model in memory; external data is looked for in `folder`."""
+    graph = model.graph
+    if not graph.node and not graph.output:
+        raise _damaged(file, "it has no graph")
+    reader = _Tensors(file, folder)
+    tensors = {tensor.name: reader.tensor(tensor) for tensor in graph.initializer}
+    if graph.sparse_initializer or model.functions:
+        kind = "sparse tensors" if graph.sparse_initializer else "functions of its own"
+        raise Unsupported(f"{file} has {kind}, which dlc does not import", code="D0710")
+    inputs = tuple([_input(file, value) for value in graph.input if value.name not in tensors])
+    nodes = _ordered(file, graph, _opsets(file, model.opset_import), reader, {*tensors})
+    outputs = tuple([value.name for value in graph.output])
+    return Graph(graph.name, file, inputs, outputs, nodes, tensors)
+
+
+def _damaged(file: str, why: str) -> ArtifactError:
+    return ArtifactError(f"{file}: {why}", code="D0520")
+
+
+def _wrong(file: str, why: str) -> ModelError:
+    return ModelError(f"{file}: {why}", code="D0521")
+
+
+def _opsets(file: str, entries: Iterable[_Opset]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for entry in entries:
+        found["" if entry.domain in DOMAINS else entry.domain] = entry.version
+    if "" not in found:
+        raise _wrong(file, "it does not say which version of the ONNX operators it uses")
+    return found
+
+
+def _input(file: str, value: ValueInfoProto) -> Input:
+    if not value.type.HasField("tensor_type"):
+        raise Unsupported(f"{file}: the input {value.name} is no tensor", code="D0710")
+    type = value.type.tensor_type
+    dtype = _dtype(f"{file}: the input {value.name}", type.elem_type)
+    if not type.HasField("shape"):
+        raise Unsupported(
+            f"{file}: the input {value.name} does not say how many axes it has", code="D0710"
+        )
+    axes: list[int | str | None] = []
+    for dim in type.shape.dim:
+        if dim.HasField("dim_value"):
+            if dim.dim_value < 0:
+                raise _wrong(file, f"an axis of the input {value.name} has size {dim.dim_value}")
+            axes.append(dim.dim_value)
+        else:
+            axes.append(dim.dim_param or None)
+    _check_shape(f"{file}: the input {value.name}", [a for a in axes if isinstance(a, int)])
+    return Input(value.name, dtype, tuple(axes))
+
+
+def _dtype(what: str, number: int) -> DType:
+    found = DTYPES.get(number)
+    if found is None:
+        raise Unsupported(
+            f"{what} has the ONNX element type {number}, which dlc lacks", code="D0507"
+        )
+    return found
+
+
+def _check_shape(what: str, shape: Sequence[int]) -> None:
+    if len(shape) > MAX_RANK or min(shape, default=0) < 0 or math.prod(shape) >= 1 << 48:
+        raise ModelError(f"{what} has the absurd shape {list(shape)[:20]}", code="D0521")
+
+
+# Nodes --------------------------------------------------------------------------------------------
+
+
+def _ordered(
+    file: str, graph: GraphProto, opsets: dict[str, int], reader: _Tensors, tensors: set[str]
+) -> tuple[Node, ...]:
+    """The nodes that results depend on, each after those whose outputs it reads."""
+    known = {"", *tensors, *[value.name for value in graph.input]}
+    makers: dict[str, int] = {}
+    for number, node in enumerate(graph.node):
+        for name in filter(None, node.output):
+            if name in makers or name in known:
+                raise _wrong(file, f"two things are called {name}")
+            makers[name] = number
+    order: list[int] = []
+    state = bytearray(len(graph.node))  # 0 new, 1 its inputs are being looked at, 2 done
+    for value in graph.output:
+        todo = [_maker(file, makers, known, value.name, "an output")]
+        while todo:
+            number = todo[-1]
+            if number < 0 or state[number] == 2:
+                todo.pop()
+            elif state[number] == 1:
+                state[number] = 2
+                order.append(todo.pop())
+            else:
+                state[number] = 1
+                for name in graph.node[number].input:
+                    maker = _maker(file, makers, known, name, graph.node[number].op_type)
+                    if maker >= 0 and state[maker] == 1:
+                        raise _wrong(file, f"{name} depends on itself")
+                    if maker >= 0 and state[maker] == 0:
+                        todo.append(maker)
+    return tuple([_node(graph.node[k], opsets, line, reader) for line, k in enumerate(order, 1)])
+
+
+def _maker(file: str, makers: dict[str, int], known: set[str], name: str, user: str) -> int:
+    """The number of the node that makes a tensor; -1 for one that no node makes."""
+    found = makers.get(name)
+    if found is not None:
+        return found
+    if name not in known:
+        raise _wrong(file, f"nothing makes {name}, which {user} needs")
+    return -1
+
+
+def _node(node: NodeProto, opsets: dict[str, int], line: int, reader: _Tensors) -> Node:
+    domain = "" if node.domain in DOMAINS else node.domain
+    return Node(
+        node.op_type,
+        domain,
+        node.name,
+        tuple(node.input),
+        tuple(node.output),
+        {attribute.name: _attribute(attribute, reader) for attribute in node.attribute},
+        opsets.get(domain, 0),
+        line,
+    )
+
+
+def _attribute(attribute: AttributeProto, reader: _Tensors) -> Attribute:
+    match attribute.type:
+        case attribute.FLOAT:
+            return float(attribute.f)
+        case attribute.INT:
+            return int(attribute.i)
+        case attribute.STRING:
+            return attribute.s.decode("utf-8", "replace")
+        case attribute.TENSOR:
+            return reader.tensor(attribute.t)
+        case attribute.FLOATS:
+            return tuple([float(number) for number in attribute.floats])
+        case attribute.INTS:
+            return tuple([int(number) for number in attribute.ints])
+        case attribute.STRINGS:
+            return tuple([text.decode("utf-8", "replace") for text in attribute.strings])
+        case _:
+            return None
+
+
+# Tensors ------------------------------------------------------------------------------------------
+
+
+class _Tensors:
+    """Tensors of one file; external files are mapped once."""
+
+    def __init__(self, file: str, folder: Path) -> None:
+        self._file = file
+        self._folder = folder
+        self._mapped: dict[str, memoryview] = {}
+
+    def tensor(self, proto: TensorProto) -> Tensor:
+        """The elements, whose number agrees with the shape to the byte."""
+        what = f"{self._file}: the tensor {proto.name or '(without a name)'}"
+        dtype, shape = _dtype(what, proto.data_type), [int(size) for size in proto.dims]
+        _check_shape(what, shape)
+        count = math.prod(shape)
+        if proto.data_location == proto.EXTERNAL:
+            data = self._external(what, proto, count * dtype.bytes)
+            array = np.frombuffer(data, dtype.numpy)
+        elif proto.HasField("raw_data"):
+            if len(proto.raw_data) != count * dtype.bytes:
+                raise _short(what, shape, dtype, f"{len(proto.raw_data)} bytes")
+            array = np.frombuffer(proto.raw_data, dtype.numpy)
+        else:
+            array = _typed(proto, dtype)
+            if array.size != count:
+                raise _short(what, shape, dtype, f"{array.size} elements")
+        if dtype is BOOL:
+            array = array.view(np.uint8) != 0
+        return Tensor(dtype, array.reshape(shape))
+
+    def _external(self, what: str, proto: TensorProto, length: int) -> memoryview:
+        entries = {entry.key: entry.value for entry in proto.external_data}
+        unknown = sorted({*entries} - EXTERNAL_KEYS)
+        if unknown or "location" not in entries:
+            why = f"the unknown key {unknown[0]!r}" if unknown else "no location"
+            raise ArtifactError(f"{what} is external data with {why}", code="D0520")
+        location = entries["location"]
+        if location not in self._mapped:
+            self._mapped[location] = map_inside(self._folder, location)
+        data = self._mapped[location]
+        offset = _count(what, entries.get("offset", "0"))
+        given = _count(what, entries.get("length", str(length)))
+        if given != length or offset + length > len(data):
+            raise ArtifactError(
+                f"{what} needs {length} bytes, the file says {given} at {offset} of {location}, "
+                f"which has {len(data)}",
+                code="D0520",
+            )
+        return data[offset : offset + length]
+
+
+def _count(what: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise ArtifactError(f"{what}: {text[:40]!r} is no number of bytes", code="D0520")
+    return int(text)
+
+
+def _short(what: str, shape: Sequence[int], dtype: DType, found: str) -> ArtifactError:
+    return ArtifactError(f"{what} is {dtype.name}{list(shape)}, but has {found}", code="D0520")
+
+
+def _typed(proto: TensorProto, dtype: DType) -> Array:
+    """Elements that are stored one by one in the field of their type."""
+    match dtype.name:
+        case "f32":
+            return np.array(proto.float_data, np.float32)
+        case "f64":
+            return np.array(proto.double_data, np.float64)
+        case "i64":
+            return np.array(proto.int64_data, np.int64)
+        case "u32" | "u64":
+            return np.array(proto.uint64_data, np.uint64).astype(dtype.numpy)
+        case _ if dtype in (F16, BF16):
+            return np.array(proto.int32_data, np.int32).astype(np.uint16).view(dtype.numpy)
+        case _:
+            return np.array(proto.int32_data, np.int32).astype(dtype.numpy)
+
+
+__all__ = ["graph_of", "read_graph"]

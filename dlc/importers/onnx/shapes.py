@@ -1,0 +1,376 @@
+"""Operators that rearrange tensors, and those that make constants and shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+
+from dlc.dialects import array, nn
+from dlc.dialects.array.pieces import slice_axis
+from dlc.dialects.array.shape import reshape, transpose
+from dlc.dialects.nn.rows import numbers
+from dlc.importers.onnx.facts import Tensor
+from dlc.importers.onnx.step import Constant, Importer, Made, Step, common_shape, stretched
+from dlc.ir.core import Value
+from dlc.ir.dims import Shape, Size, interval, maximum, minimum, product
+from dlc.ir.types import F32, I64, TensorType
+
+FAR = 10**9
+"""Slices say so, or more, for "to the end"; no axis is as long."""
+
+
+def _reshape(step: Step) -> Made:
+    shape = step.type(0).shape
+    return reshape(step.emit, step.value(0), reshaped(step, shape, step.sizes(1)))
+
+
+def reshaped(step: Step, shape: Shape, wanted: list[Size]) -> Shape:
+    """The new shape, in which 0 keeps an axis and -1 is what remains."""
+    found = list(wanted)
+    if not step.flag("allowzero"):
+        for axis, size in enumerate(found):
+            if size == 0:
+                if axis >= len(shape):
+                    raise step.wrong(f"keeps axis {axis} of a tensor with {len(shape)} axes")
+                found[axis] = shape[axis]
+    if found.count(-1) > 1:
+        raise step.wrong("has two axes of size -1")
+    if -1 in found:
+        rest = product(size for size in found if size != -1)
+        if rest == 0:
+            raise step.wrong("has an axis of size -1 beside one of size 0")
+        found[found.index(-1)] = product(shape) // rest
+    if any(isinstance(size, int) and size < 0 for size in found):
+        raise step.wrong(f"makes the shape {found}")
+    return tuple(found)
+
+
+def _flatten(step: Step) -> Made:
+    shape = step.type(0).shape
+    axis = step.integer("axis", 1)
+    axis = axis if axis == len(shape) else step.axis(axis, len(shape))
+    return reshape(step.emit, step.value(0), (product(shape[:axis]), product(shape[axis:])))
+
+
+def _transpose(step: Step) -> Made:
+    rank = step.type(0).rank
+    return transpose(step.emit, step.value(0), step.list("perm") or tuple(range(rank))[::-1])
+
+
+def _given_axes(step: Step) -> tuple[int, ...] | None:
+    """Axes, which are an operand since opset 13."""
+    if step.opset < 13:
+        return step.list("axes")
+    return None if step.operand(1) is None else tuple(step.integers(1))
+
+
+def _squeeze(step: Step) -> Made:
+    shape, given = step.type(0).shape, _given_axes(step)
+    if given is None:
+        axes = tuple([axis for axis, size in enumerate(shape) if size == 1])
+    else:
+        axes = step.axes(given, len(shape))
+    if any(shape[axis] != 1 for axis in axes):
+        raise step.wrong(f"removes the axes {list(axes)} of {step.type(0).text}, not all of size 1")
+    left = tuple([size for axis, size in enumerate(shape) if axis not in axes])
+    return reshape(step.emit, step.value(0), left)
+
+
+def _unsqueeze(step: Step) -> Made:
+    shape, given = step.type(0).shape, _given_axes(step)
+    if given is None:
+        raise step.wrong("does not say which axes it adds")
+    rank = len(shape) + len(given)
+    axes = step.axes(given, rank)
+    rest = iter(shape)
+    return reshape(
+        step.emit, step.value(0), tuple([1 if k in axes else next(rest) for k in range(rank)])
+    )
+
+
+def _concat(step: Step) -> Made:
+    values = step.values()
+    axis = step.axis(step.integer("axis"), array.tensor_type(values[0]).rank)
+    return step.emit(array.Concatenate(tuple(values), axis))
+
+
+def _split(step: Step) -> Made:
+    x, count = step.value(0), len(step.node.outputs)
+    axis = step.axis(step.integer("axis", 0), step.type(0).rank)
+    size = step.type(0).shape[axis]
+    sizes: list[Size] = list(step.list("split") or ())
+    if step.opset >= 13 and step.operand(1) is not None:
+        sizes = step.sizes(1)
+    if not sizes:
+        part = (size + count - 1) // count
+        sizes = [part] * (count - 1)
+        sizes.append(size - product((part, count - 1)))
+    if len(sizes) != count:
+        raise step.wrong(f"has {count} results for parts of the sizes {sizes}")
+    made: list[Value] = []
+    start: Size = 0
+    for extent in sizes:
+        made.append(slice_axis(step.emit, x, axis, start, start + extent))
+        start = start + extent
+    return made
+
+
+# Slices -------------------------------------------------------------------------------------------
+
+
+def _slice(step: Step) -> Made:
+    x = step.value(0)
+    shape = step.type(0).shape
+    rank = len(shape)
+    if step.opset < 10:
+        starts: list[Size] = list(step.list("starts") or ())
+        ends: list[Size] = list(step.list("ends") or ())
+        given, steps = step.list("axes"), None
+    else:
+        starts, ends = step.sizes(1), step.sizes(2)
+        given = None if step.operand(3) is None else tuple(step.integers(3))
+        steps = None if step.operand(4) is None else step.integers(4)
+    axes = range(len(starts)) if given is None else [step.axis(axis, rank) for axis in given]
+    steps = steps or [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise step.wrong("needs a start, an end and a step other than 0 for each axis")
+    lows: list[Size] = [0] * rank
+    highs: list[Size] = list(shape)
+    strides = [1] * rank
+    backwards: list[int] = []
+    for axis, start, end, stride in zip(axes, starts, ends, steps, strict=True):
+        if stride < 0:
+            lows[axis], highs[axis] = _backwards(step, start, end, -stride, shape[axis])
+            backwards.append(axis)
+        else:
+            low = _inside(start, shape[axis])
+            lows[axis], highs[axis] = low, _larger(low, _inside(end, shape[axis]))
+        strides[axis] = abs(stride)
+    taken = step.emit(array.Slice(x, tuple(lows), tuple(highs), tuple(strides)))
+    if not backwards:
+        return taken
+    return step.emit(array.Reverse(taken, tuple(sorted(backwards))))
+
+
+def _inside(place: Size, size: Size) -> Size:
+    """A place, perhaps counted from the end, as one from 0 to the size."""
+    if isinstance(place, int):
+        if place < 0:
+            return 0 if place <= -FAR else _larger(size + place, 0)
+        if place >= FAR:
+            return size
+    return _smaller(place, size)
+
+
+def _smaller(one: Size, other: Size) -> Size:
+    """The minimum, which sizes often decide by not being negative."""
+    low, high = interval(one - other, {})
+    if high is not None and high <= 0:
+        return one
+    return other if low is not None and low >= 0 else minimum(one, other)
+
+
+def _larger(one: Size, other: Size) -> Size:
+    """The maximum, in the same way."""
+    return one + other - _smaller(one, other) if _decided(one, other) else maximum(one, other)
+
+
+def _decided(one: Size, other: Size) -> bool:
+    low, high = interval(one - other, {})
+    return (high is not None and high <= 0) or (low is not None and low >= 0)
+
+
+def _backwards(step: Step, start: Size, end: Size, stride: int, size: Size) -> tuple[Size, Size]:
+    """The part, read forwards, of a slice that runs from `start` down to before `end`."""
+    if not (isinstance(start, int) and isinstance(end, int) and isinstance(size, int)):
+        if (start, stride) == (-1, 1) and isinstance(end, int) and end <= -FAR:
+            return 0, size
+        raise step.unsupported("runs backwards over an axis whose size is no number")
+    first, last, way = slice(start, end, -stride).indices(size)
+    count = len(range(first, last, way))
+    return (first - (count - 1) * stride, first + 1) if count else (0, 0)
+
+
+def _gather(step: Step) -> Made:
+    x, index, emit = step.value(0), step.value(1), step.emit
+    rank, type = step.type(0).rank, array.tensor_type(index)
+    axis = step.axis(step.integer("axis", 0), rank)
+    # A negative index counts from the end.
+    size = numbers(emit, step.type(0).shape[axis], type)
+    negative = emit(array.Compare(index, array.constant_like(emit, 0, index), "lt"))
+    index = emit(array.Select(negative, emit(array.Add(index, size)), index))
+    taken = emit(array.Gather(x, (index,), (axis,)))
+    front = type.rank
+    order = (*range(front, front + axis), *range(front), *range(front + axis, front + rank - 1))
+    return transpose(emit, taken, order)
+
+
+def _expand(step: Step) -> Made:
+    shape = common_shape(step, [step.type(0).shape, tuple(step.sizes(1))])
+    return stretched(step.emit, step.value(0), shape)
+
+
+def _tile(step: Step) -> Made:
+    x, shape = step.value(0), step.type(0).shape
+    for axis, count in enumerate(step.sizes(1)):
+        if count == 1:
+            continue
+        apart = (*shape[:axis], count, *shape[axis:])
+        kept = tuple([k for k in range(len(apart)) if k != axis])
+        wide = step.emit(array.Broadcast(x, apart, kept))
+        shape = (*shape[:axis], count * shape[axis], *shape[axis + 1 :])
+        x = reshape(step.emit, wide, shape)
+    return x
+
+
+def _pad(step: Step) -> Made:
+    if step.text("mode", "constant") != "constant":
+        raise step.unsupported(f"in mode {step.text('mode', '')} is not imported")
+    x, type = step.value(0), step.type(0)
+    pads = list(step.list("pads") or ()) if step.opset < 11 else step.integers(1)
+    axes = tuple(range(type.rank))
+    if step.opset >= 18 and step.operand(3) is not None:
+        axes = tuple([step.axis(axis, type.rank) for axis in step.integers(3)])
+    if len(pads) != 2 * len(axes):
+        raise step.wrong(f"has {len(pads)} pads for {len(axes)} axes")
+    low, high = [0] * type.rank, [0] * type.rank
+    for k, axis in enumerate(axes):
+        low[axis], high[axis] = pads[k], pads[len(axes) + k]
+    value = step.optional(2) if step.opset >= 11 else None
+    if value is None:
+        value = array.fill(step.emit, step.number("value", 0.0), type.with_shape(()))
+    cut = [max(-number, 0) for number in low]
+    limits = [size - max(-number, 0) for size, number in zip(type.shape, high, strict=True)]
+    inner = step.emit(array.Slice(x, tuple(cut), tuple(limits), (1,) * type.rank))
+    grow = [tuple([max(number, 0) for number in numbers]) for numbers in (low, high)]
+    return step.emit(
+        array.Pad(inner, reshape(step.emit, value, ()), grow[0], grow[1], (0,) * type.rank)
+    )
+
+
+# Constants and shapes -----------------------------------------------------------------------------
+
+
+def _shape(step: Step) -> Made:
+    shape = step.type(0).shape
+    start, end = step.integer("start", 0), step.integer("end", len(shape))
+    return Constant.of_sizes(list(shape[start:end]))
+
+
+def _size(step: Step) -> Made:
+    return Constant.of_sizes([product(step.type(0).shape)], ())
+
+
+def _constant(step: Step) -> Made:
+    name = next(iter(step.node.attributes), "")
+    match step.node.attributes.get(name):
+        case Tensor(dtype, found) if name == "value":
+            return Constant(found, dtype)
+        case float(number) if name == "value_float":
+            return Constant(np.asarray(number, np.float32), F32)
+        case int(number) if name == "value_int":
+            return Constant(np.asarray(number, np.int64), I64)
+        case tuple(items) if name == "value_floats":
+            return Constant(np.asarray(cast("tuple[float, ...]", items), np.float32), F32)
+        case tuple(items) if name == "value_ints":
+            return Constant(np.asarray(cast("tuple[int, ...]", items), np.int64), I64)
+        case _:
+            raise step.unsupported(f"with {name or 'no value'} is not imported")
+
+
+def _constant_of_shape(step: Step) -> Made:
+    shape, value = step.sizes(0), step.tensor("value") or Tensor(F32, np.zeros(1, np.float32))
+    if value.array.size != 1:
+        raise step.wrong(f"has a value of {value.array.size} elements")
+    known = tuple([size for size in shape if isinstance(size, int)])
+    if min(known, default=0) < 0:
+        raise step.wrong(f"makes the shape {shape}")
+    element = value.array.reshape(())
+    if len(known) == len(shape) and math.prod(known) < 1 << 40:
+        return Constant(np.broadcast_to(element, known), value.dtype)
+    return array.fill(step.emit, element.item(), TensorType(value.dtype, tuple(shape)))
+
+
+# Resizing -----------------------------------------------------------------------------------------
+
+
+def _resize(step: Step) -> Made:
+    """`Resize`, and `Upsample`, its forerunner."""
+    shape = step.type(0).shape
+    mode, coordinates = step.text("mode", "nearest"), "asymmetric"
+    rounding = "floor"
+    if step.node.kind == "Resize" and step.opset >= 11:
+        coordinates = step.text("coordinate_transformation_mode", "half_pixel")
+        rounding = step.text("nearest_mode", "round_prefer_floor")
+    sizes = _resized(step, shape)
+    if coordinates == "pytorch_half_pixel" and 1 not in sizes.values():
+        coordinates = "half_pixel"
+    if coordinates not in ("half_pixel", "asymmetric", "align_corners"):
+        raise step.unsupported(f"with coordinates {coordinates!r} is not imported")
+    if step.flag("antialias") or step.list("axes") is not None:
+        raise step.unsupported("with antialias or axes is not imported")
+    if mode == "nearest":
+        return nn.resize_nearest(
+            step.emit, step.value(0), sizes, coordinates=coordinates, rounding=rounding
+        )
+    if mode == "linear":
+        return nn.resize_linear(step.emit, step.value(0), sizes, coordinates=coordinates)
+    raise step.unsupported(f"in mode {mode!r} is not imported")
+
+
+def _resized(step: Step, shape: Shape) -> Mapping[int, Size]:
+    """The new size of each axis that changes."""
+    wanted = _wanted_sizes(step, shape)
+    if len(wanted) != len(shape):
+        raise step.wrong(f"has {len(wanted)} sizes or scales for {len(shape)} axes")
+    return {
+        axis: size
+        for axis, (size, old) in enumerate(zip(wanted, shape, strict=True))
+        if size != old
+    }
+
+
+def _wanted_sizes(step: Step, shape: Shape) -> list[Size]:
+    new = step.node.kind == "Resize" and step.opset >= 11
+    if new and step.operand(3) is not None:
+        return step.sizes(3)
+    scales = step.floats(2 if new else 1)
+    if len(scales) != len(shape) or min(scales, default=1) <= 0:
+        raise step.wrong(f"has the scales {scales} for {len(shape)} axes")
+    sizes: list[Size] = []
+    for size, scale in zip(shape, scales, strict=True):
+        if scale == int(scale):
+            sizes.append(size * int(scale))
+        elif isinstance(size, int):
+            # Places are fractions of the sizes: only then do they mean what the scale says.
+            if int(size * scale) != size * scale:
+                raise step.unsupported(f"by {scale} of an axis of {size} gives no whole size")
+            sizes.append(int(size * scale))
+        else:
+            raise step.unsupported(f"by {scale} of an axis whose size is no number")
+    return sizes
+
+
+IMPORTERS: dict[str, Importer] = {
+    "Concat": _concat,
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Gather": _gather,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Resize": _resize,
+    "Shape": _shape,
+    "Size": _size,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+    "Upsample": _resize,
+}

@@ -1,0 +1,290 @@
+"""What the importer of one operator is given: its node, its operands, and a place for what it makes.
+
+An operand is a value of the IR or a constant that is known while importing. Constants of integers may
+have symbolic sizes among their elements: that is how computations with shapes are followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from dlc.dialects import array
+from dlc.dialects.array.shape import reshape
+from dlc.errors import DlcError, ModelError, Unsupported
+from dlc.importers.onnx.facts import Array, Node, Tensor
+from dlc.ir.attributes import INLINE_BYTES, Dense
+from dlc.ir.builder import Builder
+from dlc.ir.core import Value
+from dlc.ir.dims import Dim, Shape, Size
+from dlc.ir.types import I64, DType, TensorType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A tensor known while importing; one with symbolic sizes holds Python objects.
+
+    `name` is that of the weight in the file, if it is one.
+    """
+
+    array: Array
+    dtype: DType
+    name: str | None = None
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether a symbolic size is among the elements."""
+        return self.array.dtype == object
+
+    @property
+    def sizes(self) -> list[Size]:
+        """The elements as sizes, row-major."""
+        return [
+            item if isinstance(item, Dim) else int(item) for item in self.array.ravel().tolist()
+        ]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it may stand in the IR."""
+        return self.is_symbolic or self.array.size * self.dtype.bytes <= INLINE_BYTES
+
+    @classmethod
+    def of_sizes(cls, sizes: Sequence[Size], shape: Sequence[int] | None = None) -> Constant:
+        """Sizes as a tensor of i64, by default of one axis."""
+        symbolic = any(isinstance(size, Dim) for size in sizes)
+        elements = np.empty(len(sizes), object if symbolic else np.int64)
+        elements[:] = list(sizes)
+        return cls(elements.reshape(len(sizes) if shape is None else shape), I64)
+
+
+Operand: TypeAlias = Value | Constant
+Weights: TypeAlias = Callable[[Builder, Constant], Value]
+"""Gives the value of a constant too large for the IR."""
+
+
+class Step:
+    """One node while it is imported."""
+
+    def __init__(
+        self, node: Node, operands: Sequence[Operand | None], emit: Builder, weights: Weights
+    ) -> None:
+        self.node = node
+        self.operands = operands
+        self.emit = emit
+        self._weights = weights
+
+    @property
+    def opset(self) -> int:
+        """The version of the operators' meaning."""
+        return self.node.opset
+
+    # Operands.
+
+    def operand(self, index: int) -> Operand | None:
+        """An operand as it is; None where it is left out."""
+        return self.operands[index] if index < len(self.operands) else None
+
+    def needed(self, index: int) -> Operand:
+        """An operand that must be there."""
+        found = self.operand(index)
+        if found is None:
+            raise self.wrong(f"lacks its input {index}")
+        return found
+
+    def value(self, index: int) -> Value:
+        """An operand as a value of the IR."""
+        return self.as_value(self.needed(index))
+
+    def optional(self, index: int) -> Value | None:
+        """An operand as a value of the IR, or None where it is left out."""
+        found = self.operand(index)
+        return None if found is None else self.as_value(found)
+
+    def values(self) -> list[Value]:
+        """All operands; at least one."""
+        return [self.value(index) for index in range(max(1, len(self.operands)))]
+
+    def type(self, index: int) -> TensorType:
+        """Type of an operand; raises for a symbolic constant only in its use as a value."""
+        found = self.needed(index)
+        if isinstance(found, Value):
+            return array.tensor_type(found)
+        return TensorType(found.dtype, found.array.shape)
+
+    def as_value(self, operand: Operand) -> Value:
+        """The operand in the IR: small constants inline, others as weights, sizes from the call."""
+        if isinstance(operand, Value):
+            return operand
+        if operand.is_symbolic:
+            return self._extents(operand)
+        if operand.is_small:
+            data = np.ascontiguousarray(operand.array).reshape(operand.array.shape)
+            return self.emit(array.Constant(Dense.of(data, operand.dtype)))
+        if not any(operand.array.strides):
+            number = operand.array.flat[0].item()
+            if operand.dtype.is_float or operand.dtype.kind in ("int", "uint"):
+                type = TensorType(operand.dtype, operand.array.shape)
+                return array.fill(self.emit, number, type)
+        return self._weights(self.emit, operand)
+
+    def _extents(self, constant: Constant) -> Value:
+        """Numbers of which some depend on the sizes of a call."""
+        parts: list[Value] = []
+        for size in constant.sizes:
+            if isinstance(size, Dim):
+                number = self.emit(array.Extent(size))
+            else:
+                number = array.fill(self.emit, size, TensorType(I64))
+            parts.append(reshape(self.emit, number, (1,)))
+        whole = parts[0] if len(parts) == 1 else self.emit(array.Concatenate(tuple(parts), 0))
+        shaped = reshape(self.emit, whole, constant.array.shape)
+        dtype = constant.dtype
+        return shaped if dtype is I64 else self.emit(array.Cast(shaped, dtype))
+
+    def constant(self, index: int) -> Constant:
+        """An operand that decides a shape or a choice: it must be known while importing."""
+        found = self.needed(index)
+        if isinstance(found, Constant):
+            return found
+        raise Unsupported(
+            f"{self.node.kind} decides a shape by its input {index}, which is computed when the "
+            f"model runs",
+            code="D0711",
+        )
+
+    def sizes(self, index: int) -> list[Size]:
+        """The elements of a constant operand as sizes."""
+        found = self.constant(index)
+        if not found.is_symbolic and not found.dtype.is_integer:
+            raise self.wrong(f"takes integers as its input {index}, found {found.dtype.name}")
+        return found.sizes
+
+    def integers(self, index: int) -> list[int]:
+        """The elements of a constant operand as numbers."""
+        sizes = self.sizes(index)
+        numbers = [size for size in sizes if isinstance(size, int)]
+        if len(numbers) != len(sizes):
+            raise self.unsupported(f"by its input {index} depends on the size of another tensor")
+        return numbers
+
+    def floats(self, index: int) -> list[float]:
+        """The elements of a constant operand as floats."""
+        found = self.constant(index)
+        if found.is_symbolic:
+            raise self.unsupported(f"by its input {index} depends on the size of another tensor")
+        return [float(number) for number in found.array.ravel().tolist()]
+
+    # Attributes.
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An attribute that is an integer."""
+        found = self.node.attributes.get(name, default)
+        if not isinstance(found, int):
+            raise self._attribute(name, "an integer")
+        return found
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """An attribute that is 0 or 1."""
+        return self.integer(name, int(default)) != 0
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """An attribute that is a float."""
+        found = self.node.attributes.get(name, default)
+        if not isinstance(found, int | float):
+            raise self._attribute(name, "a number")
+        return float(found)
+
+    def text(self, name: str, default: str) -> str:
+        """An attribute that is a text."""
+        found = self.node.attributes.get(name, default)
+        if not isinstance(found, str):
+            raise self._attribute(name, "a text")
+        return found
+
+    def list(self, name: str) -> tuple[int, ...] | None:
+        """An attribute that is a list of integers; None where it is left out."""
+        found = self.node.attributes.get(name)
+        if found is None:
+            return None
+        if not isinstance(found, tuple):
+            raise self._attribute(name, "a list of integers")
+        integers = tuple([item for item in found if isinstance(item, int)])
+        if len(integers) != len(found):
+            raise self._attribute(name, "a list of integers")
+        return integers
+
+    def tensor(self, name: str) -> Tensor | None:
+        """An attribute that is a tensor; None where it is left out."""
+        found = self.node.attributes.get(name)
+        if found is None or isinstance(found, Tensor):
+            return found
+        raise self._attribute(name, "a tensor")
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis that may count from the end, as one that counts from the start."""
+        if not -rank <= axis < rank:
+            raise self.wrong(f"speaks of axis {axis} of a tensor with {rank} axes")
+        return axis % rank if rank else 0
+
+    def axes(self, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+        """Several axes, in rising order."""
+        found = sorted({self.axis(axis, rank) for axis in axes})
+        if len(found) != len(axes):
+            raise self.wrong(f"names an axis twice: {list(axes)}")
+        return tuple(found)
+
+    # Refusals.
+
+    def wrong(self, why: str) -> ModelError:
+        """The error for a node that has no meaning; `why` follows its name."""
+        return ModelError(f"{self.node.kind} {why}", code="D0521")
+
+    def unsupported(self, what: str) -> DlcError:
+        """The error for something that ONNX has and the importer lacks; `what` follows the name."""
+        return Unsupported(f"{self.node.kind} {what}", code="D0710")
+
+    def _attribute(self, name: str, kind: str) -> ModelError:
+        found = "is missing" if name not in self.node.attributes else f"is not {kind}"
+        return self.wrong(f"has an attribute {name} that {found}")
+
+
+Made: TypeAlias = Operand | Sequence[Operand]
+Importer: TypeAlias = Callable[[Step], Made]
+
+
+def broadcast(step: Step, *values: Value) -> list[Value]:
+    """Values in one shape, each stretched as NumPy does."""
+    shapes = [array.tensor_type(value).shape for value in values]
+    shape = common_shape(step, shapes)
+    return [stretched(step.emit, value, shape) for value in values]
+
+
+def common_shape(step: Step, shapes: Sequence[Shape]) -> Shape:
+    """The shape that shapes are stretched to. Raises ModelError where two sizes differ."""
+    rank = max(map(len, shapes))
+    found: list[Size] = []
+    for axis in range(-rank, 0):
+        sizes = {shape[axis] for shape in shapes if len(shape) >= -axis} - {1}
+        if len(sizes) > 1:
+            texts = " and ".join(sorted(map(str, sizes)))
+            raise step.wrong(f"combines axes of the sizes {texts}")
+        found.append(sizes.pop() if sizes else 1)
+    return tuple(found)
+
+
+def stretched(emit: Builder, value: Value, shape: Shape) -> Value:
+    """A value in a shape that it can be stretched to."""
+    own = array.tensor_type(value).shape
+    if own == shape:
+        return value
+    first = len(shape) - len(own)
+    kept = [axis for axis, size in enumerate(own) if size == shape[first + axis]]
+    part = tuple([own[axis] for axis in kept])
+    if part != own:
+        value = reshape(emit, value, part)
+    if part == shape:
+        return value
+    return emit(array.Broadcast(value, shape, tuple([first + axis for axis in kept])))

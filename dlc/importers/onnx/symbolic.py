@@ -1,0 +1,135 @@
+"""Computing with the sizes of tensors while importing: what operators do to constants with symbolic
+sizes among their elements. Operators that are not here use them as numbers that the call will know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dlc.importers.onnx.facts import DTYPES, Array
+from dlc.importers.onnx.shapes import reshaped
+from dlc.importers.onnx.step import Constant, Step
+from dlc.ir.dims import Dim, Size, floor_divide, maximum, minimum
+from dlc.ir.types import I64
+
+Rule = Callable[[Step], "Constant | None"]
+
+
+def fold_sizes(step: Step) -> Constant | None:
+    """The result of a node on constants, some symbolic; None where that is no size."""
+    rule = RULES.get(step.node.kind)
+    return None if rule is None else rule(step)
+
+
+def _made(array: Array, like: Constant) -> Constant:
+    """An array of sizes, as plain integers where none is symbolic."""
+    if array.dtype == object and not any(isinstance(item, Dim) for item in array.ravel().tolist()):
+        return Constant(array.astype(like.dtype.numpy), like.dtype)
+    return Constant(array, like.dtype)
+
+
+def _elementwise(function: Callable[[Size, Size], Size]) -> Rule:
+    def apply(step: Step) -> Constant | None:
+        x, y = step.constant(0), step.constant(1)
+        if not (x.dtype.is_integer and y.dtype.is_integer):
+            return None
+        try:
+            whole = np.frompyfunc(function, 2, 1)(x.array.astype(object), y.array.astype(object))
+        except ZeroDivisionError:
+            raise step.wrong("divides a size by 0") from None
+        return _made(np.asarray(whole, object), x)
+
+    return apply
+
+
+def _divide(one: Size, other: Size) -> Size:
+    """Sizes are not negative, so rounding down is rounding toward zero."""
+    return floor_divide(one, other)
+
+
+def _cast(step: Step) -> Constant | None:
+    dtype = DTYPES.get(step.integer("to"))
+    if dtype is None or not dtype.is_integer:
+        return None
+    return Constant(step.constant(0).array, dtype)
+
+
+def _slice(step: Step) -> Constant | None:
+    found = step.constant(0)
+    if step.opset < 10:
+        starts, ends = step.list("starts") or (), step.list("ends") or ()
+        axes, steps = step.list("axes"), None
+    else:
+        starts, ends = step.integers(1), step.integers(2)
+        axes = None if step.operand(3) is None else step.integers(3)
+        steps = None if step.operand(4) is None else step.integers(4)
+    index = [slice(None)] * found.array.ndim
+    every = steps or [1] * len(starts)
+    for axis, start, end, by in zip(axes or range(len(starts)), starts, ends, every, strict=True):
+        index[step.axis(axis, len(index))] = slice(start, end, by)
+    return _made(found.array[tuple(index)], found)
+
+
+def _gather(step: Step) -> Constant | None:
+    found, index = step.constant(0), step.constant(1)
+    axis = step.axis(step.integer("axis", 0), found.array.ndim)
+    try:
+        taken = np.take(found.array, np.asarray(index.array, np.int64), axis)
+    except IndexError:
+        raise step.wrong("takes an element that is not there") from None
+    return _made(np.asarray(taken), found)
+
+
+def _concat(step: Step) -> Constant | None:
+    parts = [step.constant(index) for index in range(len(step.operands))]
+    axis = step.axis(step.integer("axis"), parts[0].array.ndim)
+    whole = np.concatenate([part.array.astype(object) for part in parts], axis)
+    return _made(whole, parts[0])
+
+
+def _reshape(step: Step) -> Constant | None:
+    found = step.constant(0)
+    shape = [size for size in reshaped(step, found.array.shape, step.sizes(1)) if type(size) is int]
+    return Constant(found.array.reshape(shape), found.dtype)
+
+
+def _squeeze(step: Step) -> Constant | None:
+    found = step.constant(0)
+    return Constant(found.array.reshape([n for n in found.array.shape if n != 1]), found.dtype)
+
+
+def _unsqueeze(step: Step) -> Constant | None:
+    found = step.constant(0)
+    given = step.list("axes") if step.opset < 13 else step.integers(1)
+    axes = step.axes(given or (), found.array.ndim + len(given or ()))
+    return Constant(np.expand_dims(found.array, axes), found.dtype)
+
+
+def _product(step: Step) -> Constant | None:
+    found = step.constant(0)
+    whole: Size = 1
+    for size in found.sizes:
+        whole = whole * size
+    kept = found.array.ndim if step.flag("keepdims", default=True) else 0
+    return Constant.of_sizes([whole], (1,) * kept) if found.dtype is I64 else None
+
+
+RULES: dict[str, Rule] = {
+    "Add": _elementwise(lambda x, y: x + y),
+    "Cast": _cast,
+    "Concat": _concat,
+    "Div": _elementwise(_divide),
+    "Gather": _gather,
+    "Identity": lambda step: step.constant(0),
+    "Max": _elementwise(maximum),
+    "Min": _elementwise(minimum),
+    "Mul": _elementwise(lambda x, y: x * y),
+    "ReduceProd": _product,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Squeeze": _squeeze,
+    "Sub": _elementwise(lambda x, y: x - y),
+    "Unsqueeze": _unsqueeze,
+}
