@@ -27,7 +27,7 @@ __all__ = ["resolve"]
 EVERYWHERE = frozenset(
     [*BUILTINS, *CONSTANTS, *SPECIALS, *DTYPES, *INITIALISERS, *FILES, "training"]
 )
-UNEVALUATED = dict.fromkeys(("grad", "vjp", "value_and_grad"), "wrt")
+UNEVALUATED: dict[str, str] = dict.fromkeys(("grad", "vjp", "value_and_grad"), "wrt")
 """Functions one of whose arguments is not evaluated."""
 
 
