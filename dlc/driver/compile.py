@@ -17,7 +17,7 @@ from dlc.driver.pipelines import pipeline
 from dlc.driver.reproduce import reproducer
 from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Given, gather
-from dlc.errors import ModelError, UsageError
+from dlc.errors import Diagnostic, ModelError, UsageError, render
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
@@ -95,6 +95,15 @@ class Opened:
     """The stage at which it was read."""
     reopen: Callable[[], Opened] | None = None
     """Reads it once more."""
+    warnings: tuple[Diagnostic, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The warnings about its text, as they are shown."""
+        return tuple(render(warning, self.texts) for warning in self.warnings)
+
+    arrays: Given = None
+    """The numbers of its weights, where the file itself has them."""
 
 
 @dataclass(slots=True)
@@ -165,7 +174,7 @@ def compile_opened(
         )
     lower(opened, settings, "graph", after)
     graph = print_module(opened.module)
-    gathered = gather(opened.module, weights, opened.folder)
+    gathered = gather(opened.module, opened.arrays if weights is None else weights, opened.folder)
     report.notes = gathered.notes
     lower(opened, settings, "plan", after)
     plan = print_module(opened.module)

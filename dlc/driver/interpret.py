@@ -78,7 +78,7 @@ def evaluate_entry(
             help="start from the model's text, or compile it",
         )
     Manager(opened.context).run(opened.module, ("autodiff",))
-    gathered = gather(opened.module, weights, opened.folder)
+    gathered = gather(opened.module, opened.arrays if weights is None else weights, opened.folder)
     function = find_function(opened.module, request.entry)
     watch = watch or Watch()
     results = _evaluated(opened, function, request, gathered, watch)

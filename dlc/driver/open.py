@@ -1,4 +1,4 @@
-"""Opening a model: the text of a model, IR of any level, or an artifact's graph, as a module."""
+"""Opening a model: the text of a model, IR of any level, an artifact's graph, or ONNX, as a module."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from pathlib import Path
 from dlc.dialects import loop, mem
 from dlc.dialects.builtin import Module
 from dlc.driver.compile import Opened
-from dlc.errors import DlcError, Unsupported, UsageError
+from dlc.errors import DlcError, UsageError
 from dlc.frontend.elaborate import elaborate
 from dlc.frontend.values import Datum
+from dlc.importers.onnx import read_onnx
 from dlc.ir.passes import Context
 from dlc.ir.verify import verify
 from dlc.runtime.artifact import Artifact
+from dlc.runtime.buffers import as_bytes
+from dlc.runtime.manifest import Layer
+from dlc.runtime.weights import WeightViews
 from dlc.text.ir_parser import parse_op
 from dlc.text.source import Source
 
@@ -34,12 +38,6 @@ def open_model(
     """
     path = Path(path)
     opener = OPENERS.get(path.suffix if text is None else ".dlm")
-    if path.suffix == ".onnx" and text is None:
-        raise Unsupported(
-            f"{path.name} is an ONNX file, which dlc cannot read yet",
-            code="D0705",
-            help="write the model as text (.dlm), with its weights in a .safetensors file",
-        )
     if opener is None:
         raise UsageError(
             f"{path.name} is no model",
@@ -54,7 +52,15 @@ def open_model(
 def _open_text(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
     context = Context()
     made = elaborate(path, text=text, module=module, settings=settings, values=context.values)
-    return Opened(made.module, context, path.name, made.texts, path.parent)
+    return Opened(
+        made.module,
+        context,
+        path.name,
+        made.texts,
+        path.parent,
+        layers=tuple(Layer(row.path, row.type, row.parameters) for row in made.layers),
+        warnings=made.warnings,
+    )
 
 
 def _open_ir(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
@@ -69,13 +75,31 @@ def _open_artifact(path: Path, text: str | None, module: str | None, settings: C
     artifact = Artifact.read(path)
     graph = str(artifact.section("graph"), "utf-8")
     parsed = read_ir(graph, path.name)
-    return Opened(parsed, Context(), artifact.manifest.model, artifact.texts(), path.parent)
+    facts = artifact.manifest
+    weights = WeightViews(facts.weights, as_bytes(artifact.section("weights")))
+    return Opened(
+        parsed,
+        Context(),
+        facts.model,
+        artifact.texts(),
+        path.parent,
+        layers=facts.layers,
+        arrays={row.name: weights.tensor(row.name).bits for row in facts.weights},
+    )
+
+
+def _open_onnx(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
+    context = Context()
+    made = read_onnx(path, values=context.values)
+    texts = {path.name: made.listing}
+    return Opened(made.module, context, path.name, texts, path.parent, arrays=made.arrays)
 
 
 OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen], Opened]] = {
     ".dlm": _open_text,
     ".dlir": _open_ir,
     ".dlc": _open_artifact,
+    ".onnx": _open_onnx,
 }
 """How each kind of file is opened, by its ending."""
 

@@ -26,11 +26,6 @@ PAGES: dict[str, Page] = {
         "dlc show mlp.dlm --stage ptx",
         "dlc show mlp.dlm --stage asm",
     ),
-    "D0705": Page(
-        "ONNX files cannot be read yet",
-        "This version of dlc reads its own texts (`.dlm`, `.dlir`) and artifacts (`.dlc`). Write the "
-        "model as text; `--weights` takes its weights from safetensors or npz.",
-    ),
     "D0710": Page(
         "something in an ONNX model that dlc does not import",
         "An operator, a version of the operators (7 to 28 are known), or a use of an operator that the "
