@@ -190,4 +190,27 @@ PAGES: dict[str, Page] = {
         "fn double(x: f32[4]) -> f32[4] = 2 * x",
         "export fn double(x: f32[4]) -> f32[4] = 2 * x",
     ),
+    "D0212": Page(
+        "a member that hides a builtin",
+        "A call such as `norm(x)` must mean one thing to whoever reads the module. A member may have the "
+        "name of a builtin function only if nothing in the module calls that name.",
+        "dlc 1\nmodule M(D) {\n  param sum: f32[D] = zeros()\n  fn call(x: f32[.., D]) = sum(x + sum)\n}",
+        "dlc 1\nmodule M(D) {\n  param bias: f32[D] = zeros()\n  fn call(x: f32[.., D]) = sum(x + bias)\n}",
+    ),
+    "D0217": Page(
+        "a result that is never used",
+        "A value was computed and named, and nothing reads the name before it ends or is given again. "
+        "Often another value was passed on by mistake. Begin a name with `_` to keep it all the same.",
+        "dlc 1\nexport fn f(x: f32[4]) -> f32[4] {\n  let h = relu(x)\n  return 2 * x\n}",
+        "dlc 1\nexport fn f(x: f32[4]) -> f32[4] {\n  let h = relu(x)\n  return 2 * h\n}",
+    ),
+    "D0223": Page(
+        "`set` of something that is no state",
+        "`set` says what a `state` of the module around is after the training step. A `param` is changed "
+        "by the optimizer alone, and a value within a function is named again with `let`.",
+        "dlc 1\nmodule M() {\n  state count: i32 = 0\n  fn call(x: f32[..]) {\n    set cuont = count + 1\n"
+        "    return x\n  }\n}",
+        "dlc 1\nmodule M() {\n  state count: i32 = 0\n  fn call(x: f32[..]) {\n    set count = count + 1\n"
+        "    return x\n  }\n}",
+    ),
 }

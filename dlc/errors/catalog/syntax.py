@@ -109,8 +109,8 @@ PAGES: dict[str, Page] = {
     "D0116": Page(
         "a value without a name after one with a name",
         "In a call the arguments that are told by their place come first.",
-        "dlc 1\nconst c = Conv2d(kernel=3, 16, 32)",
-        "dlc 1\nconst c = Conv2d(16, 32, kernel=3)",
+        "dlc 1\nlet c = reshape(shape=[2, 1], [1, 2])",
+        "dlc 1\nlet c = reshape([1, 2], shape=[2, 1])",
     ),
     "D0117": Page(
         "documentation of nothing",
