@@ -39,7 +39,8 @@ def op(name: str) -> Callable[[OpClass], OpClass]:
         assert "." in name, f"{name!r} needs a dialect"
         assert name not in OPS, f"operation {name} is defined twice"
         fields = _collect(cls)
-        assert list(fields) == sorted(fields, key=lambda field: _ORDER[field.kind]), (
+        own = [value for value in vars(cls).values() if isinstance(value, Field)]
+        assert own == sorted(own, key=_by_kind), (
             f"{name}: declare operands, groups of operands, regions, attributes in this order"
         )
         _FIELDS[cls] = fields
@@ -62,7 +63,11 @@ def _collect(cls: type[Op]) -> tuple[Field, ...]:
             value = base.__dict__.get(key)
             if isinstance(value, Field):
                 found[key] = Field(value.kind, value.default, value.doc, key)
-    return tuple(sorted(found.values(), key=lambda field: _ORDER[field.kind]))
+    return tuple(sorted(found.values(), key=_by_kind))
+
+
+def _by_kind(field: Field) -> int:
+    return _ORDER[field.kind]
 
 
 def _getters(fields: Sequence[Field]) -> list[Callable[[Op], object]]:

@@ -243,11 +243,11 @@ class _Verifier:
         uses = f"{op.name} uses {_named(value)}"
         if value.block is None:
             return f"{uses}, whose operation stands nowhere"
-        if value.block is op.parent:
-            return f"{uses} before it is defined"
         for frame in reversed(self._frames):
             if frame.outer is not None and value in frame.outer:
                 return f"{uses} from outside of {frame.op.name}, which uses no values around it"
+        if any(value.block is frame.block for frame in self._frames):
+            return f"{uses} before it is defined"
         return f"{uses}, which is defined in another region"
 
     def _strangers(self) -> None:
