@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.report import note, print_json
+from dlc.cli.report import note, notes, print_json
 from dlc.cli.values import parameters
 
 
@@ -21,6 +21,7 @@ def command(
     if as_json:
         print_json(asdict(checked))
         return
+    notes(checked.warnings)
     for head in checked.entries:
         print(head)
     note(f"{model} is right")

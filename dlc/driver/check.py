@@ -24,6 +24,7 @@ class Checked:
 
     path: str
     entries: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def check_model(
@@ -33,7 +34,7 @@ def check_model(
     opened = open_model(Path(path), module=module, settings=parameters or {})
     verify(opened.module)
     heads = [signature_text(interface_of(op)) for op in entry_functions(opened.module)]
-    return Checked(path, tuple(heads))
+    return Checked(path, tuple(heads), opened.remarks)
 
 
 def format_path(path: str, *, check: bool) -> Iterator[tuple[Path, bool]]:

@@ -16,7 +16,7 @@ from dlc.driver.pictures import PICTURES, read_picture
 from dlc.errors import CallError, UsageError
 from dlc.runtime import expressions
 from dlc.runtime.arguments import as_array
-from dlc.runtime.dtypes import DTYPES
+from dlc.runtime.dtypes import DTYPES, byte_count
 from dlc.runtime.manifest import Input
 from dlc.runtime.spelling import describe
 from dlc.runtime.tensor import Tensor
@@ -105,6 +105,8 @@ def random_value(item: Input, sizes: Mapping[str, int], seed: int) -> Value:
     Floats are normally distributed, `u8` are all bytes, other integers are 0 to 9 (small, because they
     are often indices), bools are even chances.
     """
+    if not 0 <= seed < 1 << 64:
+        raise UsageError(f"{seed} is no seed", code="D0901", help="use 0 to 2**64 - 1")
     stream = np.random.Generator(np.random.Philox(key=[seed, zlib.crc32(item.name.encode())]))
     shape = _shape(item, sizes)
     match DTYPES[item.dtype].kind:
@@ -123,10 +125,13 @@ def _stored(values: NDArray[np.generic], item: Input) -> Value:
 
 def _shape(item: Input, sizes: Mapping[str, int]) -> tuple[int, ...]:
     try:
-        return tuple(expressions.evaluate_all(item.shape, sizes))
+        shape = tuple(expressions.evaluate_all(item.shape, sizes))
     except expressions.BadExpression as error:
         raise CallError(
             f"{item.name}: {describe(item)} has a size that is not known: {error}",
             code="D0801",
             help="give the size, such as --dim B=8",
         ) from None
+    if byte_count(shape, DTYPES[item.dtype]) is None:
+        raise CallError(f"{item.name} would be {list(shape)}, larger than memory", code="D0804")
+    return shape

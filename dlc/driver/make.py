@@ -68,6 +68,7 @@ def make_artifact(wanted: Wanted, *, stage: str | None = None) -> Made:
         )
     report = Report()
     artifact = compile_opened(opened, wanted.settings, wanted.weights, report=report)
+    report.notes = (*opened.remarks, *report.notes)
     return Made(artifact, report, opened.context.seconds)
 
 

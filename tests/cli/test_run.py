@@ -110,6 +110,19 @@ def test_a_derivative_is_given_after_the_results(dlc: Command) -> None:
     assert done.out.endswith("dtotal/dx: f32[1, 3]\n[[1. 2. 3.]]\n")
 
 
+def test_an_artifact_is_compiled_again_with_its_own_weights(dlc: Command, folder: Path) -> None:
+    (folder / "m.dlm").write_text(
+        "dlc 1\nmodule M() {\n  param w: f32[3] = normal(1.0)\n"
+        "  export fn f(x: f32[3]) -> f32[3] = x * w\n}\n"
+    )
+    first = dlc("compile", "m.dlm", "-o", "m.dlc", "--weights", "init:7")
+    assert first.code == 0, first.err
+    assert dlc("compile", "m.dlc", "-o", "again.dlc", "-O1").code == 0
+    given = ("--input", "x=[1, 1, 1]")
+    assert dlc("run", "again.dlc", *given).out == dlc("run", "m.dlc", *given).out
+    assert "M" in dlc("inspect", "m.dlc").out
+
+
 def test_the_best_labels_are_shown_in_order(dlc: Command, folder: Path) -> None:
     (folder / "labels.txt").write_text("cat\ndog\n")
     done = dlc("run", "rows.dlm", "--input", "x=[[1,0,0],[2,0,0]]", "--labels", "labels.txt")
