@@ -98,7 +98,7 @@ def converted(ev: Evaluator, function: Builtin, parameter: Parameter, argument: 
             f"{parameter.name.lstrip('*')} of {function.name} is {_WANTED[parameter.kind]}, "
             f"found {describe(value)}",
             argument.span,
-            help=_help(parameter.kind, value),
+            help=_help(function, parameter, value),
         )
     return found
 
@@ -106,7 +106,10 @@ def converted(ev: Evaluator, function: Builtin, parameter: Parameter, argument: 
 _NO: Final = object()
 
 
-def _help(kind: str, value: Datum) -> str | None:
+def _help(function: Builtin, parameter: Parameter, value: Datum) -> str | None:
+    kind = parameter.kind
+    if function.name in ("max", "min") and parameter.name == "axis":
+        return f"for each element of two tensors there is {function.name}imum(x, y)"
     if isinstance(value, Value) and kind not in ("tensor", "float", "any"):
         return "a tensor has its value only when the model runs"
     if isinstance(value, Callee) and kind in ("tensor", "float"):

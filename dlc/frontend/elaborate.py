@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,11 +35,13 @@ from dlc.frontend.problems import Poisoned, Problems, TooManyProblems
 from dlc.frontend.roots import Layer, layers_of, root_definition, root_instance, weights_of
 from dlc.frontend.scope import Scope
 from dlc.frontend.trace import Trace
-from dlc.frontend.weights import source_of
+from dlc.frontend.training import Training, check_training
+from dlc.frontend.weights import Weight, source_of
 from dlc.ir.location import FileLocation
 from dlc.ir.value_map import ValueMap
 from dlc.text import ast
 from dlc.text.source import Source
+from dlc.text.suggest import suggest
 
 __all__ = ["Elaborated", "elaborate"]
 
@@ -69,6 +71,7 @@ class Elaborated:
 
     module: Module
     layers: tuple[Layer, ...]
+    train: Training | None
     warnings: tuple[Diagnostic, ...]
     texts: Mapping[str, str]
 
@@ -131,7 +134,7 @@ def _elaborated(
     values: ValueMap | None,
     module: str | None,
     settings: Mapping[str, object],
-) -> tuple[Module, tuple[Layer, ...]]:
+) -> tuple[Module, tuple[Layer, ...], Training | None]:
     at = Trace(file.source, problems, values)
     ev = Evaluator(at)
     for other in loader.files.values():
@@ -147,12 +150,43 @@ def _elaborated(
         if (entry := entry_point(ev, function, list(file.dims()))) is not None
     ]
     layers = () if root is None else layers_of(root)
+    weights = [] if root is None else weights_of(root)
+    training = _training(ev, file, root, loader, weights)
     made = Module.empty(FileLocation(file.source.name, 1, 1))
-    for item in () if root is None else weights_of(root):
+    for item in weights:
         made.body.append(source_of(item))
     for entry in entries:
         made.body.append(entry)
-    return made, layers
+    return made, layers, training
+
+
+def _training(
+    ev: Evaluator,
+    file: File,
+    root: Instance | None,
+    loader: Loader,
+    weights: Sequence[Weight],
+) -> Training | None:
+    """The checked `train` block of the root module."""
+    blocks = [item for item in file.tree.items if isinstance(item, ast.Train)]
+    found: Training | None = None
+    for block in blocks:
+        if root is not None and root.core.definition.name == block.name:
+            found = check_training(ev, block, root, loader.library("optimizers", ev), weights)
+        elif not isinstance(file.declared.get(block.name), ast.Module):
+            ev.at.source = file.source
+            near = suggest(
+                block.name, [n for n, d in file.declared.items() if isinstance(d, ast.Module)]
+            )
+            ev.report(
+                ev.at.fail(
+                    "D0206",
+                    f"there is no module {block.name} to train",
+                    block.name_span,
+                    help=f"did you mean {near}?" if near else None,
+                )
+            )
+    return found
 
 
 def _root_module(

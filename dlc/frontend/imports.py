@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from dlc.errors import Diagnostic, ModelError
+from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
 from dlc.frontend.problems import Problems
 from dlc.text import ast
@@ -122,6 +123,14 @@ class Loader:
         if len(self.files) >= MAX_FILES:
             raise ModelError(f"more than {MAX_FILES} files are imported", code="D0203")
         return self.load(source, library=library)
+
+    def library(self, name: str, ev: Evaluator) -> File:
+        """A text of the library that nothing imports."""
+        known = self.files.get(f"<{name}.dlm>")
+        file = known or self.load(library_source(f"{name}.dlm"), library=True)
+        for other in self.files.values():
+            other.ev = ev
+        return file
 
     def _library(self, item: ast.Import) -> File:
         name = f"{item.source}.dlm"

@@ -17,7 +17,7 @@ from dlc.frontend.initialisers import Origin, beside, origin_of
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import MISSING, Home, Scope
 from dlc.frontend.statements import require
-from dlc.frontend.types import Expectation, Matcher, declared_type
+from dlc.frontend.types import Expectation, Matcher, declared_type, dtype_named
 from dlc.frontend.values import (
     UNKNOWN,
     Argument,
@@ -57,6 +57,8 @@ class Core:
     values: dict[str, Datum] = field(default_factory=dict[str, Datum])
     weights: dict[str, Weight] = field(default_factory=dict[str, Weight])
     checked: bool = False
+    like: TensorType | None = None
+    """The type of the weight that an optimizer updates."""
 
     def below(self, name: str) -> str:
         """The path of a member."""
@@ -92,7 +94,7 @@ class Core:
         with self.ev.elsewhere(scope.home.source) as source:
             if not isinstance(node.type, ast.TensorType):
                 raise self.ev.at.fail("D0326", "a weight is a tensor", node.type.span)
-            own = declared_type(self.ev, node.type, scope)
+            own = self._type(node.type, scope)
             if any(isinstance(size, Dim) for size in own.shape):
                 raise self.ev.at.fail(
                     "D0221",
@@ -110,6 +112,12 @@ class Core:
             )
         self.weights[node.name] = made
         return made
+
+    def _type(self, type: ast.TensorType, scope: Scope) -> TensorType:
+        """The declared type; `..` in the state of an optimizer stands for the weight's shape."""
+        if self.like is not None and len(type.dims) == 1 and isinstance(type.dims[0], ast.Dots):
+            return self.like.with_dtype(dtype_named(self.ev, type.dtype, type.span, scope))
+        return declared_type(self.ev, type, scope)
 
     def _origin(self, node: ast.Param | ast.State, scope: Scope) -> Origin:
         origin = origin_of(self.ev, node.init, scope)

@@ -20,6 +20,7 @@ from dlc.frontend.problems import Problems
 from dlc.frontend.types import DTYPES
 from dlc.text import ast
 from dlc.text.source import Span
+from dlc.text.suggest import suggest
 from dlc.text.tree import children, walk
 
 __all__ = ["resolve"]
@@ -333,10 +334,31 @@ class _Resolver:
                 for name in names_of(statement.pattern):
                     names.given[name] = given
             else:
+                if isinstance(statement, ast.Set):
+                    self._set(statement)
                 self._children(statement, names)
         for given in lets:
             if not given.used:
                 self._unused(given.node)
+
+    def _set(self, statement: ast.Set) -> None:
+        """What is set is a state of the module around."""
+        member = self.members.get(statement.name)
+        if isinstance(member, ast.State):
+            return
+        states = [name for name, node in self.members.items() if isinstance(node, ast.State)]
+        near = suggest(statement.name, states)
+        what = "a param, which training changes" if isinstance(member, ast.Param) else "no state"
+        self.found.append(
+            Diagnostic(
+                "D0223",
+                f"{statement.name} is {what}",
+                self.source.place(statement.name_span),
+                help=f"did you mean {near}?"
+                if near
+                else f"declare it: state {statement.name}: f32",
+            )
+        )
 
     def _unused(self, node: ast.Let) -> None:
         assert isinstance(node.pattern, ast.NamePattern)

@@ -7,6 +7,7 @@ from dlc.frontend.evaluator import Evaluator, evaluates
 from dlc.frontend.patterns import names_of, unpack
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import Scope
+from dlc.frontend.tensors import as_tensor, broadcast_to, dtype_of, tensor_type
 from dlc.frontend.types import Expectation, Matcher
 from dlc.frontend.values import UNKNOWN, Datum, Hole, describe
 from dlc.ir.core import Value
@@ -122,8 +123,27 @@ def _debug(ev: Evaluator, statement: ast.Debug, scope: Scope) -> None:
 
 
 def set_state(ev: Evaluator, statement: ast.Set, scope: Scope) -> None:
-    """Note what a state becomes; where `training` is false it says nothing."""
-    raise NotImplementedError
+    """Check what a state becomes; where `training` is false it says nothing.
+
+    What is set takes effect at the end of the step, so the name keeps its value here.
+    """
+    at = ev.at
+    if not at.training:
+        return
+    value = ev.eval(statement.value, scope)
+    state = scope.home.find(statement.name)
+    if not isinstance(state, Value):
+        raise at.fail("D0223", f"{statement.name} is no state", statement.name_span)
+    at.stand(statement.value.span)
+    tensor = as_tensor(at, value, dtype_of(state))
+    if not isinstance(value, Value) and not tensor_type(tensor).rank:
+        tensor = broadcast_to(at, tensor, tensor_type(state).shape)
+    if tensor.type is not state.type:
+        raise at.fail(
+            "D0321",
+            f"{describe(value)} set where {describe(state)} is expected",
+            statement.value.span,
+        )
 
 
 def _outside_loop(ev: Evaluator, statement: ast.Next | ast.Yield) -> None:

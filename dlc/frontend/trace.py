@@ -171,6 +171,18 @@ class Trace(Builder):
             self.frame.draws, self.frame.calls = draws, calls
             block.clear()
 
+    @contextmanager
+    def scratch(self) -> Generator[None]:
+        """Elaborate something to check it, with inputs and weights of its own, and throw it away."""
+        kept = (self.top, self.gets, self.base_key, self.implicit_seed)
+        try:
+            with self.discarded() as block:
+                self.top, self.gets = block, {}
+                self.base_key, self.implicit_seed = None, False
+                yield
+        finally:
+            self.top, self.gets, self.base_key, self.implicit_seed = kept
+
     # Names and places ---------------------------------------------------------------------------
 
     def called(self, value: Value, name: str, span: Span) -> None:

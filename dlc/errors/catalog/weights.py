@@ -2,6 +2,15 @@
 
 from dlc.errors.catalog.page import Page
 
+# A model and how to train it, with a place for one more entry.
+TRAIN = (
+    "dlc 1\ndim B = 1..8\nmodule M() {{\n  param w: f32[4, 2] = normal(0.1)\n"
+    "  fn scores(x: f32[B, 4]) = x @ w\n}}\ntrain M {{\n"
+    '  data = csv("flowers.csv", x=columns(0, 4), y="label")\n'
+    "  loss(x: f32[B, 4], y: i32[B]) = mean(cross_entropy(scores(x), y))\n"
+    "  optimizer = sgd(lr=0.1)\n{}}}"
+)
+
 PAGES: dict[str, Page] = {
     "D0501": Page(
         "a file cannot be read",
@@ -68,5 +77,46 @@ PAGES: dict[str, Page] = {
         "The file is a model, but its graph has no meaning: a tensor that nothing makes or that depends "
         "on itself, two tensors of one name, an attribute that is missing, shapes that do not fit. The "
         "message names the node; the place is its line in the listing of the graph.",
+    ),
+    "D0530": Page(
+        "an entry that a `train` block does not have",
+        "The entries are data, loss, metric, optimizer, batch, epochs, seed and checkpoint, each once but "
+        "for metric. Data comes from npz, csv, text or pictures.",
+        TRAIN.format("  epoch = 5\n"),
+        TRAIN.format("  epochs = 5\n"),
+    ),
+    "D0531": Page(
+        "a `train` block that lacks something",
+        "Training needs data, a loss, and an optimizer. All other entries have defaults.",
+        TRAIN.format("").replace("  optimizer = sgd(lr=0.1)\n", ""),
+        TRAIN.format(""),
+    ),
+    "D0532": Page(
+        "a loss or metric that is not one number",
+        "What training makes small is one float for the whole batch, and a metric is one number. Losses "
+        "such as `cross_entropy` give one for each example: take their mean.",
+        TRAIN.format("").replace(
+            "mean(cross_entropy(scores(x), y))", "cross_entropy(scores(x), y)"
+        ),
+        TRAIN.format(""),
+    ),
+    "D0533": Page(
+        "data that does not fit the loss",
+        "A data source names a file, and for each parameter of the loss what the file calls it.",
+        TRAIN.format("").replace('y="label"', 'z="label"'),
+        TRAIN.format(""),
+    ),
+    "D0534": Page(
+        "a setting of `train` of the wrong kind",
+        "`batch` and `epochs` are whole numbers from 1 on, `seed` from 0; a checkpoint is a file.",
+        TRAIN.format("  batch = 0\n"),
+        TRAIN.format("  batch = 64\n"),
+    ),
+    "D0535": Page(
+        "no optimizer",
+        "An optimizer is a module with `fn update(p, g, step)`, which gives the next value of a weight: "
+        "one of the library (sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw) or your own.",
+        TRAIN.format("").replace("sgd(lr=0.1)", "sdg(lr=0.1)"),
+        TRAIN.format(""),
     ),
 }

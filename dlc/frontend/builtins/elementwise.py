@@ -9,7 +9,7 @@ from dlc.dialects import array, flow
 from dlc.frontend.builtins.registry import add_builtin, builtin
 from dlc.frontend.tensors import broadcast_to, dtype_of, unify
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, type_text
+from dlc.frontend.values import Callee, Datum, type_text
 from dlc.ir.core import Op, Value
 from dlc.ir.types import BOOL
 
@@ -103,6 +103,17 @@ def bit_not(at: Trace, x: Value) -> Datum:
 @builtin("identity(x: any)", GROUP, "x itself.", "identity([1, 2])", "[1, 2]")
 def identity(at: Trace, x: Datum) -> Datum:
     return x
+
+
+@builtin(
+    "is_function(x: any)",
+    GROUP,
+    "Whether x is a function rather than a number or a tensor: known when compiling.",
+    "is_function(sin)",
+    "true",
+)
+def is_function(at: Trace, x: Datum) -> Datum:
+    return isinstance(x, Callee)
 
 
 @builtin(
