@@ -41,7 +41,8 @@ def read_value(text: str, item: Input, *, resize: bool = False) -> Value:
     do not fit the input, and what reading a file raises.
     """
     if text.startswith(TEXT):
-        return np.frombuffer(text.removeprefix(TEXT).encode(), np.uint8)
+        found = np.frombuffer(text.removeprefix(TEXT).encode(), np.uint8)
+        return found[None] if len(item.shape) == 2 else found  # a batch of one
     suffix = Path(text).suffix.lower()
     if suffix in ARRAYS:
         return _from_file(text, item)

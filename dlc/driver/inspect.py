@@ -141,5 +141,5 @@ def _entries(entries: Sequence[Entry]) -> Table:
 
 
 def _layers(layers: Sequence[Layer]) -> Table:
-    rows = [(layer.path, layer.type, layer.parameters) for layer in layers]
+    rows = [(layer.path or ".", layer.type, layer.parameters) for layer in layers]
     return Table("layers", ("layer", "module", "parameters"), tuple(rows))

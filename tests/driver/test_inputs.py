@@ -25,6 +25,7 @@ F32 = Input("x", "f32", ("2", "2"))
         ("[inf, -inf]", Input("x", "f64", ("2",)), [np.inf, -np.inf]),
         ("[true, false]", Input("x", "bool", ("2",)), [True, False]),
         ("text:ab", Input("x", "u8", ("T",)), [97, 98]),
+        ("text:ab", Input("x", "u8", ("B", "T")), [[97, 98]]),
         ("1e3", Input("x", "bf16"), 1000),
     ],
 )
