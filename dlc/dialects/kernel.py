@@ -50,10 +50,11 @@ class Kernel(Op):
 
     def into(self, operands: Sequence[Value], outs: Sequence[Value]) -> Kernel:
         """This kernel in destination form: it reads and writes these views and takes the regions over."""
-        reads = self.segments[-2]
-        stand_ins = self.formula.arguments[len(self.formula.arguments) - reads :]
-        for argument, view in zip(stand_ins, operands[len(operands) - reads :], strict=True):
-            argument.type = view.type
+        if self.regions:
+            reads = self.segments[-2]
+            stand_ins = self.formula.arguments[len(self.formula.arguments) - reads :]
+            for argument, view in zip(stand_ins, operands[len(operands) - reads :], strict=True):
+                argument.type = view.type
         attributes = dict(self.attributes)
         attributes["segments"] = (*self.segments[:-1], len(outs))
         regions = self.regions

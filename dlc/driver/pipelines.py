@@ -9,7 +9,9 @@ from dlc.lowering import (
     kernel_to_loop,
     kernel_to_plan,
     nn_to_kernel,
+    order_to_kernel,
     pieces_to_kernel,
+    random_to_kernel,
     windows_to_kernel,
 )
 from dlc.passes import (
@@ -46,9 +48,11 @@ LOADED = (
     kernel_to_plan,
     layout,
     nn_to_kernel,
+    order_to_kernel,
     pack,
     pieces_to_kernel,
     prepare,
+    random_to_kernel,
     windows_to_kernel,
 )
 """The modules that define the passes and lowerings which the pipelines use."""

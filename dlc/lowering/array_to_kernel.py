@@ -13,8 +13,10 @@ from dlc.dialects.array.elementwise import tensor_type
 from dlc.errors import Diagnostic, Unsupported
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
+from dlc.ir.dims import Size
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
+from dlc.ir.types import DType
 from dlc.lowering.formula import convert, fold, gemm, generic, load, number, wide
 
 Lowering = Callable[[Op, Builder], Sequence[Value]]
@@ -185,4 +187,37 @@ def _matmul(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.MatMul)
     type = tensor_type(op.result)
     inner = tensor_type(op.lhs).shape[-1]
-    return (gemm(emit, op.lhs, op.rhs, type, inner),)
+    if not type.dtype.is_float:
+        return (_sum_of_products(op, emit, inner),)
+    accumulator = wide(type.dtype)
+    lhs, rhs = (cast_all(emit, operand, accumulator) for operand in op.operands)
+    sums = gemm(emit, lhs, rhs, type.with_dtype(accumulator), inner)
+    return (cast_all(emit, sums, type.dtype),)
+
+
+def _sum_of_products(op: array.MatMul, emit: Builder, length: Size) -> Value:
+    """A product of matrices of integers: no library has it."""
+    type = tensor_type(op.result)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        *batch, m, n = indices
+
+        def element(deep: Builder, folded: list[Value]) -> Value:
+            (k,) = folded
+            lhs = deep(kernel.Load(arrays[0], [*batch, m, k]))
+            rhs = deep(kernel.Load(arrays[1], [*batch, k, n]))
+            return deep(scalar.Multiply(lhs, rhs))
+
+        return fold(inner, (length,), "add", element)
+
+    return generic(emit, op.operands, type.shape, formula)
+
+
+def cast_all(emit: Builder, value: Value, dtype: DType) -> Value:
+    """A kernel that converts an array; the array itself if it has the dtype."""
+    type = kernel.array_type(value)
+    if type.dtype is dtype:
+        return value
+    return generic(
+        emit, (value,), type.shape, lambda e, i, a: convert(e, e(kernel.Load(a[0], i)), dtype)
+    )

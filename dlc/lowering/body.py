@@ -133,9 +133,21 @@ class Body:
             pointer = self.writer.pointers[view]
             strides = tuple([self.writer.stride(view, axis) for axis in range(rank)])
         lanes = [point.lane(value) for value in op.indices]
-        dtype = op.result.type
-        assert isinstance(dtype, DType)
-        address = self.address(point, lanes, strides)
+        return self._read(point, pointer, lanes, strides, element(op.result.type))
+
+    def load(self, point: Point, view: int, indices: Sequence[Lane], dtype: DType) -> Lane:
+        """The elements of a view at some indices."""
+        return self._read(point, self.writer.pointers[view], indices, self.strides(view), dtype)
+
+    def _read(
+        self,
+        point: Point,
+        pointer: Value,
+        indices: Sequence[Lane],
+        strides: Sequence[Value | None],
+        dtype: DType,
+    ) -> Lane:
+        address = self.address(point, indices, strides)
         match address:
             case Uniform(offset):
                 return Uniform(point.emit(loop.Load(pointer, offset, dtype)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dlc.dialects import kernel, mem
+from dlc.dialects import kernel, kernels_in_order, mem
 from dlc.dialects.builtin import Module
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
@@ -18,6 +18,9 @@ from dlc.lowering.gemm_to_loop import lower_gemm
 from dlc.lowering.generic_to_loop import lower_generic
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.panels_to_loop import lower_panels
+from dlc.lowering.running_to_loop import lower_running
+from dlc.lowering.scatter_to_loop import lower_scatter
+from dlc.lowering.sort_to_loop import lower_sort
 
 
 def _lower_product(op: kernel.Kernel, context: Context) -> Lowered:
@@ -30,6 +33,9 @@ LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
     kernel.Generic: lower_generic,
     kernel.Gemm: _lower_product,
     kernel.Conv: lower_panels,
+    kernels_in_order.Running: lower_running,
+    kernels_in_order.Scatter: lower_scatter,
+    kernels_in_order.Sort: lower_sort,
 }
 """How each kind of kernel is written as loops."""
 

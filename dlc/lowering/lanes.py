@@ -81,7 +81,11 @@ def compute(emit: Builder, op: Op, operands: list[Lane], lanes: int) -> Lane:
 
 def apply(emit: Builder, op: Op, operands: list[Value]) -> Value:
     """The operation on other operands, expanded if the machine has no instruction for it."""
-    new = clone(op, operands)
+    return place(emit, clone(op, operands))
+
+
+def place(emit: Builder, new: Op) -> Value:
+    """Place a scalar operation, expanded if the machine has no instruction for it; its value."""
     expansion = EXPANSIONS.get(type(new))
     if expansion is None:
         return emit(new)
@@ -116,5 +120,6 @@ __all__ = [
     "compute",
     "element",
     "in_lanes",
+    "place",
     "register",
 ]

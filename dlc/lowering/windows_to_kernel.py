@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dlc.dialects import array, kernel, scalar
 from dlc.dialects.array.convolution import Layout
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.pieces import is_negative
+from dlc.dialects.array.window import Windowed
 from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size
-from dlc.ir.types import F32, F64, I32, INDEX
+from dlc.ir.types import F32, F64, I32, I64, INDEX
 from dlc.lowering.array_to_kernel import lowers
 from dlc.lowering.formula import (
     between,
@@ -31,6 +32,9 @@ from dlc.lowering.formula import (
 )
 from dlc.lowering.pieces_to_kernel import clamp
 
+NOWHERE = (1 << 63) - 1
+"""Stands for no place in a minimum of places."""
+
 COMBINE = {"max": "maximum", "min": "minimum", "sum": "add"}
 
 
@@ -39,25 +43,12 @@ def _reduce_window(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.ReduceWindow)
     source, result = tensor_type(op.source), tensor_type(op.result)
     combine = COMBINE[op.function]
-    moving = [axis for axis in range(source.rank) if op.window[axis] > 1]
-    extents = tuple([op.window[axis] for axis in moving])
+    moving, extents = _moving(op)
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         def element(deep: Builder, folded: list[Value]) -> Value:
             steps = dict(zip(moving, folded, strict=True))
-            conditions: list[Value] = []
-            places: list[Value] = []
-            for axis, index in enumerate(indices):
-                low, high = op.padding[axis]
-                place = times(deep, index, op.strides[axis])
-                if axis in steps:
-                    step = times(deep, steps[axis], op.dilations[axis])
-                    place = deep(scalar.Add(place, step))
-                place = plus(deep, place, low * -1)
-                if (low, high) != (0, 0):
-                    conditions.append(between(deep, place, 0, source.shape[axis]))
-                    place = clamp(deep, place, source.shape[axis])
-                places.append(place)
+            places, conditions = _window_places(deep, op, indices, steps)
             value = load(deep, arrays[0], places)
             neutral = number(deep, kernel.identity(combine, wide(source.dtype)), wide(source.dtype))
             return choose(deep, both(deep, conditions), value, neutral)
@@ -65,6 +56,72 @@ def _reduce_window(op: Op, emit: Builder) -> Sequence[Value]:
         return convert(inner, fold(inner, extents, combine, element), result.dtype)
 
     return (generic(emit, op.operands, result.shape, formula),)
+
+
+def _moving(op: Windowed) -> tuple[list[int], tuple[int, ...]]:
+    """The axes along which a window has more than one element, and how many."""
+    moving = [axis for axis, taps in enumerate(op.window) if taps > 1]
+    return moving, tuple([op.window[axis] for axis in moving])
+
+
+def _window_places(
+    emit: Builder, op: Windowed, indices: Sequence[Value], steps: Mapping[int, Value]
+) -> tuple[list[Value], list[Value]]:
+    """Where an element of a window is in the source, and when it is there; else some place in it."""
+    conditions: list[Value] = []
+    places: list[Value] = []
+    for axis, (index, extent) in enumerate(zip(indices, tensor_type(op.source).shape, strict=True)):
+        low, high = op.padding[axis]
+        place = times(emit, index, op.strides[axis])
+        if axis in steps:
+            step = times(emit, steps[axis], op.dilations[axis])
+            place = emit(scalar.Add(place, step))
+        place = plus(emit, place, low * -1)
+        if (low, high) != (0, 0):
+            conditions.append(between(emit, place, 0, extent))
+            place = clamp(emit, place, extent)
+        places.append(place)
+    return places, conditions
+
+
+@lowers(array.WindowIndex)
+def _window_index(op: Op, emit: Builder) -> Sequence[Value]:
+    """The extreme of a window, then the first place in the order of the window that has it."""
+    assert isinstance(op, array.WindowIndex)
+    source = tensor_type(op.source)
+    combine = COMBINE[op.function]
+    moving, extents = _moving(op)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        def at(deep: Builder, folded: list[Value]) -> tuple[Value, list[Value], list[Value]]:
+            steps = dict(zip(moving, folded, strict=True))
+            places, conditions = _window_places(deep, op, indices, steps)
+            return load(deep, arrays[0], places), places, conditions
+
+        def value_of(deep: Builder, folded: list[Value]) -> Value:
+            value, _, conditions = at(deep, folded)
+            neutral = number(deep, kernel.identity(combine, wide(source.dtype)), wide(source.dtype))
+            return choose(deep, both(deep, conditions), value, neutral)
+
+        best = fold(inner, extents, combine, value_of)
+
+        def place_of(deep: Builder, folded: list[Value]) -> Value:
+            value, places, conditions = at(deep, folded)
+            chosen = deep(scalar.Compare(value, best, "eq"))
+            if source.dtype.is_float:  # a NaN wins, and equals nothing
+                chosen = deep(scalar.Or(chosen, deep(scalar.Compare(value, value, "ne"))))
+            good = both(deep, [*conditions, chosen])
+            row_major: Value = size(deep, 0)
+            for place, extent in zip(places, source.shape, strict=True):
+                row_major = deep(scalar.Add(times(deep, row_major, extent), place))
+            # Rising places in a window have rising numbers, so the first is the smallest.
+            return choose(deep, good, row_major, size(deep, NOWHERE))
+
+        first = fold(inner, extents, "minimum", place_of)
+        found = inner(scalar.Compare(first, size(inner, NOWHERE), "ne"))
+        return convert(inner, inner(scalar.Select(found, first, size(inner, -1))), I64)
+
+    return (generic(emit, op.operands, tensor_type(op.result).shape, formula),)
 
 
 @lowers(array.Convolution)

@@ -144,12 +144,7 @@ class Scatter(Op):
 
         def scattered(target: Array, updates: Array) -> Array:
             result = target.copy()
-            view = in_front(result, self.axes)
-            with np.errstate(all="ignore"):
-                if self.mode == "set":
-                    _set_in_order(view, places, updates)
-                else:
-                    COMBINE[self.mode].at(view, places, updates)
+            in_order(self.mode, in_front(result, self.axes), places, updates)
             return result
 
         return numeric.in_single(scattered, tensor_type(self.target).dtype, target, updates)
@@ -161,6 +156,15 @@ class Scatter(Op):
 
 
 COMBINE = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def in_order(mode: str, view: Array, places: tuple[Places, ...], updates: Array) -> None:
+    """Put updates into places of a view, one by one, as `mode` says."""
+    with np.errstate(all="ignore"):
+        if mode == "set":
+            _set_in_order(view, places, updates)
+        else:
+            COMBINE[mode].at(view, places, updates)
 
 
 def _set_in_order(view: Array, places: tuple[Places, ...], updates: Array) -> None:

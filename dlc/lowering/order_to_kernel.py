@@ -1,0 +1,49 @@
+"""What is computed in order as kernels: running totals, sorting, scattered updates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.dialects import array, kernels_in_order
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op, Value
+from dlc.ir.types import I32
+from dlc.lowering.array_to_kernel import cast_all, lowers
+from dlc.lowering.formula import convert, generic, wide
+
+
+@lowers(array.Cumulative)
+def _cumulative(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Cumulative)
+    dtype = tensor_type(op.source).dtype
+    combine = op.scalar.name.removeprefix("scalar.")
+    source = cast_all(emit, op.source, wide(dtype))
+    made = kernels_in_order.Running((source,), (), combine, op.axis, op.reverse, op.exclusive)
+    return (cast_all(emit, emit(made), dtype),)
+
+
+@lowers(array.Sort)
+def _sort(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Sort)
+    count = tensor_type(op.keys).shape[op.axis]
+    return emit.all(kernels_in_order.Sort(op.operands, (), op.axis, count, op.descending))
+
+
+@lowers(array.TopK)
+def _top_k(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.TopK)
+    shape = tensor_type(op.source).shape
+    places = generic(emit, (), shape, lambda e, i, _: convert(e, i[op.axis], I32))
+    return emit.all(kernels_in_order.Sort((op.source, places), (), op.axis, op.k, op.largest))
+
+
+@lowers(array.Scatter)
+def _scatter(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.Scatter)
+    dtype = tensor_type(op.target).dtype
+    # 16-bit floats meet in f32 and are rounded once; those that are only put are not touched.
+    meeting = dtype if op.mode == "set" else wide(dtype)
+    target, updates = (cast_all(emit, value, meeting) for value in (op.target, op.updates))
+    made = kernels_in_order.Scatter((target, updates, *op.indices), (), op.axes, op.mode)
+    return (cast_all(emit, emit(made), dtype),)
