@@ -29,7 +29,7 @@ _COLOURS = {
 }
 _STYLE = (
     "text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#111827}"
-    ".type{font-size:11px;fill:#4b5563;stroke:#fff;stroke-width:3px;paint-order:stroke}"
+    ".type{font-size:11px;fill:#4b5563}.halo{font-size:11px;stroke:#fff;stroke-width:3px}"
     ".title{font-weight:bold;font-size:14px}"
     "path{fill:none;stroke:#9ca3af;stroke-width:1.3}"
 )
@@ -196,7 +196,9 @@ def _boxed(box: _Box, x: float, y: float) -> str:
         f'<text x="{x:.1f}" y="{y + 17:.1f}" text-anchor="middle">{escape(box.text)}</text>',
     ]
     if box.note:
-        parts.append(
-            f'<text class="type" x="{x + 6:.1f}" y="{y + _BOX + 15:.1f}">{escape(box.note)}</text>'
-        )
+        # Once in white below, so that edges keep clear of the letters.
+        parts += [
+            f'<text class="{style}" x="{x + 6:.1f}" y="{y + _BOX + 15:.1f}">{escape(box.note)}</text>'
+            for style in ("halo", "type")
+        ]
     return "".join(parts)

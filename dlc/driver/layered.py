@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 SWEEPS = 8
+SOURCE_WEIGHT = 0.02
+"""How much a node without predecessors has to say about where a crowded row stands."""
 GAP = 24.0
 """Least distance between neighbours of a row."""
 
@@ -135,8 +137,29 @@ def _spread(table: list[list[_Node]]) -> None:
 
 
 def _middle(node: _Node, from_above: bool) -> float:
-    near = (node.above or node.below) if from_above else (node.below or node.above)
+    # What only feeds in (a weight, a constant) stands beside the way through and does not bend it.
+    above = [other for other in node.above if other.above] or node.above
+    near = (above or node.below) if from_above else (node.below or above)
     return sum(other.x for other in near) / len(near) if near else node.x
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Neighbours that move as one: the weighted sum of what they want, their weight, and their number."""
+
+    total: float
+    weight: float
+    members: int
+
+    @property
+    def place(self) -> float:
+        return self.total / self.weight
+
+    def joined(self, other: _Block) -> _Block:
+        """Both as one."""
+        return _Block(
+            self.total + other.total, self.weight + other.weight, self.members + other.members
+        )
 
 
 def _settle(row: Sequence[_Node], wanted: Sequence[float]) -> None:
@@ -144,22 +167,18 @@ def _settle(row: Sequence[_Node], wanted: Sequence[float]) -> None:
 
     Nodes that would collide form a block that moves as one, to the mean of what its members want.
     """
-    blocks: list[list[float]] = []  # the sum of what the members want, and how many they are
+    blocks: list[_Block] = []
     offsets: list[float] = []
     for index, node in enumerate(row):
         step = 0.0 if index == 0 else (row[index - 1].width + node.width) / 2 + GAP
         offsets.append(step + (offsets[-1] if offsets else 0.0))
-        blocks.append([wanted[index] - offsets[index], 1.0])
-        while len(blocks) > 1 and _place(blocks[-2]) >= _place(blocks[-1]):
-            total, members = blocks.pop()
-            blocks[-1][0] += total
-            blocks[-1][1] += members
+        weight = 1.0 if node.above else SOURCE_WEIGHT
+        block = _Block(weight * (wanted[index] - offsets[index]), weight, 1)
+        while blocks and blocks[-1].place >= block.place:
+            block = blocks.pop().joined(block)
+        blocks.append(block)
     index = 0
     for block in blocks:
-        for _ in range(int(block[1])):
-            row[index].x = _place(block) + offsets[index]
+        for _ in range(block.members):
+            row[index].x = block.place + offsets[index]
             index += 1
-
-
-def _place(block: Sequence[float]) -> float:
-    return block[0] / block[1]
