@@ -1,7 +1,10 @@
-"""Functions that the machine has no instruction for, as formulas of those that it has.
+"""Functions that the machine has no instruction for, as formulas of operations that it has.
 
 `EXPANSIONS` has one entry for each such operation: called with a builder and the operation (which is not
-placed), it places the formula and gives its value. Scalars and registers alike.
+placed), it places the formula and gives its value. The operands are scalars or registers alike. What is
+placed is basic: code generation needs one instruction for it, or a few where the processor is old, but
+never a function of a library. Nothing in it branches or depends on the floating-point state, and no
+step may be contracted or reordered: the errors in `docs/math.md` hold for it as it stands.
 """
 
 from __future__ import annotations
@@ -11,38 +14,89 @@ from collections.abc import Callable
 from dlc.dialects import scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
-from dlc.lowering.math import exponential, hyperbolic, logarithm, trigonometric
+from dlc.lowering.math import (
+    error_function,
+    exponential,
+    floats,
+    fused,
+    hyperbolic,
+    integer,
+    inverse_trigonometric,
+    logarithm,
+    power,
+    remainder,
+    trigonometric,
+)
 from dlc.lowering.math.term import Term
 
 Expansion = Callable[[Builder, Op], Value]
+Unary = Callable[[Term], Term]
+Binary = Callable[[Term, Term], Term]
 
-
-def _unary(function: Callable[[Term], Term]) -> Expansion:
-    def expand(emit: Builder, op: Op) -> Value:
-        return function(Term(emit, op.operands[0], True)).value
-
-    return expand
-
-
-def _rsqrt(x: Term) -> Term:
-    return 1 / Term(x.emit, x.emit(scalar.Sqrt(x.value)), x.fused)
-
-
-EXPANSIONS: dict[type[Op], Expansion] = {
-    scalar.Exp: _unary(exponential.exp),
-    scalar.Expm1: _unary(exponential.expm1),
-    scalar.Sigmoid: _unary(exponential.sigmoid),
-    scalar.Log: _unary(logarithm.log),
-    scalar.Log1p: _unary(logarithm.log1p),
-    scalar.Sin: _unary(trigonometric.sin),
-    scalar.Cos: _unary(trigonometric.cos),
-    scalar.Tan: _unary(trigonometric.tan),
-    scalar.Sinh: _unary(hyperbolic.sinh),
-    scalar.Cosh: _unary(hyperbolic.cosh),
-    scalar.Tanh: _unary(hyperbolic.tanh),
-    scalar.Asinh: _unary(hyperbolic.asinh),
-    scalar.Acosh: _unary(hyperbolic.acosh),
-    scalar.Atanh: _unary(hyperbolic.atanh),
-    scalar.Rsqrt: _unary(_rsqrt),
+UNARY: dict[type[Op], Unary] = {
+    scalar.Exp: exponential.exp,
+    scalar.Expm1: exponential.expm1,
+    scalar.Sigmoid: exponential.sigmoid,
+    scalar.Log: logarithm.log,
+    scalar.Log1p: logarithm.log1p,
+    scalar.Rsqrt: power.rsqrt,
+    scalar.Sin: trigonometric.sin,
+    scalar.Cos: trigonometric.cos,
+    scalar.Tan: trigonometric.tan,
+    scalar.Asin: inverse_trigonometric.asin,
+    scalar.Acos: inverse_trigonometric.acos,
+    scalar.Atan: inverse_trigonometric.atan,
+    scalar.Sinh: hyperbolic.sinh,
+    scalar.Cosh: hyperbolic.cosh,
+    scalar.Tanh: hyperbolic.tanh,
+    scalar.Asinh: hyperbolic.asinh,
+    scalar.Acosh: hyperbolic.acosh,
+    scalar.Atanh: hyperbolic.atanh,
+    scalar.Erf: error_function.erf,
 }
-"""The formula of each operation that has one."""
+"""Functions of one float."""
+
+BINARY: dict[type[Op], tuple[Binary | None, Binary | None]] = {
+    scalar.Divide: (Term.__truediv__, integer.divide),
+    scalar.FloorDivide: (remainder.floor_divide, integer.floor_divide),
+    scalar.Remainder: (remainder.floor_remainder, integer.remainder),
+    scalar.TruncatedRemainder: (remainder.truncated_remainder, integer.truncated_remainder),
+    scalar.Power: (power.power, integer.power),
+    scalar.Atan2: (inverse_trigonometric.atan2, None),
+    scalar.ShiftLeft: (None, integer.shift_left),
+    scalar.ShiftRight: (None, integer.shift_right),
+}
+"""Functions of two floats, and of two integers."""
+
+
+def expansions(*, fma: bool, half: bool) -> dict[type[Op], Expansion]:
+    """For a processor that has, or has not, instructions that multiply and add, and that convert f16."""
+
+    def unary(function: Unary) -> Expansion:
+        return lambda emit, op: function(Term(emit, op.operands[0], fma)).value
+
+    def binary(of_floats: Binary | None, of_integers: Binary | None) -> Expansion:
+        def expand(emit: Builder, op: Op) -> Value:
+            x, y = (Term(emit, operand, fma) for operand in op.operands)
+            function = of_floats if x.dtype.is_float else of_integers
+            assert function is not None, op
+            return function(x, y).value
+
+        return expand
+
+    def cast(emit: Builder, op: Op) -> Value:
+        assert isinstance(op, scalar.Cast)
+        return floats.convert(Term(emit, op.source, fma), op.dtype, half).value
+
+    def multiply_add(emit: Builder, op: Op) -> Value:
+        x, y, z = (Term(emit, operand, fma) for operand in op.operands)
+        return fused.fma(x, y, z).value
+
+    table = {cls: unary(function) for cls, function in UNARY.items()}
+    table |= {cls: binary(*functions) for cls, functions in BINARY.items()}
+    table[scalar.Cast] = cast
+    return table if fma else {**table, scalar.Fma: multiply_add}
+
+
+EXPANSIONS = expansions(fma=True, half=True)
+"""For processors from x86-64-v3 on."""

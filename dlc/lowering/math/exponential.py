@@ -12,7 +12,7 @@ from dlc.ir.types import F32, F64, DType
 from dlc.lowering.math import coefficients
 from dlc.lowering.math.coefficients import LN2, LOG2_E
 from dlc.lowering.math.pairs import fast_two_sum, two_sum
-from dlc.lowering.math.term import Format, Term
+from dlc.lowering.math.term import Format, Number, Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,16 @@ def halves(count: Term, layout: Format) -> tuple[Term, Term]:
     return (other + layout.one).float(), (half + layout.one).float()
 
 
-def reduce(x: Term) -> Reduced:
-    """The nearest multiple of log(2), and the rest. x has at most the magnitude where exp overflows."""
+def reduce(x: Term, more: Number = 0) -> Reduced:
+    """`x + more` reduced about the nearest multiple of log(2).
+
+    x has at most the magnitude where exp overflows, and `more` is much smaller.
+    """
     facts, magic = EXP[x.dtype], x.format.magic
     shifted = x.times_plus(LOG2_E[0], magic)
     n = shifted - magic
     head = n.times_plus(-facts.high, x)
-    correction = n * -facts.low
+    correction = n.times_plus(-facts.low, more)
     return Reduced(shifted.bits(), head, correction, head + correction)
 
 
@@ -101,6 +104,16 @@ def _exp_in_range(x: Term) -> Term:
     reduced = reduce(x)
     first, second = halves(reduced.count, x.format)
     return reduced.rest.polynomial((1, 1, *EXP[x.dtype].tail)) * first * second
+
+
+def exp_of_sum(x: Term, more: Term) -> Term:
+    """`e ** (x + more)` for a number that is no more than a rounding error of x."""
+    facts = EXP[x.dtype]
+    inside = (x > facts.lowest) & (x < facts.highest)
+    reduced = reduce(x.at_least(facts.lowest).at_most(facts.highest), more.where(inside, 0))
+    first, second = halves(reduced.count, x.format)
+    most, lost = fast_two_sum(x.constant(1), reduced.head)
+    return (most + (lost + reduced.small)) * first * second
 
 
 def expm1(x: Term) -> Term:

@@ -60,13 +60,18 @@ def split(x: Term) -> Split:
     return Split(exponent, mantissa, power)
 
 
+def split_any(x: Term) -> tuple[Term, Term]:
+    """The exponent and the mantissa of a positive number, which may be denormal."""
+    lift = LOG[x.dtype].lift
+    denormal = x < x.format.smallest_normal
+    parts = split((x * 2.0**lift).where(denormal, x))
+    return parts.exponent - x.constant(lift).where(denormal, 0), parts.mantissa
+
+
 def log(x: Term) -> Term:
     """The natural logarithm."""
-    facts = LOG[x.dtype]
-    denormal = x < x.format.smallest_normal
-    parts = split((x * 2.0**facts.lift).where(denormal, x))
-    exponent = parts.exponent - x.constant(facts.lift).where(denormal, 0)
-    result = _combine(exponent, parts.mantissa - 1, 0)
+    exponent, mantissa = split_any(x)
+    result = _combine(exponent, mantissa - 1, 0)
     return _outside(result, x, x)
 
 

@@ -201,6 +201,10 @@ class Term:
     def __rshift__(self, count: Number) -> Term:
         return self._binary(scalar.RawShiftRight, count)
 
+    def divide_raw(self, other: Number) -> Term:
+        """The quotient of integers toward zero; the divisor is not 0, and it is not `MIN / -1`."""
+        return self._binary(scalar.RawDivide, other)
+
     def sign_bit(self) -> Term:
         """The bits of a float with all but the sign cleared."""
         return self.bits() & self.format.sign
