@@ -7,7 +7,7 @@ data may only lie in the model's folder (see `dlc.runtime.files`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -68,6 +68,8 @@ def graph_of(model: ModelProto, file: str, folder: Path) -> Graph:
     graph = model.graph
     if not graph.node and not graph.output:
         raise _damaged(file, "it has no graph")
+    if not all(isinstance(text, str) for text in _texts(model)):
+        raise _damaged(file, "a name in it is no UTF-8")
     reader = _Tensors(file, folder)
     tensors = {tensor.name: reader.tensor(tensor) for tensor in graph.initializer}
     if graph.sparse_initializer or model.functions:
@@ -76,7 +78,28 @@ def graph_of(model: ModelProto, file: str, folder: Path) -> Graph:
     inputs = tuple([_input(file, value) for value in graph.input if value.name not in tensors])
     nodes = _ordered(file, graph, _opsets(file, model.opset_import), reader, {*tensors})
     outputs = tuple([value.name for value in graph.output])
+    if "" in outputs:
+        raise _wrong(file, "an output has no name")
     return Graph(graph.name, file, inputs, outputs, nodes, tensors)
+
+
+def _texts(model: ModelProto) -> Iterator[str | bytes]:
+    """Every text that is used; protobuf gives bytes for one that is no UTF-8."""
+    graph = model.graph
+    yield graph.name
+    yield from [entry.domain for entry in model.opset_import]
+    for value in (*graph.input, *graph.output):
+        yield value.name
+        yield from [dim.dim_param for dim in value.type.tensor_type.shape.dim]
+    for tensor in graph.initializer:
+        yield tensor.name
+        yield from [text for entry in tensor.external_data for text in (entry.key, entry.value)]
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield from (attribute.name, attribute.t.name)
+            external = attribute.t.external_data
+            yield from [text for entry in external for text in (entry.key, entry.value)]
 
 
 def _damaged(file: str, why: str) -> ArtifactError:

@@ -274,7 +274,8 @@ def _lrn(step: Step) -> Made:
     window = array.ReduceWindow(square(emit, wide), "sum", tuple(channel), ones, tuple(pads), ones)
     scaled = times(emit, emit(window), step.number("alpha", 1e-4) / size)
     base = plus(emit, scaled, step.number("bias", 1.0))
-    power = emit(array.Power(base, array.constant_like(emit, step.number("beta", 0.75), base)))
+    # The base is positive, and exp and log cost less than a power of any base.
+    power = emit(array.Exp(times(emit, emit(array.Log(base)), step.number("beta", 0.75))))
     return in_dtype(emit, emit(array.Divide(wide, power)), array.tensor_type(x).dtype)
 
 

@@ -1,0 +1,70 @@
+"""Models made for tests, what onnxruntime makes of them, and what our import of them means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, helper, numpy_helper
+
+from dlc.dialects import func
+from dlc.importers.onnx import OnnxModel, import_graph
+from dlc.importers.onnx.reading import graph_of
+from dlc.ir.evaluation import Evaluation
+from dlc.ir.verify import verify
+
+Array = NDArray[np.generic]
+
+
+def model_of(
+    nodes: Sequence[NodeProto],
+    inputs: Mapping[str, Array],
+    outputs: Sequence[str],
+    tensors: Mapping[str, Array] | None = None,
+    *,
+    opset: int = 18,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+) -> ModelProto:
+    """A model of these nodes; `shapes` declares other shapes than the inputs have."""
+    declared = [
+        helper.make_tensor_value_info(
+            name,
+            helper.np_dtype_to_tensor_dtype(array.dtype),
+            (shapes or {}).get(name, array.shape),
+        )
+        for name, array in inputs.items()
+    ]
+    results = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    held = [numpy_helper.from_array(array, name) for name, array in (tensors or {}).items()]
+    graph = helper.make_graph(list(nodes), "test", declared, results, held)
+    opsets = [helper.make_opsetid("", opset)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def imported(model: ModelProto, folder: Path = Path()) -> OnnxModel:
+    """Our import of a model, verified."""
+    made = import_graph(graph_of(model, "test.onnx", folder))
+    verify(made.module)
+    return made
+
+
+def expected(model: ModelProto, inputs: Mapping[str, Array]) -> list[Array]:
+    """The results of onnxruntime."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return [np.asarray(found) for found in session.run(None, dict(inputs))]
+
+
+def evaluated(
+    made: OnnxModel, inputs: Mapping[str, Array], dims: Mapping[str, int] | None = None
+) -> list[Array]:
+    """What the imported graph means for these inputs."""
+    functions = [op for op in made.module.body if isinstance(op, func.Func)]
+    run = Evaluation(dims, made.arrays)
+    return list(run.run(functions[0].body, list(inputs.values())))

@@ -1,0 +1,193 @@
+"""Whole graphs: dims by name, computations with shapes, names, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+from dlc.dialects import func, weight
+from dlc.errors import ArtifactError, DlcError, ModelError, Unsupported, UsageError
+from dlc.importers.onnx import read_onnx
+from dlc.ir.dims import symbol
+from tests.importers.onnx_models import evaluated, expected, imported, model_of
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def entry(model: ModelProto) -> func.Func:
+    (found,) = [op for op in imported(model).module.body if isinstance(op, func.Func)]
+    return found
+
+
+def test_dims_keep_their_names_and_names_become_identifiers() -> None:
+    node = helper.make_node("Relu", ["in.put:0"], ["7"])
+    found = entry(model_of([node], {"in.put:0": X}, ["7"], shapes={"in.put:0": ["batch", 4]}))
+    assert found.input_names == ("in_put_0",)
+    assert found.result_names == ("t7",)
+    assert found.bounds == {"batch": (1, None)}
+
+
+def test_shapes_are_followed_through_symbolic_sizes() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["batch"]),
+        helper.make_node("Mul", ["batch", "two"], ["double"]),
+        helper.make_node("Concat", ["double", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["x", "target"], ["y"]),
+    ]
+    tensors = {
+        "zero": np.asarray([0], np.int64),
+        "two": np.asarray([2], np.int64),
+        "rest": np.asarray([-1], np.int64),
+    }
+    model = model_of(nodes, {"x": X}, ["y"], tensors, shapes={"x": ["N", 4]})
+    assert entry(model).function_type.results[0].text == "f32[2*N, 2]"  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    (found,) = evaluated(imported(model), {"x": X}, {"N": 3})
+    np.testing.assert_array_equal(found, expected(model, {"x": X})[0])
+
+
+def test_only_large_initialisers_become_weights() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "large"], ["m"]),
+        helper.make_node("Add", ["m", "small"], ["y"]),
+    ]
+    large, small = np.ones((4, 100), np.float32), np.ones(100, np.float32)
+    made = imported(model_of(nodes, {"x": X}, ["y"], {"large": large, "small": small}))
+    sources = [op for op in made.module.body if isinstance(op, weight.Source)]
+    assert [source.key for source in sources] == ["large"]
+    np.testing.assert_array_equal(made.arrays["large"], large)
+
+
+def test_every_operator_that_is_unknown_is_listed_at_once() -> None:
+    nodes = [
+        helper.make_node("Frobnicate", ["x"], ["a"], name="first"),
+        helper.make_node("Frobnicate", ["a"], ["b"], name="second"),
+        helper.make_node("NonMaximumThing", ["b"], ["y"], name="third"),
+    ]
+    with pytest.raises(Unsupported) as caught:
+        imported(model_of(nodes, {"x": X}, ["y"]))
+    texts = [problem.message for problem in caught.value.diagnostics]
+    assert texts == [
+        "Frobnicate of opset 18 is not imported: 2 nodes, first, second",
+        "NonMaximumThing of opset 18 is not imported: one node, third",
+    ]
+
+
+def test_a_shape_computed_from_an_input_is_refused() -> None:
+    node = helper.make_node("Reshape", ["x", "s"], ["y"])
+    with pytest.raises(Unsupported, match="decides a shape by its input 1"):
+        imported(model_of([node], {"x": X, "s": np.asarray([4, 3], np.int64)}, ["y"]))
+
+
+def test_nodes_may_stand_in_any_order() -> None:
+    nodes = [
+        helper.make_node("Exp", ["a"], ["y"]),
+        helper.make_node("Neg", ["x"], ["a"]),
+    ]
+    (found,) = evaluated(imported(model_of(nodes, {"x": X}, ["y"])), {"x": X})
+    np.testing.assert_allclose(found, np.exp(-X), rtol=1e-6)
+
+
+def test_a_cycle_is_refused() -> None:
+    nodes = [
+        helper.make_node("Add", ["x", "b"], ["a"]),
+        helper.make_node("Neg", ["a"], ["b"]),
+    ]
+    with pytest.raises(ModelError, match="depends on itself"):
+        imported(model_of(nodes, {"x": X}, ["b"]))
+
+
+def test_a_tensor_that_nothing_makes_is_refused() -> None:
+    with pytest.raises(ModelError, match="nothing makes gone"):
+        imported(model_of([helper.make_node("Neg", ["gone"], ["y"])], {"x": X}, ["y"]))
+
+
+def test_shapes_that_do_not_fit_name_the_node() -> None:
+    node = helper.make_node("Add", ["x", "k"], ["y"], name="sum")
+    with pytest.raises(ModelError, match=r"test.onnx:1:1.*sum: .*sizes 4 and 5"):
+        imported(model_of([node], {"x": X}, ["y"], {"k": np.ones(5, np.float32)}))
+
+
+def test_other_shapes_of_inputs_can_be_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(
+        model_of([helper.make_node("Neg", ["x"], ["y"])], {"x": X}, ["y"]).SerializeToString()
+    )
+    made = read_onnx(path, shapes={"x": (symbol("H"), 8)})
+    assert made.module.symbol("test") is not None
+    (found,) = evaluated(made, {"x": np.ones((2, 8), np.float32)}, {"H": 2})
+    assert found.shape == (2, 8)
+
+
+def external(**entries: str) -> ModelProto:
+    model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], {"x": X}, ["y"])
+    tensor = model.graph.initializer.add()
+    tensor.name, tensor.data_type = "w", TensorProto.FLOAT
+    tensor.dims.extend([3, 4])
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=value)
+    return model
+
+
+def test_external_data_is_read_from_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(bytes(8) + X.tobytes())
+    made = imported(external(location="w.bin", offset="8", length="48"), tmp_path)
+    np.testing.assert_array_equal(evaluated(made, {"x": X})[0], X + X)
+
+
+@pytest.mark.parametrize(
+    ("entries", "error"),
+    [
+        ({"location": "../w.bin"}, UsageError),
+        ({"location": "a/../w.bin"}, UsageError),
+        ({"location": "/etc/passwd"}, UsageError),
+        ({"location": "w.bin", "offset": "-8"}, ArtifactError),
+        ({"location": "w.bin", "offset": "16"}, ArtifactError),
+        ({"location": "w.bin", "length": "4"}, ArtifactError),
+        ({"location": "w.bin", "offset": "9" * 30}, ArtifactError),
+        ({"location": "w.bin", "basepath": "/"}, ArtifactError),
+        ({"offset": "0"}, ArtifactError),
+    ],
+)
+def test_external_data_elsewhere_is_refused(
+    entries: dict[str, str], error: type[DlcError], tmp_path: Path
+) -> None:
+    (tmp_path / "w.bin").write_bytes(X.tobytes())
+    with pytest.raises(error):
+        imported(external(**entries), tmp_path)
+
+
+def test_absurd_shapes_are_refused() -> None:
+    model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], {"x": X}, ["y"])
+    model.graph.initializer.add(
+        name="w", data_type=TensorProto.FLOAT, dims=[1 << 40, 1 << 40], raw_data=b"abcd"
+    )
+    with pytest.raises(ModelError, match="absurd shape"):
+        imported(model)
+
+
+def test_damaged_files_give_typed_errors(tmp_path: Path) -> None:
+    node = helper.make_node("Gemm", ["x", "w"], ["y"], alpha=0.5)
+    whole = model_of(
+        [node], {"x": X}, ["y"], {"w": np.ones((4, 3), np.float32)}
+    ).SerializeToString()
+    stream = np.random.default_rng(0)
+    path = tmp_path / "net.onnx"
+    refused = 0
+    for number in range(800):
+        data = bytearray(whole[: stream.integers(len(whole))] if number % 3 == 0 else whole)
+        for place in stream.integers(0, max(len(data), 1), 2 if data else 0):
+            data[place] = stream.integers(256)
+        path.write_bytes(data)
+        start = time.perf_counter()
+        try:
+            read_onnx(path)
+        except DlcError:
+            refused += 1
+        assert time.perf_counter() - start < 2
+    assert refused > 100

@@ -1,0 +1,158 @@
+"""Each operator on its own, compared with onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from tests.importers.onnx_models import Array, evaluated, expected, imported, model_of
+
+
+def floats(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+def ints(*numbers: int) -> Array:
+    return np.asarray(numbers, np.int64)
+
+
+PICTURE = floats(2, 4, 7, 9)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One node: its first inputs are those of the model, the others constants."""
+
+    kind: str
+    inputs: tuple[Array, ...]
+    constants: tuple[Array, ...] = ()
+    attributes: Mapping[str, object] = field(default_factory=dict[str, object])
+    opset: int = 18
+    outputs: int = 1
+
+
+def case(
+    kind: str,
+    *inputs: Array,
+    k: tuple[Array, ...] = (),
+    opset: int = 18,
+    outputs: int = 1,
+    **a: object,
+) -> Case:
+    return Case(kind, inputs, k, a, opset, outputs)
+
+
+UNARY = (
+    "Abs", "Asinh", "Atan", "Ceil", "Cos", "Cosh", "Elu", "Erf", "Exp", "Floor", "HardSigmoid",
+    "HardSwish", "LeakyRelu", "Mish", "Neg", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign",
+    "Sin", "Sinh", "Softplus", "Softsign", "Tan", "Tanh", "Identity",
+)  # fmt: skip
+REDUCTIONS = (
+    "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSumSquare",
+)  # fmt: skip
+
+CASES = [
+    *[case(kind, floats(3, 5)) for kind in UNARY],
+    *[case(kind, abs(floats(3, 5)) + 1) for kind in ("Sqrt", "Log", "Acosh")],
+    *[case(kind, floats(3, 1, 5), floats(4, 1)) for kind in ("Add", "Sub", "Mul", "Div", "Max")],
+    *[case(kind, floats(3, 5), floats(5)) for kind in ("Greater", "Less", "Equal")],
+    case("Pow", abs(floats(3, 5)), k=(np.asarray(1.5, np.float32),)),
+    case("Sum", floats(3, 5), floats(5), floats(3, 1)),
+    case("Mean", floats(3, 5), floats(5)),
+    case("Min", floats(3, 5), floats(5)),
+    case("PRelu", floats(3, 5), k=(floats(5),)),
+    case("Clip", floats(3, 5), k=(np.float32(-0.5).reshape(()), np.float32(0.25).reshape(()))),
+    case("Clip", floats(3, 5), opset=9, min=-0.5),
+    case("Gelu", floats(3, 5), opset=20),
+    case("Gelu", floats(3, 5), opset=20, approximate="tanh"),
+    case("Where", floats(3, 5) > 0, floats(3, 5), floats(5)),
+    case("Cast", floats(3, 5), to=6),
+    case("Dropout", floats(3, 5), opset=9, ratio=0.5),
+    # Windows.
+    case("Conv", PICTURE, k=(floats(6, 4, 3, 2), floats(6))),
+    case("Conv", PICTURE, k=(floats(6, 2, 3, 3),), group=2, strides=[2, 1], pads=[1, 0, 2, 1]),
+    case("Conv", PICTURE, k=(floats(4, 4, 3, 3),), dilations=[2, 3], pads=[1, 2, 3, 4]),
+    case("Conv", PICTURE, k=(floats(4, 4, 3, 2),), auto_pad="SAME_UPPER", strides=[2, 2]),
+    case("Conv", PICTURE, k=(floats(4, 4, 3, 2),), auto_pad="SAME_LOWER", strides=[2, 2]),
+    case("Conv", floats(2, 4, 9), k=(floats(6, 4, 3),), auto_pad="VALID"),
+    case("ConvTranspose", PICTURE, k=(floats(4, 3, 2, 2), floats(3)), strides=[2, 2]),
+    case(
+        "ConvTranspose", PICTURE, k=(floats(4, 3, 3, 3),), group=2, strides=[2, 3],
+        pads=[1, 0, 1, 2], output_padding=[1, 0], dilations=[1, 2],
+    ),
+    case("ConvTranspose", PICTURE, k=(floats(4, 3, 3, 3),), auto_pad="SAME_UPPER", strides=[2, 2]),
+    case("ConvTranspose", PICTURE, k=(floats(4, 3, 3, 3),), output_shape=[15, 20], strides=[2, 2]),
+    case("MaxPool", PICTURE, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]),
+    case("MaxPool", PICTURE, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+    case("MaxPool", PICTURE, kernel_shape=[2, 3], dilations=[2, 2]),
+    case("MaxPool", PICTURE, kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_UPPER"),
+    case("AveragePool", PICTURE, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+    case("AveragePool", PICTURE, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
+    case("AveragePool", PICTURE, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+    case("GlobalAveragePool", PICTURE),
+    case("GlobalMaxPool", PICTURE),
+    case("LRN", PICTURE, size=3, alpha=0.01, beta=0.5, bias=2.0),
+    case("LRN", floats(2, 9, 3, 3), size=5, alpha=0.5),
+    case(
+        "BatchNormalization", PICTURE,
+        k=(floats(4), floats(4), floats(4), abs(floats(4))), epsilon=1e-3,
+    ),
+    case("InstanceNormalization", PICTURE, k=(floats(4), floats(4))),
+    # Products and rows.
+    case("MatMul", floats(2, 3, 4), floats(4, 5)),
+    case("MatMul", floats(2, 1, 3, 4), floats(5, 4, 2)),
+    case("MatMul", floats(4), floats(3, 4, 2)),
+    case("MatMul", floats(3, 4), floats(4)),
+    case("Gemm", floats(4, 3), floats(5, 4), k=(floats(5),), transA=1, transB=1, alpha=0.5, beta=2.0),
+    case("Gemm", floats(3, 4), k=(floats(4, 5),)),
+    case("Softmax", floats(2, 3, 4), opset=11, axis=1),
+    case("Softmax", floats(2, 3, 4), axis=1),
+    case("LogSoftmax", floats(2, 3, 4), opset=9),
+    case("LogSoftmax", floats(2, 3, 4)),
+    case("LayerNormalization", floats(2, 3, 4), k=(floats(3, 4), floats(3, 4)), axis=1),
+    *[case(kind, floats(2, 3, 4), k=(ints(0, -1),), keepdims=0) for kind in REDUCTIONS],
+    *[case(kind, floats(2, 3, 4), opset=11, axes=[1]) for kind in REDUCTIONS],
+    case("ReduceSum", floats(2, 3, 4), k=(ints(1),)),
+    case("ReduceSum", floats(2, 3, 4), opset=11, axes=[-1], keepdims=0),
+    case("ReduceSum", floats(2, 3, 4), noop_with_empty_axes=1),
+    case("ArgMax", floats(3, 5), axis=1, keepdims=0),
+    case("ArgMin", floats(3, 5), axis=-2),
+    case("Einsum", floats(3, 4), floats(4, 5), equation="ij,jk->ki"),
+    # Shapes.
+    case("Reshape", floats(2, 3, 4), k=(ints(0, -1),)),
+    case("Flatten", floats(2, 3, 4), axis=2),
+    case("Transpose", floats(2, 3, 4)),
+    case("Transpose", floats(2, 3, 4), perm=[1, 2, 0]),
+    case("Squeeze", floats(1, 3, 1), opset=11, axes=[-1]),
+    case("Squeeze", floats(1, 3, 1)),
+    case("Unsqueeze", floats(3, 4), opset=11, axes=[0, 3]),
+    case("Unsqueeze", floats(3, 4), k=(ints(-1, 1),)),
+    case("Concat", floats(2, 3), floats(2, 4), axis=-1),
+    case("Split", floats(7, 2), k=(ints(3, 4),), outputs=2),
+    case("Split", floats(7, 2), outputs=3, num_outputs=3),
+    case("Slice", floats(5, 6), k=(ints(1, -2), ints(10**9, -5), ints(0, 1), ints(2, -1))),
+    case("Slice", floats(5, 6), opset=9, starts=[1, -3], ends=[-1, 100]),
+    case("Gather", floats(3, 4, 5), k=(np.asarray([[0, -1], [2, 1]]),), axis=1),
+    case("Expand", floats(3, 1), k=(ints(2, 1, 4),)),
+    case("Tile", floats(2, 3), k=(ints(2, 3),)),
+    case("Pad", floats(2, 3), k=(ints(1, -1, 0, 2), np.asarray(7, np.float32))),
+    case("Resize", PICTURE, opset=10, k=(np.asarray([1, 1, 2, 3], np.float32),)),
+    case("Upsample", PICTURE, opset=9, k=(np.asarray([1, 1, 2, 2], np.float32),), mode="linear"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", CASES, ids=[f"{one.kind}-{n}" for n, one in enumerate(CASES)])
+def test_an_operator_means_what_onnxruntime_computes(one: Case) -> None:
+    inputs = {f"x{k}": array for k, array in enumerate(one.inputs)}
+    constants = {f"k{k}": array for k, array in enumerate(one.constants)}
+    outputs = [f"y{k}" for k in range(one.outputs)]
+    node = helper.make_node(one.kind, [*inputs, *constants], outputs, **one.attributes)  # pyright: ignore[reportArgumentType]
+    model = model_of([node], inputs, outputs, constants, opset=one.opset)
+    found = evaluated(imported(model), inputs)
+    for got, wanted in zip(found, expected(model, inputs), strict=True):
+        assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
