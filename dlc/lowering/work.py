@@ -60,7 +60,7 @@ CHEAP = frozenset(
 
 def tile_rows(row_work: Size) -> Size:
     """How many rows of this much work make a tile."""
-    return maximum(1, floor_divide(TILE_PICOSECONDS, row_work))
+    return maximum(1, floor_divide(TILE_PICOSECONDS, maximum(1, row_work)))
 
 
 def nanoseconds(picoseconds: Size) -> Size:

@@ -154,6 +154,8 @@ def regroup_like(
     """
     if len(op.domain) != 1 or product(domain) != op.domain[0]:
         return None
+    if any(kernel.array_type(value).shape != op.domain for value in op.inputs):
+        return None
     (index,) = op.indices
     loads = [use for use in index.uses if isinstance(use, kernel.Load)]
     if len(loads) != len(index.uses) or any(list(load.indices) != [index] for load in loads):
