@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -16,7 +17,7 @@ from dlc.importers.onnx.reading import graph_of
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.verify import verify
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 
 
 def model_of(

@@ -65,7 +65,7 @@ CASES = [
     case("Mean", floats(3, 5), floats(5)),
     case("Min", floats(3, 5), floats(5)),
     case("PRelu", floats(3, 5), k=(floats(5),)),
-    case("Clip", floats(3, 5), k=(np.float32(-0.5).reshape(()), np.float32(0.25).reshape(()))),
+    case("Clip", floats(3, 5), k=(np.asarray(-0.5, np.float32), np.asarray(0.25, np.float32))),
     case("Clip", floats(3, 5), opset=9, min=-0.5),
     case("Gelu", floats(3, 5), opset=20),
     case("Gelu", floats(3, 5), opset=20, approximate="tanh"),
