@@ -7,6 +7,8 @@ value and can be keys of a dict.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -79,6 +81,20 @@ class Dense:
 Attribute: TypeAlias = (
     "bool | int | float | str | Dim | Type | Symbol | Dense | tuple[Attribute, ...]"
 )
+
+
+def exactly(value: Attribute) -> object:
+    """A key that is equal for the same attributes only: not for 1 and True, nor for 0.0 and -0.0."""
+    if isinstance(value, tuple):
+        return tuple(map(exactly, value))
+    if isinstance(value, float):
+        return struct.pack("d", value)
+    return (bool, value) if isinstance(value, bool) else value
+
+
+def exact_items(attributes: Mapping[str, Attribute]) -> tuple[tuple[str, object], ...]:
+    """Such a key for all attributes of an operation."""
+    return tuple([(name, exactly(value)) for name, value in attributes.items()])
 
 
 def encode(array: NDArray[np.generic], dtype: DType) -> NDArray[np.generic]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar, dataclass_transform
 
 from dlc.errors import ModelError
-from dlc.ir.attributes import Attribute, Dense
+from dlc.ir.attributes import Attribute, Dense, exact_items
 from dlc.ir.fields import attribute, operand, operands, region
 from dlc.ir.location import Location, UnknownLocation
 from dlc.ir.types import Type
@@ -159,7 +159,7 @@ class Op:
     @property
     def equivalent(self) -> tuple[object, ...]:
         """A key that is equal for two pure operations without regions that compute the same."""
-        return (type(self), self.operands, tuple(self.attributes.items()))
+        return (type(self), self.operands, exact_items(self.attributes))
 
     @property
     def segments(self) -> tuple[int, ...]:

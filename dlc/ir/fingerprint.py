@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlc.ir.attributes import exact_items
 from dlc.ir.core import Block, Op, Value
 
 
@@ -34,7 +35,7 @@ def _block(block: Block, numbers: dict[Value, int], parts: list[object]) -> None
             case Op():
                 parts.append(type(item))
                 parts.append(tuple([numbers[operand] for operand in item.operands]))
-                parts.append(tuple(item.attributes.items()))
+                parts.append(exact_items(item.attributes))
                 for result in item.results:
                     numbers[result] = len(numbers)
                 pending.extend(reversed(item.regions))

@@ -352,7 +352,9 @@ class _Parser:
             return None
         except WRONG_PARTS as error:
             # `infer` may rely on what its constructor was given; a text can hold anything.
-            message = f"{kind.name} cannot be made of these parts: {str(error) or type(error).__name__}"
+            message = (
+                f"{kind.name} cannot be made of these parts: {str(error) or type(error).__name__}"
+            )
             self._report(pending.start, message, "D0159")
             return None
         return op

@@ -7,8 +7,10 @@ import random
 import pytest
 
 from dlc.errors import ModelError
+from dlc.ir.attributes import Attribute
 from dlc.ir.builder import Builder
 from dlc.ir.core import ORDER_STEP, PENDING, Block, Op, Value
+from dlc.ir.fingerprint import fingerprint
 from dlc.ir.location import FileLocation
 from dlc.ir.types import F32, F64, TensorType
 from dlc.ir.verify import verify
@@ -306,6 +308,40 @@ def test_walk_does_not_recurse() -> None:
         Builder(block, HERE).place(toy.End(()))
         op = toy.Nest((), block)
     assert sum(1 for _ in op.walk()) == 10_001
+
+
+def test_operations_are_equivalent_where_they_compute_the_same() -> None:
+    block = Block((F32, F32))
+    x, y = block.arguments
+    assert toy.Add(x, y).equivalent == toy.Add(x, y).equivalent
+    assert toy.Add(x, y).equivalent != toy.Add(y, x).equivalent
+    assert toy.Copies(x, 2).equivalent != toy.Copies(x, 3).equivalent
+    assert toy.Make(F32).equivalent != toy.Make(F64).equivalent
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(0.0, -0.0), (1, True), (1, 1.0), ((0.0,), (-0.0,)), ((1,), (True,))]
+)
+def test_attributes_that_python_takes_for_equal_are_told_apart(
+    one: Attribute, other: Attribute
+) -> None:
+    first, second, third = toy.Facts(), toy.Facts(), toy.Facts()
+    first.attributes["test.value"], second.attributes["test.value"] = one, other
+    third.attributes["test.value"] = one
+    assert one == other
+    assert first.equivalent == third.equivalent
+    assert first.equivalent != second.equivalent
+    prints = [fingerprint(_around(op)) for op in (first, second, third)]
+    assert prints[0] == prints[2]
+    assert prints[0] != prints[1]
+
+
+def _around(op: Op) -> Op:
+    """An operation with a region that holds another one."""
+    block = Block()
+    Builder(block, HERE).place(op)
+    Builder(block, HERE).place(toy.End(()))
+    return toy.Nest((), block)
 
 
 def test_what_fails_names_the_place_of_the_operation() -> None:

@@ -1,0 +1,246 @@
+"""Symbolic sizes: one canonical form, exact arithmetic, bounds, text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from dlc.ir.dims import (
+    MAX_DEPTH,
+    MAX_TERMS,
+    Dim,
+    Size,
+    evaluate,
+    floor_divide,
+    interval,
+    maximum,
+    minimum,
+    names,
+    parse_size,
+    product,
+    substitute,
+    symbol,
+)
+
+B, T, H = symbol("B"), symbol("T"), symbol("H")
+
+
+def random_size(choose: random.Random, depth: int = 3) -> Size:
+    """A size made by every way there is to make one; divisors are positive for positive dims."""
+    if depth == 0 or choose.random() < 0.25:
+        return choose.choice((B, T, H, choose.randrange(-3, 7)))
+    one, other = random_size(choose, depth - 1), random_size(choose, depth - 1)
+    match choose.randrange(7):
+        case 0 | 1:
+            return one + other
+        case 2:
+            return one - other
+        case 3:
+            return one * other
+        case 4:
+            return floor_divide(one, choose.choice((2, 3, B, T + 1, 2 * H)))
+        case 5:
+            return maximum(one, other)
+        case _:
+            return minimum(one, other)
+
+
+def random_sizes(count: int) -> Iterator[tuple[Size, random.Random]]:
+    choose = random.Random(11)
+    for _ in range(count):
+        yield random_size(choose), choose
+
+
+def random_dims(choose: random.Random) -> dict[str, int]:
+    return {name: choose.randrange(1, 9) for name in ("B", "T", "H")}
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (B, "B"),
+        (B + 0, "B"),
+        (B * 1, "B"),
+        (-B, "-B"),
+        (T + B, "B + T"),
+        (1 + B - B * 2, "-B + 1"),
+        (3 * T * B - 4, "3*B*T - 4"),
+        (B * B * B, "B*B*B"),
+        ((B + T) * (B - T), "B*B - T*T"),
+        (B // 2, "B//2"),
+        ((B + 1) // 2, "(B + 1)//2"),
+        (2 * (B // 2), "2*(B//2)"),
+        ((4 * B + 6) // 8, "(2*B + 3)//4"),
+        ((B * T + T) // T, "B + 1"),
+        ((B + T) // (B + T), "1"),
+        ((6 * B + 5) // 3, "2*B + 1"),
+        (1024 // B, "1024//B"),
+        (B % 4, "B - 4*(B//4)"),
+        (10 % B, "-(10//B)*B + 10"),
+        (maximum(B, T), "max(B, T)"),
+        (maximum(T, B), "max(B, T)"),
+        (maximum(B, B + 1), "B + 1"),
+        (minimum(B, B + 1), "B"),
+        (minimum(2, 3), "2"),
+        (2 * minimum(B, 4), "2*min(4, B)"),
+    ],
+)
+def test_a_size_has_one_canonical_text(size: Size, text: str) -> None:
+    assert str(size) == text
+    assert parse_size(text) is size or parse_size(text) == size
+
+
+def test_equal_sizes_are_the_same_object() -> None:
+    assert (B + T) * 2 is T * 2 + B + B
+    assert len({B + T, T + B}) == 1
+    assert B + T != B + H
+
+
+@pytest.mark.parametrize(
+    "size", [B - B, B * 0, (B + 3) - B, B // B, (2 * B) // B, B % 1, (B + T - T) // B]
+)
+def test_what_is_not_symbolic_is_an_int(size: Size) -> None:
+    assert type(size) is int
+
+
+def test_arithmetic_is_that_of_numbers() -> None:
+    for size, choose in random_sizes(400):
+        other = random_size(choose)
+        divisor = choose.choice((1, 2, 5, B, T + 1))
+        dims = random_dims(choose)
+
+        def value(of: Size, dims: dict[str, int] = dims) -> int:
+            return evaluate(of, dims)
+
+        one, two, three = value(size), value(other), value(divisor)
+        assert value(size + other) == one + two
+        assert value(size - other) == one - two
+        assert value(size * other) == one * two
+        assert value(-size) == -one
+        assert value(floor_divide(size, divisor)) == one // three
+        assert value(size - divisor * floor_divide(size, divisor)) == one % three
+        assert value(maximum(size, other)) == max(one, two)
+        assert value(minimum(size, other)) == min(one, two)
+        assert value(product((size, other, 3))) == one * two * 3
+
+
+def test_a_size_is_read_back_from_its_text() -> None:
+    for size, _ in random_sizes(400):
+        assert parse_size(str(size)) == size
+
+
+def test_substituting_and_evaluating_agree() -> None:
+    for size, choose in random_sizes(200):
+        dims = random_dims(choose)
+        values: dict[str, Size] = {"B": T + 1, "T": 2 * H}
+        replaced = {name: evaluate(value, dims) for name, value in values.items()}
+        assert evaluate(substitute(size, values), dims) == evaluate(size, dims | replaced)
+        assert substitute(size, dict(dims)) == evaluate(size, dims)
+
+
+def test_an_interval_holds_every_value() -> None:
+    for size, choose in random_sizes(400):
+        bounds = {
+            "B": (1, choose.choice((1, 5, None))),
+            "T": (choose.randrange(1, 4), 8),
+            "H": (1, None),
+        }
+        low, high = interval(size, bounds)
+        for _ in range(20):
+            dims = {
+                name: choose.randrange(least, (most or 12) + 1)
+                for name, (least, most) in bounds.items()
+            }
+            value = evaluate(size, dims)
+            assert low is None or low <= value, (size, bounds, dims)
+            assert high is None or value <= high, (size, bounds, dims)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (7, (7, 7)),
+        (B, (1, 8)),
+        (3 * B - 1, (2, 23)),
+        (-B, (-8, -1)),
+        (T, (0, None)),
+        (B * T, (0, None)),
+        (-T, (None, 0)),
+        (B // 2, (0, 4)),
+        (16 // B, (2, 16)),
+        (B // T, (None, None)),
+        (B // (T + 1), (0, 8)),
+        (maximum(B, T), (1, None)),
+        (minimum(B, T), (0, 8)),
+        (minimum(B, 5), (1, 5)),
+    ],
+)
+def test_an_interval_is_tight_where_each_dim_occurs_once(
+    size: Size, expected: tuple[int | None, int | None]
+) -> None:
+    assert interval(size, {"B": (1, 8)}) == expected
+
+
+def test_names_are_those_of_all_dims_inside() -> None:
+    assert names(maximum(B, T // 2) + H * 3) == {"B", "T", "H"}
+    assert names(3) == frozenset()
+
+
+def test_a_dim_without_a_number_is_missing_by_name() -> None:
+    with pytest.raises(KeyError, match="T"):
+        evaluate(B + T, {"B": 1})
+
+
+def test_dividing_by_zero_is_refused() -> None:
+    with pytest.raises(ZeroDivisionError):
+        floor_divide(B, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "expected a number or a name"),
+        ("B +", "expected a number or a name"),
+        ("B T", "expected '' in the size 'B T', found 'T'"),
+        ("(B", "expected ')'"),
+        ("B)", "expected ''"),
+        ("max(B)", "expected ','"),
+        ("B // 0", "divides by 0"),
+        ("B.x", "expected ''"),
+        ("2*-1", "found '-'"),
+        ("+", "expected a number or a name"),
+        ("(" * (MAX_DEPTH + 2) + "B", "is nested more than"),
+        ("//".join(["B"] * (MAX_DEPTH + 2)), "divides more than"),
+        ("*".join(["(A + B + C + D)"] * 10), f"is a sum of more than {MAX_TERMS} terms"),
+        ("9223372036854775809", "does not fit 64 bits"),
+        ("4294967296*4294967296*B", "does not fit 64 bits"),
+    ],
+)
+def test_a_text_that_is_no_size_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - what it says is compared below
+        parse_size(text)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        (" 3 * T+1 ", 3 * T + 1),
+        ("-B", -B),
+        ("-(B - 2)", 2 - B),
+        ("B*T//2", B * T // 2),
+        ("B//2//3", B // 2 // 3),
+        ("max", symbol("max")),
+        ("min(B, max(T, 1))", minimum(B, maximum(T, 1))),
+        ("_x1", symbol("_x1")),
+    ],
+)
+def test_a_size_may_be_written_in_other_ways(text: str, size: Size) -> None:
+    assert parse_size(text) == size
+
+
+def test_a_dim_shows_its_text() -> None:
+    assert repr(B + 1) == "<Dim B + 1>"
+    assert isinstance(B + 1, Dim)
