@@ -1,0 +1,97 @@
+"""Every example of an operation as machine code: the same as its evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import numpy as np
+import pytest
+
+from dlc.codegen.llvm import Target
+from dlc.dialects import func
+from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
+from dlc.driver.pipelines import pipeline
+from dlc.driver.weights import Weights
+from dlc.ir.attributes import decode
+from dlc.ir.core import OPS
+from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.types import BF16, TensorType
+from dlc.runtime.model import Model
+from dlc.runtime.tensor import Tensor
+from tests import op_examples
+from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Input, Numbers
+
+assert op_examples.__doc__, "importing it makes the operations and their examples known"
+NAMES = sorted(name for name in OPS if name.startswith(("array.", "nn.", "rng.")))
+MISSING = {
+    "array.nonzero": "results of a measured size have no plan yet",
+    "array.sign": "its formula is missing",
+    "array.iota-2": "integers to bf16 need a formula",
+}
+"""What has no machine code yet, by operation or example, and why; whoever adds it deletes the line."""
+
+
+def case(example: Example, name: str, number: int) -> object:
+    """A parameter of the test below."""
+    reason = MISSING.get(name) or MISSING.get(f"{name}-{number}")
+    marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+    return pytest.param(example, id=f"{name}-{number}", marks=marks)
+
+
+CASES = [
+    case(example, name, number)
+    for name in NAMES
+    for number, example in enumerate(EXAMPLES.get(name, ()))
+]
+
+
+def natively(example: Example, level: int) -> Sequence[Numbers]:
+    """The results of an example from machine code."""
+    module = example.module()
+    main = module.symbol("main")
+    assert isinstance(main, func.Func)
+    entry = interface_of(main)
+    Manager(Context(options=Options(level=level))).run(module, pipeline("graph", "loop", level))
+    sources = Sources("example.dlm", {"example.dlm": "dlc 1\n"}, "")
+    code = CodeMaker(Target.named("host"), level)
+    artifact = build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
+    model = Model(artifact, threads=1)
+    main_of = cast("Callable[..., object]", model.main)
+    found = main_of(*[_argument(given) for given in example.inputs], **_given_dims(example))
+    results = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
+    return [_stored(result) for result in results]
+
+
+def _given_dims(example: Example) -> dict[str, int]:
+    """The dims that no input tells."""
+    sizes = [size for given in example.inputs for size in given.type.shape]
+    told = {str(size) for size in sizes}
+    return {name: value for name, value in example.dims.items() if name not in told}
+
+
+def _argument(given: Input) -> Numbers | Tensor:
+    return Tensor.from_bits(given.array, "bf16") if given.dtype is BF16 else given.array
+
+
+def _stored(result: object) -> Numbers:
+    """A result as the evaluator holds it: bf16 as its bits."""
+    return result.bits if isinstance(result, Tensor) else np.asarray(result)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("example", CASES)
+def test_its_machine_code_gives_what_its_evaluation_gives(example: Example, level: int) -> None:
+    block, op = example.block()
+    wanted = example.run(block)
+    for value, one, other in zip(op.results, natively(example, level), wanted, strict=True):
+        assert isinstance(value.type, TensorType)
+        dtype = value.type.dtype
+        assert one.dtype == other.dtype
+        tolerance = 0 if not dtype.is_float else 4 * TOLERANCE[dtype]
+        np.testing.assert_allclose(
+            decode(one, dtype).astype(np.float64),
+            decode(other, dtype).astype(np.float64),
+            rtol=tolerance,
+            atol=tolerance,
+        )
