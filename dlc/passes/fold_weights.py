@@ -100,7 +100,10 @@ class _Folding:
     def _name(self, symbols: Iterable[str]) -> str:
         """A name after the first weight that it is made of."""
         first = next(iter(symbols))
-        return f"{first}.derived{len(self.known)}"
+        number = len(self.known)
+        while self.module.symbol(f"{first}.derived{number}") is not None:
+            number += 1
+        return f"{first}.derived{number}"
 
 
 def _largest(constant: dict[Value, None]) -> Iterable[Value]:
