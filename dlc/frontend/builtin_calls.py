@@ -53,6 +53,9 @@ def _bound(
     ev: Evaluator, function: Builtin, given: Arguments
 ) -> tuple[list[object], dict[str, Datum]]:
     parameters = function.parameters
+    if function.is_simple and not given.named and len(given.positional) == len(parameters):
+        pairs = zip(parameters, given.positional, strict=True)
+        return [converted(ev, function, *pair) for pair in pairs], {}
     rest = next((p for p in parameters if p.name.startswith("*") and p.name[1] != "*"), None)
     others = next((p for p in parameters if p.name.startswith("**")), None)
     plain = [p for p in parameters if not p.name.startswith("*")]
@@ -120,6 +123,8 @@ def _help(function: Builtin, parameter: Parameter, value: Datum) -> str | None:
 _WANTED: Final = {
     "tensor": "a tensor",
     "float": "a tensor of floats",
+    "real": "a tensor of floats",
+    "count": "a tensor",
     "any": "a value",
     "number": "a number",
     "int": "a whole number",
@@ -157,6 +162,18 @@ def _float(ev: Evaluator, value: Datum, argument: Argument) -> object:
     if is_number(value) or isinstance(value, Items):
         return as_tensor(ev.at, value, _float_dtype(value))
     return _NO
+
+
+def _real(ev: Evaluator, value: Datum, argument: Argument) -> object:
+    return value if _is_plain(value) else _float(ev, value, argument)
+
+
+def _count(ev: Evaluator, value: Datum, argument: Argument) -> object:
+    return value if _is_plain(value) else _tensor(ev, value, argument)
+
+
+def _is_plain(value: Datum) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _float_dtype(value: Datum) -> DType:
@@ -223,6 +240,8 @@ def _list(ev: Evaluator, value: Datum, argument: Argument) -> object:
 _CONVERT: Final[Mapping[str, Callable[[Evaluator, Datum, Argument], object]]] = {
     "tensor": _tensor,
     "float": _float,
+    "real": _real,
+    "count": _count,
     "any": _any,
     "number": _of(int, float),
     "int": _of(int),

@@ -149,6 +149,7 @@ def call_function(ev: Evaluator, function: Function, given: Arguments) -> Datum:
     """Elaborate the body of a function where it is called."""
     at, declaration = ev.at, function.declaration
     at.source, at.span = given.source, given.span
+    at.count()
     parameters = [(p.name, p.default is None) for p in declaration.parameters]
     bound = bind(ev, declaration.name, parameters, given)
     if at.frame.depth >= MAX_CALLS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from dlc.frontend import (
     operators,
     scans,
     statements,
+    stored,
     updates,
     whiles,
 )
@@ -32,11 +34,19 @@ from dlc.frontend.imports import Loader, is_library
 from dlc.frontend.instances import Instance
 from dlc.frontend.names import resolve
 from dlc.frontend.problems import Poisoned, Problems, TooManyProblems
-from dlc.frontend.roots import Layer, layers_of, root_definition, root_instance, weights_of
+from dlc.frontend.roots import (
+    Layer,
+    instances_of,
+    layers_of,
+    root_definition,
+    root_instance,
+    weights_of,
+)
 from dlc.frontend.scope import Scope
 from dlc.frontend.trace import Trace
 from dlc.frontend.training import Training, check_training
-from dlc.frontend.weights import Weight, source_of
+from dlc.frontend.weight_names import Renamed, renamed, symbols_of
+from dlc.frontend.weights import Weight
 from dlc.ir.location import FileLocation
 from dlc.ir.value_map import ValueMap
 from dlc.text import ast
@@ -56,6 +66,7 @@ HANDLERS = (
     operators,
     scans,
     statements,
+    stored,
     updates,
     whiles,
 )
@@ -94,10 +105,10 @@ def elaborate(
     problems = Problems()
     loader = Loader(problems, folder)
     try:
-        file = loader.load(source)
         made = None
-        if not problems.errors:
-            with _deep_recursion():
+        with _undisturbed():
+            file = loader.load(source)
+            if not problems.errors:
                 made = _elaborated(file, loader, problems, values, module, settings or {})
     except TooManyProblems:
         made = None
@@ -118,13 +129,17 @@ def _root(path: str | Path | Source, text: str | None) -> tuple[Source, Path | N
 
 
 @contextmanager
-def _deep_recursion() -> Generator[None]:
-    limit = sys.getrecursionlimit()
+def _undisturbed() -> Generator[None]:
+    """Meanwhile calls may nest deeply, and the collector of cyclic garbage, which finds none, rests."""
+    limit, collecting = sys.getrecursionlimit(), gc.isenabled()
     sys.setrecursionlimit(max(limit, RECURSION))
+    gc.disable()
     try:
         yield
     finally:
         sys.setrecursionlimit(limit)
+        if collecting:
+            gc.enable()
 
 
 def _elaborated(
@@ -136,6 +151,7 @@ def _elaborated(
     settings: Mapping[str, object],
 ) -> tuple[Module, tuple[Layer, ...], Training | None]:
     at = Trace(file.source, problems, values)
+    at.folder = loader.folder
     ev = Evaluator(at)
     for other in loader.files.values():
         other.ev = ev
@@ -153,11 +169,28 @@ def _elaborated(
     weights = [] if root is None else weights_of(root)
     training = _training(ev, file, root, loader, weights)
     made = Module.empty(FileLocation(file.source.name, 1, 1))
-    for item in weights:
-        made.body.append(source_of(item))
+    names = {} if root is None else _foreign_names(ev, file, root)
+    for item in [*weights, *at.stored.values()]:
+        for symbol in symbols_of(item, names.get(item.symbol)):
+            made.body.append(symbol)
     for entry in entries:
         made.body.append(entry)
     return made, layers, training
+
+
+def _foreign_names(ev: Evaluator, file: File, root: Instance) -> dict[str, Renamed]:
+    """How weight files from elsewhere call the weights, as all `names` blocks say."""
+    found: dict[str, Renamed] = {}
+    for core in instances_of(root):
+        for node in core.definition.declaration.members:
+            if isinstance(node, ast.Names):
+                ev.at.source = core.definition.home.source
+                found.update(renamed(ev, Instance(core), node))
+    ev.at.source = file.source
+    for node in file.tree.items:
+        if isinstance(node, ast.Names):
+            found.update(renamed(ev, root, node))
+    return found
 
 
 def _training(

@@ -10,8 +10,19 @@ from dlc.frontend.evaluator import Evaluator, attributes_of, evaluates
 from dlc.frontend.patterns import unpack
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import MISSING, Scope
+from dlc.frontend.stored import stored_value
 from dlc.frontend.types import DTYPES
-from dlc.frontend.values import PLACEHOLDER, UNKNOWN, Datum, Hole, Items, Range, Record, describe
+from dlc.frontend.values import (
+    PLACEHOLDER,
+    UNKNOWN,
+    Datum,
+    Hole,
+    Items,
+    Range,
+    Record,
+    Stored,
+    describe,
+)
 from dlc.ir.core import Value
 from dlc.text import ast
 from dlc.text.source import Source, Span
@@ -32,6 +43,8 @@ def _name(ev: Evaluator, node: ast.Name, scope: Scope) -> Datum:
         return _known_everywhere(ev, node, scope)
     if isinstance(found, Hole) and found.size is not None:
         return found.size
+    if isinstance(found, Stored):
+        return stored_value(ev.at, found, node.span)
     return found
 
 
@@ -111,6 +124,7 @@ def comprehended(
     made: list[Datum] = []
     for part in _steps(ev, ev.eval(node.source, scope), node.source.span):
         inner = scope.inner()
+        ev.at.count()
         unpack(ev, node.pattern, part, inner, node.source.span)
         made.append(make(node.body, inner))
     return Items(tuple(made))

@@ -13,6 +13,7 @@ from dlc.frontend.evaluator import Evaluator, attributes_of
 from dlc.frontend.patterns import names_of, unpack
 from dlc.frontend.problems import Poisoned, Problems
 from dlc.frontend.scope import MISSING, Home, Scope
+from dlc.frontend.stored import stored_constant
 from dlc.frontend.types import Expectation, Matcher
 from dlc.frontend.values import UNKNOWN, Datum, Items, Marker, Record, Thing
 from dlc.ir.core import Value
@@ -138,6 +139,10 @@ class File(Home):
 
     def _bind(self, name: str, node: ast.Const | ast.Let, scope: Scope) -> None:
         ev = self._evaluator
+        stored = stored_constant(ev, name, node, scope)
+        if stored is not None:
+            scope.names[name] = stored
+            return
         value = ev.eval(node.value, scope)
         if node.type is not None:
             matcher = Matcher(ev, scope)

@@ -17,6 +17,7 @@ from dlc.frontend.initialisers import Origin, beside, origin_of
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import MISSING, Home, Scope
 from dlc.frontend.statements import require
+from dlc.frontend.stored import stored_constant, stored_value
 from dlc.frontend.types import Expectation, Matcher, declared_type, dtype_named
 from dlc.frontend.values import (
     UNKNOWN,
@@ -28,6 +29,7 @@ from dlc.frontend.values import (
     Items,
     Partial,
     Record,
+    Stored,
     Thing,
     describe,
 )
@@ -149,6 +151,9 @@ class Core:
         return self._once(node, lambda scope: self._constant(node, scope))
 
     def _constant(self, node: ast.Const, scope: Scope) -> Datum:
+        stored = stored_constant(self.ev, self.below(node.name), node, scope)
+        if stored is not None:
+            return stored
         value = self.ev.eval(node.value, scope)
         if node.type is not None:
             matcher = Matcher(self.ev, scope)
@@ -336,6 +341,8 @@ def _member_of(ev: Evaluator, instance: Instance, node: ast.Attribute) -> Datum:
         )
     if found is UNKNOWN:
         raise Poisoned
+    if isinstance(found, Stored):
+        return stored_value(ev.at, found, node.span)
     return found.size if isinstance(found, Hole) and found.size is not None else found
 
 

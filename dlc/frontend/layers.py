@@ -137,7 +137,7 @@ SPECIALS["chain"] = Special(
     "chain(a, b, ...)",
     "A layer that puts its argument through layers and functions, one after the other; lists among "
     "them are taken apart. Their weights are called by number: `features.0.w`.",
-    "chain(square, sqrt)([1, 2])",
+    "chain(square, sqrt)([1.0, 2.0])",
     "[1.0, 2.0]",
     "layers",
 )
@@ -161,6 +161,7 @@ def instantiate(ev: Evaluator, definition: ModuleDefinition, given: Arguments) -
     """A new instance with these parameters."""
     parameters = definition.declaration.parameters
     ev.at.stand(given.span)
+    ev.at.count()
     bound = bind(ev, definition.name, [(p.name, p.default is None) for p in parameters], given)
     core = Core(ev, definition, {}, given.source.place(given.span), tuple(bound))
     scope = Scope(Instance(core))

@@ -156,14 +156,27 @@ def _numbers(at: Trace, op: str, left: Number | Dim, right: Number | Dim) -> Dat
         if isinstance(left, float) or isinstance(right, float) or op in ("/", "**"):
             assert not isinstance(left, Dim) and not isinstance(right, Dim)
             return _calculate(op, left, right)
-        return _calculate_sizes(op, left, right)
+        return _bounded(_calculate_sizes(op, left, right))
     except ZeroDivisionError:
         raise at.fail("D0329", f"{left} {op} {right} divides by 0") from None
     except (OverflowError, ValueError):
         raise at.fail("D0329", f"{left} {op} {right} is no number that can be written") from None
 
 
-MAX_EXPONENT: Final = 4096
+MAX_BITS: Final = 64
+"""Whole numbers of a text are no longer than this."""
+MAX_TERMS: Final = 64
+"""A symbolic size is a sum of at most so many products."""
+
+
+def _bounded(size: Size) -> Size:
+    """The size, if it is one that can be worked with; raises OverflowError."""
+    if isinstance(size, Dim):
+        if len(size.terms) > MAX_TERMS:
+            raise OverflowError
+    elif size.bit_length() > MAX_BITS:
+        raise OverflowError
+    return size
 
 
 def _calculate_sizes(op: str, left: Size, right: Size) -> Size:
@@ -185,11 +198,13 @@ def _calculate(op: str, left: Number, right: Number) -> Number:
         case "/":
             return left / right
         case "**":
-            if isinstance(right, int) and abs(right) > MAX_EXPONENT:
+            if isinstance(left, int) and left.bit_length() * abs(right) > 8 * MAX_BITS:
                 left = float(left)
             power: object = left**right
             if not isinstance(power, int | float):
                 raise ValueError
+            if isinstance(power, int):
+                _bounded(power)
             return power
         case _:
             return NUMERIC[op](left, right)

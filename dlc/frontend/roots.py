@@ -19,7 +19,7 @@ from dlc.text.parser import parse
 from dlc.text.source import Source
 from dlc.text.suggest import suggest
 
-__all__ = ["Layer", "layers_of", "root_definition", "root_instance", "weights_of"]
+__all__ = ["Layer", "instances_of", "layers_of", "root_definition", "root_instance", "weights_of"]
 
 MAX_INSTANCES = 100_000
 
@@ -144,7 +144,7 @@ def _kind(value: Datum) -> str:
 # Tables -------------------------------------------------------------------------------------------
 
 
-def _instances(root: Instance) -> Iterator[Core]:
+def instances_of(root: Instance) -> Iterator[Core]:
     """All instances, each once, outer before inner, in the order of the text; all members made."""
     seen: set[int] = set()
     waiting = [root.core]
@@ -173,11 +173,11 @@ def _instances(root: Instance) -> Iterator[Core]:
 def layers_of(root: Instance) -> tuple[Layer, ...]:
     """The table of layers."""
     return tuple(
-        [Layer(core.path or "", core.written, core.parameters()) for core in _instances(root)]
+        [Layer(core.path or "", core.written, core.parameters()) for core in instances_of(root)]
     )
 
 
 def weights_of(root: Instance) -> list[Weight]:
     """All weights that have elements, in the order of the text."""
-    every = [item for core in _instances(root) for item in core.weights.values()]
+    every = [item for core in instances_of(root) for item in core.weights.values()]
     return [item for item in every if item.type.size != 0]

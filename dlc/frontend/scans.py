@@ -261,6 +261,7 @@ class _Scan(Loop):
         rows: list[list[Datum]] = []
         for item in reversed(items) if self.node.reverse else items:
             inner = self.scope.inner()
+            self.at.count()
             inner.names.update(carried)
             unpack(self.ev, self.node.pattern, item, inner, self.node.source.span)
             step = self.body.run(inner)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlc.errors import Diagnostic, Label, ModelError, Place
 from dlc.frontend.problems import Problems
@@ -19,10 +21,13 @@ from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
 from dlc.text.source import Source, Span
 
+if TYPE_CHECKING:
+    from dlc.frontend.weights import Weight
+
 __all__ = ["MAX_OPS", "Frame", "Loop", "Trace", "capture"]
 
-MAX_OPS = 1_000_000
-"""A model of more operations is refused: a loop over layers was probably meant as a `scan`."""
+MAX_OPS = 250_000
+"""A model of more operations and calls is refused: a loop over layers was probably meant as a `scan`."""
 
 
 @dataclass(slots=True)
@@ -68,8 +73,9 @@ class Trace(Builder):
     """A builder that knows the place in the text it has reached: `source` and `span`."""
 
     __slots__ = (
-        "_locations", "base_key", "bounds", "brought", "declared", "device", "frame", "gets",
-        "implicit_seed", "loops", "ops", "problems", "source", "span", "top", "training", "values",
+        "_locations", "base_key", "bounds", "brought", "declared", "device", "folder", "frame",
+        "gets", "implicit_seed", "loops", "ops", "problems", "source", "span", "stored", "top",
+        "training", "values",
     )  # fmt: skip
 
     def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
@@ -85,6 +91,8 @@ class Trace(Builder):
         self.declared: dict[Value, Place] = {}
         self.base_key: Value | None = None
         self.implicit_seed = False
+        self.stored: dict[str, Weight] = {}
+        self.folder: Path | None = None
         self.brought: set[str] = set()
         self.loops: list[Loop] = []
         self.device: str | None = None
@@ -107,18 +115,22 @@ class Trace(Builder):
 
     def place(self, op: Op) -> Op:
         """Put an operation at the end of the block, with the location reached in the text."""
-        self.ops += 1
-        if self.ops > MAX_OPS:
-            raise self.fail(
-                "D0216",
-                f"the model has more than {MAX_OPS:,} operations",
-                help="loop over equal layers with `scan`: the block is compiled once",
-            )
+        self.count()
         op.location = self.location
         if self.device is not None:
             op.attributes["dlc.device"] = self.device
         self.block.insert(op, None)
         return op
+
+    def count(self) -> None:
+        """Count one operation, call or step of a list; raises D0216 when there are too many."""
+        self.ops += 1
+        if self.ops > MAX_OPS:
+            raise self.fail(
+                "D0216",
+                f"the model takes more than {MAX_OPS:,} operations and calls",
+                help="loop over equal layers with `scan`: the block is compiled once",
+            )
 
     @contextmanager
     def on(self, device: str) -> Generator[None]:

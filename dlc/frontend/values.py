@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from dlc.errors import Place
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size
 from dlc.ir.types import DType, TensorType
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PLACEHOLDER", "UNKNOWN", "Argument", "Arguments", "Builtin", "Callee", "Datum", "Hole", "Items",
-    "Marker", "Number", "Parameter", "Partial", "Range", "Record", "Special", "Thing", "describe",
+    "Marker", "Number", "Parameter", "Partial", "Range", "Record", "Special", "Stored", "Thing", "describe",
     "is_number", "type_text",
 ]  # fmt: skip
 
@@ -70,6 +71,21 @@ class Hole:
     def __init__(self, what: str) -> None:
         self.what = what
         self.size: Size | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored(Thing):
+    """A tensor of a file under a name of the text; `type` is None until the file is looked into."""
+
+    name: str
+    file: str
+    key: str | None
+    type: TensorType | None
+    place: Place
+
+    @property
+    def called(self) -> str:
+        return f"the stored tensor {self.name}"
 
 
 PLACEHOLDER = Marker("_")
@@ -136,6 +152,8 @@ class Builtin(Callee):
     example: str
     result: str
     group: str
+    is_simple: bool
+    """Whether all its parameters are plain, without `*`."""
 
     @property
     def called(self) -> str:

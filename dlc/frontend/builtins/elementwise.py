@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+
 from dlc.dialects import array, flow
 from dlc.frontend.builtins.registry import add_builtin, builtin
 from dlc.frontend.tensors import broadcast_to, dtype_of, unify
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Callee, Datum, type_text
+from dlc.frontend.values import Callee, Datum, is_number, type_text
+from dlc.ir import dims
 from dlc.ir.core import Op, Value
+from dlc.ir.dims import Dim
 from dlc.ir.types import BOOL
 
 GROUP: Final = "each element"
@@ -65,20 +69,48 @@ PAIRS: Final[dict[str, tuple[type[array.Binary], str, str]]] = {
 }
 
 
+# Of numbers known when compiling: how two sizes are compared, and two plain numbers.
+FOLDED: Final[dict[type[array.Binary], Callable[..., Datum]]] = {
+    array.Maximum: dims.maximum,
+    array.Minimum: dims.minimum,
+}
+PLAIN: Final[dict[type[array.Binary], Callable[..., Datum]]] = {
+    array.Maximum: max,
+    array.Minimum: min,
+}
+
+
 def documentation(op: type[Op]) -> str:
     """What the operation says of itself, in one line."""
     return (op.__doc__ or "").partition("\n")[0]
 
 
 def _unary(op: type[array.Unary]) -> Callable[..., Datum]:
-    def run(at: Trace, x: Value) -> Datum:
-        return at(op(x))
+    def run(at: Trace, x: Value | float) -> Datum:
+        return at(op(x)) if isinstance(x, Value) else _of_number(op, x)
 
     return run
 
 
+def _of_number(op: type[array.Unary], x: float) -> float:
+    """The function of a number known when compiling, in f64; whole numbers stay whole if they can."""
+    with np.errstate(all="ignore"):
+        found = op.scalar.function(np.asarray(float(x), np.float64)).item()
+    assert isinstance(found, float)
+    kept = isinstance(x, int) and not op.scalar.kinds.isdisjoint({"int"})
+    return int(found) if kept else found
+
+
 def _pair(op: type[array.Binary]) -> Callable[..., Datum]:
+    fold = FOLDED.get(op)
+
     def run(at: Trace, x: Datum, y: Datum) -> Datum:
+        if fold is not None and is_number(x) and is_number(y):
+            numbers = (x, y)
+            if not any(isinstance(n, Dim) for n in numbers):
+                return PLAIN[op](*numbers)
+            if not any(isinstance(n, float) for n in numbers):
+                return fold(*numbers)
         return at(op(*unify(at, (x, y))))
 
     return run
@@ -86,10 +118,10 @@ def _pair(op: type[array.Binary]) -> Callable[..., Datum]:
 
 for _name, (_op, _example, _result) in FLOATS.items():
     _doc = documentation(_op)
-    add_builtin(f"{_name}(x: float)", GROUP, _doc, _example, _result, _unary(_op))
+    add_builtin(f"{_name}(x: real)", GROUP, _doc, _example, _result, _unary(_op))
 for _name, (_op, _example, _result) in NUMBERS.items():
     _doc = documentation(_op)
-    add_builtin(f"{_name}(x: tensor)", GROUP, _doc, _example, _result, _unary(_op))
+    add_builtin(f"{_name}(x: count)", GROUP, _doc, _example, _result, _unary(_op))
 for _name, (_op, _example, _result) in PAIRS.items():
     _doc = documentation(_op)
     add_builtin(f"{_name}(x: any, y: any)", GROUP, _doc, _example, _result, _pair(_op))

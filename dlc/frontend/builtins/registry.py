@@ -38,6 +38,8 @@ CONSTANTS: Final[Mapping[str, float | None]] = {
 KINDS: Final = {
     "tensor": "a tensor, or numbers that become one",
     "float": "a tensor of floats; whole numbers become f32",
+    "real": "as float, but a number known when compiling gives a number",
+    "count": "as tensor, but a number known when compiling gives a number",
     "any": "any value",
     "number": "a number known when compiling",
     "int": "a whole number known when compiling",
@@ -80,7 +82,8 @@ def add_builtin(
     name = match[1]
     parameters = tuple([_parameter(text) for text in match[2].split(", ") if text])
     assert name not in BUILTINS, name
-    BUILTINS[name] = Builtin(name, parameters, run, signature, doc, example, result, group)
+    simple = "*" not in signature
+    BUILTINS[name] = Builtin(name, parameters, run, signature, doc, example, result, group, simple)
 
 
 def _parameter(text: str) -> Parameter:
