@@ -13,6 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from dlc.errors import Diagnostic, ModelError, Place
+from dlc.ir.location import FileLocation
 
 __all__ = ["MAX_LENGTH", "MAX_LINE", "Tokens", "read_tokens", "unquoted"]
 
@@ -68,6 +69,16 @@ class Tokens:
                 return Place(self.file, number, match.start() + 1, match.end() + 1)
             skip -= 1
         return Place(self.file, number, len(line.rstrip()) + 1)
+
+    def location(self, index: int) -> FileLocation:
+        """The same as a location, quick where the token's text is on its line once."""
+        number = self.line(index)
+        line, text = self.lines[number - 1], self.texts[index]
+        if line.count(text) > 1:
+            place = self.place(index)
+            return FileLocation(place.file, place.line, place.column, place.end)
+        column = line.find(text) + 1
+        return FileLocation(self.file, number, column, column + len(text))
 
 
 def read_tokens(text: str, file: str) -> Tokens:

@@ -8,14 +8,14 @@ reports many mistakes; wrong punctuation ends the run.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from dlc.errors import Diagnostic, Label, ModelError
 from dlc.ir.attributes import Attribute
 from dlc.ir.core import OPS, Block, Op, Value
-from dlc.ir.location import FileLocation, Location
+from dlc.ir.location import Location
 from dlc.ir.signature import WRONG_PARTS, signature_of
 from dlc.ir.types import Type
 from dlc.text.ir_attributes import Malformed, Reader
@@ -56,8 +56,8 @@ def parse_op(text: str, file: str, kind: type[OpKind]) -> OpKind:
 
 
 @dataclass(slots=True)
-class _Pending:
-    """An operation of which a part has been read; its regions may still be open."""
+class _Head:
+    """The part of an operation before its regions."""
 
     names: list[tuple[str, int]]
     """The names of its results, each with its token."""
@@ -68,16 +68,23 @@ class _Pending:
     """None for one that is wrong, which was reported already."""
     uses: int
     """The first token that is an operand."""
-    attributes: dict[str, Attribute] = field(default_factory=dict[str, Attribute])
-    regions: list[Block] = field(default_factory=list[Block])
+    attributes: dict[str, Attribute]
+
+
+@dataclass(slots=True)
+class _Open:
+    """An operation whose regions are being read."""
+
+    head: _Head
+    outer: tuple[dict[str, Value | None], dict[str, int]] | None
+    """The names around it, if it is isolated."""
+    done: list[Block] = field(default_factory=list[Block])
     block: Block = field(default_factory=Block)
     """The region that is open."""
     local: list[str] = field(default_factory=list[str])
     """The names defined in it."""
-    outer: tuple[dict[str, Value | None], dict[str, int]] | None = None
-    """The names around an isolated operation while its regions are open."""
     wrong: bool = False
-    """Whether a mistake was reported in it."""
+    """Whether a mistake was reported in a region."""
 
 
 class _Parser:
@@ -91,7 +98,7 @@ class _Parser:
         self._kinds = {f'"{name}"': kind for name, kind in OPS.items()}
         self._values: dict[str, Value | None] = {}
         self._defined: dict[str, int] = {}
-        self._open: list[_Pending] = []
+        self._open: list[_Open] = []
         self._errors: list[Diagnostic] = []
         self._root: Op | None = None
 
@@ -113,32 +120,20 @@ class _Parser:
         tokens = self._tokens
         while True:
             if self._open and tokens[self._at] == "}":
-                pending = self._open[-1]
-                self._leave(pending)
-                if tokens[self._at] == ",":
-                    self._at += 1
-                    self._enter(pending)
-                    continue
-                self._at = self._read.expect(self._at, ")")
-                self._open.pop()
-                if pending.outer is not None:
-                    self._values, self._defined = pending.outer
-                self._finish(pending)
+                self._leave(self._open[-1])
             else:
-                pending = self._begin()
+                head = self._head()
                 if tokens[self._at] == "(":
                     self._at += 1
-                    self._isolate(pending)
-                    self._open.append(pending)
-                    self._enter(pending)
-                    continue
-                self._finish(pending)
+                    self._enter(self._opened(head))
+                else:
+                    self._finish(head)
             if not self._open:
                 return
 
     # Up to the regions.
 
-    def _begin(self) -> _Pending:
+    def _head(self) -> _Head:
         """`%a, %b = "dialect.operation"(%x, %y) <{...}>`."""
         tokens = self._tokens
         at = self._at
@@ -158,15 +153,15 @@ class _Parser:
         start = at
         kind = self._kinds.get(tokens[at]) or self._unknown(at)
         at = self._read.expect(at + 1, "(")
-        pending = _Pending(names, start, kind, [], at)
+        head = _Head(names, start, kind, [], at, {})
         if tokens[at] == ")":
             at += 1
         else:
-            at = self._operands(at, pending)
+            at = self._operands(at, head.operands)
         if tokens[at] == "<{":
-            at = self._read.attributes(at + 1, "}>", pending.attributes)
+            at = self._read.attributes(at + 1, "}>", head.attributes)
         self._at = at
-        return pending
+        return head
 
     def _unknown(self, at: int) -> None:
         """Report an operation that nobody declares; what follows it is still read."""
@@ -179,9 +174,8 @@ class _Parser:
         name = self._read.string(at)
         self._report(at, f"there is no operation {name}", "D0152", help=_meant(name, OPS))
 
-    def _operands(self, at: int, pending: _Pending) -> int:
+    def _operands(self, at: int, operands: list[Value | None]) -> int:
         tokens = self._tokens
-        operands = pending.operands
         values = self._values
         while True:
             token = tokens[at]
@@ -202,10 +196,11 @@ class _Parser:
         name = self._tokens[at]
         for around in reversed(self._open):
             if around.outer is not None and name in around.outer[0]:
-                assert around.kind is not None
+                assert around.head.kind is not None
+                owner = around.head.kind.name
                 self._report(
                     at,
-                    f"{name} is defined outside of {around.kind.name}, which uses no values around it",
+                    f"{name} is defined outside of {owner}, which uses no values around it",
                     "D0153",
                     labels=(Label(self._where.place(around.outer[1][name]), "defined here"),),
                 )
@@ -217,56 +212,68 @@ class _Parser:
 
     # Regions.
 
-    def _isolate(self, pending: _Pending) -> None:
-        if pending.kind is not None and pending.kind.isolated:
-            pending.outer = self._values, self._defined
+    def _opened(self, head: _Head) -> _Open:
+        """Begin with the regions of an operation."""
+        if len(self._open) == MAX_NESTING:
+            raise Malformed(self._at, f"regions are nested more than {MAX_NESTING} deep", "D0150")
+        outer = None
+        if head.kind is not None and head.kind.isolated:
+            outer = self._values, self._defined
             self._values, self._defined = {}, {}
+        self._open.append(_Open(head, outer))
+        return self._open[-1]
 
-    def _enter(self, pending: _Pending) -> None:
+    def _enter(self, owner: _Open) -> None:
         """`{ ^bb0(%x: type):` and open the block."""
         tokens = self._tokens
-        if len(self._open) > MAX_NESTING:
-            raise Malformed(self._at, f"regions are nested more than {MAX_NESTING} deep", "D0150")
         at = self._read.expect(self._at, "{")
-        pending.block = Block()
-        pending.local = []
+        owner.block = Block()
         if tokens[at][:1] == "^":
             at += 1
             if tokens[at] == "(":
-                at = self._arguments(at + 1, pending)
+                at = self._arguments(at + 1, owner.block)
             at = self._read.expect(at, ":")
         self._at = at
 
-    def _arguments(self, at: int, pending: _Pending) -> int:
+    def _arguments(self, at: int, block: Block) -> int:
         tokens = self._tokens
         while tokens[at] != ")":
             name = at
             if tokens[at][:1] != "%":
                 self._read.unexpected(at, "an argument, such as %x")
             type, at = self._read.type(self._read.expect(at + 1, ":"))
-            self._define(tokens[name], name, pending.block.add_argument(type))
+            self._define(tokens[name], name, block.add_argument(type))
             if tokens[at] == ",":
                 at += 1
             elif tokens[at] != ")":
                 self._read.unexpected(at, "',' or ')'")
         return at + 1
 
-    def _leave(self, pending: _Pending) -> None:
-        """`}`: close the block and forget what was defined in it."""
-        self._at += 1
-        block = pending.block
-        pending.regions.append(block)
-        for name in pending.local:
+    def _leave(self, owner: _Open) -> None:
+        """`}`: close the block; then `, {` opens the next one, or `)` ends them."""
+        self._check_end(owner)
+        owner.done.append(owner.block)
+        for name in owner.local:
             del self._values[name], self._defined[name]
-        kind = pending.kind
-        if kind is None or kind.symbol_table or pending.wrong:
+        owner.local.clear()
+        self._at += 1
+        if self._tokens[self._at] == ",":
+            self._at += 1
+            self._enter(owner)
             return
-        if block.last is None or not block.last.terminator:
-            self._report(
-                self._at - 1,
-                f"the region of {kind.name} does not end with an operation that may end one",
-                "D0160",
-            )
+        self._at = self._read.expect(self._at, ")")
+        self._open.pop()
+        if owner.outer is not None:
+            self._values, self._defined = owner.outer
+        self._finish(owner.head, owner)
+
+    def _check_end(self, owner: _Open) -> None:
+        kind, last = owner.head.kind, owner.block.last
+        if kind is None or kind.symbol_table or owner.wrong:
+            return
+        if last is None or not last.terminator:
+            message = f"the region of {kind.name} does not end with an operation that may end one"
+            self._report(self._at, message, "D0160")
 
     def _define(self, name: str, at: int, value: Value | None) -> None:
         """Give a name to a value, or to one that is wrong."""
@@ -286,34 +293,35 @@ class _Parser:
 
     # After the regions.
 
-    def _finish(self, pending: _Pending) -> None:
+    def _finish(self, head: _Head, regions: _Open | None = None) -> None:
         """`{...} : (types) -> types loc(...)`, then make the operation and place it."""
         tokens = self._tokens
         read = self._read
         at = self._at
         if tokens[at] == "{":
-            at = read.attributes(at + 1, "}", pending.attributes)
+            at = read.attributes(at + 1, "}", head.attributes)
         types_at = at + 1
         type, at = read.function_type(read.expect(at, ":"))
         if tokens[at] == "loc":
             location, at = read.location(read.expect(at + 1, "("))
             at = read.expect(at, ")")
         else:
-            place = self._where.place(pending.start)
-            location = FileLocation(place.file, place.line, place.column, place.end)
+            location = self._where.location(head.start)
         self._at = at
-        op = self._made(pending, type.inputs, location, types_at)
-        if op is not None and not self._fits(pending, op, type.results):
+        op = None
+        if self._fit_operands(head, type.inputs, types_at) and not (regions and regions.wrong):
+            op = self._made(head, regions.done if regions else (), location)
+        if op is not None and not self._fit_results(head, op, type.results):
             op = None
-        self._place(pending, op)
+        self._place(head, op)
 
-    def _place(self, pending: _Pending, op: Op | None) -> None:
+    def _place(self, head: _Head, op: Op | None) -> None:
         """Put the operation, unless it is wrong, into the open block and name its results."""
         if op is None:
-            for name, at in pending.names:
+            for name, at in head.names:
                 self._define(name, at, None)
             return
-        for (name, at), result in zip(pending.names, op.results, strict=False):
+        for (name, at), result in zip(head.names, op.results, strict=False):
             self._define(name, at, result)
         if not self._open:
             self._root = op
@@ -321,78 +329,76 @@ class _Parser:
         block = self._open[-1].block
         if block.last is not None and block.last.terminator:
             self._report(
-                pending.start, f"{op.name} follows {block.last.name}, which ends the block", "D0160"
+                head.start, f"{op.name} follows {block.last.name}, which ends the block", "D0160"
             )
             return
         block.append(op)
 
-    def _made(
-        self, pending: _Pending, inputs: tuple[Type, ...], location: Location, types_at: int
-    ) -> Op | None:
-        """The operation; None, with a report or after one, where it cannot be made."""
-        kind = pending.kind
-        operands = tuple([value for value in pending.operands if value is not None])
-        if kind is None or pending.wrong or len(operands) != len(pending.operands):
+    def _made(self, head: _Head, regions: Sequence[Block], location: Location) -> Op | None:
+        """The operation; None, with a report, where it cannot be made."""
+        kind = head.kind
+        if kind is None:
             return None
-        if tuple([value.type for value in operands]) != inputs:
-            self._operand_types(pending, inputs, types_at)
-            return None
+        operands = tuple([value for value in head.operands if value is not None])
         signature = signature_of(kind)
-        attributes = signature.ordered(pending.attributes)
-        misfits = signature.misfits(len(operands), len(pending.regions), attributes)
+        attributes = signature.ordered(head.attributes)
+        misfits = signature.misfits(len(operands), len(regions), attributes)
         for misfit in misfits:
-            self._report(pending.start, f"{kind.name} {misfit}", "D0158")
+            self._report(head.start, f"{kind.name} {misfit}", "D0158")
         if misfits:
             return None
         op = object.__new__(kind)
         try:
-            Op.__init__(op, operands, attributes, tuple(pending.regions), location)
+            Op.__init__(op, operands, attributes, tuple(regions), location)
         except ModelError as error:
-            self._refused(pending, error.diagnostics, location)
+            self._refused(head, error.diagnostics, location)
             return None
         except WRONG_PARTS as error:
             # `infer` may rely on what its constructor was given; a text can hold anything.
-            message = (
-                f"{kind.name} cannot be made of these parts: {str(error) or type(error).__name__}"
-            )
-            self._report(pending.start, message, "D0159")
+            reason = str(error) or type(error).__name__
+            message = f"{kind.name} cannot be made of these parts: {reason}"
+            self._report(head.start, message, "D0159")
             return None
         return op
 
-    def _operand_types(self, pending: _Pending, inputs: tuple[Type, ...], types_at: int) -> None:
-        """Report how the types written for the operands differ from those of the values."""
-        if len(inputs) != len(pending.operands):
-            self._report(
-                types_at,
-                f"{len(pending.operands)} operands, but {len(inputs)} types for them are written",
-                "D0155",
-            )
-            return
-        for index, (value, written) in enumerate(zip(pending.operands, inputs, strict=True)):
-            assert value is not None
-            if value.type is not written:
-                at = pending.uses + 2 * index
-                name = self._tokens[at]
-                self._report(
-                    at,
-                    f"{name} is {value.type}, used here as {written}",
-                    "D0155",
-                    labels=(Label(self._where.place(self._defined[name]), "defined here"),),
-                )
+    def _fit_operands(self, head: _Head, written: tuple[Type, ...], types_at: int) -> bool:
+        """Whether all operands are right and of the types in the text; what is not, is reported."""
+        operands = head.operands
+        if None in operands:
+            return False
+        if len(written) != len(operands):
+            message = f"{len(operands)} operands, but {len(written)} types for them are written"
+            self._report(types_at, message, "D0155")
+            return False
+        right = True
+        for index, value in enumerate(operands):
+            if value is not None and value.type is not written[index]:
+                self._wrong_type(head.uses + 2 * index, value.type, written[index])
+                right = False
+        return right
 
-    def _fits(self, pending: _Pending, op: Op, written: tuple[Type, ...]) -> bool:
+    def _wrong_type(self, at: int, type: Type, written: Type) -> None:
+        name = self._tokens[at]
+        self._report(
+            at,
+            f"{name} is {type}, used here as {written}",
+            "D0155",
+            labels=(Label(self._where.place(self._defined[name]), "defined here"),),
+        )
+
+    def _fit_results(self, head: _Head, op: Op, written: tuple[Type, ...]) -> bool:
         """Whether the results are of the types in the text, and as many as have names."""
         found = tuple([result.type for result in op.results])
         if found != written:
             self._report(
-                pending.start,
+                head.start,
                 f"{op.name} gives {_types_text(found)}, the text says {_types_text(written)}",
                 "D0155",
             )
-        elif pending.names and len(pending.names) != len(found):
+        elif head.names and len(head.names) != len(found):
             self._report(
-                pending.names[0][1],
-                f"{len(pending.names)} names for the {len(found)} results of {op.name}",
+                head.names[0][1],
+                f"{len(head.names)} names for the {len(found)} results of {op.name}",
                 "D0159",
             )
         else:
@@ -400,10 +406,10 @@ class _Parser:
         return False
 
     def _refused(
-        self, pending: _Pending, diagnostics: tuple[Diagnostic, ...], location: Location
+        self, head: _Head, diagnostics: tuple[Diagnostic, ...], location: Location
     ) -> None:
         """Report what `infer` says, at the place in this text."""
-        place = self._where.place(pending.start)
+        place = self._where.place(head.start)
         origin = location.place
         labels: tuple[Label, ...] = ()
         if origin is not None and origin.file != self._file:
