@@ -13,6 +13,7 @@ import numpy as np
 
 from dlc.dialects import loop, scalar, vec
 from dlc.dialects.scalar import element
+from dlc.ir.attributes import encode
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import BF16, BOOL, F16, F32, POINTER, DType, Type, VectorType
 from dlc.runtime.abi import FaultWord
@@ -20,11 +21,16 @@ from dlc.runtime.abi import FaultWord
 LLVM_TYPES = {
     "f64": "double",
     "f32": "float",
-    "f16": "half",
-    "bf16": "bfloat",
+    "f16": "i16",
+    "bf16": "i16",
     "index": "i64",
     "bool": "i1",
 }
+"""How LLVM spells a type that it does not call by its bits.
+
+16-bit floats are their bits, and floats for the one instruction that converts them: given `half` or
+`bfloat`, LLVM may move them by converting there and back, through functions that nobody provides.
+"""
 
 
 def llvm_type(type: Type) -> str:
@@ -560,11 +566,8 @@ def _number(value: float, dtype: DType) -> str:
         return "true" if value else "false"
     if not dtype.is_float:
         return str(int(value))
-    if dtype is F16:
-        return f"0xH{int(np.asarray(value, np.float16).view(np.uint16)):04X}"
-    if dtype is BF16:
-        bits = struct.unpack("<I", struct.pack("<f", value))[0] >> 16
-        return f"0xR{bits:04X}"
+    if dtype in (F16, BF16):
+        return str(int(encode(np.asarray(value), dtype).view(np.uint16)))
     if dtype is F32:
         with np.errstate(over="ignore"):
             value = float(np.float32(value))
@@ -609,14 +612,10 @@ def _cast(op: Op, text: FunctionText) -> tuple[str, ...]:
         zero = constant_text(0, source)
         test = "fcmp une" if old.is_float else "icmp ne"
         return (text.assign(f"{test} {here} {name}, {zero}"),)
+    if old is new:
+        return (name,)
     if old.is_float and new.is_float:
-        if here == there:
-            return (name,)
-        return (
-            text.assign(
-                f"{'fpext' if new.bits > old.bits else 'fptrunc'} {here} {name} to {there}"
-            ),
-        )
+        return (_float_to_float(text, name, source, target),)
     if old.is_float:
         kind = "fptoui" if new.kind == "uint" else "fptosi"
         intrinsic = f"llvm.{kind}.sat.{suffix(target)}.{suffix(source)}"
@@ -629,3 +628,22 @@ def _cast(op: Op, text: FunctionText) -> tuple[str, ...]:
     if new.bits < old.bits:
         return (text.assign(f"trunc {here} {name} to {there}"),)
     return (text.assign(f"{'zext' if unsigned else 'sext'} {here} {name} to {there}"),)
+
+
+def _float_to_float(text: FunctionText, name: str, source: Type, target: Type) -> str:
+    """A float in another precision."""
+    here, there = _as_float(source), _as_float(target)
+    if element(source) is F16:
+        name = text.assign(f"bitcast {llvm_type(source)} {name} to {here}")
+    wider = element(target).bits > element(source).bits
+    result = text.assign(f"{'fpext' if wider else 'fptrunc'} {here} {name} to {there}")
+    if element(target) is F16:
+        return text.assign(f"bitcast {there} {result} to {llvm_type(target)}")
+    return result
+
+
+def _as_float(type: Type) -> str:
+    """The type to convert from or to: `half` for f16."""
+    assert element(type) is not BF16, "conversions of bf16 are formulas"
+    spelled = llvm_type(type)
+    return spelled.replace("i16", "half") if element(type) is F16 else spelled

@@ -26,8 +26,6 @@ assert op_examples.__doc__, "importing it makes the operations and their example
 NAMES = sorted(name for name in OPS if name.startswith(("array.", "nn.", "rng.")))
 MISSING = {
     "array.nonzero": "results of a measured size have no plan yet",
-    "array.sign": "its formula is missing",
-    "array.iota-2": "integers to bf16 need a formula",
 }
 """What has no machine code yet, by operation or example, and why; whoever adds it deletes the line."""
 

@@ -25,6 +25,7 @@ from dlc.lowering.math import (
     logarithm,
     power,
     remainder,
+    sign,
     trigonometric,
 )
 from dlc.lowering.math.term import Term
@@ -53,8 +54,9 @@ UNARY: dict[type[Op], Unary] = {
     scalar.Acosh: hyperbolic.acosh,
     scalar.Atanh: hyperbolic.atanh,
     scalar.Erf: error_function.erf,
+    scalar.Sign: sign.sign,
 }
-"""Functions of one float."""
+"""Functions of one number; all but the sign are of floats."""
 
 BINARY: dict[type[Op], tuple[Binary | None, Binary | None]] = {
     scalar.Divide: (Term.__truediv__, integer.divide),
