@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
@@ -15,12 +16,41 @@ _attempt = count()
 def write_file(path: str | os.PathLike[str], pieces: Iterable[bytes | memoryview]) -> None:
     """Write the pieces one after another: to a new file beside `path`, to disk, then renamed over it.
 
-    Raises UsageError where the folder cannot be written; the old file is then as it was.
+    A link is followed, so that it stays one. A device or a pipe, such as `/dev/stdout`, takes the pieces
+    as they come. Raises UsageError (D0502) where that cannot be done; an old file is then as it was.
     """
     target = Path(path)
+    if _is_stream(target):
+        _write_into(target, pieces)
+    else:
+        _replace(target, pieces)
+
+
+def _is_stream(target: Path) -> bool:
+    """Whether something is there that is neither a file nor a folder: it must not be renamed over."""
     try:
-        temporary, handle = _create_beside(target)
+        mode = target.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _write_into(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    try:
+        with target.open("wb", buffering=0) as stream:
+            for piece in pieces:
+                rest = memoryview(piece).cast("B")
+                while rest:
+                    rest = rest[stream.write(rest) :]
     except OSError as error:
+        raise _cannot(target, error) from error
+
+
+def _replace(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    try:
+        target = Path(os.path.realpath(target))
+        temporary, handle = _create_beside(target)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
         raise _cannot(target, error) from error
     try:
         with os.fdopen(handle, "wb") as file:
@@ -41,7 +71,8 @@ def write_file(path: str | os.PathLike[str], pieces: Iterable[bytes | memoryview
 def _create_beside(target: Path) -> tuple[Path, int]:
     """A file that did not exist, in the same folder: a rename works within one file system only."""
     while True:
-        temporary = target.with_name(f".{target.name}.{os.getpid()}-{next(_attempt)}.tmp")
+        # The name is cut: together with the rest it must not be longer than a name may be.
+        temporary = target.with_name(f".{target.name[:60]}.{os.getpid()}-{next(_attempt)}.tmp")
         try:
             # 0o666 is cut down by the caller's umask, as for any file a program makes.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -65,9 +96,10 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _cannot(target: Path, error: OSError) -> UsageError:
+def _cannot(target: Path, error: OSError | ValueError) -> UsageError:
+    why = (isinstance(error, OSError) and error.strerror) or str(error)
     return UsageError(
-        f"cannot write {target}: {(error.strerror or str(error)).lower()}",
+        f"cannot write {target}: {why.lower()}",
         code="D0502",
         help="name a file in a folder that exists and can be written",
     )
