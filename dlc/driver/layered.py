@@ -21,12 +21,13 @@ GAP = 24.0
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """From a node to a later one, by their numbers; `port` of `ports` is where it ends, from the left."""
+    """From a node to a later one, by their numbers; the value is operand `port` of the one, and result
+    `result` of the other, both counted from the left."""
 
     source: int
     target: int
     port: int = 0
-    ports: int = 1
+    result: int = 0
 
 
 @dataclass(frozen=True, slots=True)
