@@ -94,7 +94,7 @@ def _why_blas(op: kernel.Gemm, choice: str) -> str:
             return ""
         case _ if op.accumulator is F64:
             return "f64"
-        case _ if not isinstance(op.rhs.op, weight.Get):
+        case _ if _stored(op.rhs) is None:
             return "the right operand would have to be packed in every call"
         case _ if op.lhs_transposed:
             return "the left operand is transposed"
@@ -107,15 +107,22 @@ def _use_panels(op: kernel.Gemm | kernel.Conv, columns: int, module: Module) -> 
     lhs = op.lhs
     if isinstance(op, kernel.Gemm) and op.lhs_transposed:
         lhs = _swapped(emit, lhs)
-    match op.rhs.op:
-        case weight.Get(symbol=symbol):
-            rhs = _derived_panels(op, columns, symbol, module, emit)
-        case _:
-            rhs = _panels(emit, op, op.rhs, columns)
+    stored = _stored(op.rhs)
+    if stored is None:
+        rhs = _panels(emit, op, op.rhs, columns)
+    else:
+        rhs = _derived_panels(op, columns, stored, module, emit)
     op.set_operands([lhs, rhs, *op.operands[2:]])
     op.attributes["panel"] = columns
     if isinstance(op, kernel.Gemm):
         op.attributes["lhs_transposed"] = op.attributes["rhs_transposed"] = False
+
+
+def _stored(value: Value) -> weight.Get | None:
+    """The weight that a value is, perhaps in another shape."""
+    while isinstance(value.op, array.Reshape):
+        value = value.op.source
+    return value.op if isinstance(value.op, weight.Get) else None
 
 
 def _panels(emit: Builder, op: kernel.Gemm | kernel.Conv, value: Value, columns: int) -> Value:
@@ -149,27 +156,34 @@ def panels_of(emit: Builder, value: Value, columns: int, transposed: bool) -> Va
 
 
 def _derived_panels(
-    op: kernel.Gemm | kernel.Conv, columns: int, symbol: Symbol, module: Module, emit: Builder
+    op: kernel.Gemm | kernel.Conv, columns: int, stored: weight.Get, module: Module, emit: Builder
 ) -> Value:
-    """The panels of a weight as a derived weight, made once for each weight and width."""
-    turned = "t" if isinstance(op, kernel.Gemm) and op.rhs_transposed else ""
-    name = f"{symbol.name}.panels{columns}{turned}"
+    """The panels of a weight as a derived weight, made once for each weight, shape and width."""
+    source = kernel.array_type(op.rhs)
+    name = f"{stored.symbol.name}.panels{columns}"
+    if source.shape != kernel.array_type(stored.result).shape:
+        name += f".{'x'.join(map(str, source.shape))}"
+    if isinstance(op, kernel.Gemm) and op.rhs_transposed:
+        name += "t"
     known = module.symbol(name)
     if not isinstance(known, weight.Derived):
-        known = _derive(op, columns, symbol, module, name)
+        known = _derive(op, columns, stored, module, name)
     return emit(weight.Get(Symbol(name), known.type))
 
 
 def _derive(
-    op: kernel.Gemm | kernel.Conv, columns: int, symbol: Symbol, module: Module, name: str
+    op: kernel.Gemm | kernel.Conv, columns: int, stored: weight.Get, module: Module, name: str
 ) -> weight.Derived:
     source = kernel.array_type(op.rhs)
     assert not any(isinstance(size, Dim) for size in source.shape)
-    body = Block([source])
+    body = Block([kernel.array_type(stored.result)])
     inner = Builder(body, op.location)
-    result = _panels(inner, op, body.arguments[0], columns)
+    (value,) = body.arguments
+    if value.type is not source:
+        value = inner(array.Reshape(value, source.shape))
+    result = _panels(inner, op, value, columns)
     inner.place(weight.Yield([result]))
     type = kernel.array_type(result)
-    made = weight.Derived(body, name, type, (symbol,))
+    made = weight.Derived(body, name, type, (stored.symbol,))
     Builder(module.body, op.location).place(made)
     return made

@@ -1,0 +1,119 @@
+"""One contender of `benchmarks.networks`: a process that opens a network and runs it when told to.
+
+    python contender.py NAME MODEL.onnx INPUTS.npz RESULTS.npz THREADS
+
+Prints one JSON object with what there is to say about opening the model, after writing its results for
+the inputs. Then each line on standard input is a number of calls to make, and each line on standard
+output the milliseconds of those calls. It imports nothing of ours but what it measures, because it
+runs in the peers' environment too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The peers' results are arrays of any dtype, and two of the three packages have no types.
+Array: TypeAlias = NDArray[Any]
+Run: TypeAlias = Callable[[], Sequence[Array]]
+Facts: TypeAlias = dict[str, float]
+
+
+def dlc(path: Path, inputs: Mapping[str, Array], threads: int) -> tuple[Run, Facts]:
+    """Compiled twice (the second time from the cache), saved, and loaded from the file."""
+    from dlc import load
+    from dlc.driver.make import Wanted, make_artifact
+
+    facts: Facts = {}
+    artifact = None
+    for name in ("cold_compile_s", "second_compile_s"):
+        begin = time.perf_counter()
+        made = make_artifact(Wanted(str(path)))
+        facts[name] = time.perf_counter() - begin
+        facts |= {f"{name}.{phase}": spent for phase, spent in made.report.seconds.items()}
+        artifact = made.artifact
+    assert artifact is not None
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "network.dlc")
+        artifact.write(file)
+        facts["file_bytes"] = file.stat().st_size
+        model = load(file, threads=threads)
+    (entry,) = model.entry_points.values()
+    given = list(inputs.values())
+    entry(*given)
+    facts |= {
+        "load_ms": model.times.load_ms,
+        "hash_ms": model.times.hash_ms,
+        "prepare_ms": model.times.prepare_ms,
+        "arena_bytes": entry.memory_at_bounds()[-1],
+    }
+
+    def run() -> Sequence[Array]:
+        results = entry(*given)
+        if isinstance(results, tuple):
+            return cast("tuple[Array, ...]", results)
+        return [cast("Array", results)]
+
+    return run, facts
+
+
+def onnxruntime(path: Path, inputs: Mapping[str, Array], threads: int) -> tuple[Run, Facts]:
+    """A session with everything else as it comes."""
+    import onnxruntime as peer
+
+    options: Any = peer.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    begin = time.perf_counter()
+    session: Any = peer.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    facts = {"cold_compile_s": time.perf_counter() - begin}
+    return lambda: session.run(None, dict(inputs)), facts
+
+
+def openvino(path: Path, inputs: Mapping[str, Array], threads: int) -> tuple[Run, Facts]:
+    """Its latency hint, in f32."""
+    peer: Any = importlib.import_module("openvino")  # installed in the peers' environment only
+    core = peer.Core()
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    begin = time.perf_counter()
+    compiled = core.compile_model(str(path), "CPU", settings)
+    facts = {"cold_compile_s": time.perf_counter() - begin}
+    request = compiled.create_infer_request()
+    given = list(inputs.values())
+    return lambda: list(request.infer(given).values()), facts
+
+
+CONTENDERS = {"dlc": dlc, "onnxruntime": onnxruntime, "openvino": openvino}
+
+
+def main(name: str, model: str, inputs: str, results: str, threads: str) -> None:
+    """Open the model, write its results, and make as many calls as each line of input asks for."""
+    with np.load(inputs) as file:
+        given: dict[str, Array] = {key: file[key] for key in file.files}
+    run, facts = CONTENDERS[name](Path(model), given, int(threads))
+    np.savez(results, *[np.array(result) for result in run()])
+    print(json.dumps(facts), flush=True)
+    for line in sys.stdin:
+        spent: list[float] = []
+        for _ in range(int(line)):
+            begin = time.perf_counter()
+            run()
+            spent.append((time.perf_counter() - begin) * 1e3)
+        print(json.dumps(spent), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,252 @@
+"""Networks side by side with onnxruntime and OpenVINO: each in a process of its own, in turns.
+
+    python -m benchmarks networks [NAME]... [--threads 1] [--threads 2] [--rounds 5] [--json] [--alone]
+
+The networks are the light graphs of the onnx package with seeded weights. The peers come from an
+environment that is made in the cache folder the first time. All contenders must give the same results
+before anything is timed; then they take turns, so that a disturbance hits all of them. `--alone`
+leaves the peers out, `--kernels` prints where the time of ours goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import ModelProto
+
+from tests.conformance.seeded import seeded
+
+HERE = Path(__file__).parent
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+PEERS = ("onnxruntime", "openvino")
+TOLERANCE = 1e-4
+"""Of the largest result, between any two contenders."""
+TURN_SECONDS = 0.7
+"""How long one contender runs before the next has its turn."""
+REST_SECONDS = 0.05
+"""Until the threads of the one before have stopped spinning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was measured of one contender on one network."""
+
+    network: str
+    contender: str
+    threads: int
+    best_ms: float
+    median_ms: float
+    facts: Mapping[str, float]
+
+
+def cache_folder() -> Path:
+    """Where the peers' environment and the networks are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base, "dlc", "benchmarks")
+
+
+def peers_python() -> Path:
+    """The Python of the peers' environment, made if it is not there."""
+    folder = cache_folder() / "peers"
+    python, complete = folder / "bin" / "python", folder / "complete"
+    if not complete.exists():
+        print(f"installing {' and '.join(PEERS)} in {folder}", file=sys.stderr)
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *PEERS], check=True)
+        complete.touch()
+    return python
+
+
+def names() -> list[str]:
+    """The networks there are."""
+    return sorted(path.stem.removeprefix("light_") for path in LIGHT.glob("*.onnx"))
+
+
+def network(name: str) -> Path:
+    """The file of a network with seeded weights, without a softmax at the end: it would hide errors."""
+    path = cache_folder() / "networks" / f"{name}.onnx"
+    if not path.exists():
+        found = ModelProto.FromString((LIGHT / f"light_{name}.onnx").read_bytes())
+        model = seeded(found)
+        last = model.graph.node[-1]
+        if last.op_type == "Softmax":
+            model.graph.output[0].name = last.input[0]
+            model.graph.output[0].ClearField("type")
+            del model.graph.node[-1]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(model.SerializeToString())
+        partial.replace(path)
+    return path
+
+
+def random_inputs(path: Path) -> dict[str, NDArray[np.float32]]:
+    """Numbers for every input that is no weight."""
+    graph = ModelProto.FromString(path.read_bytes()).graph
+    held = {tensor.name for tensor in graph.initializer}
+    stream = np.random.default_rng(1)
+    return {
+        value.name: stream.standard_normal(
+            [dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim]
+        ).astype(np.float32)
+        for value in graph.input
+        if value.name not in held
+    }
+
+
+class Process:
+    """A running contender."""
+
+    def __init__(self, name: str, model: Path, folder: Path, threads: int) -> None:
+        self.name = name
+        self.threads = threads
+        self._results = folder / f"{name}.npz"
+        python = str(peers_python()) if name in PEERS else sys.executable
+        script = str(HERE / "contender.py")
+        inputs = str(folder / "inputs.npz")
+        command = [python, script, name, str(model), inputs, str(self._results), str(threads)]
+        # The peers' choice of kernels is left to them; ours must not be crippled either.
+        environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
+        environment |= {"DLC_CACHE": str(folder / "objects"), "PYTHONPATH": str(HERE.parent)}
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.facts = cast("dict[str, float]", self._line())
+        self.times: list[float] = []
+
+    def _line(self) -> object:
+        line = cast("IO[str]", self._process.stdout).readline()
+        if not line:
+            sys.exit(f"{self.name} ended with status {self._process.wait()}")
+        return json.loads(line)
+
+    def results(self) -> list[NDArray[Any]]:
+        """What the network gave."""
+        with np.load(self._results) as file:
+            return [file[key] for key in file.files]
+
+    def turn(self, calls: int) -> list[float]:
+        """Milliseconds of so many calls."""
+        given = cast("IO[str]", self._process.stdin)
+        given.write(f"{calls}\n")
+        given.flush()
+        return cast("list[float]", self._line())
+
+    def close(self) -> None:
+        cast("IO[str]", self._process.stdin).close()
+        self._process.wait()
+
+
+def measure(name: str, contenders: Sequence[str], threads: int, rounds: int) -> list[Outcome]:
+    """All contenders on one network, in turns."""
+    model = network(name)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        np.savez(folder / "inputs.npz", allow_pickle=False, **random_inputs(model))
+        running = [Process(contender, model, folder, threads) for contender in contenders]
+        try:
+            compare(name, running)
+            take_turns(running, rounds)
+        finally:
+            for process in running:
+                process.close()
+    return [
+        Outcome(
+            name,
+            process.name,
+            threads,
+            min(process.times),
+            float(np.median(process.times)),
+            process.facts,
+        )
+        for process in running
+    ]
+
+
+def compare(name: str, running: Sequence[Process]) -> None:
+    """End the program unless all contenders give the same results."""
+    first, *others = running
+    wanted = first.results()
+    for other in others:
+        for one, two in zip(wanted, other.results(), strict=True):
+            error = float(np.abs(one - two).max() / np.abs(two).max())
+            if not error <= TOLERANCE:
+                sys.exit(f"{name}: {first.name} and {other.name} differ by {error:.1e}")
+
+
+def take_turns(running: Sequence[Process], rounds: int) -> None:
+    """Let the contenders run one after the other, each for about `TURN_SECONDS`, several times."""
+    for process in running:
+        process.turn(2)
+    for _ in range(rounds):
+        for process in running:
+            (once,) = process.turn(1)
+            process.times += process.turn(max(3, int(TURN_SECONDS * 1e3 / once)))
+            time.sleep(REST_SECONDS)
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """The outcomes of one network and number of threads as lines for people."""
+    ours = next(outcome for outcome in outcomes if outcome.contender == "dlc")
+    peers = [outcome for outcome in outcomes if outcome is not ours]
+    lines = [f"{ours.network}, {ours.threads} thread{'s' if ours.threads > 1 else ''}"]
+    for outcome in outcomes:
+        lines.append(
+            f"  {outcome.contender:12} best {outcome.best_ms:9.2f} ms  median {outcome.median_ms:9.2f}"
+            f" ms  compile {outcome.facts['cold_compile_s']:5.2f} s"
+        )
+    if peers:
+        best = min(peer.best_ms for peer in peers) / ours.best_ms
+        median = min(peer.median_ms for peer in peers) / ours.median_ms
+        lines.append(f"  the better peer / dlc: best {best:.2f}  median {median:.2f}")
+    facts = ours.facts
+    lines.append(
+        f"  second compile {facts['second_compile_s']:.2f} s, load {facts['load_ms']:.1f} ms + hashing"
+        f" {facts['hash_ms']:.1f} ms, prepare {facts['prepare_ms']:.0f} ms,"
+        f" arena {facts['arena_bytes'] / 2**20:.1f} MiB"
+    )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure the networks that the command line names, all of them if it names none."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names()))
+    parser.add_argument("--threads", type=int, action="append", help="1 and 2 if not given")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--alone", action="store_true", help="without the peers")
+    parser.add_argument("--kernels", action="store_true", help="the time of each kernel of ours")
+    given = parser.parse_args()
+    contenders = ("dlc",) if given.alone else ("dlc", *PEERS)
+    for name in given.names or names():
+        for threads in given.threads or (1, 2):
+            if given.kernels:
+                from benchmarks.kernels import kernel_table
+
+                print(kernel_table(network(name), random_inputs(network(name)), threads))
+                continue
+            outcomes = measure(name, contenders, threads, given.rounds)
+            if given.json:
+                for outcome in outcomes:
+                    print(json.dumps({slot: getattr(outcome, slot) for slot in Outcome.__slots__}))
+            else:
+                print(table(outcomes), flush=True)
+
+
+if __name__ == "__main__":
+    main()
