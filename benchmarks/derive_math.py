@@ -8,9 +8,6 @@ digits on a fine grid. Then its coefficients are rounded to the dtype: each stan
 that is exact, so the rounding hardly counts.
 """
 
-# mpmath has no types and is needed only to derive the coefficients again.
-# pyright: basic, reportMissingImports=false
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -57,7 +57,10 @@ def evaluated(body: Body, dtypes: Sequence[DType]) -> Callable[..., Array]:
 
 
 class Compiled:
-    """The body compiled for registers of `lanes` elements; `text` is its LLVM text."""
+    """The body compiled for registers of `lanes` elements, or for scalars if that is 1.
+
+    `text` is its LLVM text. An operation that would need a function of a library fails to link.
+    """
 
     def __init__(
         self, body: Body, dtypes: Sequence[DType], lanes: int, target: Target | None = None
@@ -101,14 +104,20 @@ def _kernel(body: Body, dtypes: Sequence[DType], lanes: int) -> tuple[loop.Func,
     inside = Builder(inner, HERE)
     (place,) = inner.arguments
     operands = [
-        inside(vec.Load(source, place, VectorType(dtype, lanes)))
+        inside(_load(source, place, dtype, lanes))
         for source, dtype in zip(sources, dtypes, strict=True)
     ]
     result = body(inside, operands)
-    inside.place(vec.Store(result, target, place))
+    inside.place((vec if lanes > 1 else loop).Store(result, target, place))
     inside.place(loop.Yield(()))
     emit.place(loop.For(first, last, step, (), inner))
     emit.place(loop.Return())
     function = loop.Func(block, "kernel")
     function.location = HERE
     return function, scalar.element(result.type)
+
+
+def _load(source: Value, place: Value, dtype: DType, lanes: int) -> Op:
+    if lanes == 1:
+        return loop.Load(source, place, dtype)
+    return vec.Load(source, place, VectorType(dtype, lanes))

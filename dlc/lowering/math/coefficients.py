@@ -1,4 +1,4 @@
-"""Coefficients of polynomials, lowest power first. Written by `python -m benchmarks.derive_math`.
+"""Coefficients of polynomials, lowest power first. Made by `python -m benchmarks.derive_math`.
 
 The comments say what each polynomial approximates, where, and its largest error: relative to the
 function that it is a part of, absolute for erf where that is near 1.
