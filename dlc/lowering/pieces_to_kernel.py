@@ -97,19 +97,31 @@ def clamp(emit: Builder, index: Value, extent: Size) -> Value:
     return emit(scalar.Minimum(low, size(emit, extent - 1)))
 
 
+MAX_PARTS = 16
+"""So many tensors are put together by one kernel, whose arguments, pointers and sizes, are limited."""
+
+
 @lowers(array.Concatenate)
 def _concatenate(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Concatenate)
-    extents = [tensor_type(source).shape[op.axis] for source in op.sources]
+    return (_joined(emit, op.sources, op.axis),)
+
+
+def _joined(emit: Builder, sources: Sequence[Value], axis: int) -> Value:
+    """The tensors one after the other along an axis; many of them in groups first."""
+    if len(sources) > MAX_PARTS:
+        starts = range(0, len(sources), MAX_PARTS)
+        groups = [_joined(emit, sources[k : k + MAX_PARTS], axis) for k in starts]
+        return _joined(emit, groups, axis)
+    extents = [tensor_type(source).shape[axis] for source in sources]
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        index = indices[op.axis]
+        index = indices[axis]
         start: Size = 0
         result: Value | None = None
         for part, extent in zip(arrays, extents, strict=True):
             place = clamp(inner, plus(inner, index, start * -1), extent)
-            places = [*indices[: op.axis], place, *indices[op.axis + 1 :]]
-            value = inner(kernel.Load(part, places))
+            value = inner(kernel.Load(part, [*indices[:axis], place, *indices[axis + 1 :]]))
             if result is None:
                 result = value
             else:
@@ -119,7 +131,11 @@ def _concatenate(op: Op, emit: Builder) -> Sequence[Value]:
         assert result is not None
         return result
 
-    return (generic(emit, op.operands, tensor_type(op.result).shape, formula),)
+    whole: Size = 0
+    for extent in extents:
+        whole = whole + extent
+    shape = tensor_type(sources[0]).shape
+    return generic(emit, sources, (*shape[:axis], whole, *shape[axis + 1 :]), formula)
 
 
 @lowers(array.Gather)

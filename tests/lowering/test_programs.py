@@ -95,6 +95,14 @@ def test_parts_of_tensors(level: int) -> None:
     check(parts, f32(5, 10, 11), level=level)
 
 
+def test_many_tensors_are_put_together_in_groups() -> None:
+    def mixed(emit: Builder, x: Value) -> Sequence[Value]:
+        rows = [emit(array.Slice(x, (k, 0), (k + 1, 3), (1, 1))) for k in range(100)]
+        return (emit(array.Concatenate(tuple(rows[::-1]), 0)),)
+
+    check(mixed, f32(100, 3))
+
+
 @pytest.mark.parametrize("level", [0, 2])
 def test_gathers_and_dynamic_slices(level: int) -> None:
     def gathers(emit: Builder, x: Value) -> Sequence[Value]:
