@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.define import attribute, op, operands, region
+from dlc.ir.define import attribute, op, operand, operands, region
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType, Type
 
@@ -83,3 +83,22 @@ class Get(Op):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         return at.weights[self.symbol.name]
+
+
+@op("weight.set")
+class Set(Op):
+    """What a state becomes at the end of the training step.
+
+    It stands where the text sets the state, in loops and branches too. The frontend lifts it out before
+    the function is finished, so no pass meets it.
+    """
+
+    state: Value = operand()
+    value: Value = operand()
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        if self.state.type is not self.value.type:
+            raise self.fail(f"a state {self.state.type} cannot become {self.value.type}")
+        return ()

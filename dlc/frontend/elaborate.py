@@ -44,13 +44,14 @@ from dlc.frontend.roots import (
 )
 from dlc.frontend.scope import Scope
 from dlc.frontend.trace import Trace
+from dlc.frontend.train_step import train_functions
 from dlc.frontend.training import Training, check_training
 from dlc.frontend.weight_names import Renamed, renamed, symbols_of
 from dlc.frontend.weights import Weight
 from dlc.ir.location import FileLocation
 from dlc.ir.value_map import ValueMap
 from dlc.text import ast
-from dlc.text.source import Source
+from dlc.text.source import Source, Span
 from dlc.text.suggest import suggest
 
 __all__ = ["Elaborated", "elaborate"]
@@ -94,12 +95,14 @@ def elaborate(
     module: str | None = None,
     settings: Mapping[str, object] | None = None,
     values: ValueMap | None = None,
+    train: bool = False,
 ) -> Elaborated:
     """The graph IR of the model in a file; with `text`, of that text under the name `path`.
 
     `module` names the root module where several have entry points, `settings` gives values to its
-    parameters. `values` learns which value of the IR each name of the text is. Raises ModelError with
-    everything that is wrong.
+    parameters. `values` learns which value of the IR each name of the text is. With `train` the functions
+    are those that train the root module, as its `train` block says, instead of the entry points. Raises
+    ModelError with everything that is wrong.
     """
     source, folder = _root(path, text)
     problems = Problems()
@@ -109,7 +112,8 @@ def elaborate(
         with _undisturbed():
             file = loader.load(source)
             if not problems.errors:
-                made = _elaborated(file, loader, problems, values, module, settings or {})
+                at = Trace(file.source, problems, values)
+                made = _elaborated(at, file, loader, module, settings or {}, train)
     except TooManyProblems:
         made = None
         problems.errors.append(Diagnostic("D0119", f"stopped after {len(problems.errors)} errors"))
@@ -143,21 +147,20 @@ def _undisturbed() -> Generator[None]:
 
 
 def _elaborated(
+    at: Trace,
     file: File,
     loader: Loader,
-    problems: Problems,
-    values: ValueMap | None,
     module: str | None,
     settings: Mapping[str, object],
+    train: bool,
 ) -> tuple[Module, tuple[Layer, ...], Training | None]:
-    at = Trace(file.source, problems, values)
     at.folder = loader.folder
     ev = Evaluator(at)
     for other in loader.files.values():
         other.ev = ev
     for other in loader.files.values():
         if not is_library(other.source):
-            resolve(other, problems)
+            resolve(other, at.problems)
     _declare_dims(ev, file)
     root = _root_module(ev, file, module, settings)
     entries = [
@@ -168,6 +171,11 @@ def _elaborated(
     layers = () if root is None else layers_of(root)
     weights = [] if root is None else weights_of(root)
     training = _training(ev, file, root, loader, weights)
+    if train:
+        if training is None and not at.problems.errors:
+            raise _no_training(ev, file, root)
+        entries, states = train_functions(ev, training, weights) if training else ([], [])
+        weights = [*weights, *states]
     made = Module.empty(FileLocation(file.source.name, 1, 1))
     names = {} if root is None else _foreign_names(ev, file, root)
     for item in [*weights, *at.stored.values()]:
@@ -220,6 +228,16 @@ def _training(
                 )
             )
     return found
+
+
+def _no_training(ev: Evaluator, file: File, root: Instance | None) -> ModelError:
+    name = "MODULE" if root is None else root.core.definition.name
+    return ev.at.fail(
+        "D0531",
+        f"{file.source.name} has no train block for the module that it would train",
+        Span(0, 0),
+        help=f"write train {name} {{ data = ...  loss(...) = ...  optimizer = adam() }}",
+    )
 
 
 def _root_module(

@@ -23,19 +23,16 @@ from dlc.ir.dims import Dim, Size, names, symbol
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
 from dlc.text import ast
+from dlc.text.source import Span
 
-__all__ = ["entry_point"]
+__all__ = ["begin", "entry_point", "finish"]
 
 
 def entry_point(ev: Evaluator, function: Function, dims: Sequence[str]) -> func.Func | None:
     """The function of the IR for an `export fn`; None if something in it is wrong, which is recorded."""
     at, declaration = ev.at, function.declaration
-    source = at.source = function.home.source
-    at.top = at.block = Block()
-    at.gets = {}
-    at.base_key, at.implicit_seed, at.brought = None, False, set()
-    at.frame = Frame(declaration.name, function.path, source)
-    at.stand(declaration.name_span)
+    frame = Frame(declaration.name, function.path, function.home.source)
+    begin(ev, frame, declaration.name_span)
     scope = Scope(function.home)
     scope.names.update({name: symbol(name) for name in dims if function.home.is_dim(name)})
     before = len(at.problems.errors)
@@ -45,7 +42,10 @@ def entry_point(ev: Evaluator, function: Function, dims: Sequence[str]) -> func.
         results = _results(ev, declaration, result, scope)
         if len(at.problems.errors) > before:
             return None
-        return _function(ev, declaration, defaults, results)
+        made = finish(ev, declaration.name, declaration.name_span, defaults, results)
+        if declaration.docs:
+            made.attributes["dlc.doc"] = declaration.docs
+        return made
     except ModelError as error:
         ev.report(error)
     except Poisoned:
@@ -185,21 +185,33 @@ def _type_text(value: Datum) -> str:
 # The function -------------------------------------------------------------------------------------
 
 
-def _function(
+def begin(ev: Evaluator, frame: Frame, span: Span) -> None:
+    """Start a function of the IR, whose name stands at `span`."""
+    at = ev.at
+    at.source, at.frame = frame.source, frame
+    at.top = at.block = Block()
+    at.gets = {}
+    at.base_key, at.implicit_seed, at.brought = None, False, set()
+    at.stand(span)
+
+
+def finish(
     ev: Evaluator,
-    declaration: ast.Fn,
-    defaults: list[Attribute],
-    results: list[tuple[str, Value]],
+    name: str,
+    span: Span,
+    defaults: Sequence[Attribute],
+    results: Sequence[tuple[str, Value]],
 ) -> func.Func:
+    """The function that was begun, with these defaults of its inputs and these named results."""
     at = ev.at
     body = at.top
     if at.implicit_seed:
         defaults = [*defaults, seed_default()]
     values = [value for _, value in results]
-    at.stand(declaration.name_span)
+    at.stand(span)
     at.place(func.Return(tuple(values)))
-    function = func.Func(body, declaration.name, func.signature(body, values))
-    place = at.source.place(declaration.name_span)
+    function = func.Func(body, name, func.signature(body, values))
+    place = at.source.place(span)
     function.location = FileLocation(place.file, place.line, place.column, place.end)
     used = _dims_used(function)
     bounds = {name: bound for name, bound in at.bounds.items() if name in used}
@@ -211,8 +223,6 @@ def _function(
         attributes["dlc.results"] = tuple([name for name, _ in results])
     if any(default != "" for default in defaults):
         attributes["dlc.defaults"] = tuple(defaults)
-    if declaration.docs:
-        attributes["dlc.doc"] = declaration.docs
     return function
 
 

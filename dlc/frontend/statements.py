@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlc.dialects import weight
 from dlc.errors import ModelError
 from dlc.frontend.evaluator import Evaluator, evaluates
 from dlc.frontend.patterns import names_of, unpack
@@ -123,7 +124,7 @@ def _debug(ev: Evaluator, statement: ast.Debug, scope: Scope) -> None:
 
 
 def set_state(ev: Evaluator, statement: ast.Set, scope: Scope) -> None:
-    """Check what a state becomes; where `training` is false it says nothing.
+    """Note what a state becomes; where `training` is false it says nothing.
 
     What is set takes effect at the end of the step, so the name keeps its value here.
     """
@@ -144,6 +145,7 @@ def set_state(ev: Evaluator, statement: ast.Set, scope: Scope) -> None:
             f"{describe(value)} set where {describe(state)} is expected",
             statement.value.span,
         )
+    at.place(weight.Set(state, tensor))
 
 
 def _outside_loop(ev: Evaluator, statement: ast.Next | ast.Yield) -> None:

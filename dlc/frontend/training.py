@@ -1,7 +1,7 @@
-"""The `train` block: what it says, checked; making its step is not the frontend's first task.
+"""The `train` block: what it says, checked.
 
 The loss is elaborated once with `training` true and thrown away, every metric with it false, the
-optimizer once for each type of weight.
+optimizer once for each type of weight. `train_step` makes the functions that train.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dlc.frontend.instances import Core, Instance
 from dlc.frontend.layers import instantiate
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import MISSING, Scope
+from dlc.frontend.state_updates import lift_sets
 from dlc.frontend.tensors import as_tensor, dtype_of, tensor_type
 from dlc.frontend.trace import Frame
 from dlc.frontend.types import declared_type
@@ -30,7 +31,15 @@ from dlc.ir.types import F32, I32, TensorType
 from dlc.text import ast
 from dlc.text.suggest import suggest
 
-__all__ = ["Data", "Training", "check_training"]
+__all__ = [
+    "Data",
+    "Training",
+    "check_training",
+    "declared_input",
+    "one_number",
+    "scope_of",
+    "updated",
+]
 
 Setting = bool | int | float | str | None
 
@@ -54,18 +63,23 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A checked `train` block. `clip_norm` and the like are among the settings of the optimizer."""
+    """A checked `train` block. `clip_norm` and the like are among the settings of the optimizer.
+
+    `loss`, `measured` (the metrics) and `optimizer` are what the functions that train are made of.
+    """
 
     module: str
     inputs: tuple[tuple[str, TensorType], ...]
     metrics: tuple[str, ...]
     data: Data
-    optimizer: str
-    settings: Mapping[str, Datum] = field(repr=False)
     batch: int
     epochs: int
     seed: int
     checkpoint: tuple[str, int] | None
+    loss: ast.Loss = field(repr=False)
+    measured: tuple[ast.Metric, ...] = field(repr=False)
+    optimizer: Core = field(repr=False)
+    root: Instance = field(repr=False)
 
 
 def check_training(
@@ -106,18 +120,19 @@ class _Check:
         checkpoint = self._checkpoint()
         if loss is None or data is None or optimizer is None:
             return None
-        name, settings = optimizer
         return Training(
             self.node.name,
             tuple(loss.items()),
             tuple([metric.name for metric in self.metrics]),
             data,
-            name,
-            settings,
             numbers["batch"],
             numbers["epochs"],
             numbers["seed"],
             checkpoint,
+            self.losses[0],
+            tuple(self.metrics),
+            optimizer,
+            self.root,
         )
 
     def _report(self, code: str, message: str, span: ast.Span, help: str | None = None) -> None:
@@ -178,13 +193,13 @@ class _Check:
         frame, at.frame = at.frame, Frame(name, "", self.root.source)
         try:
             with at.scratch():
-                scope = self._symbols()
+                scope = scope_of(self.root)
                 for parameter in parameters:
-                    inputs[parameter.name] = self._input(parameter, scope)
+                    inputs[parameter.name] = declared_input(ev, parameter, scope)
                 if loss is None:
                     scope.names["loss"] = at.top.add_argument(TensorType(F32), "loss")
-                value = ev.eval(body, scope)
-                self._one_number(name, value, body, floats=loss is not None)
+                one_number(ev, name, ev.eval(body, scope), body, floats=loss is not None)
+                lift_sets(at.block)
                 return inputs
         except ModelError as error:
             ev.report(error)
@@ -194,40 +209,6 @@ class _Check:
             at.training, at.frame = outer_training, frame
             at.source = self.root.source
         return None
-
-    def _symbols(self) -> Scope:
-        """A scope in which the sizes that the file declares are symbols."""
-        scope = Scope(self.root)
-        home = self.root.core.definition.home
-        assert isinstance(home, File)
-        scope.names.update({n: symbol(n) for n in home.dims() if self.root.is_dim(n)})
-        return scope
-
-    def _input(self, parameter: ast.Parameter, scope: Scope) -> TensorType:
-        if not isinstance(parameter.type, ast.TensorType):
-            raise self.at.fail(
-                "D0334",
-                f"{parameter.name} has no type",
-                parameter.span,
-                help=f"write its type: {parameter.name}: f32[B, 10]",
-            )
-        type = declared_type(self.ev, parameter.type, scope)
-        value = self.at.top.add_argument(type, parameter.name)
-        scope.names[parameter.name] = value
-        return type
-
-    def _one_number(self, name: str, value: Datum, body: ast.Expr, *, floats: bool) -> None:
-        self.at.stand(body.span)
-        if value is UNKNOWN:
-            raise Poisoned
-        number = as_tensor(self.at, value) if not isinstance(value, Callee) else None
-        if number is None or tensor_type(number).rank or (floats and not dtype_of(number).is_float):
-            raise self.at.fail(
-                "D0532",
-                f"{name} is one number, found {describe(value)}",
-                body.span,
-                help="take the mean: mean(...)",
-            )
 
     # Settings -------------------------------------------------------------------------------------
 
@@ -353,7 +334,7 @@ class _Check:
 
     # Optimizers -----------------------------------------------------------------------------------
 
-    def _optimizer(self, weights: Sequence[Weight]) -> tuple[str, Mapping[str, Datum]] | None:
+    def _optimizer(self, weights: Sequence[Weight]) -> Core | None:
         entry = self.settings.get("optimizer")
         if entry is None:
             return None
@@ -361,7 +342,7 @@ class _Check:
             core = self._made(entry)
             for type in dict.fromkeys(w.type for w in weights if w.trained):
                 self._update(core, type, entry)
-            return core.definition.name, dict(core.arguments)
+            return core
         except ModelError as error:
             self.ev.report(error)
         except Poisoned:
@@ -416,30 +397,75 @@ class _Check:
     def _update(self, core: Core, type: TensorType, entry: ast.Setting) -> None:
         """Elaborate the update of a weight of one type and throw it away."""
         at = self.at
-        core.like = type
-        core.weights.clear()
         outer, at.training = at.training, True
         try:
             with at.scratch():
-                instance = Instance(core)
                 at.stand(entry.value.span)
-                given: list[Value] = [
-                    at.top.add_argument(t, n)
-                    for t, n in ((type, "p"), (type, "g"), (TensorType(I32), "step"))
-                ]
-                update = core.definition.members["update"]
-                found = self.ev.apply(instance.member(update), tuple(given))
-                at.stand(entry.value.span)
-                if as_tensor(at, found).type is not type:
-                    raise at.fail(
-                        "D0535",
-                        f"update of {core.definition.name} makes {describe(found)} of a weight {type.text}",
-                        entry.value.span,
-                    )
+                inputs = ((type, "p"), (type, "g"), (TensorType(I32), "step"))
+                updated(self.ev, core, *[at.top.add_argument(t, n) for t, n in inputs])
         finally:
             at.training = outer
             at.source = self.root.source
-            core.weights.clear()
+
+
+def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value:
+    """What an optimizer makes of a weight; its states, in `core.weights` then, have the weight's shape.
+
+    Raises ModelError, at the place reached, if that is of another type.
+    """
+    at, span, source = ev.at, ev.at.span, ev.at.source
+    core.like = tensor_type(p)
+    core.weights.clear()
+    found = ev.apply(Instance(core).member(core.definition.members["update"]), (p, g, step))
+    at.source = source
+    at.stand(span)
+    value = as_tensor(at, found)
+    if value.type is not p.type:
+        raise at.fail(
+            "D0535",
+            f"update of {core.definition.name} makes {describe(found)} of a weight {core.like.text}",
+        )
+    return value
+
+
+def scope_of(root: Instance) -> Scope:
+    """A scope in which the sizes that the file declares are symbols."""
+    scope = Scope(root)
+    home = root.core.definition.home
+    assert isinstance(home, File)
+    scope.names.update({n: symbol(n) for n in home.dims() if root.is_dim(n)})
+    return scope
+
+
+def declared_input(ev: Evaluator, parameter: ast.Parameter, scope: Scope) -> TensorType:
+    """The type of a parameter of the loss or a metric, which becomes an argument of the top block."""
+    if not isinstance(parameter.type, ast.TensorType):
+        raise ev.at.fail(
+            "D0334",
+            f"{parameter.name} has no type",
+            parameter.span,
+            help=f"write its type: {parameter.name}: f32[B, 10]",
+        )
+    type = declared_type(ev, parameter.type, scope)
+    scope.names[parameter.name] = ev.at.top.add_argument(type, parameter.name)
+    return type
+
+
+def one_number(ev: Evaluator, name: str, value: Datum, body: ast.Expr, *, floats: bool) -> Value:
+    """What the loss or a metric gives, which is one number."""
+    at = ev.at
+    at.stand(body.span)
+    if value is UNKNOWN:
+        raise Poisoned
+    number = as_tensor(at, value) if not isinstance(value, Callee) else None
+    if number is None or tensor_type(number).rank or (floats and not dtype_of(number).is_float):
+        raise at.fail(
+            "D0532",
+            f"{name} is one number, found {describe(value)}",
+            body.span,
+            help="take the mean: mean(...)",
+        )
+    return number
 
 
 def _called_name(node: ast.Expr) -> str:

@@ -122,4 +122,18 @@ PAGES: dict[str, Page] = {
         "dlc 1\nexport fn f(x: f32) -> f32 = while x > 1 with x = x limit -1 { next x = x / 2 }",
         "dlc 1\nexport fn f(x: f32) -> f32 = while x > 1 with x = x limit 50 { next x = x / 2 }",
     ),
+    "D0429": Page(
+        "a `set` that could take effect any number of times",
+        "What is `set` takes effect once, at the end of a training step. In the body of a `while`, or in a "
+        "function that the loss differentiates itself, it would be computed an unknown number of times.",
+        "dlc 1\nmodule M() {\n  param w: f32 = 0.5\n  state last: f32 = 0.0\n"
+        "  fn call(x: f32) -> f32 = while x > 1 with x = x limit 9 {\n"
+        "    set last = x\n    next x = x * w\n  }\n}\n"
+        'train M {\n  data = npz("d.npz", x="x")\n  loss(x: f32) = call(x)\n  optimizer = sgd()\n}',
+        "dlc 1\nmodule M() {\n  param w: f32 = 0.5\n  state last: f32 = 0.0\n"
+        "  fn call(x: f32) -> f32 {\n"
+        "    let y = while x > 1 with x = x limit 9 { next x = x * w }\n"
+        "    set last = y\n    return y\n  }\n}\n"
+        'train M {\n  data = npz("d.npz", x="x")\n  loss(x: f32) = call(x)\n  optimizer = sgd()\n}',
+    ),
 }
