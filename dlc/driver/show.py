@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dlc.codegen import llvm
 from dlc.codegen.kernels import kernel_texts
-from dlc.dialects import func, mem
+from dlc.dialects import func, loop, mem
 from dlc.driver.compile import Opened, Settings, lower
 from dlc.driver.drawing import draw
 from dlc.driver.entries import entry_functions, find_function
@@ -59,9 +59,9 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
         return _picture(opened, shown)
     match shown.stage:
         case "llvm":
-            return "\n".join(kernel_texts(opened.module).values())
+            return "\n".join(_llvm(opened, shown.entry))
         case "asm":
-            return _assembly(opened, wanted.settings)
+            return _assembly(opened, wanted.settings, shown.entry)
         case _:
             return _printed(opened.module, shown.entry)
 
@@ -87,19 +87,40 @@ def _source(opened: Opened) -> str:
 
 
 def _printed(module: Op, entry: str | None) -> str:
-    """The module, or one function or program of it."""
+    """The module, or one function or program of it with the kernels that it calls."""
     if entry is None:
         return print_module(module)
-    for op in module.regions[0]:
-        if isinstance(op, func.Func | mem.Program) and op.sym_name == entry:
-            return print_module(op)
-    return print_module(module)
+    called = _kernels_of(module, entry)
+    ops = [
+        op
+        for op in module.regions[0]
+        if (isinstance(op, func.Func | mem.Program) and op.sym_name == entry)
+        or (isinstance(op, loop.Func) and op.sym_name in called)
+    ]
+    return "\n".join(map(print_module, ops))
 
 
-def _assembly(opened: Opened, settings: Settings) -> str:
+def _kernels_of(module: Op, entry: str) -> set[str]:
+    """The names of the lowered kernels that the program of an entry point calls."""
+    return {
+        inner.kernel.name
+        for op in module.regions[0]
+        if isinstance(op, mem.Program) and op.sym_name == entry
+        for inner in op.walk()
+        if isinstance(inner, mem.Call)
+    }
+
+
+def _llvm(opened: Opened, entry: str | None) -> list[str]:
+    """The LLVM text of each kernel, or of those of one entry point."""
     texts = kernel_texts(opened.module)
+    wanted = texts.keys() if entry is None else _kernels_of(opened.module, entry)
+    return [text for name, text in texts.items() if name in wanted]
+
+
+def _assembly(opened: Opened, settings: Settings, entry: str | None) -> str:
     return "\n".join(
-        llvm.assembly(text, settings.processor, settings.level) for text in texts.values()
+        llvm.assembly(text, settings.processor, settings.level) for text in _llvm(opened, entry)
     )
 
 

@@ -25,9 +25,8 @@ from dlc.text.tree import children, walk
 
 __all__ = ["resolve"]
 
-EVERYWHERE = frozenset(
-    [*BUILTINS, *CONSTANTS, *SPECIALS, *DTYPES, *INITIALISERS, *FILES, "training"]
-)
+EVERYWHERE = (BUILTINS, CONSTANTS, SPECIALS, DTYPES, INITIALISERS, FILES, {"training"})
+"""Tables of the names that every text knows; a package may add to the first while dlc runs."""
 UNEVALUATED: dict[str, str] = dict.fromkeys(("grad", "vjp", "value_and_grad"), "wrt")
 """Functions one of whose arguments is not evaluated."""
 
@@ -61,7 +60,7 @@ class Names:
                     given.used = True
                 return True
             names = names.outer
-        return name in EVERYWHERE
+        return any(name in table for table in EVERYWHERE)
 
     def known(self) -> list[str]:
         """Every name here, nearest first."""

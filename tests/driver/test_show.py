@@ -1,0 +1,39 @@
+"""`dlc show`: one entry point at every stage, and nothing of the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc.driver.compile import Settings
+from dlc.driver.make import Wanted
+from dlc.driver.show import Shown, show_stage
+
+TWO = """\
+dlc 1
+export fn tripled(x: f32[4]) -> f32[4] = 3 * x
+export fn floored(x: f32[4]) -> f32[4] = floor(x)
+"""
+
+
+def shown(stage: str, entry: str | None) -> str:
+    settings = Settings(target="cpu:x86-64-v3")
+    return show_stage(Wanted("two.dlm", text=TWO, settings=settings), Shown(stage, entry=entry))
+
+
+@pytest.mark.parametrize(
+    ("stage", "of_tripled", "of_floored"),
+    [
+        ("graph", "array.multiply", "array.floor"),
+        ("kernel", "scalar.multiply", "scalar.floor"),
+        ("plan", "scalar.multiply", "scalar.floor"),
+        ("loop", "vec.broadcast", "scalar.floor"),
+        ("llvm", "fmul", "llvm.floor"),
+        ("asm", "vmulps", "vroundps"),
+    ],
+)
+def test_an_entry_point_is_shown_without_the_others(
+    stage: str, of_tripled: str, of_floored: str
+) -> None:
+    both, first = shown(stage, None), shown(stage, "tripled")
+    assert of_tripled in both and of_floored in both
+    assert of_tripled in first and of_floored not in first
