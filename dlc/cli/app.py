@@ -83,6 +83,10 @@ class App:
 def _invoked(arguments: Sequence[str]) -> int:
     try:
         result: object = TYPER(args=list(arguments), prog_name="dlc", standalone_mode=False)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # the library has made an exit of it
+            raise ended.__context__ from None
+        raise
     except Exception as error:
         if _BAD_USAGE is None or not isinstance(error, _BAD_USAGE):
             raise
@@ -94,9 +98,13 @@ def _invoked(arguments: Sequence[str]) -> int:
 
 
 def _misread(error: Exception) -> UsageError:
-    """The library's complaint in our form."""
-    message = str(getattr(error, "message", "") or error).rstrip(".")
+    """The library's complaint in our form: with the option that it is about, and a way out."""
+    describe: Callable[[], str] = getattr(error, "format_message", error.__str__)
+    message = describe().rstrip(".")
     context: object = getattr(error, "ctx", None)
     verb = str(getattr(context, "command_path", "dlc"))
-    told = message[:1].lower() + message[1:] if message else "the command is incomplete"
-    return UsageError(told, code="D0901", help=f"{verb} --help lists what there is")
+    return UsageError(
+        message[:1].lower() + message[1:],
+        code="D0901",
+        help=f"{verb} --help lists what there is",
+    )

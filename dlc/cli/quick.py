@@ -33,23 +33,23 @@ class PlainRun:
 
     def request(self) -> driver.Request:
         """What is asked of the entry point. Raises UsageError for texts that are no pairs."""
-        inputs, dims = pairs("--input", self.inputs), sizes(self.dims)
-        return driver.Request(self.path, self.entry, inputs, dims, self.seed, self.resize)
+        inputs, files = pairs("--input", self.inputs), pairs("--output", self.outputs)
+        dims = sizes(self.dims)
+        return driver.Request(self.path, self.entry, inputs, dims, self.seed, self.resize, files)
 
     def do(self) -> None:
         """Run it and show the results."""
         request = self.request()
         with driver.load_model(self.path, weights=self.weights, threads=self.threads) as model:
             results = driver.call(model, request)
-        self.hand_over(results)
+        self.hand_over(results, request)
 
-    def hand_over(self, results: driver.Results) -> None:
+    def hand_over(self, results: driver.Results, request: driver.Request) -> None:
         """Write the results to their files; where there are none, print them."""
-        files = pairs("--output", self.outputs)
-        driver.save_results(results, files)
+        driver.save_results(results, request.files)
         if self.as_json:
             print_json(driver.as_data(results))
-        elif not files:
+        elif not request.files:
             print(driver.as_text(results))
 
 

@@ -76,18 +76,19 @@ def command(
         verify_each,
         None if grad is None else _gradient(entry, grad),
     )
+    request = plain.request()
+    names = None if labels is None else driver.read_labels(labels)
+    watch = driver.Watch(tuple(name for name in values.split(",") if name), check_nan)
     if interpret or values or check_nan:
-        watched = tuple(name for name in values.split(",") if name)
-        results = _evaluated(plain, given, driver.Watch(watched, check_nan))
-    elif model.endswith(".dlc") and grad is None:
-        with driver.load_model(model, weights=weights, threads=threads) as loaded:
-            results = driver.call(loaded, plain.request())
+        results = _evaluated(given.of(model), request, watch)
     else:
-        results = _compiled(plain, given)
-    if labels is None:
-        plain.hand_over(results)
+        results = _compiled(given.of(model), request, threads)
+    driver.save_results(results, request.files)
+    best = None if names is None else driver.top_labels(results, names, top)
+    if as_json:
+        print_json(driver.as_data(results, watch.seen, best))
     else:
-        _print_labels(results, labels, top, as_json)
+        _print(results, watch, best, quiet=bool(request.files))
 
 
 def _gradient(entry: str | None, text: str) -> tuple[str | None, str, str]:
@@ -99,34 +100,33 @@ def _gradient(entry: str | None, text: str) -> tuple[str | None, str, str]:
     return entry, result, name
 
 
-def _compiled(plain: PlainRun, given: options.Compilation) -> driver.Results:
-    request = plain.request()
-    with progress(f"compiling {plain.path}"):
-        model, made = driver.make_model(given.of(plain.path), plain.threads)
-    notes(made.report.notes)
-    with model:
-        return driver.call(model, request)
-
-
-def _evaluated(plain: PlainRun, given: options.Compilation, watch: driver.Watch) -> driver.Results:
-    """The same without compiling; the watched values are shown first."""
-    opened = given.of(plain.path).open()
-    with progress(f"evaluating {plain.path}"):
-        results, remarks = driver.evaluate_entry(opened, plain.request(), given.weights, watch)
+def _compiled(
+    wanted: driver.Wanted, request: driver.Request, threads: int | None
+) -> driver.Results:
+    with progress(f"compiling and running {wanted.path}"):
+        results, remarks = driver.run_model(wanted, request, threads)
     notes(remarks)
-    seen = driver.named_values(watch.seen)
-    if seen.values and plain.as_json:
-        print_json(driver.as_data(seen))
-    elif seen.values:
-        print(driver.as_text(seen))
     return results
 
 
-def _print_labels(results: driver.Results, file: str, count: int, as_json: bool) -> None:
-    rows = driver.top_labels(results, file, count)
-    if as_json:
-        print_json([[{"label": label, "score": score} for label, score in row] for row in rows])
-        return
-    for row in rows:
-        for label, score in row:
-            print(f"{score:10.4f}  {label}")
+def _evaluated(
+    wanted: driver.Wanted, request: driver.Request, watch: driver.Watch
+) -> driver.Results:
+    with progress(f"evaluating {wanted.path}"):
+        results, remarks = driver.evaluate_entry(wanted.open(), request, wanted.weights, watch)
+    notes(remarks)
+    return results
+
+
+def _print(
+    results: driver.Results, watch: driver.Watch, best: driver.Ranking | None, *, quiet: bool
+) -> None:
+    """The watched values; then the best labels, or all results unless they went to files."""
+    if watch.seen:
+        print(driver.as_text(driver.named_values(watch.seen)))
+    if best is not None:
+        for row in best:
+            for label, score in row:
+                print(f"{score:10.4f}  {label}")
+    elif not quiet:
+        print(driver.as_text(results))

@@ -11,24 +11,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dlc.driver.bench import Timing, measure
-    from dlc.driver.calls import Request, Results, call, load_model
+    from dlc.driver.calls import Request, call, load_model
     from dlc.driver.check import Checked, check_model, format_path
     from dlc.driver.compile import Settings
     from dlc.driver.doctor import Finding, examine
     from dlc.driver.inspect import Inspection, inspect_file
     from dlc.driver.interpret import Watch, evaluate_entry
-    from dlc.driver.make import Made, Wanted, make_artifact, make_model
+    from dlc.driver.make import Made, Wanted, make_artifact, make_model, run_model
     from dlc.driver.new import new_model
     from dlc.driver.opt import optimise_file
     from dlc.driver.outputs import (
+        Ranking,
         as_data,
         as_text,
-        named_values,
+        read_labels,
         save_results,
         top_labels,
         write_text,
     )
     from dlc.driver.reference import Entry, documentation, list_entries
+    from dlc.driver.results import Results, named_values
     from dlc.driver.show import Shown, show_stage
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "Finding",
     "Inspection",
     "Made",
+    "Ranking",
     "Request",
     "Results",
     "Settings",
@@ -61,6 +64,8 @@ __all__ = [
     "named_values",
     "new_model",
     "optimise_file",
+    "read_labels",
+    "run_model",
     "save_results",
     "show_stage",
     "top_labels",
@@ -69,17 +74,26 @@ __all__ = [
 
 _HOMES = {
     "bench": ("Timing", "measure"),
-    "calls": ("Request", "Results", "call", "load_model"),
+    "calls": ("Request", "call", "load_model"),
     "check": ("Checked", "check_model", "format_path"),
     "compile": ("Settings",),
     "doctor": ("Finding", "examine"),
     "inspect": ("Inspection", "inspect_file"),
     "interpret": ("Watch", "evaluate_entry"),
-    "make": ("Made", "Wanted", "make_artifact", "make_model"),
+    "make": ("Made", "Wanted", "make_artifact", "make_model", "run_model"),
     "new": ("new_model",),
     "opt": ("optimise_file",),
-    "outputs": ("as_data", "as_text", "named_values", "save_results", "top_labels", "write_text"),
+    "outputs": (
+        "Ranking",
+        "as_data",
+        "as_text",
+        "read_labels",
+        "save_results",
+        "top_labels",
+        "write_text",
+    ),
     "reference": ("Entry", "documentation", "list_entries"),
+    "results": ("Results", "named_values"),
     "show": ("Shown", "show_stage"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

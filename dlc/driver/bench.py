@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dlc.driver.calls import Request, call, choose
+from dlc.driver.calls import Arguments, Request, call_with
 from dlc.driver.make import Wanted, make_artifact
 from dlc.runtime.artifact import Artifact
-from dlc.runtime.binding import Binder
+from dlc.runtime.manifest import Input
 from dlc.runtime.model import Model
+from dlc.runtime.signature import default_value
 from dlc.runtime.spelling import python_name
+from dlc.runtime.threads import check_threads
 
 MIN_CALLS = 10
 
@@ -36,18 +38,22 @@ def measure(
     wanted: Wanted, request: Request, *, threads: int | None = None, seconds: float = 1.0
 ) -> Timing:
     """Call an entry point for about so many seconds, at least ten times, and time each call."""
+    check_threads(threads)
     began = time.perf_counter()
-    if wanted.path.endswith(".dlc"):
+    if wanted.is_compiled:
         artifact, compile_s = Artifact.read(wanted.path), 0.0
     else:
         artifact = make_artifact(wanted).artifact
         compile_s = time.perf_counter() - began
+    arguments = request.arguments(artifact.manifest.entries)
     loading = time.perf_counter()
     model = Model(artifact, threads=threads)
     load_ms = (time.perf_counter() - loading) * 1e3
-    spent = _times(model, request, seconds) * 1e3
+    if wanted.is_compiled and wanted.weights is not None:
+        model = model.with_weights(wanted.weights)
+    spent = _times(model, arguments, seconds) * 1e3
     return Timing(
-        choose(model.entry_points, request.entry),
+        arguments.entry,
         model.threads,
         len(spent),
         round(float(spent.min()), 6),
@@ -59,20 +65,26 @@ def measure(
 
 
 def _times(
-    model: Model, request: Request, seconds: float
+    model: Model, arguments: Arguments, seconds: float
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Seconds of each call, after one that prepares the weights."""
-    call(model, request)
-    point = model.entry_points[choose(model.entry_points, request.entry)]
-    free = Binder(point.entry).free
-    named: dict[str, object] = {
-        python_name(name): value for name, value in request.arguments(point.entry).items()
-    }
-    named |= {name: size for name, size in request.dims.items() if name in free}
+    call_with(model, arguments)
+    point, named = model.entry_points[arguments.entry], dict(arguments.named)
+    # By position, as a program that calls it often does: names cost a few microseconds.
+    values = [_value(item, named) for item in point.inputs]
     found: list[float] = []
     end = time.perf_counter() + seconds
     while len(found) < MIN_CALLS or time.perf_counter() < end:
         start = time.perf_counter()
-        point(**named)  # pyright: ignore[reportArgumentType] - `out` is not among them
+        point(*values, **named)  # pyright: ignore[reportArgumentType] - only sizes are left
         found.append(time.perf_counter() - start)
     return np.array(found)
+
+
+def _value(item: Input, named: dict[str, object]) -> object:
+    """What is passed for an input; taken out of `named`."""
+    name = python_name(item.name)
+    if name in named:
+        return named.pop(name)
+    default = default_value(item)
+    return None if default is None else default.bits

@@ -8,24 +8,31 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
-
-from numpy.typing import ArrayLike
 
 from dlc.driver.inputs import ZEROS, Value, random_value, read_value, zeros
+from dlc.driver.results import Results, check_files, results_of
 from dlc.errors import UsageError
 from dlc.runtime.binding import Binder
-from dlc.runtime.entry import EntryPoint
-from dlc.runtime.manifest import Entry, Input, Output
+from dlc.runtime.manifest import Entry, Input
 from dlc.runtime.model import Model, load
 from dlc.runtime.spelling import describe, python_name
-from dlc.runtime.tensor import Tensor
 from dlc.runtime.weight_files import nearest
 
 
 @dataclass(frozen=True, slots=True)
+class Arguments:
+    """What an entry point is to be called with: values and sizes by the names that Python gives them."""
+
+    entry: str
+    named: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asks for: texts of inputs by name, sizes, and a seed for the inputs left out."""
+    """What the user asks for: texts of inputs by name, sizes, and a seed for the inputs left out.
+
+    `files` says where results go, by their names.
+    """
 
     path: str
     entry: str | None = None
@@ -33,21 +40,29 @@ class Request:
     dims: Mapping[str, int] = field(default_factory=dict[str, int])
     seed: int | None = None
     resize: bool = False
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def arguments(self, entry: Entry) -> dict[str, Value]:
-        """The inputs by name, without those that are left to their defaults.
+    def arguments(self, entries: Iterable[Entry]) -> Arguments:
+        """What the one of these entry points that is meant is called with; all else is checked too.
 
-        Raises UsageError: D0906 for inputs and sizes that are unknown or missing, with a command that
-        works; D0907 for values that cannot be read.
+        Raises UsageError: D0904 where it is not clear which is meant; D0906 for inputs, sizes and results
+        that are unknown or missing, with a command that works; D0907 for values that cannot be read;
+        CallError for values and sizes that do not fit.
         """
+        known = {entry.name: entry for entry in entries}
+        entry = known[choose(known, self.entry)]
         self._check_names(entry)
-        missing = [
-            item
-            for item in entry.inputs
-            if item.name not in self.inputs and item.default is None and self.seed is None
-        ]
-        if missing:
-            raise self._missing(entry, missing)
+        check_files(entry, self.files)
+        binder = Binder(entry)
+        binder.check_bounds(self.dims)
+        self._check_complete(entry, binder.free)
+        values = self._values(entry)
+        sizes = self._sizes(entry, values)
+        named: dict[str, object] = {python_name(name): value for name, value in values.items()}
+        return Arguments(entry.name, {**named, **{name: sizes[name] for name in binder.free}})
+
+    def _values(self, entry: Entry) -> dict[str, Value]:
+        """The inputs by name, without those that are left to their defaults."""
         found: dict[str, Value] = {}
         for item in entry.inputs:
             text = self.inputs.get(item.name, ZEROS)
@@ -60,6 +75,17 @@ class Request:
             elif item.name not in found and item.default is None and self.seed is not None:
                 found[item.name] = random_value(item, sizes, self.seed)
         return found
+
+    def _check_complete(self, entry: Entry, free: Sequence[str]) -> None:
+        """Every input has a value and every size that no input shows has a number."""
+        if self.seed is not None:
+            return
+        inputs = [
+            item for item in entry.inputs if item.name not in self.inputs and item.default is None
+        ]
+        sizes = [name for name in free if name not in self.dims]
+        if inputs or sizes:
+            raise self._missing(entry, inputs, sizes)
 
     def _check_names(self, entry: Entry) -> None:
         inputs = [item.name for item in entry.inputs]
@@ -83,14 +109,15 @@ class Request:
                 )
         return {**sizes, **self.dims}
 
-    def _missing(self, entry: Entry, missing: Sequence[Input]) -> UsageError:
-        wanted = ", ".join(f"{item.name}: {describe(item)}" for item in missing)
-        are = "is" if len(missing) == 1 else "are"
+    def _missing(self, entry: Entry, inputs: Sequence[Input], sizes: Sequence[str]) -> UsageError:
+        wanted = [*[f"{item.name}: {describe(item)}" for item in inputs], *sizes]
+        are = "is" if len(wanted) == 1 else "are"
         choice = f" --entry {entry.name}" if self.entry is not None else ""
+        one = "--input NAME=FILE" if inputs else f"--dim {sizes[0]}=8"
         return UsageError(
-            f"{wanted} {are} missing, of {entry.name}",
+            f"{', '.join(wanted)} {are} missing, of {entry.name}",
             code="D0906",
-            help=f"dlc run {self.path}{choice} --random-inputs 0 works; --input NAME=FILE gives one",
+            help=f"dlc run {self.path}{choice} --random-inputs 0 works; {one} gives one",
         )
 
 
@@ -104,14 +131,6 @@ def _check_known(what: str, given: Iterable[str], known: Sequence[str]) -> None:
                 code="D0906",
                 help=f"did you mean {near[0]}?" if near else listed,
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """What a call gave: each result with its declaration, in order."""
-
-    entry: str
-    values: tuple[tuple[Output, Tensor], ...]
 
 
 def choose(names: Iterable[str], wanted: str | None) -> str:
@@ -138,27 +157,24 @@ def choose(names: Iterable[str], wanted: str | None) -> str:
 
 
 def load_model(
-    path: str, *, weights: str | os.PathLike[str] | None = None, threads: int | None = None
+    path: str,
+    *,
+    weights: str | os.PathLike[str] | Mapping[str, object] | None = None,
+    threads: int | None = None,
 ) -> Model:
-    """An artifact, perhaps with the weights of another file."""
+    """An artifact, perhaps with other weights: those of a file, or arrays by name."""
     model = load(path, threads=threads)
     return model if weights is None else model.with_weights(weights)
 
 
 def call(model: Model, request: Request) -> Results:
     """Call the entry point that is meant."""
-    point = model.entry_points[choose(model.entry_points, request.entry)]
-    arguments = request.arguments(point.entry)
-    free = Binder(point.entry).free
-    sizes = {name: size for name, size in request.dims.items() if name in free}
-    named: dict[str, object] = {python_name(name): value for name, value in arguments.items()}
-    result = point(**named, **sizes)  # pyright: ignore[reportArgumentType] - `out` is not among them
+    arguments = request.arguments([point.entry for point in model.entry_points.values()])
+    return call_with(model, arguments)
+
+
+def call_with(model: Model, arguments: Arguments) -> Results:
+    """Call an entry point with arguments that were read before."""
+    point = model.entry_points[arguments.entry]
+    result = point(**arguments.named)  # pyright: ignore[reportArgumentType] - `out` is not among them
     return results_of(point, result)
-
-
-def results_of(point: EntryPoint, result: object) -> Results:
-    """What a call returned, sorted by the declared results."""
-    outputs = point.outputs
-    found = cast("tuple[ArrayLike, ...]", result if isinstance(result, tuple) else (result,))
-    pairs = zip(outputs, found, strict=True)
-    return Results(point.name, tuple([(output, Tensor(value)) for output, value in pairs]))

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
+from dlc.driver.build import interface_of
 from dlc.driver.calls import choose
+from dlc.runtime import manifest
 
 
 def entry_functions(module: Module) -> Sequence[func.Func]:
@@ -14,6 +16,11 @@ def entry_functions(module: Module) -> Sequence[func.Func]:
     return [
         op for op in module.body if isinstance(op, func.Func) and op.sym_visibility != "private"
     ]
+
+
+def interfaces(module: Module) -> list[manifest.Entry]:
+    """What a caller sees of each entry point."""
+    return [interface_of(function) for function in entry_functions(module)]
 
 
 def find_function(module: Module, name: str | None) -> func.Func:

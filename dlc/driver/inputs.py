@@ -18,6 +18,7 @@ from dlc.runtime import expressions
 from dlc.runtime.arguments import as_array
 from dlc.runtime.dtypes import DTYPES, byte_count
 from dlc.runtime.manifest import Input
+from dlc.runtime.memory import check_fits
 from dlc.runtime.spelling import describe
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.weight_files import open_weights
@@ -133,6 +134,8 @@ def _shape(item: Input, sizes: Mapping[str, int]) -> tuple[int, ...]:
             code="D0801",
             help="give the size, such as --dim B=8",
         ) from None
-    if byte_count(shape, DTYPES[item.dtype]) is None:
+    length = byte_count(shape, DTYPES[item.dtype])
+    if length is None:
         raise CallError(f"{item.name} would be {list(shape)}, larger than memory", code="D0804")
+    check_fits(f"{item.name}: {item.dtype}{list(shape)}", length)
     return shape

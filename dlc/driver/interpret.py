@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dlc.dialects import func
 from dlc.driver.build import interface_of
-from dlc.driver.calls import Request, Results
+from dlc.driver.calls import Arguments, Request
 from dlc.driver.compile import Opened
-from dlc.driver.entries import find_function
+from dlc.driver.entries import find_function, interfaces
+from dlc.driver.results import Results
 from dlc.driver.weights import Given, Weights, gather
 from dlc.errors import CallError, UsageError
 from dlc.ir.attributes import decode
@@ -25,7 +25,6 @@ from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
 from dlc.runtime.binding import Binder
 from dlc.runtime.call_arguments import ArgumentReader
-from dlc.runtime.spelling import python_name
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.weight_files import nearest
 from dlc.runtime.weights import WeightViews
@@ -77,25 +76,20 @@ def evaluate_entry(
             code="D0905",
             help="start from the model's text, or compile it",
         )
+    arguments = request.arguments(interfaces(opened.module))
     Manager(opened.context).run(opened.module, ("autodiff",))
     gathered = gather(opened.module, opened.arrays if weights is None else weights, opened.folder)
-    function = find_function(opened.module, request.entry)
     watch = watch or Watch()
-    results = _evaluated(opened, function, request, gathered, watch)
+    results = _evaluated(opened, arguments, gathered, watch)
     watch.check_found()
     return results, gathered.notes
 
 
-def _evaluated(
-    opened: Opened, function: func.Func, request: Request, weights: Weights, watch: Watch
-) -> Results:
+def _evaluated(opened: Opened, arguments: Arguments, weights: Weights, watch: Watch) -> Results:
+    function = find_function(opened.module, arguments.entry)
     entry = interface_of(function)
     binder = Binder(entry)
-    named: dict[str, object] = {
-        python_name(name): value for name, value in request.arguments(entry).items()
-    }
-    sizes = {name: size for name, size in request.dims.items() if name in binder.free}
-    arrays, given = ArgumentReader(entry, binder.free).read((), {**named, **sizes})
+    arrays, given = ArgumentReader(entry, binder.free).read((), arguments.named)
     dims = binder.bind([array.shape for array in arrays], given)
     views = WeightViews(weights.table, np.frombuffer(weights.data, np.uint8))
     stored = {row.name: _bits(views[row.name]) for row in weights.table}

@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dlc.driver.calls import Request, call, call_with, load_model
 from dlc.driver.compile import Opened, Report, Settings, compile_opened
+from dlc.driver.entries import interfaces
 from dlc.driver.gradient import add_gradient
 from dlc.driver.open import open_model
-from dlc.driver.weights import Given
+from dlc.driver.results import Results
+from dlc.driver.weights import INIT, Given
 from dlc.errors import UsageError
 from dlc.frontend.values import Datum
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.model import Model
+from dlc.runtime.threads import check_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,20 @@ class Wanted:
     weights: Given = None
     settings: Settings = field(default_factory=Settings)
     gradient: tuple[str | None, str, str] | None = None
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the file is an artifact that is what the user chose, as it is."""
+        fresh = isinstance(self.weights, str) and self.weights.startswith(INIT)
+        return (
+            self.path.endswith(".dlc")
+            and not fresh
+            and self.text is None
+            and self.gradient is None
+            and self.settings == Settings()
+            and not self.parameters
+            and self.module is None
+        )
 
     def open(self) -> Opened:
         """The model, read."""
@@ -59,6 +77,38 @@ def make_artifact(wanted: Wanted, *, stage: str | None = None) -> Made:
     Raises UsageError (D0905) for a model at another stage, or at one that says too little to be made an
     artifact: only the graph says what the entry points take and give.
     """
+    return _made(wanted, _graph(wanted, stage))
+
+
+def make_model(wanted: Wanted, threads: int | None = None) -> tuple[Model, Made]:
+    """Compile a model to be called in this process."""
+    made = make_artifact(wanted)
+    return Model(made.artifact, threads=threads), made
+
+
+def run_model(
+    wanted: Wanted, request: Request, threads: int | None = None
+) -> tuple[Results, tuple[str, ...]]:
+    """Call the entry point that is meant, compiling the model if it is not: results and notes.
+
+    What is wrong about the call is said before anything is compiled.
+    """
+    check_threads(threads)
+    if wanted.is_compiled:
+        return _run_artifact(wanted, request, threads), ()
+    opened = _graph(wanted)
+    arguments = request.arguments(interfaces(opened.module))
+    made = _made(wanted, opened)
+    with Model(made.artifact, threads=threads) as model:
+        return call_with(model, arguments), made.report.notes
+
+
+def _run_artifact(wanted: Wanted, request: Request, threads: int | None) -> Results:
+    with load_model(wanted.path, weights=wanted.weights, threads=threads) as model:
+        return call(model, request)
+
+
+def _graph(wanted: Wanted, stage: str | None = None) -> Opened:
     opened = wanted.open()
     if stage not in (None, opened.stage) or opened.stage != "graph":
         raise UsageError(
@@ -66,13 +116,11 @@ def make_artifact(wanted: Wanted, *, stage: str | None = None) -> Made:
             code="D0905",
             help="artifacts are made from the graph, or from a model's text",
         )
+    return opened
+
+
+def _made(wanted: Wanted, opened: Opened) -> Made:
     report = Report()
     artifact = compile_opened(opened, wanted.settings, wanted.weights, report=report)
     report.notes = (*opened.remarks, *report.notes)
     return Made(artifact, report, opened.context.seconds)
-
-
-def make_model(wanted: Wanted, threads: int | None = None) -> tuple[Model, Made]:
-    """Compile a model to be called in this process."""
-    made = make_artifact(wanted)
-    return Model(made.artifact, threads=threads), made

@@ -54,9 +54,13 @@ class Binder:
         self._bind_names(shapes, values)
         self._solve(shapes, values)
         self._check_sizes(shapes, values)
-        for name, dim in self._dims.items():
-            self._check_bounds(dim, values[name])
+        self.check_bounds({name: values[name] for name in self._dims})
         return values
+
+    def check_bounds(self, values: Mapping[str, int]) -> None:
+        """Raises CallError (D0804) for a dim that is outside its bounds."""
+        for name, value in values.items():
+            self._check_bounds(self._dims[name], value)
 
     def _check_ranks(self, shapes: Sequence[Shape]) -> None:
         for (item, sizes), shape in zip(self._inputs, shapes, strict=True):

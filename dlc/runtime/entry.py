@@ -21,6 +21,7 @@ from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.dtypes import BF16, DTYPES, numpy_bfloat16
 from dlc.runtime.frames import Frame, Sized, Words
 from dlc.runtime.manifest import Dim, Entry, Input, Op, Output
+from dlc.runtime.memory import check_fits
 from dlc.runtime.native import Native
 from dlc.runtime.results import Out, Results
 from dlc.runtime.signature import python_signature, signature_text
@@ -235,12 +236,12 @@ class EntryPoint:
     def check_at_bounds(self) -> None:
         """Check the memory plan at the bounds of the dims.
 
-        Raises ArtifactError if it is wrong, CallError (D0613) if even the lower bounds need more than
-        the allowed memory.
+        Raises ArtifactError if it is wrong; CallError (D0613) if even the lower bounds need more than the
+        allowed memory, Unsupported (D0705) if more than there is.
         """
         bindings = self._sizing.at_bounds()
         if bindings and self._runner is not None:
-            self._check_memory(bindings[0].sized, self._runner)
+            self._check_memory(bindings[0], self._runner)
 
     def memory_at_bounds(self) -> list[int]:
         """Bytes of working memory for one call: at the lower bounds of the dims, then at the upper
@@ -252,11 +253,13 @@ class EntryPoint:
         """The longer way to the binding: names, new sizes, mistakes."""
         runner = self._needed_runner()
         binding = self._sizing.at(shapes, given)
-        self._check_memory(binding.sized, runner)
+        self._check_memory(binding, runner)
         return binding
 
-    def _check_memory(self, sized: Sized, runner: Runner) -> None:
-        needed = _memory(sized, runner.threads)
+    def _check_memory(self, binding: Binding, runner: Runner) -> None:
+        needed = _memory(binding.sized, runner.threads)
+        results = sum(output.bytes for output in binding.outputs)
+        check_fits(f"a call of {self.name}", needed + results)
         if runner.max_memory is not None and needed > runner.max_memory:
             raise CallError(
                 f"{self.name}: a call needs {needed} bytes, allowed are {runner.max_memory}",

@@ -17,13 +17,12 @@ from typing import NamedTuple, Self
 from dlc.errors import UsageError
 from dlc.runtime import model_report
 from dlc.runtime import weights as weight_tables
-from dlc.runtime.abi import MAX_THREADS
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import as_bytes
 from dlc.runtime.container import Data
 from dlc.runtime.entry import EntryPoint, Runner
 from dlc.runtime.loaded import Loaded, load_code
-from dlc.runtime.threads import default_threads
+from dlc.runtime.threads import check_threads
 from dlc.runtime.weight_files import nearest, open_weights
 from dlc.runtime.weights import WeightViews
 
@@ -59,7 +58,7 @@ class Model:
         """Run an artifact; see `load`. Raises ArtifactError if it is inconsistent or does not fit here."""
         began = time.perf_counter()
         self._artifact = artifact
-        self._threads = _thread_count(threads)
+        self._threads = check_threads(threads)
         self._max_memory = max_memory
         self._loaded = _shared or load_code(artifact, untrusted)
         self._sources = as_bytes(artifact.section("weights"))
@@ -225,11 +224,3 @@ def load(
         )
     artifact = Artifact.read(path, sha256=sha256)
     return Model(artifact, threads=threads, untrusted=untrusted, max_memory=max_memory)
-
-
-def _thread_count(threads: int | None) -> int:
-    if threads is None:
-        return default_threads()
-    if not 1 <= threads <= MAX_THREADS:
-        raise UsageError(f"threads is {threads}, outside 1..{MAX_THREADS}")
-    return threads

@@ -9,14 +9,12 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
+from dlc.errors import UsageError
+from dlc.runtime import cgroups
 from dlc.runtime.abi import MAX_THREADS, POOL_BYTES
 from dlc.runtime.pages import Pages
-
-_CGROUPS = Path("/sys/fs/cgroup")
-_MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def default_threads() -> int:
@@ -28,47 +26,34 @@ def default_threads() -> int:
     return max(1, math.floor(min(cpus, MAX_THREADS, cpu_quota())))
 
 
-def cpu_quota(groups: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> float:
+def check_threads(threads: int | None) -> int:
+    """So many threads, or the default for None. Raises UsageError for a number that cannot be had."""
+    if threads is None:
+        return default_threads()
+    if not 1 <= threads <= MAX_THREADS:
+        raise UsageError(
+            f"threads is {threads}, outside 1..{MAX_THREADS}",
+            code="D0918",
+            help=f"this process may keep {default_threads()} busy, which is the default",
+        )
+    return threads
+
+
+def cpu_quota(groups: Path = cgroups.GROUPS, membership: Path = cgroups.MEMBERSHIP) -> float:
     """CPUs' worth of time that control groups (version 1 or 2) allow; infinity without a limit."""
-    return min((_limit(group) for group in _own_groups(groups, membership)), default=math.inf)
-
-
-def _own_groups(groups: Path, membership: Path) -> Iterator[Path]:
-    """The folders of the groups that this process is in, each with the ones around it.
-
-    In a container the path in `membership` may be one that only the host sees; then the mount itself
-    is the group.
-    """
-    for line in _read(membership).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        mount = groups / controllers if controllers else groups
-        if controllers and not mount.is_dir():
-            mount = groups / "cpu"
-        group = mount / path.lstrip("/")
-        yield mount
-        for folder in (group, *group.parents):
-            if not folder.is_relative_to(mount) or folder == mount:
-                break
-            yield folder
+    return min(
+        (_limit(group) for group in cgroups.own_groups("cpu", groups, membership)), default=math.inf
+    )
 
 
 def _limit(group: Path) -> float:
-    quota, _, period = _read(group / "cpu.max").strip().partition(" ")
+    quota, _, period = cgroups.read(group / "cpu.max").strip().partition(" ")
     if not quota:
-        quota = _read(group / "cpu.cfs_quota_us").strip()
-        period = _read(group / "cpu.cfs_period_us").strip()
+        quota = cgroups.read(group / "cpu.cfs_quota_us").strip()
+        period = cgroups.read(group / "cpu.cfs_period_us").strip()
     if not (quota.isdigit() and period.isdigit() and int(period) > 0):
         return math.inf  # no file, "max", or -1
     return int(quota) / int(period)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return ""
 
 
 def _new_pool() -> int:

@@ -42,7 +42,12 @@ def test_without_a_verb_the_help_is_shown(dlc: Command) -> None:
         ("run rows.dlm --input x=zeros --output a=a.npy", 2, "has no result a"),
         ("run rows.dlm --input x=zeros --output rows=a.csv", 2, "D0909"),
         ("run rows.dlm --random-inputs 99999999999999999999999", 2, "is no seed"),
-        ("run rows.dlm --input x=zeros --dim B=9223372036854775807", 1, "larger than memory"),
+        ("run rows.dlm --input x=zeros --dim B=9223372036854775807", 1, "outside its bounds"),
+        ("run rows.dlm --input x=zeros --threads 0", 2, "threads is 0, outside 1.."),
+        ("run rows.dlm --input x=zeros --threads 1000000", 2, "threads is 1000000, outside 1.."),
+        ("run rows.dlm --input x=zeros --threads two", 2, "invalid value for '--threads'"),
+        ("run rows.dlm --random-inputs -1", 2, "invalid value for '--random-inputs'"),
+        ("run rows.dlm --input x=zeros --labels gone.txt", 2, "cannot read gone.txt"),
         ("run rows.dlm --grad rows", 2, "is not RESULT:INPUT"),
         ("run rows.dlm --grad rows:z", 2, "has no input 'z'"),
         ("run rows.dlm --inputs x=zeros", 2, "no such option"),
@@ -63,6 +68,8 @@ def test_without_a_verb_the_help_is_shown(dlc: Command) -> None:
         ("new 3d", 2, "D0913"),
         ("fmt rows.txt", 2, "D0903"),
         ("frobnicate", 2, "D0901"),
+        ("complie rows.dlm", 2, "Did you mean 'compile'?"),
+        ("run rows.dlm --thread 2", 2, "--threads"),
     ],
 )
 def test_a_mistake_gives_its_exit_code_and_a_message(

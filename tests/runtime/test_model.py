@@ -391,14 +391,29 @@ def test_the_allowed_memory_is_never_exceeded() -> None:
     assert caught.value.diagnostics[0].code == "D0613"
 
 
-def test_memory_that_the_system_lacks_is_an_error_with_a_number() -> None:
+def test_memory_that_the_machine_lacks_is_refused_when_the_model_is_loaded() -> None:
+    with pytest.raises(Unsupported, match=r"a call of f needs 1,073,741,824\.0 GiB"):
+        Model(_hungry().artifact())
+
+
+def test_memory_that_the_system_refuses_is_an_error_with_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fits(what: str, needed: int) -> None:
+        assert (what, needed) == ("a call of f", (1 << 60) + 16)
+
+    monkeypatch.setattr("dlc.runtime.entry.check_fits", fits)
+    model = Model(_hungry().artifact())
+    assert f"does not have {1 << 60} bytes" in refused(lambda: model.f(X, X), "D0613")
+
+
+def _hungry() -> building.Draft:
+    """A model whose call needs more memory than any machine has."""
     draft = building.tiny()
     made = building.Assembler(inputs=2)
     made.end()
-    huge = str(1 << 60)
-    draft.programs["f"] = _with_arena(draft, made, huge)
-    model = Model(draft.artifact())
-    assert f"does not have {huge} bytes" in refused(lambda: model.f(X, X), "D0613")
+    draft.programs["f"] = _with_arena(draft, made, str(1 << 60))
+    return draft
 
 
 def _with_arena(draft: building.Draft, made: building.Assembler, arena: str) -> Program:

@@ -26,6 +26,13 @@ PAGES: dict[str, Page] = {
         "dlc show mlp.dlm --stage ptx",
         "dlc show mlp.dlm --stage asm",
     ),
+    "D0705": Page(
+        "more memory than the machine has",
+        "The sizes of the weights, the inputs or a call add up to more than the memory of this machine, or "
+        "of the container that dlc runs in. It is said before the work begins.",
+        "dlc run mlp.dlm --random-inputs 0 --dim B=1000000000",
+        "dlc run mlp.dlm --random-inputs 0 --dim B=64",
+    ),
     "D0710": Page(
         "something in an ONNX model that dlc does not import",
         "An operator, a version of the operators (7 to 28 are known), or a use of an operator that the "

@@ -116,6 +116,13 @@ PAGES: dict[str, Page] = {
         "dlc explain 301",
         "dlc explain D0301",
     ),
+    "D0918": Page(
+        "a number of threads that cannot be had",
+        "A call uses at least one thread, and at most as many as the engine has places for. The results "
+        "do not depend on the number.",
+        "dlc run mlp.dlc --threads 0",
+        "dlc run mlp.dlc --threads 1",
+    ),
     "D0920": Page(
         "no such target",
         "A target is `host` (this machine), a level of the x86-64 architecture (`x86-64-v2` runs on "

@@ -1,0 +1,73 @@
+"""What a call gave, what each result is called, and into which files results can go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from numpy.typing import ArrayLike
+
+from dlc.driver.pictures import PICTURES
+from dlc.errors import UsageError
+from dlc.runtime.entry import EntryPoint
+from dlc.runtime.manifest import Entry, Output
+from dlc.runtime.tensor import Tensor
+from dlc.runtime.weight_files import nearest
+
+ENDINGS = (".npy", ".safetensors", *PICTURES)
+"""Of files that results are written to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a call gave: each result with its declaration, in order."""
+
+    entry: str
+    values: tuple[tuple[Output, Tensor], ...]
+
+    @property
+    def named(self) -> dict[str, Tensor]:
+        """The results by what they are called."""
+        names = _names(self.entry, [output for output, _ in self.values])
+        return dict(zip(names, [value for _, value in self.values], strict=True))
+
+
+def results_of(point: EntryPoint, result: object) -> Results:
+    """What a call returned, sorted by the declared results."""
+    found = cast("tuple[ArrayLike, ...]", result if isinstance(result, tuple) else (result,))
+    pairs = zip(point.outputs, found, strict=True)
+    return Results(point.name, tuple([(output, Tensor(value)) for output, value in pairs]))
+
+
+def named_values(values: Mapping[str, Tensor]) -> Results:
+    """Arrays by name as results of nothing in particular."""
+    return Results("values", tuple([(Output(n, v.dtype), v) for n, v in values.items()]))
+
+
+def _names(entry: str, outputs: Sequence[Output]) -> list[str]:
+    """What each result is called: by its own name, or by that of the entry point."""
+    return [output.name or entry for output in outputs]
+
+
+def check_files(entry: Entry, files: Mapping[str, str]) -> None:
+    """Whether results of these names can go to these files.
+
+    Raises UsageError: D0906 for results that do not exist, D0909 for other endings.
+    """
+    names = _names(entry.name, [output for output in entry.outputs if not output.hidden])
+    for name, path in files.items():
+        if name not in names:
+            near = nearest(name, names)
+            raise UsageError(
+                f"{entry.name} has no result {name}",
+                code="D0906",
+                help=f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}",
+            )
+        if Path(path).suffix.lower() not in ENDINGS:
+            raise UsageError(
+                f"{path}: results are not written to {Path(path).suffix or 'files without ending'}",
+                code="D0909",
+                help="use .npy, .safetensors or a picture such as .png",
+            )
