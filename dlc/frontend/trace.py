@@ -73,7 +73,7 @@ class Trace(Builder):
     """A builder that knows the place in the text it has reached: `source` and `span`."""
 
     __slots__ = (
-        "_locations", "base_key", "bounds", "brought", "declared", "device", "folder", "frame",
+        "_locations", "_on_trial", "base_key", "bounds", "brought", "declared", "device", "folder", "frame",
         "gets", "implicit_seed", "loops", "ops", "problems", "source", "span", "stored", "top",
         "training", "values",
     )  # fmt: skip
@@ -99,6 +99,7 @@ class Trace(Builder):
         self.gets: dict[str, Value] = {}
         self.bounds: dict[str, tuple[int, int | None]] = {}
         self._locations: dict[tuple[Source, Span], FileLocation] = {}
+        self._on_trial: list[Block] | None = None
 
     # Operations ---------------------------------------------------------------------------------
 
@@ -154,6 +155,8 @@ class Trace(Builder):
     @contextmanager
     def inside(self, block: Block) -> Generator[Block]:
         """Fill another block meanwhile."""
+        if self._on_trial is not None and block is not self.top:
+            self._on_trial.append(block)
         outer, self.block = self.block, block
         try:
             yield block
@@ -174,14 +177,17 @@ class Trace(Builder):
         """Elaborate only to check: what is placed meanwhile is thrown away, and names nothing."""
         values, self.values = self.values, None
         draws, calls = self.frame.draws, dict(self.frame.calls)
-        block = Block()
+        outer, self._on_trial = self._on_trial, []
         try:
-            with self.inside(block):
+            with self.inside(Block()) as block:
                 yield block
         finally:
             self.values = values
             self.frame.draws, self.frame.calls = draws, calls
-            block.clear()
+            # Blocks that no operation has become a part of, such as a loop's body: the inner first.
+            for block in reversed(self._on_trial):
+                block.clear()
+            self._on_trial = outer
 
     @contextmanager
     def scratch(self) -> Generator[None]:
