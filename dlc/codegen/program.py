@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from dlc.runtime.certificate import Certificate, RootRecord
 from dlc.runtime.manifest import Op as OpRecord
 
 NOTHING = -1
-INDEX_MESSAGE = "index {a} is out of range for size {b}"
 LIMIT_MESSAGE = "the loop did not end within its limit of {a} rounds"
 
 COMBINED = abi.MAX_COUNTERS - 1
@@ -71,6 +71,10 @@ class _Address:
     steps: tuple[tuple[int, Entry], ...] = ()
 
 
+_Argument: TypeAlias = tuple[abi.ArgKind, int, Entry, int, int]
+"""Kind, root, offset, counter and step of an argument."""
+
+
 @dataclass(slots=True)
 class _Writer:
     program: mem.Program
@@ -83,6 +87,8 @@ class _Writer:
     ops: list[OpRecord] = field(default_factory=list[OpRecord])
     addresses: dict[Value, _Address] = field(default_factory=dict[Value, _Address])
     scratch: list[Entry] = field(default_factory=list[Entry])
+    measured: dict[str, Value] = field(default_factory=dict[str, Value])
+    """The view that each measured dim is in."""
     combined: int = 0
 
     def write(self) -> CompiledEntry:
@@ -150,6 +156,8 @@ class _Writer:
                 self.addresses[op.result] = self._fixed(Place(abi.Root.CONSTANTS, offset))
             case mem.Weight(symbol=symbol):
                 self.addresses[op.result] = self._fixed(self.weights[symbol.name])
+            case mem.MeasuredSize(view=view, dim=dim):
+                self.measured[dim] = view
             case _:
                 pass
 
@@ -178,11 +186,27 @@ class _Writer:
     def _wave(self, wave: mem.Wave) -> None:
         calls = [op for op in wave.body if isinstance(op, mem.Call)]
         self.combined = 0
-        places = [self._moving(view) for call in calls for view in call.views]
+        arguments = [self._arguments(call) for call in calls]
         self._step(abi.Opcode.WAVE, len(calls), int(wave.barrier), int(wave.serial))
-        for call in calls:
-            self._call(call, places[: len(call.views)])
-            del places[: len(call.views)]
+        for call, given in zip(calls, arguments, strict=True):
+            self._call(call, given)
+
+    def _arguments(self, call: mem.Call) -> list[_Argument]:
+        """The views and sizes of a call."""
+        views: list[_Argument] = [self._pointer(view) for view in call.views]
+        return [*views, *[self._size(size) for size in call.sizes]]
+
+    def _pointer(self, view: Value) -> _Argument:
+        address, counter, step = self._moving(view)
+        return abi.ArgKind.POINTER, address.root, address.offset, counter, step
+
+    def _size(self, size: Size) -> _Argument:
+        """A size that is known before the call, or a measured dim, which is loaded."""
+        view = self.measured.get(str(size))
+        if view is None:
+            return abi.ArgKind.SIZE, 0, self.sizes.number(size), NOTHING, NOTHING
+        _, root, offset, counter, step = self._pointer(view)
+        return abi.ArgKind.LOADED, root, offset, counter, step
 
     def _moving(self, view: Value) -> tuple[_Address, int, int]:
         """The address of a view, with the counter that moves it and the size index of its step.
@@ -202,7 +226,8 @@ class _Writer:
         return address, counter, step.index
 
     def _loop(self, loop: mem.Loop) -> None:
-        length = self._argument_of_size(loop.length)
+        self._argument(self._size(loop.length))
+        length = len(self.arguments) - 1
         start = self._step(abi.Opcode.LOOP, loop.counter, length, NOTHING)
         self._work(loop.body)
         self._step(abi.Opcode.NEXT, loop.counter, 0, start + 1)
@@ -216,7 +241,7 @@ class _Writer:
         if loop.limit is not None:
             limit = self.sizes.number(loop.limit).index
             self._step(abi.Opcode.LIMIT, loop.counter, limit, len(self.ops))
-            self.ops.append(self._record_of(loop, "while", LIMIT_MESSAGE))
+            self.ops.append(self._record_of(loop, "while", message=LIMIT_MESSAGE))
         self._work(loop.body)
         self._step(abi.Opcode.JUMP, start)
         self.steps[branch][abi.StepWord.B] = len(self.steps)
@@ -231,21 +256,15 @@ class _Writer:
 
     def _branch(self, condition: Value) -> int:
         """A branch that goes on if the condition is true; where it goes otherwise comes later."""
-        address, counter, step = self._moving(condition)
+        given = self._pointer(condition)
         argument = len(self.arguments)
-        self._argument(abi.ArgKind.POINTER, address.root, address.offset, counter, step)
+        self._argument(given)
         return self._step(abi.Opcode.BRANCH, argument, NOTHING, len(self.steps) + 1)
 
-    def _argument_of_size(self, size: Size) -> int:
-        self._argument(abi.ArgKind.SIZE, 0, self.sizes.number(size))
-        return len(self.arguments) - 1
-
-    def _call(self, call: mem.Call, places: Sequence[tuple[_Address, int, int]]) -> None:
+    def _call(self, call: mem.Call, given: Sequence[_Argument]) -> None:
         first = len(self.arguments)
-        for address, counter, step in places:
-            self._argument(abi.ArgKind.POINTER, address.root, address.offset, counter, step)
-        for size in call.sizes:
-            self._argument(abi.ArgKind.SIZE, 0, self.sizes.number(size))
+        for argument in given:
+            self._argument(argument)
         if call.scratch != 0:
             self.scratch.append(self.sizes.aligned(call.scratch, ALIGNMENT))
             self.arguments.append(
@@ -262,21 +281,15 @@ class _Writer:
         )
         self.ops.append(self._record(call))
 
-    def _argument(
-        self,
-        kind: abi.ArgKind,
-        root: int,
-        offset: Entry,
-        counter: int = NOTHING,
-        step: int = NOTHING,
-    ) -> None:
+    def _argument(self, given: _Argument) -> None:
+        kind, root, offset, counter, step = given
         self.arguments.append([kind, root, offset.index, counter, step])
 
     def _record(self, call: mem.Call) -> OpRecord:
         name = next((view.name for view in reversed(call.views) if view.name), call.kernel.name)
-        return self._record_of(call, name, INDEX_MESSAGE, call.kernel.name)
+        return self._record_of(call, name, call.kernel.name)
 
-    def _record_of(self, op: Op, name: str, message: str, kernel: str = "") -> OpRecord:
+    def _record_of(self, op: Op, name: str, kernel: str = "", message: str = "") -> OpRecord:
         place = op.location.place
         return OpRecord(name, str(place) if place else "", kernel, message)
 

@@ -1,7 +1,7 @@
 """Kernels whose elements depend on each other, so that the order of the work is part of the meaning.
 
-They have no formula: running totals, sorted rows and scattered updates. As in `dlc.dialects.kernel`, each
-has a form on tensors and a destination form on views.
+They have no formula: running totals, sorted rows, scattered updates, the places of what is not 0. As in
+`dlc.dialects.kernel`, each has a form on tensors and a destination form on views.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import numpy as np
 from dlc.dialects.array.index import MODES, check_range, in_front, in_order
 from dlc.dialects.array.order import sorting
 from dlc.dialects.kernel import COMBINE, Kernel, array_type, identity
+from dlc.dialects.measured import Measuring, places
 from dlc.ir.core import Value
 from dlc.ir.define import attribute, op, operands
-from dlc.ir.dims import Size
+from dlc.ir.dims import Size, symbol
 from dlc.ir.evaluation import Array, Evaluation
-from dlc.ir.types import TensorType
+from dlc.ir.types import BOOL, I64, TensorType
 
 
 @op("kernel.running")
@@ -115,3 +116,37 @@ class Scatter(Kernel):
         places = tuple([index.astype(np.int64) for index in indices])
         in_order(self.mode, in_front(result, self.axes), places, updates)
         return result
+
+
+@op("kernel.nonzero")
+class NonZero(Kernel, Measuring):
+    """The indices of the elements that are true, in row-major order, one in each row; and how many.
+
+    `dim` names their number; more than `bound` of them fail the call.
+    """
+
+    inputs: Sequence[Value] = operands(doc="the source, of bools")
+    outs: Sequence[Value] = operands()
+    dim: str = attribute()
+    bound: Size = attribute()
+
+    @property
+    def brings(self) -> str:
+        """The dim of the rows."""
+        return self.dim
+
+    @property
+    def limit(self) -> Size:
+        """How many rows there is storage for."""
+        return self.bound
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        source = array_type(self.inputs[0])
+        if source.dtype is not BOOL:
+            raise self.fail(f"{self.name} takes bools, found {source}")
+        if not self.dim.isidentifier():
+            raise self.fail(f"{self.dim!r} is no name of a dim")
+        return TensorType(I64, (symbol(self.dim), source.rank)), TensorType(I64)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        return places(self, inputs[0], at.size(self.bound), at)

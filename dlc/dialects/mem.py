@@ -131,12 +131,26 @@ class Weight(Op):
         return self.type
 
 
+@op("mem.size")
+class MeasuredSize(Op):
+    """A dim that the call measures: it is the i64 in the view once the kernel that counts has run."""
+
+    view: Value = operand()
+    dim: str = attribute()
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+
 @op("mem.program")
 class Program(Op):
     """An entry point with its plan: roots, views and constants first, then waves and control flow.
 
-    `arena` is how many bytes the arena needs where that is a number. The attributes `dlc.*` are the
-    function's.
+    `arena` is how many bytes the arena needs where that is a number. Of each dim that the call measures
+    there is a `mem.size`, and its limit is known before: the dim `measured[k]` is at most `limits[k]`.
+    The attributes `dlc.*` are the function's.
     """
 
     body: Block = region()
@@ -144,12 +158,27 @@ class Program(Op):
     function_type: FunctionType = attribute()
     waves: int = attribute(doc="how many there are; roots name them by number")
     arena: int | None = attribute(default=None)
+    measured: tuple[str, ...] = attribute(default=())
+    limits: Shape = attribute(default=())
 
     pure = False
     isolated = True
 
+    @property
+    def limit_of(self) -> dict[str, Size]:
+        """The limit of each measured dim."""
+        return dict(zip(self.measured, self.limits, strict=True))
+
     def infer(self) -> tuple[Type, ...]:
         return ()
+
+
+def program_of(op: Op) -> Program | None:
+    """The program that an operation of a plan belongs to."""
+    current: Op | None = op
+    while current is not None and not isinstance(current, Program):
+        current = current.parent.parent if current.parent is not None else None
+    return current
 
 
 @op("mem.loop")

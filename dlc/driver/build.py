@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlc.codegen.engine import engine_image
@@ -14,9 +14,11 @@ from dlc.codegen.llvm import Target as Processor
 from dlc.codegen.program import CompiledEntry, Place, compile_program
 from dlc.dialects import func, mem
 from dlc.dialects.builtin import Module
+from dlc.dialects.measured import limits_of, measuring
 from dlc.driver.weights import Weights
 from dlc.ir.attributes import Dense
 from dlc.ir.types import TensorType
+from dlc.lowering.return_counts import hidden_results
 from dlc.passes.place import align
 from dlc.passes.prepare import NAME as PREPARE
 from dlc.runtime import abi, blas, manifest
@@ -180,7 +182,10 @@ def _constants(module: Module) -> bytes:
 
 
 def interface_of(function: func.Func) -> manifest.Entry:
-    """What a caller sees of an entry point, from the function's type and attributes."""
+    """What a caller sees of an entry point, from the function's type and attributes.
+
+    `return_counts` has made the function return what it measures.
+    """
     types = function.function_type
     defaults = function.attributes.get("dlc.defaults", ())
     assert isinstance(defaults, tuple)
@@ -193,12 +198,15 @@ def interface_of(function: func.Func) -> manifest.Entry:
         )
         for k, (name, type) in enumerate(zip(function.input_names, types.inputs, strict=True))
     )
-    names = function.result_names or _result_names(len(types.results))
+    names = _output_names(function)
+    seen = len(names) - hidden_results(function)
     outputs = tuple(
-        manifest.Output(name, _tensor(type).dtype.name, tuple(map(str, _tensor(type).shape)))
-        for name, type in zip(names, types.results, strict=True)
+        manifest.Output(
+            name, _tensor(type).dtype.name, tuple(map(str, _tensor(type).shape)), index >= seen
+        )
+        for index, (name, type) in enumerate(zip(names, types.results, strict=True))
     )
-    dims = tuple(manifest.Dim(name, low, high) for name, (low, high) in function.bounds.items())
+    dims = _dims(function, names)
     doc = function.attributes.get("dlc.doc", "")
     assert isinstance(doc, str)
     return manifest.Entry(function.sym_name, inputs, outputs, dims, doc)
@@ -206,6 +214,35 @@ def interface_of(function: func.Func) -> manifest.Entry:
 
 def _result_names(count: int) -> tuple[str, ...]:
     return ("",) if count == 1 else tuple(f"result{k}" for k in range(count))
+
+
+def _output_names(function: func.Func) -> tuple[str, ...]:
+    """The names of all results; those that the caller does not see have names that no user writes."""
+    hidden = hidden_results(function)
+    seen = len(function.results_returned) - hidden
+    counts = tuple(f"#{number}" for number in range(hidden))
+    return (function.result_names or _result_names(seen)) + counts
+
+
+def _dims(function: func.Func, outputs: Sequence[str]) -> tuple[manifest.Dim, ...]:
+    """The dims of an entry point: those of its inputs, and those that a result tells."""
+    found = measuring(function)
+    limits = limits_of(found)
+    given = [
+        manifest.Dim(name, low, high)
+        for name, (low, high) in function.bounds.items()
+        if name not in found
+    ]
+    results = function.results_returned
+    told = [
+        manifest.Dim(
+            name,
+            measured=manifest.Measured(outputs[results.index(op.count)], str(limits[name])),
+        )
+        for name, op in found.items()
+        if op.count in results
+    ]
+    return (*given, *told)
 
 
 def _tensor(type: object) -> TensorType:

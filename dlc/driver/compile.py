@@ -21,6 +21,7 @@ from dlc.errors import Diagnostic, ModelError, UsageError, render
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
+from dlc.lowering.return_counts import return_counts
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
 from dlc.text.ir_printer import print_module
@@ -165,7 +166,10 @@ def compile_opened(
     """The artifact of an opened model at graph level."""
     report = report or Report()
     start = time.perf_counter()
-    interface = tuple(interface_of(op) for op in opened.module.body if isinstance(op, func.Func))
+    functions = [op for op in opened.module.body if isinstance(op, func.Func)]
+    for function in functions:
+        return_counts(function)
+    interface = tuple(interface_of(function) for function in functions)
     if not interface:
         raise ModelError(
             f"{opened.name} has no entry point",

@@ -23,6 +23,7 @@ from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Manager
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
+from dlc.lowering.return_counts import return_counts
 from dlc.runtime.binding import Binder
 from dlc.runtime.call_arguments import ArgumentReader
 from dlc.runtime.tensor import Tensor
@@ -87,6 +88,7 @@ def evaluate_entry(
 
 def _evaluated(opened: Opened, arguments: Arguments, weights: Weights, watch: Watch) -> Results:
     function = find_function(opened.module, arguments.entry)
+    return_counts(function)
     entry = interface_of(function)
     binder = Binder(entry)
     arrays, given = ArgumentReader(entry, binder.free).read((), arguments.named)
@@ -97,11 +99,12 @@ def _evaluated(opened: Opened, arguments: Arguments, weights: Weights, watch: Wa
     evaluation = Evaluation(dims, stored, _observer(opened.context.values, watch, evaluation))
     with np.errstate(all="ignore"):
         found = evaluation.run(function.body, arrays)
-    pairs = zip(entry.outputs, found, strict=True)
-    return Results(
-        entry.name,
-        tuple([(output, Tensor.from_bits(array, output.dtype)) for output, array in pairs]),
-    )
+    pairs = [
+        (output, Tensor.from_bits(array, output.dtype))
+        for output, array in zip(entry.outputs, found, strict=True)
+        if not output.hidden
+    ]
+    return Results(entry.name, tuple(pairs))
 
 
 def _bits(value: object) -> Array:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from dlc.dialects import kernel, kernels_in_order, mem
 from dlc.dialects.builtin import Module
+from dlc.dialects.measured import at_most
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op
@@ -17,6 +18,7 @@ from dlc.ir.passes import Context, define_pass
 from dlc.lowering.gemm_to_loop import lower_gemm
 from dlc.lowering.generic_to_loop import lower_generic
 from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.nonzero_to_loop import lower_nonzero
 from dlc.lowering.panels_to_loop import lower_panels
 from dlc.lowering.running_to_loop import lower_running
 from dlc.lowering.scatter_to_loop import lower_scatter
@@ -33,6 +35,7 @@ LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
     kernel.Generic: lower_generic,
     kernel.Gemm: _lower_product,
     kernel.Conv: lower_panels,
+    kernels_in_order.NonZero: lower_nonzero,
     kernels_in_order.Running: lower_running,
     kernels_in_order.Scatter: lower_scatter,
     kernels_in_order.Sort: lower_sort,
@@ -61,8 +64,9 @@ def _lower_one(
         name = known[key] = f"{op.name.removeprefix('kernel.')}_{len(known)}"
         lowered.function.attributes["sym_name"] = name
         Builder(module.body, op.location).place(lowered.function)
-    call = mem.Call(
-        op.operands, Symbol(name), lowered.sizes, lowered.tiles, lowered.cost, lowered.scratch
-    )
+    program = mem.program_of(op)
+    limits = {} if program is None else program.limit_of
+    laid_out = [at_most(size, limits) for size in (lowered.tiles, lowered.cost, lowered.scratch)]
+    call = mem.Call(op.operands, Symbol(name), lowered.sizes, *laid_out)
     Builder.before_op(op).place(call)
     op.erase()

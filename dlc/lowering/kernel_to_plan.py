@@ -6,10 +6,12 @@ the arena is laid out and the program written.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dlc.dialects import array, flow, func, kernel, mem, weight
 from dlc.dialects.builtin import Module
+from dlc.dialects.measured import Measuring, limits_of, measuring
 from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
@@ -20,6 +22,7 @@ from dlc.ir.types import ViewType
 from dlc.ir.value_map import EQUAL
 from dlc.lowering.own_results import copy, own_results
 from dlc.lowering.plan_schedule import Choice, Item, Loop, Scheduler, Wave, lifetimes
+from dlc.lowering.plan_sizes import Reads, refuse_unplanned
 from dlc.lowering.plan_storage import Home, Memory, Storage, assign
 from dlc.passes.place import Buffer, align, height, order_above, place
 
@@ -54,11 +57,21 @@ class Constants:
 
 def _plan_function(function: func.Func, constants: Constants, context: Context) -> None:
     own_results(function)
-    scheduler = Scheduler()
+    measured = measuring(function)
+    refuse_unplanned(function, measured)
+    limits = limits_of(measured)
+    reads = Reads(measured)
+    scheduler = Scheduler(reads)
     items = scheduler.schedule(function.body)
-    lives = lifetimes(items, scheduler.origins)
-    storage = assign(function, items, scheduler.origins, lives, scheduler.waves, context.log)
-    _Writer(function, scheduler, storage, constants, context).write(items)
+    lives = lifetimes(items, scheduler.origins, reads)
+    storage = assign(
+        function, items, scheduler.origins, lives, scheduler.waves, limits, context.log
+    )
+    writer = _Writer(function, scheduler, storage, constants, context)
+    program = writer.write(items, measured)
+    if limits:
+        program.attributes["measured"] = tuple(limits)
+        program.attributes["limits"] = tuple(limits.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +123,17 @@ class _Writer:
         self._views: dict[Value, Value] = {}
         self._divider: Op | None = None
 
-    def write(self, items: list[Item]) -> None:
+    def write(self, items: list[Item], measured: Mapping[str, Measuring]) -> mem.Program:
+        """Put the program into the place of the function."""
         function = self.function
         self._number(items)
         self._write_roots()
         emit = Builder(self.body, function.location)
         self._divider = emit.place(mem.End())
         self._work(items, emit)
+        before = Builder(self.body, function.location, self._divider)
+        for name, op in measured.items():
+            before.place(mem.MeasuredSize(self.view(op.count), name))
         emit.place(mem.End())
         self.body.unlink(self._divider)
         total = _lay_out(self.storage.memories, function.bounds).total
@@ -132,6 +149,7 @@ class _Writer:
                 program.attributes[key] = value
         Builder.before_op(function).place(program)
         function.erase()
+        return program
 
     def _number(self, items: list[Item]) -> None:
         """Count waves as the engine does: copying waves with nothing to copy are not there."""

@@ -1,4 +1,4 @@
-"""What is computed in order as kernels: running totals, sorting, scattered updates."""
+"""What is computed in order as kernels: running totals, sorting, scattered updates, places."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dlc.dialects import array, kernels_in_order
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
-from dlc.ir.types import I32
+from dlc.ir.types import BOOL, I32
 from dlc.lowering.array_to_kernel import cast_all, lowers
 from dlc.lowering.formula import convert, generic, wide
 
@@ -47,3 +47,10 @@ def _scatter(op: Op, emit: Builder) -> Sequence[Value]:
     target, updates = (cast_all(emit, value, meeting) for value in (op.target, op.updates))
     made = kernels_in_order.Scatter((target, updates, *op.indices), (), op.axes, op.mode)
     return (cast_all(emit, emit(made), dtype),)
+
+
+@lowers(array.NonZero)
+def _nonzero(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, array.NonZero)
+    chosen = cast_all(emit, op.source, BOOL)
+    return emit.all(kernels_in_order.NonZero((chosen,), (), op.dim, op.limit))

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from dlc.dialects import array, flow, kernel
 from dlc.ir.core import Block, Value
+from dlc.lowering.plan_sizes import Reads
 
 
 @dataclass(slots=True)
@@ -72,8 +73,9 @@ class Origins:
 class Scheduler:
     """Puts a function's body in order. `origins` is complete afterwards."""
 
-    def __init__(self) -> None:
+    def __init__(self, reads: Reads) -> None:
         self.origins = Origins()
+        self._reads = reads
         self.waves = 0
         self._depth = 0
 
@@ -84,7 +86,7 @@ class Scheduler:
         for op in block:
             match op:
                 case kernel.Kernel():
-                    needs = any(self.origins[operand] in current for operand in op.operands)
+                    needs = any(self.origins[operand] in current for operand in self._reads(op))
                     last = items[-1] if items else None
                     if needs or not isinstance(last, Wave):
                         last = Wave(self._next())
@@ -135,6 +137,7 @@ class Scheduler:
 class Lifetimes:
     """The wave that writes each value, the last one that needs it, and the waves that read it."""
 
+    reads_of: Reads
     written: dict[Value, int] = field(default_factory=dict[Value, int])
     last: dict[Value, int] = field(default_factory=dict[Value, int])
     reads: dict[Value, list[tuple[int, kernel.Kernel | None]]] = field(
@@ -142,9 +145,9 @@ class Lifetimes:
     )
 
 
-def lifetimes(items: list[Item], origins: Origins) -> Lifetimes:
+def lifetimes(items: list[Item], origins: Origins, reads: Reads) -> Lifetimes:
     """How long each value is needed; what a loop uses from outside, it needs to its end."""
-    found = Lifetimes()
+    found = Lifetimes(reads)
     _walk(items, origins, found, ())
     return found
 
@@ -156,7 +159,7 @@ def _walk(items: list[Item], origins: Origins, found: Lifetimes, loops: tuple[Lo
                 for op in kernels:
                     for result in op.results:
                         found.written[result] = number
-                    for operand in op.operands:
+                    for operand in found.reads_of(op):
                         _use(operand, number, op, origins, found, loops)
             case Loop():
                 _walk_loop(item, origins, found, loops)
@@ -183,6 +186,8 @@ def _walk_loop(item: Loop, origins: Origins, found: Lifetimes, loops: tuple[Loop
     _walk(item.body, origins, found, inner)
     for value in op.body.terminator.operands:
         _use(value, item.leave, None, origins, found, inner)
+    for value in found.reads_of.counts(op):
+        _use(value, item.leave, None, origins, found, loops)
     if isinstance(op, flow.Scan):
         for value in op.xs:
             _use(value, item.leave, None, origins, found, loops)

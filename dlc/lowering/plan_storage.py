@@ -9,9 +9,11 @@ dies with it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dlc.dialects import array, flow, func, kernel
+from dlc.dialects.measured import at_most
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.log import DecisionLog
@@ -76,20 +78,31 @@ def assign(
     origins: Origins,
     lives: Lifetimes,
     waves: int,
+    limits: Mapping[str, Size],
     log: DecisionLog,
 ) -> Storage:
-    """Find a home for every value of a function that is neither a constant nor a weight."""
-    return _Assignment(function, origins, lives, waves, log).run(items)
+    """Find a home for every value of a function that is neither a constant nor a weight.
+
+    `limits` are those of measured dims: memories are as large as they may have to be.
+    """
+    return _Assignment(function, origins, lives, waves, limits, log).run(items)
 
 
 class _Assignment:
     def __init__(
-        self, function: func.Func, origins: Origins, lives: Lifetimes, waves: int, log: DecisionLog
+        self,
+        function: func.Func,
+        origins: Origins,
+        lives: Lifetimes,
+        waves: int,
+        limits: Mapping[str, Size],
+        log: DecisionLog,
     ) -> None:
         self.function = function
         self.origins = origins
         self.lives = lives
         self.waves = waves
+        self.limits = limits
         self.log = log
         self.storage = Storage()
         self.arena = 0
@@ -107,7 +120,7 @@ class _Assignment:
 
     def _memory(self, kind: str, number: int, value: Value, first: int, last: int) -> Home:
         type = kernel.array_type(value)
-        size = type.size * type.dtype.bytes
+        size = at_most(type.size, self.limits) * type.dtype.bytes
         self.storage.memories.append(Memory(kind, number, size, first, last))
         return Home(len(self.storage.memories) - 1)
 
@@ -137,7 +150,7 @@ class _Assignment:
         readers = Counter(
             home.memory
             for op in wave.kernels
-            for home in {self._home(operand) for operand in op.operands}
+            for home in {self._home(value) for value in self.lives.reads_of(op)}
             if home is not None
         )
         for op in wave.kernels:
@@ -163,6 +176,8 @@ class _Assignment:
         for operand, argument in zip(op.inputs, op.arrays, strict=True):
             origin = self.origins[operand]
             home = self.storage.homes.get(origin)
+            if self.lives.reads_of.is_count(origin):
+                continue
             if home is None or home != Home(home.memory) or readers[home.memory] != 1:
                 continue
             memory = self.storage.memories[home.memory]

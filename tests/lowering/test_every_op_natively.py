@@ -10,6 +10,7 @@ import pytest
 
 from dlc.codegen.llvm import Target
 from dlc.dialects import func
+from dlc.dialects.measured import measuring
 from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
 from dlc.driver.pipelines import pipeline
 from dlc.driver.weights import Weights
@@ -17,6 +18,7 @@ from dlc.ir.attributes import decode
 from dlc.ir.core import OPS
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import BF16, TensorType
+from dlc.lowering.return_counts import return_counts
 from dlc.runtime.model import Model
 from dlc.runtime.tensor import Tensor
 from tests import op_examples
@@ -24,21 +26,8 @@ from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Input, Numbe
 
 assert op_examples.__doc__, "importing it makes the operations and their examples known"
 NAMES = sorted(name for name in OPS if name.startswith(("array.", "nn.", "rng.")))
-MISSING = {
-    "array.nonzero": "results of a measured size have no plan yet",
-}
-"""What has no machine code yet, by operation or example, and why; whoever adds it deletes the line."""
-
-
-def case(example: Example, name: str, number: int) -> object:
-    """A parameter of the test below."""
-    reason = MISSING.get(name) or MISSING.get(f"{name}-{number}")
-    marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
-    return pytest.param(example, id=f"{name}-{number}", marks=marks)
-
-
 CASES = [
-    case(example, name, number)
+    pytest.param(example, id=f"{name}-{number}")
     for name in NAMES
     for number, example in enumerate(EXAMPLES.get(name, ()))
 ]
@@ -49,6 +38,7 @@ def natively(example: Example, level: int) -> Sequence[Numbers]:
     module = example.module()
     main = module.symbol("main")
     assert isinstance(main, func.Func)
+    return_counts(main)
     entry = interface_of(main)
     Manager(Context(options=Options(level=level))).run(module, pipeline("graph", "loop", level))
     sources = Sources("example.dlm", {"example.dlm": "dlc 1\n"}, "")
@@ -62,9 +52,9 @@ def natively(example: Example, level: int) -> Sequence[Numbers]:
 
 
 def _given_dims(example: Example) -> dict[str, int]:
-    """The dims that no input tells."""
+    """The dims that neither an input tells nor the call measures."""
     sizes = [size for given in example.inputs for size in given.type.shape]
-    told = {str(size) for size in sizes}
+    told = {str(size) for size in sizes} | set(measuring(example.module()))
     return {name: value for name, value in example.dims.items() if name not in told}
 
 

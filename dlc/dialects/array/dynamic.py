@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dlc.dialects.array.elementwise import show, tensor_type
 from dlc.dialects.array.index import Gather
 from dlc.dialects.array.shape import reshape, transpose
-from dlc.errors import CallError, ModelError
+from dlc.dialects.measured import Measuring, places
+from dlc.errors import ModelError
 from dlc.ir.attributes import decode
 from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Dim, Size, symbol
 from dlc.ir.evaluation import Array, Evaluation
@@ -20,7 +19,7 @@ __all__ = ["NonZero", "compress"]
 
 
 @op("array.nonzero")
-class NonZero(Op):
+class NonZero(Measuring):
     """The indices of the elements that are not 0, in row-major order, one in each row; and how many.
 
     `dim` names their number, a size that later types refer to. More than `bound` of them fail the call.
@@ -31,6 +30,11 @@ class NonZero(Op):
     bound: int | Dim | None = attribute(default=None, doc="by default the size of the source")
 
     not_differentiable = "its results are indices"
+
+    @property
+    def brings(self) -> str:
+        """The dim of the rows."""
+        return self.dim
 
     @property
     def limit(self) -> Size:
@@ -45,16 +49,7 @@ class NonZero(Op):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         values = decode(inputs[0], tensor_type(self.source).dtype)
-        rows = np.argwhere(values).astype(np.int64)
-        count, limit = len(rows), at.size(self.limit)
-        if count > limit:
-            raise CallError(
-                f"{count} elements are not 0, there is storage for {limit}",
-                code="D0810",
-                place=self.location.place,
-            )
-        at.dims[self.dim] = count
-        return rows, np.asarray(count, np.int64)
+        return places(self, values, at.size(self.limit), at)
 
 
 def compress(

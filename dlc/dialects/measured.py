@@ -1,0 +1,161 @@
+"""Sizes that a call finds out itself: a *measuring* operation names a new dim and counts how large it is.
+
+The types of later values mention the dim. Storage is laid out for its limit, a size over dims known
+before the call (or measured earlier); what follows works on as many elements as were counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from dlc.errors import CallError
+from dlc.ir.attributes import Attribute
+from dlc.ir.core import Op, Value
+from dlc.ir.dims import (
+    Atom,
+    Dim,
+    Extreme,
+    Quotient,
+    Size,
+    floor_divide,
+    maximum,
+    minimum,
+    names,
+    product,
+    symbol,
+)
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.types import FunctionType, TensorType, Type, ViewType
+
+
+class Measuring(Op):
+    """An operation whose last result, an i64, is how large its dim is in this call."""
+
+    # Types refer to what it counts, also where nothing uses its results.
+    pure = False
+
+    @property
+    def brings(self) -> str:
+        """The name of the dim."""
+        raise NotImplementedError
+
+    @property
+    def limit(self) -> Size:
+        """The largest size that there is storage for; more fail the call."""
+        raise NotImplementedError
+
+    @property
+    def count(self) -> Value:
+        """The size that was counted."""
+        return self.results[-1]
+
+
+def places(op: Measuring, values: Array, limit: int, at: Evaluation) -> tuple[Array, Array]:
+    """Where values are not 0, one place in each row, and how many there are, which the dim is from now on.
+
+    Raises CallError (D0810) for more than `limit`.
+    """
+    rows = np.argwhere(values).astype(np.int64)
+    if len(rows) > limit:
+        raise CallError(
+            f"{len(rows)} elements are not 0, there is storage for {limit}",
+            code="D0810",
+            place=op.location.place,
+        )
+    at.dims[op.brings] = len(rows)
+    return rows, np.asarray(len(rows), np.int64)
+
+
+def measuring(function: Op) -> dict[str, Measuring]:
+    """The operations of a function that bring dims, by dim."""
+    return {op.brings: op for op in function.walk() if isinstance(op, Measuring)}
+
+
+def limits_of(found: Mapping[str, Measuring]) -> dict[str, Size]:
+    """The limit of each measured dim over dims that are known before the call."""
+    known: dict[str, Size] = {}
+    for name, op in found.items():
+        known[name] = at_most(op.limit, known)
+    return known
+
+
+def at_most(size: Size, limits: Mapping[str, Size]) -> Size:
+    """The largest that a size can be while measured dims go from 0 to their limits."""
+    return _end(size, limits, high=True)
+
+
+def grows(size: Size, limits: Mapping[str, Size]) -> bool:
+    """Whether a size is at its largest where the measured dims are at their limits."""
+    return not any(factor < 0 and _mentions(m, limits) for m, factor in _terms(size))
+
+
+def _terms(size: Size) -> tuple[tuple[tuple[tuple[Atom, int], ...], int], ...]:
+    return size.terms if isinstance(size, Dim) else ()
+
+
+def _mentions(monomial: tuple[tuple[Atom, int], ...], limits: Mapping[str, Size]) -> bool:
+    return any(not _atom_names(atom).isdisjoint(limits) for atom, _ in monomial)
+
+
+def _atom_names(atom: Atom) -> frozenset[str]:
+    match atom:
+        case str():
+            return frozenset((atom,))
+        case Quotient(one, other) | Extreme(_, (one, other)):
+            return names(one) | names(other)
+
+
+def _end(size: Size, limits: Mapping[str, Size], *, high: bool) -> Size:
+    """The largest or smallest that a size can be; dims are never negative."""
+    if names(size).isdisjoint(limits):
+        return size
+    total: Size = 0
+    for monomial, factor in _terms(size):
+        upwards = high == (factor > 0)
+        parts = [_atom_end(atom, limits, high=upwards) for atom, n in monomial for _ in range(n)]
+        total = total + factor * product(parts)
+    return total
+
+
+def _atom_end(atom: Atom, limits: Mapping[str, Size], *, high: bool) -> Size:
+    match atom:
+        case str():
+            return symbol(atom) if atom not in limits else limits[atom] if high else 0
+        case Quotient(top, bottom):
+            # Sizes are divided by what is at least 1.
+            below = maximum(1, _end(bottom, limits, high=not high))
+            return floor_divide(_end(top, limits, high=high), below)
+        case Extreme(which, (one, other)):
+            ends = _end(one, limits, high=high), _end(other, limits, high=high)
+            return maximum(*ends) if which == "max" else minimum(*ends)
+
+
+def dims_of(op: Op) -> set[str]:
+    """The dims that an operation, its operands and all inside it mention."""
+    found: set[str] = set()
+    for inner in op.walk():
+        for value in (*inner.operands, *inner.results):
+            found.update(_names_in(value.type))
+        for region in inner.regions:
+            for argument in region.arguments:
+                found.update(_names_in(argument.type))
+        for attribute_ in inner.attributes.values():
+            found.update(_names_in(attribute_))
+    return found
+
+
+def _names_in(what: Attribute | Type) -> Iterator[str]:
+    match what:
+        case Dim():
+            yield from names(what)
+        case TensorType(_, shape) | ViewType(_, shape):
+            yield from _names_in(shape)
+        case FunctionType(inputs, results):
+            yield from _names_in((*inputs, *results))
+        case tuple():
+            for item in what:
+                yield from _names_in(item)
+        case _:
+            pass

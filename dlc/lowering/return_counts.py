@@ -1,0 +1,56 @@
+"""Entry points return the sizes that their calls measure, so that the caller can cut the results."""
+
+from __future__ import annotations
+
+from dlc.dialects import func
+from dlc.dialects.measured import Measuring, dims_of, grows, limits_of, measuring
+from dlc.errors import Diagnostic, Unsupported
+from dlc.ir.types import TensorType
+
+HIDDEN = "dlc.hidden"
+"""The attribute of a function that says how many of its last results the caller does not see."""
+
+
+def return_counts(function: func.Func) -> None:
+    """Let a function return each measured size that the type of a result mentions.
+
+    Raises Unsupported where a result would need more storage the fewer elements were counted.
+    """
+    found = measuring(function)
+    if not found:
+        return
+    _check_storage(function, found)
+    returned = set(function.results_returned)
+    mentioned = dims_of(function.body.terminator)
+    missing = [
+        op.count
+        for name, op in found.items()
+        if name in mentioned and op.parent is function.body and op.count not in returned
+    ]
+    if missing:
+        function.body.terminator.set_operands([*function.results_returned, *missing])
+        function.attributes[HIDDEN] = len(missing)
+        function.retype()
+
+
+def hidden_results(function: func.Func) -> int:
+    """How many of the last results are counts that the caller does not see."""
+    count = function.attributes.get(HIDDEN, 0)
+    assert isinstance(count, int)
+    return count
+
+
+def _check_storage(function: func.Func, found: dict[str, Measuring]) -> None:
+    limits = limits_of(found)
+    wrong = [
+        Diagnostic(
+            "D0701",
+            f"@{function.sym_name} returns {type.text}, which is larger the fewer elements are "
+            "counted; storage is laid out for the most",
+            function.location.place,
+        )
+        for type in function.function_type.results
+        if isinstance(type, TensorType) and not all(grows(size, limits) for size in type.shape)
+    ]
+    if wrong:
+        raise Unsupported(wrong)
