@@ -1,6 +1,7 @@
 """The epilogue of a product over one finished tile: element by element, in registers along the rows.
 
-The sums stand where the result goes; the epilogue reads each once and writes the result over it.
+The sums stand in memory, where the result goes or beside it, or, if the epilogue is short, are still in
+the registers that they were added up in.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from dlc.dialects import kernel, loop, scalar, vec
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.types import VectorType
-from dlc.lowering.body import Body, Point, Row, Step
+from dlc.lowering.body import Body, Point, Row, Step, split
 from dlc.lowering.lanes import Lane, Linear, Uniform, Varying
 from dlc.lowering.loop_writer import Writer, index
+from dlc.lowering.micro_kernel import Shape, Sums
+
+MAX_OPERATIONS = 16
+"""Operations of an epilogue that is written once for each register of sums."""
 
 
 def is_identity(op: kernel.Product) -> bool:
@@ -63,6 +68,46 @@ def write_epilogue(
         return one
 
     body.stretch_loops(emit, index(emit, 0), width, element_at)
+
+
+def in_registers(op: kernel.Product, body: Body, shape: Shape) -> bool:
+    """Whether the epilogue can be applied to sums in registers: it is short, and as wide as they are."""
+    operations = sum(not isinstance(step, scalar.Constant) for step in op.epilogue)
+    return body.lanes == shape.register.lanes and operations <= MAX_OPERATIONS
+
+
+def write_registers(
+    op: kernel.Product,
+    body: Body,
+    emit: Builder,
+    leading: Sequence[Value],
+    column: Value,
+    shape: Shape,
+    sums: Sums,
+    target: tuple[Value, Value | None],
+) -> None:
+    """Apply the epilogue to a whole tile of sums in registers.
+
+    `leading` are the indices of its first row along all axes of the domain but the last, `column` is
+    where along the last it begins; `target` is where the results of its batch are and their row stride.
+    """
+    *outer, row, last = op.epilogue.arguments[: len(op.domain)]
+    total = op.epilogue.arguments[len(op.domain)]
+    (result,) = op.epilogue.terminator.operands
+    known: dict[Value, Lane | Row] = {
+        argument: Uniform(value) for argument, value in zip(outer, leading, strict=False)
+    }
+    once, each = split(op.epilogue, [row, total])
+    lanes = shape.register.lanes
+    rows = [emit(scalar.Add(leading[-1], index(emit, r))) for r in range(shape.rows)]
+    for v in range(shape.across):
+        place = Linear(emit(scalar.Add(column, index(emit, v * lanes))))
+        there = body.ops(once, Point(emit, lanes, {**known, last: place}))
+        for r, m in enumerate(rows):
+            more: dict[Value, Lane] = {row: Uniform(m), total: Varying(sums[r * shape.across + v])}
+            point = body.ops(each, there.at(emit, lanes, more))
+            pointer, stride = target
+            body.store(point, point.lane(result), pointer, [Uniform(m), place], [stride, None])
 
 
 def epilogue_body(op: kernel.Product, writer: Writer, lanes: int) -> Body:

@@ -1,9 +1,10 @@
-"""The innermost loop of every generated product: a few rows times one panel, sums in registers.
+"""The innermost loop of every generated product: a few rows times a few panels, sums in registers.
 
 The right operand comes in *panels*: `panel[k][NR]`, NR columns side by side for every k. For each k the
 panel's row is loaded once and multiplied by one element of each row of the left operand. The shape is
 chosen so that sums, one panel row and one broadcast element fill the registers: with 16 of them 6 rows of
-2 registers, with 32 (AVX-512) 8 rows of 3.
+2 registers, with 32 (AVX-512) 8 rows of 3. Products of few rows take several panels at a time instead:
+additions that wait for each other must be many, and one stream from memory is slower than four.
 """
 
 from __future__ import annotations
@@ -14,34 +15,71 @@ from dataclasses import dataclass
 from dlc.dialects import loop, scalar, vec
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
+from dlc.ir.dims import Size
 from dlc.ir.passes import Options
 from dlc.ir.types import DType, VectorType
 from dlc.lowering.loop_writer import for_each, index
 
 UNROLL = 2
 """Steps of k per round: enough to hide the counting, and short code."""
+MAX_PANELS = 4
+"""Panels that are read at the same time."""
+LATENCY_ROWS = 4
+"""Fewer rows of one panel take as long: an addition waits for the one before."""
+FEWER_ROWS_PERCENT = 3
+"""What a row less costs the others: each load from a panel serves fewer of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Rows and registers per row of the tile of sums, and the register."""
+    """The tile of sums: rows, panels side by side, registers in a row of a panel, and the register."""
 
     rows: int
+    panels: int
     registers: int
     register: VectorType
     fma: bool
 
     @property
-    def columns(self) -> int:
+    def panel(self) -> int:
         """Columns of a panel."""
         return self.registers * self.register.lanes
 
+    @property
+    def columns(self) -> int:
+        """Columns of the tile."""
+        return self.panels * self.panel
 
-def shape_for(dtype: DType, options: Options) -> Shape:
-    """The tile of sums for a dtype on the target."""
+    @property
+    def across(self) -> int:
+        """Registers in a row of the tile."""
+        return self.panels * self.registers
+
+
+def panel_registers(options: Options) -> int:
+    """Registers in a row of a panel."""
+    return 3 if options.vector_bytes == 64 else 2
+
+
+def shape_for(dtype: DType, m: Size, options: Options) -> Shape:
+    """The tile of sums for a product of `m` rows on the target."""
     lanes = options.vector_bytes // dtype.bytes
-    rows, registers = (8, 3) if options.vector_bytes == 64 else (6, 2)
-    return Shape(rows, registers, VectorType(dtype, lanes), options.fma)
+    most = 8 if options.vector_bytes == 64 else 6
+    rows = _rows(m, most) if isinstance(m, int) else most
+    panels = min(most // rows, MAX_PANELS)
+    register = VectorType(dtype, lanes)
+    return Shape(rows, panels, panel_registers(options), register, options.fma)
+
+
+def _rows(m: int, most: int) -> int:
+    """Rows of the tile: fewer than possible where the last one would be rather empty."""
+    if m <= most:
+        return max(m, 1)
+
+    def cost(rows: int) -> int:
+        return -(-m // rows) * rows * (100 + FEWER_ROWS_PERCENT * (most - rows))
+
+    return min(range(most, LATENCY_ROWS - 1, -1), key=cost)
 
 
 Sums = list[Value]
@@ -52,48 +90,54 @@ def zeros(emit: Builder, shape: Shape) -> Sums:
     """Sums of nothing."""
     dtype = shape.register.dtype
     zero = emit(scalar.Constant(0.0 if dtype.is_float else 0, shape.register))
-    return [zero] * (shape.rows * shape.registers)
+    return [zero] * (shape.rows * shape.across)
 
 
 def multiply(
     emit: Builder,
     shape: Shape,
     rows: Sequence[Value],
-    panel: Value,
+    panels: Sequence[Value],
     depth: Value,
     sums: Sums,
 ) -> Sums:
-    """Add `depth` products to every sum: `rows` point at elements k = 0, 1, ..., the panel at its row 0."""
+    """Add `depth` products to every sum: `rows` point at elements k = 0, 1, ..., `panels` at row 0."""
     steps = index(emit, UNROLL)
     even = emit(scalar.Multiply(emit(scalar.RawDivide(depth, steps)), steps))
 
     def several(inside: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
         for step in range(UNROLL):
             at = k if step == 0 else inside(scalar.Add(k, index(inside, step)))
-            carried = _step(inside, shape, rows, panel, at, carried)
+            carried = _step(inside, shape, rows, panels, at, carried)
         return carried
 
     def one(inside: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
-        return _step(inside, shape, rows, panel, k, carried)
+        return _step(inside, shape, rows, panels, k, carried)
 
     sums = list(for_each(emit, index(emit, 0), even, UNROLL, sums, several))
     return list(for_each(emit, even, depth, 1, sums, one))
 
 
 def _step(
-    emit: Builder, shape: Shape, rows: Sequence[Value], panel: Value, k: Value, sums: Sums
+    emit: Builder,
+    shape: Shape,
+    rows: Sequence[Value],
+    panels: Sequence[Value],
+    k: Value,
+    sums: Sums,
 ) -> Sums:
-    start = emit(scalar.Multiply(k, index(emit, shape.columns)))
+    start = emit(scalar.Multiply(k, index(emit, shape.panel)))
     lanes = shape.register.lanes
     across = [
         emit(vec.Load(panel, emit(scalar.Add(start, index(emit, r * lanes))), shape.register))
+        for panel in panels
         for r in range(shape.registers)
     ]
     result: Sums = []
     for number, row in enumerate(rows):
         element = emit(vec.Broadcast(emit(loop.Load(row, k, shape.register.dtype)), lanes))
         for r, column in enumerate(across):
-            result.append(_add(emit, shape, element, column, sums[number * shape.registers + r]))
+            result.append(_add(emit, shape, element, column, sums[number * shape.across + r]))
     return result
 
 

@@ -2,20 +2,22 @@
 
 A tile of the result is some rows times some panels. Inside, each panel meets all rows of the tile while
 it is in the cache. Rows that would be beyond the last are computed from the last one and not stored, so
-one loop serves every height.
+one loop serves every height; panels likewise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dlc.dialects import kernel, loop, scalar
 from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Block, Value
 from dlc.ir.dims import Size, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
+from dlc.ir.types import U64
 from dlc.lowering.body import lanes_of
-from dlc.lowering.epilogue import epilogue_body, write_epilogue
+from dlc.lowering.epilogue import epilogue_body, in_registers, write_epilogue, write_registers
 from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_writer import Lowered, Writer, add, for_each, index, times, unravel
 from dlc.lowering.loop_writer import minimum as smaller
@@ -23,24 +25,30 @@ from dlc.lowering.micro_kernel import Shape, Sums, multiply, shape_for, store, z
 from dlc.lowering.work import ceil_divide, nanoseconds
 
 LEFT_BYTES = 96 * 1024
-"""The rows of a tile stay in the second-level cache, together with a panel."""
-TILE_PRODUCTS = 3_000_000
-"""Products of a tile: some 30 to 60 microseconds."""
+"""What the rows of a tile read stays in the second-level cache, together with a panel."""
+TILE_PRODUCTS = 1_500_000
+"""Products of a tile: some 15 to 30 microseconds."""
 PICOSECONDS = 12
 """One product, roughly, on a core with 256-bit registers."""
 
 
-def tile_rows(m: Size, inner: Size, bytes: int, rows: int) -> Size:
-    """Rows of a tile: a multiple of the micro-kernel's, as many as stay in the cache."""
-    fits = maximum(floor_divide(LEFT_BYTES, maximum(inner * bytes, 1)), rows)
-    whole = maximum(floor_divide(fits, rows), 1) * rows
-    return minimum(whole, ceil_divide(maximum(m, 1), rows) * rows)
+def tile_rows(m: Size, bytes: Size, rows: int) -> Size:
+    """Rows of a tile, when each reads so many bytes: a multiple of the micro-kernel's.
+
+    As many as stay in the cache, and about as many in the last tile as in the others.
+    """
+    fits = maximum(floor_divide(LEFT_BYTES, maximum(bytes, 1)), rows)
+    tiles = ceil_divide(maximum(m, 1), fits)
+    return ceil_divide(ceil_divide(maximum(m, 1), tiles), rows) * rows
 
 
-def tile_panels(across: Size, rows: Size, inner: Size, columns: int) -> Size:
-    """Panels of a tile, so that its work is about `TILE_PRODUCTS`."""
-    each = maximum(rows * inner * columns, 1)
-    return minimum(maximum(floor_divide(TILE_PRODUCTS, each), 1), maximum(across, 1))
+def tile_panels(across: Size, rows: Size, inner: Size, shape: Shape) -> Size:
+    """Panels of a tile, so that its work is about `TILE_PRODUCTS`: a multiple of the micro-kernel's."""
+    each = maximum(rows * inner * shape.columns, 1)
+    wanted = maximum(floor_divide(TILE_PRODUCTS, each), 1)
+    several = ceil_divide(maximum(across, 1), shape.panels)
+    tiles = ceil_divide(several, minimum(wanted, several))
+    return ceil_divide(several, tiles) * shape.panels
 
 
 def lower_panels(op: kernel.Kernel, context: Context) -> Lowered:
@@ -67,20 +75,22 @@ class _Panels:
     def __init__(self, op: kernel.Gemm | kernel.Conv, context: Context) -> None:
         self.product = op
         self.writer = Writer(op)
-        self.shape: Shape = shape_for(op.accumulator, context.options)
-        self.body = epilogue_body(
-            op, self.writer, lanes_of(op.epilogue, context.options.vector_bytes)
-        )
+        self.shape: Shape = shape_for(op.accumulator, op.domain[-2], context.options)
+        lanes = lanes_of(op.epilogue, context.options.vector_bytes)
+        self.body = epilogue_body(op, self.writer, lanes)
 
     depth: Size
     """Products in one sum."""
+
+    footprint: Size
+    """Elements of the left operand that a row reads and the rows beside it do not."""
 
     def first(self, emit: Builder, batch: list[Value], row: Value) -> Place:
         """The place of a row."""
         raise NotImplementedError
 
     def sums(
-        self, emit: Builder, place: Place, row: Value, bottom: Value, columns: Value
+        self, emit: Builder, place: Place, row: Value, bottom: Value, panels: Sequence[Value]
     ) -> tuple[Sums, Place]:
         """The sums of the rows from a place on, none from `bottom` on, and the place after them."""
         raise NotImplementedError
@@ -89,8 +99,8 @@ class _Panels:
         op, writer, shape = self.product, self.writer, self.shape
         *batch, m, n = op.domain
         across = kernel.panels(n, op.panel)
-        height = tile_rows(m, self.depth, op.accumulator.bytes, shape.rows)
-        width = tile_panels(across, height, self.depth, op.panel)
+        height = tile_rows(m, self.footprint * op.accumulator.bytes, shape.rows)
+        width = tile_panels(across, height, self.depth, shape)
         down, along = ceil_divide(m, height), ceil_divide(across, width)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
@@ -122,19 +132,30 @@ class _Panels:
         place = self.first(emit, batch, top)
 
         def panel(inside: Builder, p: Value, _: list[Value]) -> Sequence[Value]:
-            start = times(inside, p, writer.stride(1, len(writer.views[1].shape) - 3))
-            columns = inside(loop.Offset(rhs, start, op.accumulator))
+            panels = self._panels(inside, rhs, p, across)
 
             def rows(deep: Builder, row: Value, here: list[Value]) -> Sequence[Value]:
-                sums, after = self.sums(deep, here, row, bottom, columns)
-                store(deep, shape, sums, room)
-                self._finish(deep, batch, row, bottom, p, room, target)
+                sums, after = self.sums(deep, here, row, bottom, panels)
+                self._finish(deep, _Corner(batch, row, bottom, p), sums, room, target)
                 return after
 
             for_each(inside, top, bottom, shape.rows, place, rows)
             return ()
 
-        for_each(emit, left, right, 1, (), panel)
+        for_each(emit, left, right, shape.panels, (), panel)
+
+    def _panels(self, emit: Builder, rhs: Value, p: Value, across: Value) -> list[Value]:
+        """Where the panels of a micro-tile are, the last one again beyond the end."""
+        stride = self.writer.stride(1, len(self.writer.views[1].shape) - 3)
+        found: list[Value] = []
+        for number in range(self.shape.panels):
+            mine = p
+            if number:
+                last = emit(scalar.Subtract(across, index(emit, 1)))
+                mine = smaller(emit, emit(scalar.Add(p, index(emit, number))), last)
+            start = times(emit, mine, stride)
+            found.append(emit(loop.Offset(rhs, start, self.product.accumulator)))
+        return found
 
     def part(self, emit: Builder, view: int, indices: Sequence[Value]) -> Value:
         """The address of the part of a view with these leading indices."""
@@ -146,35 +167,72 @@ class _Panels:
             return pointer
         return emit(loop.Offset(pointer, offset, self.writer.views[view].dtype))
 
+    # The epilogue.
+
     def _finish(
+        self, emit: Builder, corner: _Corner, sums: Sums, room: Value, target: Value
+    ) -> None:
+        """The epilogue over the part of a micro-tile that exists: from registers where all of it does."""
+        op, writer, shape = self.product, self.writer, self.shape
+        column = emit(scalar.Multiply(corner.panel, index(emit, shape.panel)))
+        columns = emit(scalar.Subtract(writer.size(op.columns, "n"), column))
+        rows = emit(scalar.Subtract(corner.bottom, corner.row))
+        stride = writer.stride(len(op.operands) - 1, len(op.domain) - 2)
+        height, width = index(emit, shape.rows), index(emit, shape.columns)
+        if not in_registers(op, self.body, shape):
+            store(emit, shape, sums, room)
+            some = smaller(emit, height, rows), smaller(emit, width, columns)
+            self._by_rows(emit, corner, column, some, room, target)
+            return
+        inside, beside = Block(), Block()
+        whole = Builder(inside, emit.location)
+        leading = [*corner.batch, corner.row]
+        write_registers(op, self.body, whole, leading, column, shape, sums, (target, stride))
+        whole.place(loop.Yield([]))
+        partly = Builder(beside, emit.location)
+        store(partly, shape, sums, room)
+        some = smaller(partly, height, rows), smaller(partly, width, columns)
+        self._by_rows(partly, corner, column, some, room, target)
+        partly.place(loop.Yield([]))
+        tall = emit(scalar.Compare(rows, height, "ge"))
+        wide = emit(scalar.Compare(columns, width, "ge"))
+        emit.place(loop.If(emit(scalar.And(tall, wide)), inside, beside))
+
+    def _by_rows(
         self,
         emit: Builder,
-        batch: list[Value],
-        row: Value,
-        bottom: Value,
-        p: Value,
+        corner: _Corner,
+        column: Value,
+        extent: tuple[Value, Value],
         room: Value,
         target: Value,
     ) -> None:
-        """The epilogue over the rows of a micro-tile that exist."""
+        """The epilogue row by row over sums in memory."""
         op, writer, shape = self.product, self.writer, self.shape
-        column = emit(scalar.Multiply(p, index(emit, shape.columns)))
-        n = writer.size(op.columns, "n")
-        width = smaller(emit, index(emit, shape.columns), emit(scalar.Subtract(n, column)))
-        left = emit(scalar.Subtract(bottom, row))
-        height = smaller(emit, index(emit, shape.rows), left)
+        height, width = extent
         stride = writer.stride(len(op.operands) - 1, len(op.domain) - 2)
 
         def finish(inside: Builder, r: Value, _: list[Value]) -> Sequence[Value]:
             here = inside(scalar.Multiply(r, index(inside, shape.columns)))
             sums = inside(loop.Offset(room, here, op.accumulator))
-            m = inside(scalar.Add(row, r))
+            m = inside(scalar.Add(corner.row, r))
             place = inside(scalar.Add(times(inside, m, stride), column))
             result = inside(loop.Offset(target, place, writer.views[-1].dtype))
-            write_epilogue(op, self.body, inside, [*batch, m], column, width, sums, result)
+            leading = [*corner.batch, m]
+            write_epilogue(op, self.body, inside, leading, column, width, sums, result)
             return ()
 
         for_each(emit, index(emit, 0), height, 1, (), finish)
+
+
+@dataclass(frozen=True, slots=True)
+class _Corner:
+    """Where a micro-tile begins, and the row after the last one of its tile."""
+
+    batch: list[Value]
+    row: Value
+    bottom: Value
+    panel: Value
 
 
 class _Matrix(_Panels):
@@ -183,14 +241,14 @@ class _Matrix(_Panels):
     def __init__(self, op: kernel.Gemm, context: Context) -> None:
         super().__init__(op, context)
         self.op = op
-        self.depth = op.inner
+        self.depth = self.footprint = op.inner
 
     def first(self, emit: Builder, batch: list[Value], row: Value) -> Place:
         self.lhs = self.part(emit, 0, batch)
         return []
 
     def sums(
-        self, emit: Builder, place: Place, row: Value, bottom: Value, columns: Value
+        self, emit: Builder, place: Place, row: Value, bottom: Value, panels: Sequence[Value]
     ) -> tuple[Sums, Place]:
         shape, dtype = self.shape, self.op.accumulator
         last = emit(scalar.Subtract(bottom, index(emit, 1)))
@@ -200,7 +258,17 @@ class _Matrix(_Panels):
             mine = smaller(emit, emit(scalar.Add(row, index(emit, number))), last)
             pointers.append(emit(loop.Offset(self.lhs, times(emit, mine, stride), dtype)))
         depth = self.writer.size(self.op.inner, "inner")
-        return multiply(emit, shape, pointers, columns, depth, zeros(emit, shape)), []
+        return multiply(emit, shape, pointers, panels, depth, zeros(emit, shape)), []
+
+
+@dataclass(frozen=True, slots=True)
+class _Pixel:
+    """Where the window of a pixel begins: its row and column in the picture, which may lie outside,
+    and the offset of that element."""
+
+    row: Value
+    column: Value
+    offset: Value
 
 
 class _Pictures(_Panels):
@@ -211,6 +279,13 @@ class _Pictures(_Panels):
         self.op = op
         self.channels = kernel.array_type(op.lhs).shape[-1]
         self.depth = op.window[0] * op.window[1] * self.channels
+        self.footprint = op.strides[0] * op.strides[1] * self.channels
+
+    @property
+    def _joined(self) -> bool:
+        """Whether the elements that a row of the window meets are neighbours in memory."""
+        beside = self.writer.views[0].strides[2] == self.channels
+        return beside and self.op.padding[1] == (0, 0) and self.op.dilations[1] == 1
 
     def first(self, emit: Builder, batch: list[Value], row: Value) -> Place:
         height, width = self.op.extents
@@ -218,44 +293,67 @@ class _Pictures(_Panels):
         return unravel(emit, row, counts)
 
     def sums(
-        self, emit: Builder, place: Place, row: Value, bottom: Value, columns: Value
+        self, emit: Builder, place: Place, row: Value, bottom: Value, panels: Sequence[Value]
     ) -> tuple[Sums, Place]:
-        pixels, after = self._pixels(emit, place, row, bottom)
-        op, writer = self.op, self.writer
-        taps = [index(emit, count) for count in op.window]
-        channels = writer.size(self.channels, "channels")
-        zero, size = index(emit, 0), index(emit, self.shape.columns)
-        panel_step = emit(scalar.Multiply(channels, size))
+        places, after = self._places(emit, place, row, bottom)
+        pixels = [self._pixel(emit, *where) for where in places]
+        zero = index(emit, 0)
+        down = index(emit, self.op.window[0])
 
-        def down(outer: Builder, h: Value, sums: list[Value]) -> Sequence[Value]:
-            def across(inner: Builder, w: Value, sums: list[Value]) -> Sequence[Value]:
-                rows = [self._tap(inner, pixel, h, w) for pixel in pixels]
-                tap = inner(scalar.Add(inner(scalar.Multiply(h, taps[1])), w))
-                start = inner(scalar.Multiply(tap, panel_step))
-                panel = inner(loop.Offset(columns, start, op.accumulator))
-                return multiply(inner, self.shape, rows, panel, channels, sums)
+        def tap_row(inside: Builder, h: Value, sums: list[Value]) -> Sequence[Value]:
+            return self._tap_row(inside, pixels, h, panels, sums)
 
-            return for_each(outer, zero, taps[1], 1, sums, across)
-
-        sums = for_each(emit, zero, taps[0], 1, zeros(emit, self.shape), down)
+        sums = for_each(emit, zero, down, 1, zeros(emit, self.shape), tap_row)
         return list(sums), after
 
-    def _pixels(
+    def _tap_row(
+        self,
+        emit: Builder,
+        pixels: Sequence[_Pixel],
+        h: Value,
+        panels: Sequence[Value],
+        sums: list[Value],
+    ) -> Sequence[Value]:
+        """Add what one row of the window meets."""
+        taps = self.op.window[1]
+        if self._joined:
+            depth = self.writer.size(self.channels * taps, "row")
+            rows = self._taps(emit, pixels, h, None)
+            return multiply(emit, self.shape, rows, self._from(emit, panels, h, depth), depth, sums)
+        channels = self.writer.size(self.channels, "channels")
+
+        def across(inner: Builder, w: Value, sums: list[Value]) -> Sequence[Value]:
+            rows = self._taps(inner, pixels, h, w)
+            tap = inner(scalar.Add(inner(scalar.Multiply(h, index(inner, taps))), w))
+            here = self._from(inner, panels, tap, channels)
+            return multiply(inner, self.shape, rows, here, channels, sums)
+
+        return for_each(emit, index(emit, 0), index(emit, taps), 1, sums, across)
+
+    def _from(
+        self, emit: Builder, panels: Sequence[Value], tap: Value, depth: Value
+    ) -> list[Value]:
+        """The panels from a tap on, each tap being `depth` rows of them."""
+        row = emit(scalar.Multiply(tap, depth))
+        start = emit(scalar.Multiply(row, index(emit, self.shape.panel)))
+        return [emit(loop.Offset(panel, start, self.op.accumulator)) for panel in panels]
+
+    def _places(
         self, emit: Builder, place: Place, row: Value, bottom: Value
     ) -> tuple[list[Place], Place]:
         """The places of the rows of a micro-tile, the last one again beyond the end; and the next."""
-        pixels = [place]
+        places = [place]
         for number in range(1, self.shape.rows + 1):
-            following = self._next(emit, pixels[-1])
+            following = self._next(emit, places[-1])
             if number < self.shape.rows:
                 here = emit(scalar.Add(row, index(emit, number)))
                 inside = emit(scalar.Compare(here, bottom, "lt"))
                 following = [
                     emit(scalar.Select(inside, new, old))
-                    for new, old in zip(following, pixels[-1], strict=True)
+                    for new, old in zip(following, places[-1], strict=True)
                 ]
-            pixels.append(following)
-        return pixels[:-1], pixels[-1]
+            places.append(following)
+        return places[:-1], places[-1]
 
     def _next(self, emit: Builder, place: Place) -> Place:
         picture, i, j = place
@@ -273,27 +371,54 @@ class _Pictures(_Panels):
         picture = emit(scalar.Select(ended, emit(scalar.Add(picture, one)), picture))
         return [picture, i, j]
 
-    def _tap(self, emit: Builder, pixel: Place, h: Value, w: Value) -> Value:
-        """Where the channels are that a tap of the window meets, or zeros outside the picture."""
-        op, writer = self.op, self.writer
-        picture, *position = pixel
-        _, *extents, _ = kernel.array_type(op.lhs).shape
-        offset = times(emit, picture, writer.stride(0, 0))
-        inside: Value | None = None
-        for axis, (at, tap) in enumerate(zip(position, (h, w), strict=True)):
-            moved = emit(scalar.Multiply(at, index(emit, op.strides[axis])))
-            moved = emit(
-                scalar.Add(moved, emit(scalar.Multiply(tap, index(emit, op.dilations[axis]))))
-            )
-            low, high = op.padding[axis]
+    def _pixel(self, emit: Builder, picture: Value, i: Value, j: Value) -> _Pixel:
+        """Where the window begins for the pixel (i, j) of a result."""
+        corner: list[Value] = []
+        offset = times(emit, picture, self.writer.stride(0, 0))
+        for axis, at in enumerate((i, j)):
+            moved = emit(scalar.Multiply(at, index(emit, self.op.strides[axis])))
+            low, high = self.op.padding[axis]
             if (low, high) != (0, 0):
-                moved = emit(scalar.Subtract(moved, writer.size(low, "low", axis)))
-                extent = writer.size(extents[axis], "extent", axis)
-                above = emit(scalar.Compare(moved, index(emit, 0), "ge"))
-                here = emit(scalar.And(above, emit(scalar.Compare(moved, extent, "lt"))))
-                inside = here if inside is None else emit(scalar.And(inside, here))
-            offset = emit(scalar.Add(offset, times(emit, moved, writer.stride(0, 1 + axis))))
-        pointer = emit(loop.Offset(writer.pointers[0], offset, op.accumulator))
-        if inside is None:
-            return pointer
-        return emit(scalar.Select(inside, pointer, writer.pointers[2]))
+                moved = emit(scalar.Subtract(moved, self.writer.size(low, "low", axis)))
+            corner.append(moved)
+            offset = emit(scalar.Add(offset, times(emit, moved, self.writer.stride(0, 1 + axis))))
+        return _Pixel(corner[0], corner[1], offset)
+
+    def _taps(
+        self, emit: Builder, pixels: Sequence[_Pixel], h: Value, w: Value | None
+    ) -> list[Value]:
+        """Where the channels are that a tap of each window meets, or zeros outside the picture.
+
+        Without `w` it is the first tap of the row.
+        """
+        down = emit(scalar.Multiply(h, index(emit, self.op.dilations[0])))
+        move = times(emit, down, self.writer.stride(0, 1))
+        along: Value | None = None
+        if w is not None:
+            along = emit(scalar.Multiply(w, index(emit, self.op.dilations[1])))
+            move = emit(scalar.Add(move, times(emit, along, self.writer.stride(0, 2))))
+        found: list[Value] = []
+        for pixel in pixels:
+            offset = emit(scalar.Add(pixel.offset, move))
+            pointer = emit(loop.Offset(self.writer.pointers[0], offset, self.op.accumulator))
+            inside = self._inside(emit, (pixel.row, pixel.column), (down, along))
+            if inside is not None:
+                pointer = emit(scalar.Select(inside, pointer, self.writer.pointers[2]))
+            found.append(pointer)
+        return found
+
+    def _inside(
+        self, emit: Builder, corner: tuple[Value, Value], step: tuple[Value, Value | None]
+    ) -> Value | None:
+        """Whether a step from a corner leads into the picture; None if it always does."""
+        _, *extents, _ = kernel.array_type(self.op.lhs).shape
+        inside: Value | None = None
+        for axis, (at, by) in enumerate(zip(corner, step, strict=True)):
+            if by is None or self.op.padding[axis] == (0, 0):
+                continue
+            # What is below zero is a very large unsigned number.
+            place = emit(scalar.Cast(emit(scalar.Add(at, by)), U64))
+            extent = emit(scalar.Cast(self.writer.size(extents[axis], "extent", axis), U64))
+            here = emit(scalar.Compare(place, extent, "lt"))
+            inside = here if inside is None else emit(scalar.And(inside, here))
+        return inside

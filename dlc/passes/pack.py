@@ -16,6 +16,9 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
 from dlc.ir.types import F32, F64
 
+THIN = 16
+"""Channels: with fewer, the loop over those that one tap meets is too short to be fast."""
+
 
 @define_pass("pack", required=True)
 def pack(module: Op, context: Context) -> None:
@@ -29,6 +32,9 @@ def pack(module: Op, context: Context) -> None:
                 _by_rows(op, context.rewriter)
             else:
                 context.log.did("generate the convolution", op)
+                if _is_thin(op):
+                    context.log.did("write a border of zeros around the picture", op)
+                    _add_border(op)
                 _use_panels(op, _columns(op, options.vector_bytes), module)
         elif isinstance(op, kernel.Gemm) and not op.panel and not op.outs:
             reason = _why_blas(op, options.matmul)
@@ -55,12 +61,9 @@ def _by_rows(op: kernel.Conv, rewriter: Rewriter) -> None:
 def window_rows(emit: Builder, op: kernel.Conv) -> Value:
     """`[pixels, h * w * c]`: what the window covers at every pixel of the results."""
     batch, _, _, channels = kernel.array_type(op.lhs).shape
-    low, high = ((pair[k] for pair in op.padding) for k in (0, 1))
-    type = kernel.array_type(op.lhs)
     picture = op.lhs
     if any(pair != (0, 0) for pair in op.padding):
-        zero = array.fill(emit, 0, type.with_shape(()))
-        picture = emit(array.Pad(picture, zero, (0, *low, 0), (0, *high, 0), (0, 0, 0, 0)))
+        picture = _bordered(emit, op)
     height, width = op.extents
     taps: list[Value] = []
     for h in range(op.window[0]):
@@ -75,6 +78,28 @@ def window_rows(emit: Builder, op: kernel.Conv) -> Value:
             taps.append(emit(array.Slice(picture, starts, ends, (1, *op.strides, 1))))
     whole = emit(array.Concatenate(tuple(taps), 3)) if len(taps) > 1 else taps[0]
     return emit(array.Reshape(whole, (batch * height * width, len(taps) * channels)))
+
+
+def _is_thin(op: kernel.Conv) -> bool:
+    """Whether the channels are so few that the sums are best taken over whole rows of the window."""
+    channels = kernel.array_type(op.lhs).shape[-1]
+    few = isinstance(channels, int) and channels < THIN
+    return few and op.window[1] > 1 and op.dilations[1] == 1 and op.padding[1] != (0, 0)
+
+
+def _add_border(op: kernel.Conv) -> None:
+    """Read a larger picture, with zeros around it, in place of the padding."""
+    emit = Builder.before_op(op)
+    padded = _bordered(emit, op)
+    op.set_operands([padded, *op.operands[1:]])
+    op.attributes["padding"] = ((0, 0), (0, 0))
+
+
+def _bordered(emit: Builder, op: kernel.Conv) -> Value:
+    """The picture with its padding."""
+    low, high = ((pair[k] for pair in op.padding) for k in (0, 1))
+    zero = array.fill(emit, 0, kernel.array_type(op.lhs).with_shape(()))
+    return emit(array.Pad(op.lhs, zero, (0, *low, 0), (0, *high, 0), (0, 0, 0, 0)))
 
 
 def _columns(op: kernel.Product, vector_bytes: int) -> int:

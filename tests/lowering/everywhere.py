@@ -106,13 +106,15 @@ def check(
     return context
 
 
-def model_of(program: Program, types: Sequence[TensorType], options: Options) -> Model:
-    """A program as machine code for one thread, compiled without looking at what happens between."""
+def model_of(
+    program: Program, types: Sequence[TensorType], options: Options, *, threads: int = 1
+) -> Model:
+    """A program as machine code, compiled without looking at what happens between."""
     module, function = function_of(program, types, {})
     return_counts(function)
     entry = interface_of(function)
     Manager(Context(options=options)).run(module, pipeline("graph", "loop", options.level))
-    return Model(_artifact(module, entry, options.level), threads=1)
+    return Model(_artifact(module, entry, options.level), threads=threads)
 
 
 def _artifact(module: Module, entry: Entry, level: int) -> Artifact:

@@ -1,0 +1,117 @@
+"""Our own products: every height and width of the tiles, epilogues in registers and in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from dlc.dialects import array
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.ir.builder import Builder
+from dlc.ir.core import Value
+from dlc.ir.dims import Size
+from dlc.ir.passes import Options
+from dlc.ir.types import F32, F64, I32, DType, TensorType
+from dlc.lowering.micro_kernel import shape_for
+from dlc.lowering.panels_to_loop import tile_panels, tile_rows
+from tests.lowering.everywhere import called, check, model_of, random_inputs
+
+AVX512 = Options(vector_bytes=64)
+
+
+def f32(*shape: Size) -> TensorType:
+    return TensorType(F32, shape)
+
+
+def layer(emit: Builder, x: Value, w: Value, b: Value, residual: Value) -> Sequence[Value]:
+    """A product with a bias, something added, and what is negative cut off."""
+    y = emit(array.MatMul(x, w))
+    y = emit(array.Add(y, emit(array.Broadcast(b, tensor_type(y).shape, (1,)))))
+    y = emit(array.Add(y, residual))
+    return (emit(array.Maximum(y, array.constant_like(emit, 0, y))),)
+
+
+@pytest.mark.parametrize("n", [1, 16, 17, 71])
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 6, 7, 49, 131])
+def test_a_layer_of_any_height_and_width(m: int, n: int) -> None:
+    check(layer, f32(m, 37), f32(37, n), f32(n), f32(m, n), matmul="generated")
+
+
+@pytest.mark.parametrize("dtype", [F64, I32])
+def test_a_layer_of_other_numbers(dtype: DType) -> None:
+    types = [TensorType(dtype, shape) for shape in ((13, 9), (9, 35), (35,), (13, 35))]
+    check(layer, *types, matmul="generated")
+
+
+def test_an_epilogue_that_is_too_long_for_registers() -> None:
+    def deep(emit: Builder, x: Value, w: Value) -> Sequence[Value]:
+        y = emit(array.MatMul(x, w))
+        for _ in range(20):
+            y = emit(array.Add(emit(array.Multiply(y, y)), array.constant_like(emit, -0.5, y)))
+            y = emit(array.Minimum(y, array.constant_like(emit, 1, y)))
+        return (y,)
+
+    check(deep, f32(20, 5), f32(5, 40), matmul="generated", rtol=1e-3)
+
+
+def test_an_epilogue_with_wider_numbers_than_the_sums() -> None:
+    def wider(emit: Builder, x: Value, w: Value) -> Sequence[Value]:
+        y = emit(array.Cast(emit(array.MatMul(x, w)), F64))
+        y = emit(array.Multiply(y, array.constant_like(emit, 1.0 / 3, y)))
+        return (emit(array.Cast(y, F32)),)
+
+    check(wider, f32(20, 5), f32(5, 40), matmul="generated")
+
+
+def test_many_products_at_once() -> None:
+    def batched(emit: Builder, x: Value, w: Value) -> Sequence[Value]:
+        return (emit(array.MatMul(x, w)),)
+
+    check(batched, f32(3, 2, 7, 11), f32(3, 2, 11, 19), matmul="generated")
+
+
+@pytest.mark.parametrize("channels", [3, 16])
+@pytest.mark.parametrize("padding", [0, 1, 3])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2)])
+def test_a_convolution(channels: int, padding: int, stride: int, dilation: int) -> None:
+    def network(emit: Builder, x: Value, w: Value, b: Value) -> Sequence[Value]:
+        pads = ((padding, padding), (padding, padding))
+        dilations, strides = (dilation, dilation), (stride, stride)
+        y = emit(array.Convolution(x, w, strides, pads, dilations, (1, 1), 1, "nhwc"))
+        y = emit(array.Add(y, emit(array.Broadcast(b, tensor_type(y).shape, (3,)))))
+        return (emit(array.Maximum(y, array.constant_like(emit, 0, y))),)
+
+    picture, kernel = f32(2, 9, 8, channels), f32(3, 3, channels, 20)
+    check(network, picture, kernel, f32(20), matmul="generated")
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads() -> None:
+    types = [f32(300, 200), f32(200, 333), f32(333), f32(300, 333)]
+    inputs = random_inputs(types, {})
+    one = model_of(layer, types, Options(matmul="generated"))
+    two = model_of(layer, types, Options(matmul="generated"), threads=2)
+    np.testing.assert_array_equal(called(one, inputs)[0], called(two, inputs)[0], strict=True)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 6, 8, 9, 49, 196])
+@pytest.mark.parametrize("options", [Options(), AVX512], ids=["avx2", "avx512"])
+def test_sums_a_panel_row_and_one_element_fit_into_the_registers(m: int, options: Options) -> None:
+    shape = shape_for(F32, m, options)
+    registers = 32 if options is AVX512 else 16
+    assert shape.rows * shape.across + shape.registers + 1 <= registers
+    assert shape.rows <= max(m, 1)
+
+
+def test_a_few_rows_more_do_not_cost_a_whole_tile() -> None:
+    assert shape_for(F32, 49, Options()).rows == 5
+    assert shape_for(F32, 784, Options()).rows == 6
+
+
+def test_tiles_are_about_equal() -> None:
+    assert tile_rows(196, 1024, 6) == 66
+    assert tile_rows(5, 1024, 6) == 6
+    shape = shape_for(F32, 196, Options())
+    assert tile_panels(64, 66, 256, shape) == 5
+    assert tile_panels(63, 1, 25088, shape_for(F32, 1, Options())) == 4
