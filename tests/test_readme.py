@@ -1,37 +1,51 @@
-"""Every block of the README that can be run is run."""
+"""What the README says of the repository beyond its blocks, which tests/test_documents.py runs."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from dlc.text.parser import parse
-from dlc.text.source import Source
+from dlc.driver.make import Wanted
+from dlc.driver.show import Shown, show_stage
+from tests import documents
+from tests.documents import ROOT
 
-ROOT = Path(__file__).parents[1]
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
-
-
-def blocks(language: str) -> list[str]:
-    return [text for found, text in BLOCKS if found == language]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_every_block_has_a_language_that_is_tested() -> None:
-    assert {language for language, _ in BLOCKS} <= {"dlm", "python"}
+def test_the_models_of_the_readme_are_those_of_the_examples() -> None:
+    shown = [block.text for block in documents.blocks("README.md") if block.kind == "dlm"]
+    files = [(ROOT / f"examples/{name}.dlm").read_text() for name in ("digits", "poly")]
+    assert shown == files
+    assert len(files[0].rstrip().split("\n")) <= 10
 
 
-@pytest.mark.parametrize("text", blocks("dlm"))
-def test_model_texts_of_the_readme_are_right(text: str) -> None:
-    assert parse(Source("readme.dlm", text)).diagnostics == ()
+def test_the_picture_of_the_product_is_what_dlc_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    drawn = show_stage(Wanted("examples/product.dlm"), Shown(svg=True))
+    assert Path("docs/pictures/product.svg").read_text(encoding="utf-8") == drawn
 
 
-@pytest.mark.parametrize("text", blocks("python"))
-def test_python_of_the_readme_runs(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)
-    exec(compile(text, "README.md", "exec"), {})
-    assert "[[ 8. 14.]" in capsys.readouterr().out
+def test_every_stage_of_the_way_is_shown() -> None:
+    stages = re.findall(r"^\$ dlc show examples/poly.dlm .*--stage (\w+)", README, flags=re.M)
+    assert stages == ["graph", "kernel", "plan", "loop", "llvm", "asm"]
+
+
+def test_every_folder_of_the_package_is_on_the_map() -> None:
+    mapped = set(re.findall(r"\]\((dlc/\w+)\)", README))
+    folders = {f"dlc/{path.parent.name}" for path in (ROOT / "dlc").glob("*/__init__.py")}
+    assert mapped == folders
+
+
+def test_the_two_commands_are_targets_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"^    make ([\w-]+)", README, flags=re.M):
+        assert re.search(rf"^{target}:.*##", makefile, flags=re.M), target
+
+
+def test_the_readme_is_what_a_package_index_shows() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["readme"] == "README.md"

@@ -1,0 +1,91 @@
+"""The pages of the repository are true: what they show runs, and prints what they say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlc.cli import main
+from dlc.frontend.elaborate import elaborate
+from tests import documents
+from tests.documents import ROOT, Block
+
+PAGES = ("README.md",)
+"""Those whose every block runs; the references have tests of their own."""
+
+LINKED = (
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")),
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.md")),
+)
+BLOCKS = [block for page in PAGES for block in documents.blocks(page)]
+
+
+def of_kind(kind: str) -> list[Block]:
+    return [block for block in BLOCKS if block.kind == kind]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: with the examples, as in a clone, and a cache of its own."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DLC_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_is_of_a_kind_that_is_tested(page: str) -> None:
+    found = [block.kind for block in documents.blocks(page)]
+    assert found
+    assert set(found) <= {"dlm", "console", "python", "text"}
+    assert all(found[k - 1] == "python" for k, kind in enumerate(found) if kind == "text")
+
+
+@pytest.mark.parametrize("block", of_kind("dlm"), ids=str)
+def test_a_model_text_on_a_page_is_right(block: Block) -> None:
+    assert not elaborate("page.dlm", text=block.text).warnings
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_on_a_page_print_what_it_says(
+    page: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for block in documents.blocks(page):
+        if block.kind == "console":
+            for command in documents.commands(block):
+                assert command.words[0] == "dlc", block
+                code = main(command.words[1:])
+                out, err = capsys.readouterr()
+                assert code == 0, f"{block}: {err}"
+                assert documents.agrees(out, command.prints), f"{block}: {command.words}\n{out}"
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if documents.programs(documents.blocks(page))]
+)
+def test_programs_on_a_page_print_what_it_says(page: str, checkout: Path) -> None:
+    """In a process of their own: they may add to dlc what other tests must not see."""
+    found = documents.blocks(page)
+    command = [sys.executable, "-W", "error", "-c", documents.programs(found)]
+    environment = {"PYTHONPATH": str(ROOT), "DLC_CACHE": str(checkout / "cache")}
+    done = subprocess.run(
+        command, cwd=checkout, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for block, output in documents.printed(found, done.stdout):
+        assert documents.agrees(output, block.text), f"{block}\n{output}"
+
+
+@pytest.mark.parametrize("page", LINKED)
+def test_links_on_a_page_lead_somewhere(page: str) -> None:
+    for link in documents.links(page):
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.exists(), link
+        assert not anchor or anchor in documents.anchors(target), link
