@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.report import note, notes, print_json
+from dlc.cli.report import note, notes, print_json, progress
 from dlc.cli.values import parameters
 
 
@@ -17,7 +17,8 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     """Read a model completely and say everything that is wrong with it."""
-    checked = driver.check_model(model, module=module, parameters=parameters(chosen))
+    with progress(f"reading {model}"):
+        checked = driver.check_model(model, module=module, parameters=parameters(chosen))
     if as_json:
         print_json(asdict(checked))
         return

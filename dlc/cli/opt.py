@@ -9,7 +9,7 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.report import print_json
+from dlc.cli.report import print_json, progress
 
 
 def command(
@@ -23,7 +23,8 @@ def command(
 ) -> None:
     """Run passes on IR and show what they give."""
     names = [name for name in passes.split(",") if name]
-    text = driver.optimise_file(file, names, verify_each=verify_each)
+    with progress(f"running passes on {file}"):
+        text = driver.optimise_file(file, names, verify_each=verify_each)
     if out is not None:
         driver.write_text(out, text)
     if as_json:

@@ -8,7 +8,7 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.report import print_json
+from dlc.cli.report import print_json, progress
 
 
 def command(
@@ -41,7 +41,8 @@ def command(
         level, target, None, matmul, tuple(disable_pass), tuple(chosen), module, verify_each
     )
     shown = driver.Shown(stage, entry, after, changed, dump_dir, svg)
-    text = driver.show_stage(given.of(model), shown)
+    with progress(f"compiling {model}"):
+        text = driver.show_stage(given.of(model), shown)
     if as_json:
         print_json({"model": model, "stage": stage, "text": text})
     else:

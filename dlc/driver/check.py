@@ -13,6 +13,7 @@ from dlc.errors import UsageError
 from dlc.frontend.values import Datum
 from dlc.ir.verify import verify
 from dlc.runtime.atomic import write_file
+from dlc.runtime.files import map_file
 from dlc.runtime.signature import signature_text
 from dlc.text.fmt import format_source
 from dlc.text.source import Source
@@ -44,6 +45,7 @@ def format_path(path: str, *, check: bool) -> Iterator[tuple[Path, bool]]:
     path that leads to no model text.
     """
     for file in _texts(Path(path)):
+        map_file(file)
         text = Source.read(file).text
         formatted = format_source(text, str(file))
         changed = formatted != text

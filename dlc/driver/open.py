@@ -16,10 +16,14 @@ from dlc.ir.passes import Context
 from dlc.ir.verify import verify
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import as_bytes
+from dlc.runtime.files import map_file
 from dlc.runtime.manifest import Layer
 from dlc.runtime.weights import WeightViews
 from dlc.text.ir_parser import parse_op
 from dlc.text.source import Source
+
+MAX_IR_BYTES = 64 << 20
+"""The longest IR that is read: a graph of 100,000 operations has some ten million bytes."""
 
 Chosen = Mapping[str, Datum]
 """Values for the parameters of the root module, by name."""
@@ -34,16 +38,19 @@ def open_model(
 ) -> Opened:
     """The model in a file; with `text`, in that text under the name `path`.
 
-    Raises UsageError for an ending that is not dlc's, ModelError for a model that is wrong.
+    Raises UsageError for an ending that is not dlc's, a file that cannot be read, and parameters of what
+    has none; ModelError for a model that is wrong.
     """
     path = Path(path)
     opener = OPENERS.get(path.suffix if text is None else ".dlm")
     if opener is None:
         raise UsageError(
-            f"{path.name} is no model",
+            f"{path.name or repr(str(path))} is no model",
             code="D0903",
             help=f"models end in {', '.join(OPENERS)}",
         )
+    if text is None:
+        map_file(path)  # whatever kind of model it is, a file that cannot be read is said alike
     opened = opener(path, text, module, settings or {})
     opened.reopen = lambda: open_model(path, text=text, module=module, settings=settings)
     return opened
@@ -64,14 +71,26 @@ def _open_text(path: Path, text: str | None, module: str | None, settings: Chose
 
 
 def _open_ir(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
-    found = Source.read(path, path.name).text if text is None else text
+    _refuse_choices(path, module, settings)
+    found = Source.read(path, path.name, MAX_IR_BYTES).text if text is None else text
     parsed = read_ir(found, path.name)
     opened = Opened(parsed, Context(), path.name, {path.name: found}, path.parent)
     opened.stage = opened.read_at = stage_of(parsed)
     return opened
 
 
+def _refuse_choices(path: Path, module: str | None, settings: Chosen) -> None:
+    """Parameters were chosen when the model's text became this file."""
+    if settings or module is not None:
+        raise UsageError(
+            f"{path.name} has no modules and no parameters any more",
+            code="D0919",
+            help="choose them where the model's text is compiled",
+        )
+
+
 def _open_artifact(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
+    _refuse_choices(path, module, settings)
     artifact = Artifact.read(path)
     graph = str(artifact.section("graph"), "utf-8")
     parsed = read_ir(graph, path.name)

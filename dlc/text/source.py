@@ -58,25 +58,25 @@ class Source:
         return self._line_starts
 
     @classmethod
-    def read(cls, path: str | Path, name: str | None = None) -> Source:
+    def read(cls, path: str | Path, name: str | None = None, limit: int = MAX_BYTES) -> Source:
         """The text in the file at `path`, called `name` (default: the path).
 
-        Raises ModelError when the file cannot be read, is too long, or is not UTF-8.
+        Raises ModelError when the file cannot be read, is longer than `limit` bytes, or is not UTF-8.
         """
         called = str(path) if name is None else name
         try:
             with Path(path).open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
+                data = file.read(limit + 1)
         except OSError as error:
-            reason = error.strerror or str(error)
+            reason = (error.strerror or str(error)).lower()
             raise ModelError(f"cannot read {called}: {reason}", code="D0100") from None
-        return cls.from_bytes(called, data)
+        return cls.from_bytes(called, data, limit)
 
     @classmethod
-    def from_bytes(cls, name: str, data: bytes) -> Source:
+    def from_bytes(cls, name: str, data: bytes, limit: int = MAX_BYTES) -> Source:
         """Decode UTF-8; raises ModelError that names the line of the first bad byte."""
-        if len(data) > MAX_BYTES:
-            raise ModelError([too_long(name)])
+        if len(data) > limit:
+            raise ModelError([too_long(name, limit)])
         try:
             return cls(name, data.decode("utf-8"))
         except UnicodeDecodeError as error:
@@ -89,10 +89,10 @@ class Source:
             ) from None
 
 
-def too_long(name: str) -> Diagnostic:
-    """The error for a text over `MAX_BYTES`."""
+def too_long(name: str, limit: int = MAX_BYTES) -> Diagnostic:
+    """The error for a text over `limit` bytes."""
     return Diagnostic(
         "D0106",
-        f"{name} is longer than {MAX_BYTES >> 20} MiB, the most a model text may be",
+        f"{name} is longer than {limit >> 20} MiB, the most a model text may be",
         help="keep numbers in a weight file and read them with file(...) or npz(...)",
     )

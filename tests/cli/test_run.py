@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -161,3 +162,81 @@ def test_a_picture_is_read_as_bytes_and_another_size_is_refused(dlc: Command, fo
     assert refused.code == 2
     assert "p.png is 2 x 2, x takes 4 x 4" in refused.err
     assert dlc("run", "big.dlm", "--input", "x=p.png", "--resize").code == 0
+
+
+def test_a_size_that_no_input_has_is_asked_for_or_made_up(dlc: Command, folder: Path) -> None:
+    (folder / "n.dlm").write_text(
+        "dlc 1\ndim N = 1..9\nexport fn f(x: f32) -> f32[N] = broadcast(x, [N])\n"
+    )
+    refused = dlc("run", "n.dlm", "--input", "x=1")
+    assert refused.code == 2
+    assert "N is missing, of f" in refused.err
+    assert "--dim N=8 gives one" in refused.err
+    for extra in ((), ("--interpret",)):
+        assert dlc("run", "n.dlm", "--random-inputs", "0", *extra).out.startswith("f: f32[4]\n")
+        assert dlc("run", "n.dlm", "--input", "x=1", "--dim", "N=2", *extra).out == (
+            "f: f32[2]\n[1. 1.]\n"
+        )
+
+
+def test_what_is_wrong_with_the_call_is_said_before_the_model_is_compiled(
+    dlc: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compiled(*_: object, **__: object) -> None:
+        raise AssertionError("it is compiled")
+
+    monkeypatch.setattr("dlc.driver.make.compile_opened", compiled)
+    for mistake in (
+        (),
+        ("--input", "x=[[1, 2]]", "--input", "q=1"),
+        ("--random-inputs", "0", "--output", "sum=a.npy"),
+        ("--random-inputs", "0", "--output", "rows=a.csv"),
+        ("--random-inputs", "0", "--labels", "gone.txt"),
+        ("--random-inputs", "0", "--threads", "0"),
+        ("--random-inputs", "0", "--dim", "B=65"),
+    ):
+        assert dlc("run", "rows.dlm", *mistake).code in (1, 2)
+    assert "it is compiled" in dlc("run", "rows.dlm", "--random-inputs", "0").err
+
+
+def test_json_is_one_value_with_results_watched_values_and_labels(
+    dlc: Command, folder: Path
+) -> None:
+    (folder / "labels.txt").write_text("cat\ndog\n")
+    done = dlc(
+        *("run", "rows.dlm", "--input", "x=[[1,0,0],[2,0,0]]", "--values", "s", "--json"),
+        *("--labels", "labels.txt", "--top", "1", "--output", "total=t.npy"),
+    )
+    data = cast("dict[str, dict[str, dict[str, object]]]", done.data)
+    assert data["results"]["total"]["values"] == 3.0
+    assert data["values"]["s"] == {"dtype": "f32", "shape": [2], "values": [1.0, 2.0]}
+    assert data["labels"] == [[{"label": "dog", "score": 2.0}]]
+    assert np.load(folder / "t.npy") == 3
+
+
+def test_an_artifact_is_compiled_again_where_the_options_ask_for_it(
+    dlc: Command, folder: Path
+) -> None:
+    (folder / "m.dlm").write_text(
+        "dlc 1\nmodule M(n = 3) {\n  param w: f32[n] = normal(1.0)\n"
+        "  export fn f(x: f32[n]) -> f32[n] = x * w\n}\n"
+    )
+    assert dlc("compile", "m.dlm", "-o", "m.dlc", "--weights", "init:7").code == 0
+    given = ("--input", "x=[1, 1, 1]")
+    own = dlc("run", "m.dlc", *given).out
+    assert dlc("run", "m.dlc", "-O0", *given).out == own
+    fresh = dlc("run", "m.dlc", "--weights", "init:1", *given).out
+    assert fresh == dlc("run", "m.dlm", "--weights", "init:1", *given).out != own
+    refused = dlc("run", "m.dlc", "--set", "n=4", *given)
+    assert refused.code == 2
+    assert "m.dlc has no modules and no parameters any more" in refused.err
+    assert dlc("bench", "m.dlc", "--module", "M", *given).code == 2
+
+
+def test_inputs_larger_than_the_machine_are_refused_with_code_4(dlc: Command, folder: Path) -> None:
+    (folder / "big.dlm").write_text(
+        "dlc 1\ndim B = 1..1000000000000\nexport fn f(x: f32[B]) -> f32 = sum(x)\n"
+    )
+    done = dlc("run", "big.dlm", "--input", "x=zeros", "--dim", "B=1000000000000")
+    assert done.code == 4
+    assert "x: f32[1000000000000] needs 3,725.3 GiB of memory, and this machine has" in done.err

@@ -29,8 +29,9 @@ def test_without_a_verb_the_help_is_shown(dlc: Command) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [
-        ("run gone.dlm", 1, "cannot read gone.dlm"),
-        ("run gone.dlc", 2, "cannot read gone.dlc"),
+        ("run gone.dlm", 2, "cannot read gone.dlm"),
+        ("run gone.dlc", 2, "cannot read gone.dlc: no such file or directory"),
+        ("check .", 2, "'.' is no model"),
         ("run rows.txt", 2, "D0903"),
         ("run rows.dlm --input x=[[1,2]]", 1, "D0803"),
         ("run rows.dlm --input x=[[1,2,3", 2, "D0907"),

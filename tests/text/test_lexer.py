@@ -60,7 +60,7 @@ def test_a_file_that_is_not_utf8_is_refused_with_the_place(tmp_path: Path) -> No
 
 
 def test_a_file_that_is_missing_is_reported_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"D0100.*cannot read .*nothing\.dlm: No such file"):
+    with pytest.raises(ModelError, match=r"D0100.*cannot read .*nothing\.dlm: no such file"):
         Source.read(tmp_path / "nothing.dlm")
     with pytest.raises(ModelError, match="D0100"):
         Source.read(tmp_path)

@@ -123,6 +123,13 @@ PAGES: dict[str, Page] = {
         "dlc run mlp.dlc --threads 0",
         "dlc run mlp.dlc --threads 1",
     ),
+    "D0919": Page(
+        "parameters of a model that is compiled",
+        "`--set` and `--module` choose what a model's text is compiled to. An artifact, or IR, is what it "
+        "was compiled to: compile the text again.",
+        "dlc run mlp.dlc --set hidden=256",
+        "dlc run mlp.dlm --set hidden=256",
+    ),
     "D0920": Page(
         "no such target",
         "A target is `host` (this machine), a level of the x86-64 architecture (`x86-64-v2` runs on "
