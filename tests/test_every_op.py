@@ -1,7 +1,7 @@
 """What must hold of every operation of the array, nn and rng dialects.
 
 The examples are in `tests.op_examples`; an operation without one, or without a docstring or a derivative,
-fails here by its name.
+fails here by its name, and so does one that no lowering knows.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dlc.dialects import flow
+from dlc.driver import pipelines
 from dlc.ir.attributes import decode
 from dlc.ir.core import OPS, Op
 from dlc.ir.dims import evaluate
 from dlc.ir.types import TensorType
+from dlc.lowering.array_to_kernel import KEPT, find_lowering
 from dlc.text.ir_parser import parse_module
 from dlc.text.ir_printer import print_module
 from tests import op_examples
@@ -22,6 +25,8 @@ from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Numbers
 assert op_examples.__doc__, "importing it makes the operations and their examples known"
 DIALECTS = ("array.", "nn.", "rng.")
 NAMES = sorted(name for name in OPS if name.startswith(DIALECTS))
+FLOW = sorted(name for name in OPS if name.startswith("flow.") and not OPS[name].terminator)
+assert pipelines.__doc__, "importing them fills the table of lowerings"
 CASES = [
     pytest.param(example, id=f"{name}-{number}")
     for name in NAMES
@@ -56,6 +61,14 @@ def test_it_has_a_derivative_or_a_reason_why_not(name: str) -> None:
     elif takes_something:
         assert ruled
         assert any(example.is_smooth for example in EXAMPLES[name])
+
+
+@pytest.mark.parametrize("name", [*NAMES, *FLOW])
+def test_machine_code_has_a_way_to_it(name: str) -> None:
+    op = OPS[name]
+    in_the_plan = name in KEPT or op in (flow.Scan, flow.While, flow.If)
+    taken_apart = op.decompose is not Op.decompose
+    assert find_lowering(op) or taken_apart or in_the_plan
 
 
 @pytest.mark.parametrize("example", CASES)

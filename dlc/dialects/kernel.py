@@ -321,6 +321,16 @@ class Generic(Kernel):
         """Whether each element is a formula of elements, without folds, rows or checks."""
         return not any(isinstance(op, Inner | CheckIndex) for op in self.body)
 
+    @property
+    def adds_floats(self) -> bool:
+        """Whether the order in which it combines elements shows in the bits of its results."""
+        return any(
+            isinstance(op, Fold)
+            and op.combine in ("add", "multiply")
+            and scalar.element(op.result.type).is_float
+            for op in self.walk()
+        )
+
     def result_types(self) -> tuple[TensorType, ...]:
         if [argument.type for argument in self.arrays] != [value.type for value in self.inputs]:
             raise self.fail(f"{self.name}: the body takes {[a.type for a in self.arrays]}")

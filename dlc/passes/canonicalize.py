@@ -104,7 +104,9 @@ def fold_of_fills(op: Op, rewriter: Rewriter) -> bool:
 
 
 def known_result(op: Op) -> array.Fill | None:
-    """The fill that an element-wise operation on fills amounts to; None for other operands."""
+    """The fill that an element-wise operation on fills amounts to; None where that is not known."""
+    if isinstance(op, array.Elementwise) and not op.is_exact:
+        return None
     numbers = [number(operand) for operand in op.operands]
     elements = [
         np.asarray(Dense.splat(value, TensorType(tensor_type(operand).dtype)).array)

@@ -5,6 +5,8 @@ written into its consumer where the consumer loads it, if that computes nothing 
 nothing. A *consumer* that is a plain formula over the same elements is written behind the product or
 fold that it reads, as its epilogue. What was looked at and not done is in the decision log.
 
+At -O1 kernels that add floats stay as they are: what they read decides in which order they add.
+
 A producer that takes a transcendental function or a division is never computed twice, and so the
 producer of both a maximum and the subtraction of that maximum is not.
 """
@@ -60,6 +62,7 @@ class _Fusion:
     def __init__(self, context: Context) -> None:
         self.rewriter: Rewriter = context.rewriter
         self.log = context.log
+        self.keeps_order = context.options.level < 2
         self.depth: dict[Op, int] = {}
         """How many kernels each one has before it, at least: equals could run at the same time."""
 
@@ -92,7 +95,7 @@ class _Fusion:
         producer = value.op
         if not isinstance(producer, kernel.Generic) or producer.outs or not producer.is_map:
             return False
-        reason = _why_not_inline(producer, consumer, argument)
+        reason = self._reordered(consumer) or _why_not_inline(producer, consumer, argument)
         if reason:
             self.log.refused(f"fuse: {reason}", value)
             return False
@@ -127,8 +130,10 @@ class _Fusion:
         argument: Value,
         value: Value,
     ) -> bool:
-        reason = _why_not_append(producer, consumer, argument, value) or self._rival(
-            producer, consumer
+        reason = (
+            self._reordered(producer)
+            or _why_not_append(producer, consumer, argument, value)
+            or self._rival(producer, consumer)
         )
         if reason:
             self.log.refused(f"fuse: {reason}", value)
@@ -150,6 +155,11 @@ class _Fusion:
         result.type, result.name = kernel.array_type(consumer.result), None
         self.rewriter.replace(consumer, result, relation=EQUAL)
         return True
+
+    def _reordered(self, op: kernel.Product | kernel.Generic) -> str:
+        """Why nothing is fused with a kernel at this level."""
+        adds = self.keeps_order and isinstance(op, kernel.Generic) and op.adds_floats
+        return "it would add in another order" if adds else ""
 
     def _rival(self, producer: kernel.Product | kernel.Generic, consumer: kernel.Generic) -> str:
         """Why a kernel is not written behind a product: another product could run beside it."""

@@ -157,7 +157,7 @@ class Convolution(Op):
             )
 
     def fold(self) -> Dense | None:
-        return folded(self)
+        return None if tensor_type(self.source).dtype.is_float else folded(self)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         padding = [at.shape(pair) for pair in self.padding]

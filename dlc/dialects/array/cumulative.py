@@ -17,7 +17,14 @@ from dlc.dialects.array.elementwise import (
     tensor_type,
 )
 from dlc.dialects.array.pieces import Pad, slice_axis
-from dlc.dialects.array.reduce import Broadcast, ReduceSum, Reduction, merge_axes, split_axes
+from dlc.dialects.array.reduce import (
+    Broadcast,
+    ReduceSum,
+    Reduction,
+    adds_floats,
+    merge_axes,
+    split_axes,
+)
 from dlc.dialects.array.shape import Reverse, check_axis, iota
 from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
@@ -51,7 +58,7 @@ class Cumulative(Op):
         return type
 
     def fold(self) -> Value | Dense | None:
-        return folded(self)
+        return None if adds_floats(self.scalar, tensor_type(self.source).dtype) else folded(self)
 
     @classmethod
     def identity(cls, dtype: DType) -> float | int | bool:

@@ -95,7 +95,10 @@ def is_number(value: Value, number: float) -> bool:
 
 
 def folded(op: Op) -> Dense | None:
-    """The single result, if all operands are constants and it is small enough to be one."""
+    """The single result, if all operands are constants and it is small enough to be one.
+
+    Of operations whose bits do not depend on who computes them: sums of floats are none.
+    """
     arrays: list[Array] = []
     at = Evaluation()
     for value in op.operands:
@@ -121,7 +124,7 @@ class Elementwise(Op):
 
     scalar: ClassVar[type[scalar.Elementary]]
     approximate: ClassVar[bool] = False
-    """Its last bit may differ between targets, so that computing it early may change a bit."""
+    """Its last bit for floats is that of the target's own formula: it is not computed early."""
 
     def infer(self) -> TensorType:
         operands = self.operands
@@ -138,8 +141,13 @@ class Elementwise(Op):
             raise self.fail(f"{self.name} has no meaning for {first.dtype.name}", code="D0302")
         return first
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether NumPy gives the bits that every target gives."""
+        return not (self.approximate and tensor_type(self.result).dtype.is_float)
+
     def fold(self) -> Value | Dense | None:
-        return self.simplified() or folded(self)
+        return self.simplified() or (folded(self) if self.is_exact else None)
 
     def simplified(self) -> Value | None:
         """An operand, or a value behind it, that the result equals by algebra; else None."""

@@ -63,7 +63,7 @@ class MatMul(Op):
             return numeric.in_single(_matmul, dtype, *inputs)
 
     def fold(self) -> Dense | None:
-        return folded(self)
+        return None if tensor_type(self.lhs).dtype.is_float else folded(self)
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
         (dy,) = cotangents

@@ -16,7 +16,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Shape, product
 from dlc.ir.evaluation import Array, Evaluation
-from dlc.ir.types import TensorType
+from dlc.ir.types import DType, TensorType
 
 __all__ = ["Broadcast", "ReduceAnd", "ReduceOr", "ReduceSum", "Reduction"]
 
@@ -73,6 +73,11 @@ def split_axes(emit: Builder, merged: Value, shape: Shape, axes: tuple[int, ...]
     return transpose(emit, split, inverse(order))
 
 
+def adds_floats(combine: type[scalar.Binary], dtype: DType) -> bool:
+    """Whether the order in which elements are combined shows in the bits of the result."""
+    return dtype.is_float and combine in (scalar.Add, scalar.Multiply)
+
+
 class Reduction(Op):
     """The elements along `axes` combined by the function `scalar`; the axes vanish from the result.
 
@@ -95,7 +100,9 @@ class Reduction(Op):
         )
 
     def fold(self) -> Value | Dense | None:
-        return folded(self) if self.axes else self.source
+        if not self.axes:
+            return self.source
+        return None if adds_floats(self.scalar, tensor_type(self.source).dtype) else folded(self)
 
     @property
     def kept(self) -> tuple[int, ...]:
