@@ -2,7 +2,8 @@
 
 `dlc.dims = ["B = 1..1024", "T = 1.."]` names the symbolic sizes and their bounds, `dlc.inputs` and
 `dlc.results` the arguments and results as the user knows them, `dlc.defaults` default values (an empty
-string where there is none), `dlc.doc` the documentation.
+string where there is none), `dlc.updates` for each result the argument whose memory it takes over (an
+empty string for memory of its own), `dlc.doc` the documentation.
 """
 
 from __future__ import annotations
@@ -87,6 +88,11 @@ class Func(Op):
         """The user's names of the results; empty where they have none."""
         return self._texts("dlc.results")
 
+    @property
+    def updates(self) -> dict[int, int]:
+        """For each result that is written over an argument: the numbers of both."""
+        return updates_of(self)
+
     def _texts(self, key: str) -> tuple[str, ...]:
         values = self.attributes.get(key, ())
         assert isinstance(values, tuple)
@@ -98,6 +104,14 @@ class Func(Op):
             tuple([argument.type for argument in self.body.arguments]),
             tuple([value.type for value in self.results_returned]),
         )
+
+
+def updates_of(op: Op) -> dict[int, int]:
+    """For each result that `dlc.updates` of a function or its plan names an argument for: its number."""
+    inputs, updates = op.attributes.get("dlc.inputs", ()), op.attributes.get("dlc.updates", ())
+    assert isinstance(inputs, tuple)
+    assert isinstance(updates, tuple)
+    return {result: inputs.index(name) for result, name in enumerate(updates) if name}
 
 
 def bounds_attribute(bounds: dict[str, tuple[int, int | None]]) -> tuple[Attribute, ...]:

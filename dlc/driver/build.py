@@ -200,9 +200,14 @@ def interface_of(function: func.Func) -> manifest.Entry:
     )
     names = _output_names(function)
     seen = len(names) - hidden_results(function)
+    updates = {k: function.input_names[at] for k, at in function.updates.items()}
     outputs = tuple(
         manifest.Output(
-            name, _tensor(type).dtype.name, tuple(map(str, _tensor(type).shape)), index >= seen
+            name,
+            _tensor(type).dtype.name,
+            tuple(map(str, _tensor(type).shape)),
+            index >= seen,
+            updates=updates.get(index, ""),
         )
         for index, (name, type) in enumerate(zip(names, types.results, strict=True))
     )

@@ -62,7 +62,7 @@ def _plan_function(function: func.Func, constants: Constants, context: Context) 
     limits = limits_of(measured)
     reads = Reads(measured)
     scheduler = Scheduler(reads)
-    items = scheduler.schedule(function.body)
+    items = scheduler.function(function.body)
     lives = lifetimes(items, scheduler.origins, reads)
     storage = assign(
         function, items, scheduler.origins, lives, scheduler.waves, limits, context.log
@@ -117,6 +117,7 @@ class _Writer:
         self.storage = storage
         self.constants = constants
         self.context = context
+        self.end = scheduler.waves - 1
         self.body = Block()
         self.epochs: dict[int, int] = {}
         self.roots: list[Value] = []
@@ -127,10 +128,12 @@ class _Writer:
         """Put the program into the place of the function."""
         function = self.function
         self._number(items)
+        self._count(self.end, self.end in self.storage.copies)
         self._write_roots()
         emit = Builder(self.body, function.location)
         self._divider = emit.place(mem.End())
         self._work(items, emit)
+        self._copies(self.end, emit)
         before = Builder(self.body, function.location, self._divider)
         for name, op in measured.items():
             before.place(mem.MeasuredSize(self.view(op.count), name))
@@ -249,8 +252,8 @@ class _Writer:
         emit.at(kernels[0].location).place(mem.Wave(inner))
 
     def _copies(self, number: int, emit: Builder) -> None:
-        """The wave that copies carried values."""
-        pairs = self.storage.copies[number]
+        """The wave that copies carried values, or updates."""
+        pairs = self.storage.copies.get(number)
         if not pairs:
             return
         inner = Block()

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.dialects import kernel, mem
+from dlc.dialects.func import updates_of
 from dlc.errors import CallError
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.evaluation import Array, Evaluation
@@ -50,14 +51,18 @@ class _Run:
         self.at = at
         self.counters: dict[int, int] = {}
         self.memory: dict[Value, Bytes] = {}
-        self.outputs: list[Bytes] = []
+        self.inputs: dict[int, Bytes] = {}
+        self.outputs: dict[int, Bytes] = {}
         self._roots(inputs)
 
     def run(self) -> tuple[Array, ...]:
         self._work(self.program.body)
+        updates = updates_of(self.program)
         results: list[Array] = []
-        for memory, type in zip(self.outputs, self.program.function_type.results, strict=True):
+        for number, type in enumerate(self.program.function_type.results):
             assert isinstance(type, TensorType)
+            updated = updates.get(number)
+            memory = self.outputs[number] if updated is None else self.inputs[updated]
             shape = self.at.shape(type.shape)
             count = int(np.prod(shape))  # fewer than there is room for, where the call measures
             results.append(memory.view(type.dtype.numpy)[:count].reshape(shape))
@@ -79,9 +84,10 @@ class _Run:
                 case "input":
                     data = np.array(inputs[root.number], order="C").reshape(-1)
                     self.memory[root.result] = data.view(np.uint8)
+                    self.inputs[root.number] = self.memory[root.result]
                 case _:
                     self.memory[root.result] = np.full(count, POISON, np.uint8)
-                    self.outputs.append(self.memory[root.result])
+                    self.outputs[root.number] = self.memory[root.result]
 
     def _offset(self, root: mem.Root, roots: Sequence[mem.Root], ends: dict[int, int]) -> int:
         """Where an arena root lies; `ends` learns where it and those below it end."""

@@ -2,7 +2,8 @@
 
 Kernels keep their order. A kernel starts a new wave if it needs what the current wave computes. Waves are
 numbered in order of text, through loops and branches; each loop also has a wave before its first round
-and one at the end of each round, for copying carried values.
+and one at the end of each round, for copying carried values, and the function one at its end, for copying
+results over the arguments that they update.
 """
 
 from __future__ import annotations
@@ -78,6 +79,12 @@ class Scheduler:
         self._reads = reads
         self.waves = 0
         self._depth = 0
+
+    def function(self, body: Block) -> list[Item]:
+        """The work of a function's body; the last wave is the one at its end."""
+        items = self.schedule(body)
+        self._next()
+        return items
 
     def schedule(self, block: Block) -> list[Item]:
         """The work of a block."""

@@ -2,8 +2,8 @@
 
 A value that a region hands over is written where it is wanted: a carried value into the memory that the
 loop reads it from, if nothing reads that any more; a value to stack into its place in the stack; the
-result of a branch into the memory of the choice. An element-wise kernel may write over an input that
-dies with it.
+result of a branch into the memory of the choice; a result that updates an argument over it, or else it is
+copied there at the end. An element-wise kernel may write over an input that dies with it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Storage:
     copies: dict[int, list[tuple[Value, Value]]] = field(
         default_factory=dict[int, list[tuple[Value, Value]]]
     )
-    """For each copying wave the values to copy, and the arguments of the loop they are copied to."""
+    """For each copying wave the values to copy, and the arguments they are copied to."""
 
 
 def assign(
@@ -108,12 +108,26 @@ class _Assignment:
         self.arena = 0
 
     def run(self, items: list[Item]) -> Storage:
-        for number, argument in enumerate(self.function.body.arguments):
+        arguments, updates = self.function.body.arguments, self.function.updates
+        for number, argument in enumerate(arguments):
             self._fixed(argument, "input", number)
         for number, value in enumerate(self.function.results_returned):
-            self._fixed(self.origins[value], "output", number)
+            if number in updates:
+                self._update(items, value, arguments[updates[number]])
+            else:
+                self._fixed(self.origins[value], "output", number)
         self._items(items)
         return self.storage
+
+    def _update(self, items: list[Item], value: Value, argument: Value) -> None:
+        """Write a result over the argument whose place it takes, as it is computed or at the end."""
+        end = self.waves - 1
+        if self._written_directly(items, -1, end, value, argument):
+            self.storage.homes[self.origins[value]] = self.storage.homes[argument]
+            self.log.did("update in place", value, over=argument.name or "an input")
+        else:
+            self.storage.copies.setdefault(end, []).append((value, argument))
+            self.lives.last[self.origins[value]] = end
 
     def _fixed(self, value: Value, kind: str, number: int) -> None:
         self.storage.homes[value] = self._memory(kind, number, value, 0, self.waves)
@@ -208,7 +222,7 @@ class _Assignment:
         for k, value in enumerate(op.initial):
             argument = op.body.arguments[lead + k]
             self.storage.copies[item.enter].append((value, argument))
-            if self._written_directly(item, following[k], argument):
+            if self._written_directly(item.body, item.enter, item.leave, following[k], argument):
                 self.storage.homes[self.origins[following[k]]] = self.storage.homes[op.results[k]]
             else:
                 self.storage.copies[item.leave].append((following[k], argument))
@@ -234,17 +248,23 @@ class _Assignment:
                 stack, axis, item.counter, op.length, op.reverse
             )
 
-    def _written_directly(self, item: Loop, value: Value, argument: Value) -> bool:
-        """Whether the next carried value may be written over the current one as it is computed."""
+    def _written_directly(
+        self, items: list[Item], enter: int, leave: int, value: Value, argument: Value
+    ) -> bool:
+        """Whether `value`, computed by `items`, may be written over `argument` as it is computed.
+
+        Nothing between the waves `enter` and `leave` may read the argument any more, but for a kernel
+        that reads each element just before it writes it.
+        """
         origin = self.origins[value]
         producer = origin.op
         written = self.lives.written.get(origin, -1)
         if not isinstance(producer, kernel.Kernel) or origin in self.storage.homes:
             return False
-        if not any(producer in wave.kernels for wave in item.body if isinstance(wave, Wave)):
+        if not any(producer in wave.kernels for wave in items if isinstance(wave, Wave)):
             return False
         for number, reader in self.lives.reads.get(self.origins[argument], []):
-            if not item.enter < number < item.leave or number < written:
+            if not enter < number < leave or number < written:
                 continue
             own = (
                 number == written

@@ -61,6 +61,9 @@ class Stretch(NamedTuple):
 class EntryPoint:
     """A function of a loaded model. Call it with arrays, by position or by name.
 
+    An output that updates an input (`outputs[k].updates`) is written over the array passed for it, if
+    that is contiguous and writable, and is that array then.
+
     Inputs are NumPy arrays, `dlc.Tensor`, anything with DLPack, Python numbers or lists of them; a
     named size that no input has is given by name. `out=` takes the array (or several, in order or by
     name) to write the result into. The result is one array, or a named tuple. Any number of threads
@@ -138,8 +141,9 @@ class EntryPoint:
 
     def _run(self, inputs: Sequence[Array], binding: Binding, out: Out | None) -> object:
         result: object = None
+        inputs = self._results.own_inputs(inputs)
         if out is None:
-            outputs = self._results.allocate(binding.outputs)
+            outputs = self._results.allocate(binding.outputs, inputs)
         else:
             outputs, result = self._results.taken(out, binding.outputs, inputs)
         self._enter(inputs, outputs, binding)
@@ -214,8 +218,9 @@ class EntryPoint:
         At most `MAX_RECORDS` stretches are kept. Times are cycles of the processor's time stamp counter.
         """
         inputs, given = self._reader.read(args, named)
+        inputs = self._results.own_inputs(inputs)
         binding = self._bound([array.shape for array in inputs], given)
-        outputs = self._results.allocate(binding.outputs)
+        outputs = self._results.allocate(binding.outputs, inputs)
         rows = self._enter(inputs, outputs, binding, MAX_RECORDS)
         ops = self._program.program.ops
         found: list[list[int]] = [] if rows is None else rows.tolist()

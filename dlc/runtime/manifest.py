@@ -59,7 +59,8 @@ class Input(NamedTuple):
 class Output(NamedTuple):
     """One result. A hidden one is computed (a measured size) but not handed to the caller.
 
-    The name may be empty if it is the only one that is not hidden.
+    The name may be empty if it is the only one that is not hidden. `updates` names the input that it is
+    written over, which has its dtype and shape; empty for one with memory of its own.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Output(NamedTuple):
     shape: tuple[str, ...] = ()
     hidden: bool = False
     doc: str = ""
+    updates: str = ""
 
 
 class Entry(NamedTuple):

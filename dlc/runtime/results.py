@@ -37,18 +37,49 @@ class Results:
 
     def __init__(self, entry: Entry) -> None:
         self._entry = entry.name
+        self._inputs = [item.name for item in entry.inputs]
         self._outputs = entry.outputs
         self._visible = [i for i, output in enumerate(entry.outputs) if not output.hidden]
         self._names = [entry.outputs[i].name for i in self._visible]
         self._measured = any(dim.measured for dim in entry.dims)
+        places = {item.name: k for k, item in enumerate(entry.inputs)}
+        self._updated = [places[o.updates] if o.updates else None for o in entry.outputs]
+        self._is_updating = any(place is not None for place in self._updated)
         self._views = [_view(DTYPES[output.dtype]) for output in entry.outputs]
         self._pack = _packer(entry.name, self._names)
-        self.is_plain = len(entry.outputs) == 1 and self._pack is None and self._views == [None]
+        single = len(entry.outputs) == 1 and not self._is_updating
+        self.is_plain = single and self._pack is None and self._views == [None]
         """One array that is handed over as it is."""
 
-    def allocate(self, storages: Sequence[Storage]) -> list[Array]:
-        """New arrays, 64-byte aligned."""
-        return [aligned_array(each.shape, each.dtype, each.bytes) for each in storages]
+    def allocate(self, storages: Sequence[Storage], inputs: Sequence[Array] = ()) -> list[Array]:
+        """New arrays, 64-byte aligned; for an output that updates one of the inputs that array."""
+        if not self._is_updating:
+            return [aligned_array(each.shape, each.dtype, each.bytes) for each in storages]
+        return [
+            aligned_array(each.shape, each.dtype, each.bytes) if place is None else inputs[place]
+            for each, place in zip(storages, self._updated, strict=True)
+        ]
+
+    def own_inputs(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        """The inputs with copies of those that are updated and may not be written.
+
+        Raises CallError (D0806) for one that shares memory with another input.
+        """
+        if not self._is_updating:
+            return inputs
+        found = list(inputs)
+        updated = {place for place in self._updated if place is not None}
+        for place in updated:
+            if found[place].flags.num & _WRITABLE != _WRITABLE:
+                found[place] = found[place].copy()
+        ends: tuple[int, int] = (0, -1)
+        for start, place in sorted((address(array), k) for k, array in enumerate(found)):
+            end, before = ends
+            if start < end and (place in updated or before in updated):
+                names = [self._inputs[before], self._inputs[place]]
+                raise self._refuse(f"{' and '.join(names)} share memory, and one is changed")
+            ends = max(ends, (start + found[place].nbytes, place))
+        return found
 
     def handed_over(self, arrays: Sequence[Array]) -> object:
         """One array, a tuple, or a named tuple."""
@@ -80,6 +111,8 @@ class Results:
                 return [array], array
         if self._measured:
             raise self._refuse("out= cannot be used: a size is known only after the call")
+        if self._is_updating:
+            raise self._refuse("out= cannot be used: it changes its inputs")
         given = dict(zip(self._visible, self._in_order(out), strict=True))
         arrays = [
             self._fitting(given[i], output, storage) if i in given else self.allocate([storage])[0]
