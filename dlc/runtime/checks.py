@@ -17,7 +17,7 @@ from dlc.runtime.manifest import Default, Entry, Image, Input, Manifest, Output,
 from dlc.runtime.refusal import Where
 
 MAX_NAME = 255
-MAX_TENSORS = 256
+MAX_TENSORS = 16_384
 """Inputs, and outputs, of one entry point."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -96,6 +96,17 @@ def _check_entry(entry: Entry, refuse_: Refuse) -> None:
             default_bytes(item, item.default, refuse)
     for output in entry.outputs:
         _check_type(output, {dim.name for dim in entry.dims}, refuse)
+    _check_updates(entry, refuse)
+
+
+def _check_updates(entry: Entry, refuse: Refuse) -> None:
+    """An output that updates an input is of its type, and no other output updates it too."""
+    types = {item.name: (item.dtype, item.shape) for item in entry.inputs}
+    for output in entry.outputs:
+        if not output.updates:
+            continue
+        if types.pop(output.updates, None) != (output.dtype, output.shape) or output.hidden:
+            raise refuse(f"the output {output.name} cannot update {output.updates[:40]!r}")
 
 
 def _check_dims(entry: Entry, refuse: Refuse) -> None:
