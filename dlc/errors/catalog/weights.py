@@ -119,4 +119,75 @@ PAGES: dict[str, Page] = {
         TRAIN.format("").replace("sgd(lr=0.1)", "sdg(lr=0.1)"),
         TRAIN.format(""),
     ),
+    "D0540": Page(
+        "an option of the data that has no meaning",
+        "A source of data knows the options test, limit and shuffle; a table also header and separator, a "
+        "folder of pictures also size. `test=0.2` keeps a fifth of the examples for the test, "
+        '`test="other.npz"` names a file with them. Where the data is shuffled, the seed of the training '
+        "chooses which examples are kept; a text, and data with `shuffle=false`, keeps its end.",
+        'data = npz("digits.npz", image="images", label="labels", test=20)',
+        'data = npz("digits.npz", image="images", label="labels", test=0.2)',
+    ),
+    "D0541": Page(
+        "a part of the data that the source does not have",
+        'The names in `npz(FILE, image="images")` are those that the file gives its arrays, in a table '
+        "those of its columns, or the number of a column counted from 0. `columns(0, 30)` is the columns "
+        "0 to 29 as one axis; `window(65)` is 65 bytes of a text. Pictures give image and label.",
+        'data = npz("digits.npz", image="pictures", label="labels")',
+        'data = npz("digits.npz", image="images", label="labels")',
+    ),
+    "D0542": Page(
+        "data whose values would change",
+        "What is read keeps its values: integers become any type that holds each of them exactly, floats "
+        "become wider floats, and nothing else. Only numbers that stand in a table as text take whatever "
+        "type is wanted, rounded to nearest. Save the array in the type that the loss declares.",
+        "np.savez(path, x=x, y=y)",
+        "np.savez(path, x=x.astype(np.float32), y=y)",
+    ),
+    "D0543": Page(
+        "data of another shape",
+        "The first axis of every input of the loss is that of the examples; the other sizes are those of "
+        "one example, the same in the data and in the loss. A size with a name may be anything within its "
+        "bounds, but only one thing.",
+        "loss(image: u8[B, 28, 28]) = ...",
+        "loss(image: u8[B, 28, 28, 1]) = ...",
+    ),
+    "D0544": Page(
+        "no examples, or not one for one",
+        "A source must hold at least one example, and each of its parts as many as the others. Where some "
+        "are kept for the test, both parts need at least one; a text must be as long as a window.",
+    ),
+    "D0545": Page(
+        "a table that cannot be read",
+        "A table is UTF-8 text with a row of cells for each example, separated by a comma or by what "
+        '`separator=";"` says, cells in double quotes where they need it. Every cell that is used must be '
+        "a finite number of the type that is wanted: no empty cell, no nan. The message counts lines from "
+        "1 and columns from 0. A column of which no cell is a number gives, where integers are wanted, "
+        "the numbers of its texts in alphabetical order.",
+    ),
+    "D0546": Page(
+        "a folder of pictures that is none",
+        "The folder has a sub-folder for each class and the pictures of the class in it. All pictures have "
+        'the size that the loss takes, unless `size=64` or `size="48x64"` (height x width) makes them fit. '
+        "The folder of the test has no class that is not in the folder to train on.",
+        'data = pictures("flowers")',
+        'data = pictures("flowers", size=64)',
+    ),
+    "D0547": Page(
+        "a stream of batches that does not fit",
+        "An iterable gives batches: mappings from the inputs of the loss to arrays, or the arrays in the "
+        "order of the inputs. Each epoch begins it anew, which an iterator or generator does not allow: "
+        "give a list, a loader object, or another thing with `__iter__`. When training goes on from a "
+        "checkpoint, the iterable must give the batches that it gave before.",
+        "trainer.fit(batch for batch in loader)",
+        "trainer.fit(loader)",
+    ),
+    "D0548": Page(
+        "a checkpoint that is none",
+        "Training goes on from a file that training wrote: safetensors with the weights, the states of the "
+        "optimizer, and in its metadata how far the training had come. A file of weights alone can be a "
+        "start (`--weights FILE`), but not a checkpoint.",
+        "dlc train digits.dlm --resume weights.safetensors",
+        "dlc train digits.dlm --weights weights.safetensors",
+    ),
 }

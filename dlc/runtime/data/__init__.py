@@ -1,0 +1,21 @@
+"""Examples to train on: read from files or given as arrays, checked, split, shuffled, cut into batches.
+
+`open_data` checks everything before work begins: that files and names are there, that shapes agree with
+what the loss takes, and that no value is changed on the way. The order of an epoch depends on the seed
+and the number of the epoch alone, so that training can go on from any position with the same batches.
+
+>>> from dlc.runtime.manifest import Input
+>>> from dlc.runtime.data import open_data
+>>> import numpy as np
+>>> wanted = [Input("x", "f32", ("B", "2")), Input("y", "i32", ("B",))]
+>>> arrays = {"x": np.ones((5, 2), np.float32), "y": np.arange(5)}
+>>> data = open_data(None, wanted, override=arrays)
+>>> [batch["y"].tolist() for batch in data.batches(epoch=0, batch=2, seed=1)]
+[[0, 3], [4, 2], [1]]
+"""
+
+from dlc.runtime.data.dataset import Batch, Dataset
+from dlc.runtime.data.opening import open_data
+from dlc.runtime.data.source import Setting, Source, source_of
+
+__all__ = ["Batch", "Dataset", "Setting", "Source", "open_data", "source_of"]

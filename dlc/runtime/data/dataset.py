@@ -1,0 +1,135 @@
+"""Examples, ready to be read in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from math import prod
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from dlc.runtime.data.ahead import made_ahead
+from dlc.runtime.data.fields import Array, Table
+from dlc.runtime.data.order import Rows, epoch_purpose, order
+from dlc.runtime.dtypes import DTYPES
+from dlc.runtime.manifest import Input
+
+Batch: TypeAlias = dict[str, Array]
+"""An array for each input, as it is stored: contiguous, of its dtype, bf16 as its bits in uint16."""
+
+_SMALL = 1 << 20
+"""Bytes of a batch up to which copying it takes less time than waking another thread."""
+_AHEAD = 2
+
+
+class Dataset(Protocol):
+    """Examples to train on, or to test with."""
+
+    @property
+    def name(self) -> str:
+        """Where they come from, for messages."""
+        ...
+
+    @property
+    def count(self) -> int | None:
+        """How many there are in an epoch; None for a stream, which does not say."""
+        ...
+
+    @property
+    def classes(self) -> Mapping[str, tuple[str, ...]]:
+        """The names of the classes behind the numbers of an input, where the source has them as text."""
+        ...
+
+    @property
+    def test(self) -> Dataset | None:
+        """The examples that are kept for the test."""
+        ...
+
+    def batches(
+        self,
+        epoch: int,
+        batch: int,
+        seed: int,
+        start: int = 0,
+        *,
+        out: Sequence[Mapping[str, Array]] = (),
+        ahead: int | None = None,
+    ) -> Generator[Batch]:
+        """The batches of an epoch from example `start` on; the last one may be short.
+
+        What comes is a function of `seed` (any u64), `epoch` (from 0), `batch` and `start` alone. `out`
+        has sets of arrays of at least `batch` rows that are filled in turn: a batch is then theirs, and
+        valid until the next one is asked for; without it each batch has memory of its own. `ahead`
+        batches are prepared by another thread; None decides by what a batch costs, and with `out` there
+        are never more than sets but one.
+        """
+        ...
+
+
+class Examples:
+    """A dataset of which any example can be read at any time."""
+
+    def __init__(
+        self,
+        name: str,
+        wanted: Sequence[Input],
+        table: Table,
+        rows: Rows,
+        *,
+        shuffled: bool,
+        test: Dataset | None = None,
+    ) -> None:
+        self.name = name
+        self.count = len(rows)
+        self.classes = table.classes
+        self.test = test
+        self._wanted = tuple(wanted)
+        self._fields = table.fields
+        self._rows = rows
+        self._shuffled = shuffled
+
+    def batches(
+        self,
+        epoch: int,
+        batch: int,
+        seed: int,
+        start: int = 0,
+        *,
+        out: Sequence[Mapping[str, Array]] = (),
+        ahead: int | None = None,
+    ) -> Generator[Batch]:
+        """See `Dataset.batches`."""
+        assert batch > 0 and 0 <= start <= self.count, (batch, start, self.count)
+        made = self._made(epoch, batch, seed, start, out)
+        ahead = self._default_ahead(batch) if ahead is None else ahead
+        ahead = min(ahead, len(out) - 1) if out else ahead
+        return made_ahead(made, ahead) if ahead else made
+
+    def _made(
+        self, epoch: int, batch: int, seed: int, start: int, out: Sequence[Mapping[str, Array]]
+    ) -> Generator[Batch]:
+        rows = self._rows
+        if self._shuffled:
+            rows = rows[order(self.count, seed, epoch_purpose(epoch))]
+        for number, first in enumerate(range(start, self.count, batch)):
+            chosen = rows[first : first + batch]
+            made = self._empty(len(chosen)) if not out else _part(out[number % len(out)], chosen)
+            for name, field in self._fields.items():
+                field.read(chosen, made[name])
+            yield made
+
+    def _empty(self, count: int) -> Batch:
+        return {
+            item.name: np.empty((count, *self._fields[item.name].shape), DTYPES[item.dtype].numpy)
+            for item in self._wanted
+        }
+
+    def _default_ahead(self, batch: int) -> int:
+        fields = [(self._fields[item.name], DTYPES[item.dtype].bytes) for item in self._wanted]
+        size = batch * sum(prod(field.shape) * width for field, width in fields)
+        return 0 if size <= _SMALL and all(field.ready for field, _ in fields) else _AHEAD
+
+
+def _part(buffers: Mapping[str, Array], rows: Rows) -> Batch:
+    """The first rows of each buffer."""
+    return {name: buffer[: len(rows)] for name, buffer in buffers.items()}

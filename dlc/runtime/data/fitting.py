@@ -1,0 +1,177 @@
+"""Whether what a source holds fits what the loss takes: lengths, shapes, and values that stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from dlc.errors import CallError, ModelError
+from dlc.runtime import expressions
+from dlc.runtime.binding import Binder
+from dlc.runtime.data.fields import Array, Field
+from dlc.runtime.dtypes import DTYPES, DType
+from dlc.runtime.manifest import Dim, Entry, Input
+from dlc.runtime.spelling import describe
+from dlc.runtime.weight_files import nearest
+
+Fail = Callable[..., ModelError]
+
+_DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
+"""Binary digits of a float: whole numbers up to 2 to that power are exact."""
+_WIDER = {"f16": ("f32", "f64"), "bf16": ("f32", "f64"), "f32": ("f64",), "f64": ()}
+_PIECE = 1 << 22
+"""Elements that are looked at at a time, so that a mapped file is never in memory as a whole."""
+
+
+def refusal(name: str, code: str, message: str, help: str | None = None) -> ModelError:
+    """The error that names the source first."""
+    return ModelError(f"{name}: {message}", code=code, help=help)
+
+
+def check_dtype(name: str, label: str, array: Array, have: DType, want: DType) -> None:
+    """Refuse values that would change: ModelError (D0542).
+
+    Integers become any type that holds each of them exactly, for which they are looked at where their
+    type alone does not say so; floats become wider floats; bools become numbers.
+    """
+    if have is want or (have.kind == "b" and want.kind != "b"):
+        return
+    if have.kind == "f":
+        if want.name in _WIDER[have.name]:
+            return
+    elif have.kind in "iu" and want.kind in "iuf":
+        if (bad := _beyond(array, have, want)) is None:
+            return
+        raise refusal(
+            name,
+            "D0542",
+            f"{label} is {have} and holds {bad}, which {want} does not",
+            f"declare it as {have}, or change the file",
+        )
+    cast_text = f".astype(np.{want.numpy.name})" if want.name != "bf16" else " as f32"
+    raise refusal(
+        name,
+        "D0542",
+        f"{label} is {have}, where {want} is expected, and nothing is rounded silently",
+        f"declare it as {have}, or save it{cast_text}",
+    )
+
+
+def _beyond(array: Array, have: DType, want: DType) -> int | None:
+    """An element that `want` does not hold exactly, if there may be one."""
+    low, high = _whole_range(want)
+    if low <= _whole_range(have)[0] and _whole_range(have)[1] <= high:
+        return None
+    rows = max(1, _PIECE // max(1, array[:1].size))
+    for first in range(0, len(array), rows):
+        piece = array[first : first + rows]
+        if piece.size:
+            least, most = int(np.min(piece).item()), int(np.max(piece).item())
+            if least < low or most > high:
+                return least if least < low else most
+    return None
+
+
+def _whole_range(dtype: DType) -> tuple[int, int]:
+    """Between which two whole numbers the type holds every one."""
+    if dtype.kind == "f":
+        most = 1 << _DIGITS[dtype.name]
+        return -most, most
+    bits = 8 * dtype.bytes
+    return (0, (1 << bits) - 1) if dtype.kind == "u" else (-1 << bits - 1, (1 << bits - 1) - 1)
+
+
+def label_of(item: Input, field: str) -> str:
+    """What messages call an input: its name, and what the source calls it if that is something else."""
+    return item.name if field in ("", item.name) else f"{item.name} ({field})"
+
+
+def missing(name: str, item: Input, field: str, names: Iterable[str]) -> ModelError:
+    """The error for a field that a source lacks."""
+    known = sorted(names)
+    near = nearest(field, known)
+    shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+    way_out = f"did you mean {' or '.join(near)}?" if near else f"it has {shown or 'nothing'}"
+    return refusal(name, "D0541", f"there is no {field} for the input {item.name}", way_out)
+
+
+def one_number(name: str, label: str, dtype: str) -> ModelError:
+    """The error for an array without axes."""
+    message = f"{label} is one {dtype}, where a row for each example is expected"
+    return refusal(name, "D0543", message, f"give an array with at least one axis for {label}")
+
+
+class Fitting:
+    """What the loss takes, to compare sources with.
+
+    `dims` are the bounds of the sizes in the shapes of the inputs, as far as there are any; the first
+    axis of each input is that of the examples. Raises ModelError (D0543) for an input without one.
+    """
+
+    def __init__(self, wanted: Sequence[Input], dims: Sequence[Dim]) -> None:
+        self.wanted = tuple(wanted)
+        for item in wanted:
+            if not item.shape:
+                raise ModelError(
+                    f"{item.name} is {item.dtype}, which has no axis for the examples of a batch",
+                    code="D0543",
+                    help=f"declare it as {item.dtype}[B], one number for each example",
+                )
+        batches = {item.shape[0] for item in wanted}
+        self._dims = [dim for dim in dims if dim.name not in batches]
+
+    def dtype(self, name: str) -> DType:
+        """The element type of an input."""
+        return next(DTYPES[item.dtype] for item in self.wanted if item.name == name)
+
+    def check(self, name: str, fields: Mapping[str, Field], labels: Mapping[str, str]) -> int:
+        """How many examples these fields of the source `name` hold.
+
+        Raises ModelError: D0544 if there are none or the fields disagree about it, D0543 for an example
+        of another shape than the loss takes.
+        """
+        counts = {item.name: fields[item.name].count for item in self.wanted}
+        first, *others = self.wanted
+        count = counts[first.name]
+        for other in others:
+            if counts[other.name] != count:
+                raise refusal(
+                    name,
+                    "D0544",
+                    f"{labels[first.name]} has {count} examples, "
+                    f"{labels[other.name]} has {counts[other.name]}",
+                    "each needs one row for every example",
+                )
+        if count == 0:
+            raise refusal(name, "D0544", "it holds no examples", "give at least one")
+        self.check_shapes(name, {n: (count, *f.shape) for n, f in fields.items()}, labels)
+        return count
+
+    def check_shapes(
+        self, name: str, shapes: Mapping[str, tuple[int, ...]], labels: Mapping[str, str]
+    ) -> None:
+        """Refuse shapes, that of the examples first, which the loss does not take."""
+        items = [
+            Input(labels[item.name], item.dtype, ("examples", *item.shape[1:]))
+            for item in self.wanted
+        ]
+        mentioned = {
+            n for item in items for size in item.shape for n in expressions.parse(size).names
+        }
+        bounded = {dim.name: dim for dim in self._dims}
+        known = tuple(bounded.get(n, Dim(n)) for n in sorted(mentioned))
+        binder = Binder(Entry(name, tuple(items), (), known))
+        try:
+            binder.bind([shapes[item.name] for item in self.wanted], {})
+        except CallError as error:
+            told = error.diagnostics[0].message
+            raise ModelError(told, code="D0543", help=self._way_out(shapes)) from None
+
+    def _way_out(self, shapes: Mapping[str, tuple[int, ...]]) -> str:
+        for item in self.wanted:
+            shape = shapes[item.name]
+            if len(shape) + 1 == len(item.shape) and item.shape[-1] == "1":
+                return f"add an axis of size 1 to the array: {item.name}[..., None]"
+        taken = ", ".join(f"{item.name}: {describe(item)}" for item in self.wanted)
+        return f"the loss takes {taken}"

@@ -1,0 +1,148 @@
+"""From what a `train` block says, or what the user gives in its place, to a dataset that was checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeAlias, cast
+
+import numpy as np
+
+from dlc.errors import UsageError
+from dlc.runtime.data.arrays import array_table
+from dlc.runtime.data.dataset import Dataset, Examples
+from dlc.runtime.data.fields import Table
+from dlc.runtime.data.fitting import Fitting, refusal
+from dlc.runtime.data.given import NAME, given_table
+from dlc.runtime.data.order import SPLIT, Rows, order
+from dlc.runtime.data.pictures import picture_table
+from dlc.runtime.data.place import Place
+from dlc.runtime.data.source import Kind, Source
+from dlc.runtime.data.stream import Stream
+from dlc.runtime.data.tables import csv_table
+from dlc.runtime.data.windows import text_table
+from dlc.runtime.manifest import Dim, Input
+
+Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | Iterable[object]"
+"""A file or folder, an array for each input, or batches."""
+
+_BY_ENDING: dict[str, Kind] = {
+    ".npz": "npz",
+    ".npy": "npy",
+    ".safetensors": "safetensors",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "text",
+}
+
+
+def open_data(
+    source: Source | None,
+    wanted: Sequence[Input],
+    folder: str | os.PathLike[str] = ".",
+    override: Given | None = None,
+    *,
+    seed: int = 0,
+    dims: Sequence[Dim] = (),
+) -> Dataset:
+    """The examples of a source, or those that are given in its place, checked against what is wanted.
+
+    `wanted` are the inputs of the loss, the axis of the examples first; `dims` may bound their sizes.
+    Paths of the source lie in `folder`, a path in `override` anywhere; its ending, where it is one of
+    those known, says what kind of source it is. Of `count` examples that are shuffled, the seed chooses
+    which are kept for the test and which `limit` leaves; else the test has the last ones and `limit`
+    leaves the first. The choice is the same in every run with this seed.
+
+    Raises UsageError (D0501, D0506) for files that cannot be read, ArtifactError (D0503) for damaged
+    ones, and ModelError (D0541 to D0547) for whatever does not fit.
+    """
+    fitting = Fitting(wanted, dims)
+    if override is not None and not isinstance(override, str | os.PathLike):
+        return _given(override, source, fitting, seed)
+    if source is None and override is None:
+        raise UsageError("there is no data to train on", help="name a file: --data FILE")
+    home = os.fspath(folder)
+    source = source or Source("npz", "", {})
+    place = Place(source.path, home)
+    if override is not None:
+        place = Place(os.fspath(override))
+        source = source._replace(kind=_kind(place, source))
+    table = _table(place, source, fitting, {})
+    test = _test_part(source, home, fitting, table)
+    return _split(str(place), source, fitting, table, seed, test)
+
+
+def _given(override: object, source: Source | None, fitting: Fitting, seed: int) -> Dataset:
+    if isinstance(override, Mapping):
+        table = given_table(cast("Mapping[str, object]", override), fitting)
+        options = source or Source("npz", "", {})
+        return _split(NAME, options._replace(test_path=""), fitting, table, seed, None)
+    if isinstance(override, Iterable):
+        return Stream(cast("Iterable[object]", override), fitting)
+    raise UsageError(
+        f"examples cannot come from a {type(override).__name__}",
+        help="give a path, an array for each input by name, or batches",
+    )
+
+
+def _kind(place: Place, source: Source) -> Kind:
+    """The kind of what the user named; without an ending that says it, what it stands in for."""
+    if place.is_folder:
+        holds_arrays = any(name.endswith(".npy") for name in place.names())
+        return "npy" if holds_arrays else "pictures"
+    return _BY_ENDING.get(Path(place.path).suffix.lower(), source.kind)
+
+
+def _table(
+    place: Place, source: Source, fitting: Fitting, known: Mapping[str, tuple[str, ...]]
+) -> Table:
+    match source.kind:
+        case "npz" | "npy" | "safetensors":
+            return array_table(place, source, fitting)
+        case "csv":
+            return csv_table(place, source, fitting, known)
+        case "text":
+            return text_table(place, source, fitting)
+        case "pictures":
+            return picture_table(place, source, fitting, known)
+
+
+def _test_part(source: Source, folder: str, fitting: Fitting, table: Table) -> Dataset | None:
+    """The examples of another file that the source names for the test."""
+    if not source.test_path:
+        return None
+    place = Place(source.test_path, folder)
+    whole = source._replace(limit=None)
+    found = _table(place, whole, fitting, table.classes)
+    rows = np.arange(found.count, dtype=np.int64)
+    return Examples(str(place), fitting.wanted, found, rows, shuffled=False)
+
+
+def _split(
+    name: str, source: Source, fitting: Fitting, table: Table, seed: int, test: Dataset | None
+) -> Dataset:
+    train, kept = _parts(name, source, table, seed)
+    if len(kept):
+        test = Examples(name, fitting.wanted, table, kept, shuffled=False)
+    return Examples(name, fitting.wanted, table, train, shuffled=source.shuffle, test=test)
+
+
+def _parts(name: str, source: Source, table: Table, seed: int) -> tuple[Rows, Rows]:
+    """The rows to train on and those kept for the test, each in the order of the source."""
+    rows = np.arange(table.count, dtype=np.int64)
+    if table.cut is not None:
+        return rows[: table.cut], rows[table.cut :]
+    if source.shuffle and (source.test_part or source.limit):
+        rows = order(table.count, seed, SPLIT)
+    rows = rows[: source.limit]
+    kept = round(len(rows) * Fraction(source.test_part)) if source.test_part else 0
+    if kept == len(rows) or (source.test_part and not kept):
+        raise refusal(
+            name,
+            "D0544",
+            f"of {len(rows)} examples test={source.test_part} keeps {kept}",
+            "both parts need an example: take another part, or more examples",
+        )
+    return np.sort(rows[: len(rows) - kept]), np.sort(rows[len(rows) - kept :])

@@ -1,0 +1,125 @@
+"""Where examples come from, as a `train` block says it: facts that can travel in an artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeAlias, cast, get_args
+
+from dlc.errors import ModelError
+
+Kind: TypeAlias = Literal["npz", "npy", "safetensors", "csv", "text", "pictures"]
+Setting: TypeAlias = "bool | int | float | str | None"
+"""The value of an option in a text."""
+
+KINDS: tuple[str, ...] = get_args(Kind)
+FOR_KIND = {"header": "csv", "separator": "csv", "size": "pictures"}
+"""Options that one kind of source alone has."""
+
+
+class Source(NamedTuple):
+    """A source of examples. `fields` maps what the loss takes to what the source calls it.
+
+    All of it goes into canonical JSON, which has no fractions: `test_part` is one as text.
+    """
+
+    kind: Kind
+    path: str
+    fields: Mapping[str, str]
+    test_part: str = ""
+    """How much of it is kept for the test, such as `0.2`; empty for nothing."""
+    test_path: str = ""
+    """Another file or folder with the examples of the test."""
+    limit: int | None = None
+    """How many examples are used, those for the test included."""
+    shuffle: bool = True
+    header: bool | None = None
+    """Whether a table begins with the names of its columns; None where that is to be found out."""
+    separator: str = ""
+    """What stands between two cells of a table; empty for the usual one."""
+    size: tuple[int, ...] | None = None
+    """Height and width that pictures are brought to; None where they have it already."""
+
+
+def source_of(
+    kind: str, path: str, fields: Mapping[str, str], settings: Mapping[str, Setting]
+) -> Source:
+    """The source that a text describes. Raises ModelError (D0540) for an option that has no meaning."""
+    if kind not in KINDS:
+        raise _wrong(f"there is no data source {kind}", f"there are {', '.join(KINDS)}")
+    found: dict[str, object] = {}
+    for name, value in settings.items():
+        found.update(_option(kind, name, value))
+    made = Source(cast(Kind, kind), path, dict(fields))
+    return made._replace(**found)
+
+
+def _option(kind: str, name: str, value: Setting) -> dict[str, object]:
+    read = _OPTIONS.get(name)
+    if read is None:
+        raise _wrong(f"data has no option {name}", f"there are {', '.join(_OPTIONS)}")
+    if FOR_KIND.get(name, kind) != kind:
+        raise _wrong(f"{name} is an option of {FOR_KIND[name]}, not of {kind}", f"leave {name} out")
+    return read(value)
+
+
+def _test(value: Setting) -> dict[str, object]:
+    if isinstance(value, float) and 0 < value < 1:
+        return {"test_part": repr(value)}
+    if isinstance(value, str) and value:
+        return {"test_path": value}
+    raise _wrong(
+        f"test is a part between 0 and 1, or a path; found {value!r}", "write test=0.2 for a fifth"
+    )
+
+
+def _limit(value: Setting) -> dict[str, object]:
+    if type(value) is int and value > 0:
+        return {"limit": value}
+    raise _wrong(f"limit is a number of examples; found {value!r}", "write limit=1000")
+
+
+def _shuffle(value: Setting) -> dict[str, object]:
+    if isinstance(value, bool):
+        return {"shuffle": value}
+    raise _wrong(
+        f"shuffle is true or false; found {value!r}", "write shuffle=false to keep the order"
+    )
+
+
+def _header(value: Setting) -> dict[str, object]:
+    if isinstance(value, bool):
+        return {"header": value}
+    raise _wrong(f"header is true or false; found {value!r}", "write header=false if there is none")
+
+
+def _separator(value: Setting) -> dict[str, object]:
+    if (
+        isinstance(value, str)
+        and len(value) == 1
+        and value.isascii()
+        and value not in '"\r\n.0123456789'
+    ):
+        return {"separator": value}
+    raise _wrong(f"separator is one character; found {value!r}", 'write separator=";"')
+
+
+def _size(value: Setting) -> dict[str, object]:
+    height, _, width = str(value).partition("x")
+    sizes = [int(text) for text in (height, width or height) if text.isdecimal() and len(text) < 6]
+    if not isinstance(value, bool) and len(sizes) == 2 and min(sizes) > 0:
+        return {"size": tuple(sizes)}
+    raise _wrong(f"size is that of a picture; found {value!r}", 'write size=64 or size="48x64"')
+
+
+_OPTIONS: dict[str, Callable[[Setting], dict[str, object]]] = {
+    "test": _test,
+    "limit": _limit,
+    "shuffle": _shuffle,
+    "header": _header,
+    "separator": _separator,
+    "size": _size,
+}
+
+
+def _wrong(message: str, way_out: str) -> ModelError:
+    return ModelError(message, code="D0540", help=way_out)

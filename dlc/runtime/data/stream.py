@@ -1,0 +1,131 @@
+"""A Python iterable of batches as a dataset: what it gives, in the order in which it gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import cast
+
+import numpy as np
+
+from dlc.errors import ModelError
+from dlc.runtime.data.ahead import made_ahead
+from dlc.runtime.data.dataset import Batch, Dataset
+from dlc.runtime.data.fields import Array, convert
+from dlc.runtime.data.fitting import Fitting, check_dtype, missing, refusal
+from dlc.runtime.data.given import stored
+from dlc.runtime.dtypes import DTYPES
+
+NAME = "the iterable"
+
+
+class Stream:
+    """A dataset of which nothing is known before it comes.
+
+    Each item is a batch of any size: a mapping from input to array, or the arrays in the order of the
+    inputs. An epoch is one pass over the iterable; an iterator, which gives only one, has one epoch.
+    """
+
+    def __init__(self, source: Iterable[object], fitting: Fitting) -> None:
+        self.name = NAME
+        self.count = None
+        self.classes: Mapping[str, tuple[str, ...]] = {}
+        self.test: Dataset | None = None
+        self._source = source
+        self._fitting = fitting
+        self._used_up = False
+
+    def batches(
+        self,
+        epoch: int,
+        batch: int,
+        seed: int,
+        start: int = 0,
+        *,
+        out: Sequence[Mapping[str, Array]] = (),
+        ahead: int | None = None,
+    ) -> Generator[Batch]:
+        """See `Dataset.batches`; `epoch`, `batch` and `seed` change nothing, `start` skips batches.
+
+        Nothing is made ahead unless that is asked for: a user's iterator need not bear another thread.
+        Raises ModelError for a batch that does not fit, and D0547 for an iterator that was used up.
+        """
+        made = self._made(start, out)
+        ahead = min(ahead or 0, len(out) - 1) if out else ahead
+        return made_ahead(made, ahead) if ahead else made
+
+    def _made(self, start: int, out: Sequence[Mapping[str, Array]]) -> Generator[Batch]:
+        position = 0
+        for number, item in enumerate(self._pass()):
+            arrays, count = self._checked(item, number)
+            position += count
+            if position <= start:
+                continue
+            if position - count < start:
+                raise refusal(
+                    NAME,
+                    "D0547",
+                    f"batch {number} has the examples {position - count} to {position - 1}, "
+                    f"but training goes on from example {start}",
+                    "give the batches that it was given before",
+                )
+            made = self._empty(arrays) if not out else _part(out[number % len(out)], count, number)
+            for name, (array, have) in arrays.items():
+                convert(array, DTYPES[have], self._fitting.dtype(name), made[name])
+            yield made
+
+    def _pass(self) -> Iterator[object]:
+        if self._used_up:
+            raise refusal(
+                NAME,
+                "D0547",
+                "it is an iterator, which gives its batches only once, and a second epoch began",
+                "give something that can be begun again, such as a list of batches",
+            )
+        found = iter(self._source)
+        self._used_up = found is self._source
+        return found
+
+    def _checked(self, item: object, number: int) -> tuple[dict[str, tuple[Array, str]], int]:
+        """The stored arrays of a batch with their dtypes, and how many examples it has."""
+        name = f"{NAME}: batch {number}"
+        given = self._by_name(item, name)
+        arrays: dict[str, tuple[Array, str]] = {}
+        for wanted in self._fitting.wanted:
+            if wanted.name not in given:
+                raise missing(name, wanted, wanted.name, given)
+            array, have = stored(given[wanted.name], wanted, name)
+            check_dtype(name, wanted.name, array, have, DTYPES[wanted.dtype])
+            arrays[wanted.name] = array, have.name
+        shapes = {label: array.shape for label, (array, _) in arrays.items()}
+        self._fitting.check_shapes(name, shapes, {label: label for label in shapes})
+        return arrays, next(iter(shapes.values()))[0]
+
+    def _by_name(self, item: object, name: str) -> Mapping[str, object]:
+        wanted = [input.name for input in self._fitting.wanted]
+        if isinstance(item, Mapping):
+            return cast("Mapping[str, object]", item)
+        if isinstance(item, tuple | list):
+            values = cast("Sequence[object]", item)
+            if len(values) == len(wanted):
+                return dict(zip(wanted, values, strict=True))
+            found = f"has {len(values)} arrays, where {len(wanted)} are expected"
+        else:
+            found = f"is a {type(item).__name__}"
+        raise refusal(name, "D0547", f"it {found}", f"give a mapping with {', '.join(wanted)}")
+
+    def _empty(self, arrays: Mapping[str, tuple[Array, str]]) -> Batch:
+        return {
+            name: np.empty(array.shape, self._fitting.dtype(name).numpy)
+            for name, (array, _) in arrays.items()
+        }
+
+
+def _part(buffers: Mapping[str, Array], count: int, number: int) -> Batch:
+    room = min(len(buffer) for buffer in buffers.values())
+    if count > room:
+        raise ModelError(
+            f"{NAME}: batch {number} has {count} examples, at most {room} are expected",
+            code="D0547",
+            help=f"write batch = {count} in the train block, or give smaller batches",
+        )
+    return {name: buffer[:count] for name, buffer in buffers.items()}
