@@ -15,8 +15,8 @@ from dlc.ir.core import Value
 from dlc.ir.types import DType
 
 __all__ = [
-    "batch_norm", "cross_entropy", "dropout", "embedding", "group_norm", "layer_norm", "moments",
-    "mse", "one_hot", "rms_norm", "soft_cross_entropy",
+    "batch_norm", "cross_entropy", "dropout", "embedding", "group_norm", "layer_norm",
+    "local_response_norm", "moments", "mse", "one_hot", "rms_norm", "soft_cross_entropy",
 ]  # fmt: skip
 
 
@@ -99,6 +99,32 @@ def group_norm(
     y = emit(array.Multiply(y, along(emit, widened(emit, scale), y, (axis,))))
     y = emit(array.Add(y, along(emit, widened(emit, shift), y, (axis,))))
     return in_dtype(emit, y, type.dtype)
+
+
+def local_response_norm(
+    emit: Builder,
+    x: Value,
+    *,
+    size: int,
+    alpha: float,
+    beta: float,
+    bias: float,
+    axis: int,
+) -> Value:
+    """`x / (bias + alpha * sum of squares of the size channels around) ** beta`, with channels on `axis`.
+
+    The channels around one are itself, `(size - 1) // 2` before it and the others behind it.
+    """
+    wide, rank = widened(emit, x), tensor_type(x).rank
+    window = tuple([size if k == axis else 1 for k in range(rank)])
+    before = (size - 1) // 2
+    pads = tuple([(before, size - 1 - before) if k == axis else (0, 0) for k in range(rank)])
+    ones = (1,) * rank
+    summed = emit(array.ReduceWindow(square(emit, wide), "sum", window, ones, pads, ones))
+    base = plus(emit, times(emit, summed, alpha), bias)
+    # The base is positive, and exp and log cost less than a power of any base.
+    power = emit(array.Exp(times(emit, emit(array.Log(base)), beta)))
+    return in_dtype(emit, emit(array.Divide(wide, power)), tensor_type(x).dtype)
 
 
 def cross_entropy(emit: Builder, logits: Value, labels: Value) -> Value:

@@ -186,6 +186,24 @@ def group_norm(
 
 
 @builtin(
+    "local_response_norm(x: float, size: int, alpha: number = 1e-4, beta: number = 0.75, "
+    "bias: number = 1, axis: axis = -1)",
+    ROWS,
+    "`x / (bias + alpha * sum of squares of the size channels around) ** beta`; `axis` is the channels'.",
+    "local_response_norm([[3, 4]], 1, alpha=1, beta=0.5, bias=0)",
+    "[[1.0, 1.0]]",
+)
+def local_response_norm(
+    at: Trace, x: Value, size: int, alpha: float, beta: float, bias: float, axis: int
+) -> Datum:
+    if size < 1:
+        raise at.fail("D0306", f"size is at least 1, found {size}")
+    channel = one_axis(at, x, axis)
+    numbers = {"alpha": float(alpha), "beta": float(beta), "bias": float(bias)}
+    return functions.local_response_norm(at, x, size=size, axis=channel, **numbers)
+
+
+@builtin(
     "cross_entropy(logits: float, labels: tensor)",
     ROWS,
     "The loss of each row: `-log softmax(logits)[label]`, with whole-numbered labels; or, with labels "

@@ -86,11 +86,15 @@ def _padding(
     strides: Sequence[int],
 ) -> Pairs:
     """(before, after) for each spatial axis; "same" makes the result as large as x divided by stride."""
-    count = len(sizes)
     if padding == "same":
         return tuple([_same(n, r, s) for n, r, s in zip(sizes, reach, strides, strict=True)])
     if padding == "valid":
-        return ((0, 0),) * count
+        return ((0, 0),) * len(sizes)
+    return _pairs(at, padding, len(sizes), '"same", ')
+
+
+def _pairs(at: Trace, padding: Datum, count: int, others: str = "") -> Pairs:
+    """(before, after) for each of `count` axes."""
     if isinstance(padding, int) and not isinstance(padding, bool):
         return ((padding, padding),) * count
     if isinstance(padding, Items | Record) and len(padding.items) == count:
@@ -100,7 +104,7 @@ def _padding(
             return tuple(found)
     raise at.fail(
         "D0320",
-        f'padding is a whole number, "same", or a number or (before, after) for each of {count} axes, '
+        f"padding is a whole number, {others}or a number or (before, after) for each of {count} axes, "
         f"found {describe(padding)}",
     )
 
@@ -171,11 +175,12 @@ def conv(
 
 
 @builtin(
-    "conv_transpose(x: float, w: float, b: float = none, stride: any = 1, padding: int = 0, "
-    "output_padding: int = 0, dilation: any = 1, groups: int = 1, dims: text = none)",
+    "conv_transpose(x: float, w: float, b: float = none, stride: any = 1, padding: any = 0, "
+    "output_padding: any = 0, dilation: any = 1, groups: int = 1, dims: text = none)",
     GROUP,
     "The transposed convolution: every element of x adds the kernel, times itself, to the result. "
-    "`padding` takes so many elements away at both ends, `output_padding` adds some at the end.",
+    "`padding` takes so many elements away at both ends of each axis, or (before, after); "
+    "`output_padding` adds some at the end.",
     "conv_transpose([[[1], [2]]], [[[1]], [[10]]])",
     "[[[1.0], [12.0], [20.0]]]",
 )
@@ -185,8 +190,8 @@ def conv_transpose(
     w: Value,
     b: Value | None,
     stride: Datum,
-    padding: int,
-    output_padding: int,
+    padding: Datum,
+    output_padding: Datum,
     dilation: Datum,
     groups: int,
     dims: str | None,
@@ -196,8 +201,15 @@ def conv_transpose(
     strides = _numbers(at, stride, count, "stride")
     dilations = _numbers(at, dilation, count, "dilation")
     turned = at(array.Reverse(w, layout.kernel_spatial))
-    ends = [(k - 1) * d - padding for k, d in zip(kernel, dilations, strict=True)]
-    pads: Pairs = tuple([(end, end + output_padding) for end in ends])
+    added = _numbers(at, output_padding, count, "output_padding")
+    reach = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
+    cut = _pairs(at, padding, count)
+    pads: Pairs = tuple(
+        [
+            (far - low, far - high + more)
+            for far, (low, high), more in zip(reach, cut, added, strict=True)
+        ]
+    )
     bias = () if b is None else (b,)
     return at(Conv(x, turned, bias, (1,) * count, pads, dilations, strides, groups, name))
 
@@ -212,6 +224,7 @@ def _pool(
     size: Datum,
     stride: Datum,
     padding: Datum,
+    dilation: Datum,
     dims: str | None,
     count_padding: bool = False,
 ) -> Datum:
@@ -219,25 +232,36 @@ def _pool(
     count = len(layout.spatial)
     window = _numbers(at, size, count, "size")
     strides = window if stride is None else _numbers(at, stride, count, "stride")
+    dilations = _numbers(at, dilation, count, "dilation")
+    reach = [(k - 1) * d + 1 for k, d in zip(window, dilations, strict=True)]
     extents = [tensor_type(x).shape[axis] for axis in layout.spatial]
-    pads = _padding(at, padding, extents, window, strides)
+    pads = _padding(at, padding, extents, reach, strides)
     if largest:
-        return pooling.max_pool(at, x, window, strides=strides, padding=pads, dims=name)
+        return pooling.max_pool(
+            at, x, window, strides=strides, padding=pads, dilations=dilations, dims=name
+        )
     return pooling.avg_pool(
         at,
         x,
         window,
         strides=strides,
         padding=pads,
+        dilations=dilations,
         dims=name,
         count_padding=count_padding,
     )
 
 
 def _max_pool(
-    at: Trace, x: Value, size: Datum, stride: Datum, padding: Datum, dims: str | None
+    at: Trace,
+    x: Value,
+    size: Datum,
+    stride: Datum,
+    padding: Datum,
+    dims: str | None,
+    dilation: Datum,
 ) -> Datum:
-    return _pool(at, True, x, size, stride, padding, dims)
+    return _pool(at, True, x, size, stride, padding, dilation, dims)
 
 
 def _avg_pool(
@@ -248,16 +272,27 @@ def _avg_pool(
     padding: Datum,
     count_padding: bool,
     dims: str | None,
+    dilation: Datum,
 ) -> Datum:
-    return _pool(at, False, x, size, stride, padding, dims, count_padding)
+    return _pool(at, False, x, size, stride, padding, dilation, dims, count_padding)
 
 
-for _n, _row in ((1, "[[[1], [4], [2], [3]]]"), (2, "[[[[1], [4]], [[2], [3]]]]")):
-    _largest = "[[[4.0], [3.0]]]" if _n == 1 else "[[[[4.0]]]]"
-    _mean = "[[[2.5], [2.5]]]" if _n == 1 else "[[[[2.5]]]]"
+_POOLED: Final = (
+    (1, "[[[1], [4], [2], [3]]]", "[[[4.0], [3.0]]]", "[[[2.5], [2.5]]]"),
+    (2, "[[[[1], [4]], [[2], [3]]]]", "[[[[4.0]]]]", "[[[[2.5]]]]"),
+    (
+        3,
+        "[[[[[1], [4]], [[2], [3]]], [[[0], [0]], [[0], [0]]]]]",
+        "[[[[[4.0]]]]]",
+        "[[[[[1.25]]]]]",
+    ),
+)
+"""For each number of spatial axes a picture, its largest elements and its means."""
+
+for _n, _row, _largest, _mean in _POOLED:
     add_builtin(
         f"max_pool{_n}d(x: float, size: any, stride: any = none, padding: any = 0, "
-        "dims: text = none)",
+        "dims: text = none, dilation: any = 1)",
         GROUP,
         "The largest element of each window of `size`, `stride` apart (by default the size).",
         f"max_pool{_n}d({_row}, 2)",
@@ -266,7 +301,7 @@ for _n, _row in ((1, "[[[1], [4], [2], [3]]]"), (2, "[[[[1], [4]], [[2], [3]]]]"
     )
     add_builtin(
         f"avg_pool{_n}d(x: float, size: any, stride: any = none, padding: any = 0, "
-        "count_padding: bool = false, dims: text = none)",
+        "count_padding: bool = false, dims: text = none, dilation: any = 1)",
         GROUP,
         "The mean of each window of `size`, `stride` apart (by default the size); padding counts with "
         "`count_padding`.",

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 from dlc.dialects import array, nn
 from dlc.dialects.array import Padding
-from dlc.dialects.array.arithmetic import plus, square, times
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import reshape, transpose
-from dlc.dialects.nn.rows import in_dtype, widened
+from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.onnx.step import Importer, Made, Step
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size, maximum
@@ -262,21 +261,19 @@ def _instance_normalization(step: Step) -> Made:
 
 def _lrn(step: Step) -> Made:
     """`x / (bias + alpha / size * sum of squares of the channels around) ** beta`."""
-    x, emit, size = step.value(0), step.emit, step.integer("size")
+    x, size = step.value(0), step.integer("size")
     rank = array.tensor_type(x).rank
     if size < 1 or rank < 2:
         raise step.wrong(f"takes a size of at least 1 and two axes, found {size} and {rank}")
-    wide = widened(emit, x)
-    channel = [size if axis == 1 else 1 for axis in range(rank)]
-    before = (size - 1) // 2
-    pads = [(before, size - 1 - before) if axis == 1 else (0, 0) for axis in range(rank)]
-    ones = (1,) * rank
-    window = array.ReduceWindow(square(emit, wide), "sum", tuple(channel), ones, tuple(pads), ones)
-    scaled = times(emit, emit(window), step.number("alpha", 1e-4) / size)
-    base = plus(emit, scaled, step.number("bias", 1.0))
-    # The base is positive, and exp and log cost less than a power of any base.
-    power = emit(array.Exp(times(emit, emit(array.Log(base)), step.number("beta", 0.75))))
-    return in_dtype(emit, emit(array.Divide(wide, power)), array.tensor_type(x).dtype)
+    return nn.local_response_norm(
+        step.emit,
+        x,
+        size=size,
+        alpha=step.number("alpha", 1e-4) / size,
+        beta=step.number("beta", 0.75),
+        bias=step.number("bias", 1.0),
+        axis=1,
+    )
 
 
 IMPORTERS: dict[str, Importer] = {
