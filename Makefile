@@ -10,8 +10,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(PYTEST_ARG
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check format-check lint types layers test test-all test-gpu bench bench-gpu \
-	demo clean
+.PHONY: help install check format-check lint types layers test test-all test-gpu oracles bench \
+	bench-gpu demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test: check ## the gate, then every test but the long ones
 
 test-all: check ## the gate, then every test
 	$(PYTEST) -m ""
+
+oracles: ## make the environments of the other readers of IR that tests compare with
+	PYTHON=$(PYTHON) sh tests/oracles/make.sh
 
 bench: benchmarks/__main__.py $(INSTALLED) ## time dlc side by side with its peers
 	$(BIN)/python -m benchmarks

@@ -48,8 +48,15 @@ Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
 """Atoms with their powers, sorted; the empty monomial is 1."""
 
 
+MAX_FACTOR = 1 << 63
+"""The numbers in a size fit 64 bits."""
+
+
 class Dim:
-    """A canonical polynomial: sorted monomials, each with a coefficient that is not 0. Interned."""
+    """A canonical polynomial: sorted monomials, each with a coefficient that is not 0. Interned.
+
+    Raises OverflowError for a coefficient that does not fit 64 bits.
+    """
 
     __slots__ = ("_hash", "terms")
     _known: ClassVar[dict[tuple[tuple[Monomial, int], ...], Dim]] = {}
@@ -60,6 +67,8 @@ class Dim:
     def __new__(cls, terms: tuple[tuple[Monomial, int], ...]) -> Dim:
         found = cls._known.get(terms)
         if found is None:
+            if any(abs(factor) > MAX_FACTOR for _, factor in terms):
+                raise OverflowError("a number in a size does not fit 64 bits")
             found = object.__new__(cls)
             found.terms = terms
             found._hash = hash(terms)
@@ -436,8 +445,8 @@ def parse_size(text: str) -> Size:
         terms = list(_terms(value))
         if len(terms) > MAX_TERMS:
             raise ValueError(f"the size {text[:40]!r}... is a sum of more than {MAX_TERMS} terms")
-        if any(abs(factor) > 1 << 63 for _, factor in terms):
-            raise ValueError(f"a number in the size {text[:40]!r} does not fit 64 bits")
+        if isinstance(value, int) and abs(value) > MAX_FACTOR:
+            raise OverflowError
         return value
 
     def divide(value: Size, by: Size) -> Size:
@@ -465,6 +474,9 @@ def parse_size(text: str) -> Size:
             return symbol(token)
         raise ValueError(f"expected a number or a name in the size {text!r}, found {token!r}")
 
-    value = total(0)
+    try:
+        value = total(0)
+    except OverflowError:
+        raise ValueError(f"a number in the size {text[:40]!r} does not fit 64 bits") from None
     take("")
     return value

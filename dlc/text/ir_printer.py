@@ -85,6 +85,8 @@ class _Printer:
         if block.arguments:
             arguments = ", ".join(f"{self._name(a)}: {self._type(a.type)}" for a in block.arguments)
             label = f"{self._indent}^bb0({arguments}):\n"
+        elif block.first is None:
+            label = f"{self._indent}^bb0:\n"  # else MLIR reads a region without a block
         self._indent += INDENT
         return "{\n" + label
 

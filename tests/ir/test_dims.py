@@ -193,6 +193,12 @@ def test_a_dim_without_a_number_is_missing_by_name() -> None:
         evaluate(B + T, {"B": 1})
 
 
+def test_a_number_in_a_size_fits_64_bits() -> None:
+    largest = B + ((1 << 63) - 1)
+    with pytest.raises(OverflowError, match="does not fit 64 bits"):
+        _ = largest + largest
+
+
 def test_dividing_by_zero_is_refused() -> None:
     with pytest.raises(ZeroDivisionError):
         floor_divide(B, 0)

@@ -51,5 +51,5 @@ def oracle(name: str) -> Oracle:
     """The oracle of that name; skips the test where it has not been made."""
     found = Oracle(name)
     if not found.python.exists():
-        pytest.skip(f"there is no .venv-oracles/{name}: make it with tests/oracles/make.sh {name}")
+        pytest.skip(f"there is no .venv-oracles/{name}: `make oracles` makes it")
     return found
