@@ -44,7 +44,7 @@ class Root(Op):
 
 @op("mem.view")
 class View(Op):
-    """A tensor in a root, its first element `offset` bytes from the start.
+    """A tensor in a root, a constant or a weight, its first element `offset` bytes from the start.
 
     Inside loops it may move: by `steps[k]` bytes for each round of the loop with counter `counters[k]`.
     """

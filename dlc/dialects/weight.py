@@ -12,13 +12,18 @@ from collections.abc import Sequence
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
+from dlc.ir.dims import product
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType, Type
 
 
 @op("weight.source")
 class Source(Op):
-    """A tensor read from a weight file under `key`, or made by the initialiser `init`."""
+    """A tensor read from a weight file under `key`, or made by the initialiser `init`.
+
+    `parts` are the names of its copies where the file has one array for each. Under `key` and `parts`
+    the last two axes may be `transposed`.
+    """
 
     sym_name: str = attribute()
     type: TensorType = attribute()
@@ -29,13 +34,21 @@ class Source(Op):
     stacked: int = attribute(
         default=0, doc="leading axes that count copies: each is initialised alone"
     )
+    parts: tuple[str, ...] = attribute(default=(), doc="names of the copies in weight files")
+    transposed: bool = attribute(default=False, doc="as files have it")
+    constant: bool = attribute(default=False, doc="never replaced by other weights")
     sha256: str | None = attribute(default=None, doc="of the bytes, once they are known")
 
     pure = False
 
     def infer(self) -> tuple[Type, ...]:
-        if not self.type.is_static:
-            raise self.fail(f"weight {self.sym_name} has the symbolic type {self.type.text}")
+        type = self.type
+        if not type.is_static:
+            raise self.fail(f"weight {self.sym_name} has the symbolic type {type.text}")
+        if self.parts and product(type.shape[: self.stacked]) != len(self.parts):
+            raise self.fail(f"weight {self.sym_name} has {len(self.parts)} parts for {type.text}")
+        if self.transposed and len(type.shape) - self.stacked < 2:
+            raise self.fail(f"weight {self.sym_name} is {type.text}, which has no transpose")
         return ()
 
 

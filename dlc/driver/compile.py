@@ -16,7 +16,7 @@ from dlc.driver.cache import open_cache
 from dlc.driver.pipelines import pipeline
 from dlc.driver.reproduce import reproducer
 from dlc.driver.verify_each import EachPass
-from dlc.driver.weights import Given, gather
+from dlc.driver.weights import Array, Given, gather
 from dlc.errors import Diagnostic, ModelError, UsageError, render
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
@@ -103,7 +103,7 @@ class Opened:
         """The warnings about its text, as they are shown."""
         return tuple(render(warning, self.texts) for warning in self.warnings)
 
-    arrays: Given = None
+    arrays: Mapping[str, Array] | None = None
     """The numbers of its weights, where the file itself has them."""
 
 
@@ -178,7 +178,7 @@ def compile_opened(
         )
     lower(opened, settings, "graph", after)
     graph = print_module(opened.module)
-    gathered = gather(opened.module, opened.arrays if weights is None else weights, opened.folder)
+    gathered = gather(opened.module, weights, opened.folder, opened.arrays)
     report.notes = gathered.notes
     lower(opened, settings, "plan", after)
     plan = print_module(opened.module)

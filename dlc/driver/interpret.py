@@ -79,7 +79,7 @@ def evaluate_entry(
         )
     arguments = request.arguments(interfaces(opened.module))
     Manager(opened.context).run(opened.module, ("autodiff",))
-    gathered = gather(opened.module, opened.arrays if weights is None else weights, opened.folder)
+    gathered = gather(opened.module, weights, opened.folder, opened.arrays)
     watch = watch or Watch()
     results = _evaluated(opened, arguments, gathered, watch)
     watch.check_found()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,18 +16,22 @@ from numpy.typing import NDArray
 from dlc.dialects import weight
 from dlc.dialects.builtin import Module
 from dlc.driver.initial import initial
-from dlc.errors import ModelError, UsageError
-from dlc.ir.types import TensorType
+from dlc.errors import DlcError, ModelError, UsageError
+from dlc.ir.types import DType
 from dlc.passes.place import align
 from dlc.runtime import manifest
 from dlc.runtime.tensor import Tensor
-from dlc.runtime.weight_files import WeightFile, missing_weight, open_weights, open_weights_inside
+from dlc.runtime.weight_files import WeightFile, open_weights, open_weights_inside
+from dlc.runtime.weight_keys import by_key, by_path
 
 Array: TypeAlias = NDArray[np.generic]
 Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Array] | None"
 """`init:SEED`, the path of a weight file, arrays by name, or None for what the model says itself."""
 
 INIT = "init:"
+
+
+Finder: TypeAlias = Callable[[weight.Source, manifest.Weight], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,45 +44,59 @@ class Weights:
     """What the user should know about where they come from."""
 
 
-def gather(module: Module, given: Given, folder: Path) -> Weights:
+def gather(
+    module: Module, given: Given, folder: Path, own: Mapping[str, Array] | None = None
+) -> Weights:
     """The numbers of every source weight. Paths in the model are relative to `folder`.
 
-    Raises ModelError for weights that are missing or have another type.
+    `own` are the numbers that the model's file itself has. Raises ModelError for weights that are missing
+    or have another type.
     """
     sources = [op for op in module.body if isinstance(op, weight.Source)]
     notes: list[str] = []
-    find = _finder(given, folder, sources, notes)
+    stored = _own(folder, sources, notes) if own is None else _from_arrays(own)
+    find = stored if given is None else _chosen(given)
     table: list[manifest.Weight] = []
     end = 0
     for source in sources:
-        count = int(source.type.size) * source.type.dtype.bytes  # pyright: ignore[reportArgumentType]
-        key = "" if source.key == source.sym_name else source.key
-        shape = tuple([size for size in source.type.shape if isinstance(size, int)])
-        table.append(
-            manifest.Weight(source.sym_name, source.type.dtype.name, shape, end, count, key=key)
-        )
-        end += align(count)
+        row = _row(source, end)
+        table.append(row)
+        end += align(row.bytes)
     block = np.zeros(end, np.uint8)
     for row, source in zip(table, sources, strict=True):
-        array = np.ascontiguousarray(find(source))
+        array = np.ascontiguousarray((stored if source.constant else find)(source, row))
         block[row.offset : row.offset + row.bytes] = array.reshape(-1).view(np.uint8)
     return Weights(tuple(table), block.data, tuple(notes))
 
 
-def _finder(
-    given: Given, folder: Path, sources: list[weight.Source], notes: list[str]
-) -> Callable[[weight.Source], Array]:
+def _row(source: weight.Source, offset: int) -> manifest.Weight:
+    """The row of the artifact's table for a weight."""
+    type = source.type
+    shape = tuple([size for size in type.shape if isinstance(size, int)])
+    return manifest.Weight(
+        source.sym_name,
+        type.dtype.name,
+        shape,
+        offset,
+        prod(shape) * type.dtype.bytes,
+        key="" if source.key == source.sym_name else source.key,
+        parts=source.parts,
+        stacked=source.stacked,
+        transposed=source.transposed,
+        constant=source.constant,
+    )
+
+
+def _chosen(given: str | os.PathLike[str] | Mapping[str, Array]) -> Finder:
+    """Weights from where the user says."""
     match given:
-        case None:
-            return _own(folder, sources, notes)
         case str() if given.startswith(INIT):
             seed = _seed(given)
-            return lambda source: _initial(source, seed)
+            return lambda source, _: _initial(source, seed)
         case Mapping():
-            return lambda source: _checked(source, given.get(source.sym_name), "the arrays given")
+            return _from_arrays(given)
         case _:
-            file = open_weights(given)
-            return lambda source: _from_file(source, file)
+            return _from_file(open_weights(given))
 
 
 def _seed(text: str) -> int:
@@ -90,52 +110,84 @@ def _seed(text: str) -> int:
     return int(digits)
 
 
-def _own(
-    folder: Path, sources: list[weight.Source], notes: list[str]
-) -> Callable[[weight.Source], Array]:
+def _own(folder: Path, sources: Sequence[weight.Source], notes: list[str]) -> Finder:
     """Weights from the files that the model names; where it names none, from initialisers."""
-    files: dict[str, WeightFile] = {}
+    files: dict[str, Finder] = {}
     fresh = [source for source in sources if source.file is None]
-    if fresh:
-        names = fresh[0].sym_name if len(fresh) == 1 else f"{len(fresh)} weights"
-        notes.append(f"{names} initialised with seed 0; --weights chooses others")
 
-    def find(source: weight.Source) -> Array:
+    def find(source: weight.Source, row: manifest.Weight) -> Array:
         if source.file is None:
+            if not notes:
+                names = fresh[0].sym_name if len(fresh) == 1 else f"{len(fresh)} weights"
+                notes.append(f"{names} initialised with seed 0; --weights chooses others")
             return _initial(source, 0)
         if source.file not in files:
-            files[source.file] = open_weights_inside(folder, source.file)
-        return _from_file(source, files[source.file])
+            files[source.file] = _from_file(_opened(folder, source))
+        return files[source.file](source, row)
 
     return find
 
 
+def _opened(folder: Path, source: weight.Source) -> WeightFile:
+    """The file that the model names for a weight. Raises ModelError with the place and a way out."""
+    assert source.file is not None
+    try:
+        return open_weights_inside(folder, source.file)
+    except DlcError as error:
+        (first, *_) = error.diagnostics
+        way_out = (
+            None if source.constant else "--weights FILE names another, --weights init:0 needs none"
+        )
+        raise ModelError(
+            f"{source.sym_name} begins with a file: {first.message}",
+            code=first.code,
+            place=source.location.place,
+            help=way_out or first.help,
+        ) from None
+
+
 def _initial(source: weight.Source, seed: int) -> Array:
     if source.init is None:
-        raise missing_weight("the model", source.sym_name, ())
+        raise ModelError(
+            f"{source.sym_name} has no initialiser, so only a file can say how it begins",
+            code="D0504",
+            place=source.location.place,
+            help="give the weights with --weights FILE, or write = normal(0.02) behind its type",
+        )
     return initial(source.sym_name, source.type, source.init, seed, source.stacked)
 
 
-def _from_file(source: weight.Source, file: WeightFile) -> Array:
-    return _checked(source, file[source.key], file.path)
+def _from_file(file: WeightFile) -> Finder:
+    def find(source: weight.Source, row: manifest.Weight) -> Array:
+        with _placed(source):
+            return by_key(row, file, file.path).bits
+
+    return find
 
 
-def _checked(source: weight.Source, array: Array | Tensor | None, where: str) -> Array:
-    """The array if it has the declared type."""
-    type = source.type
-    if array is None:
-        raise missing_weight(where, source.sym_name, ())
-    found = array.dtype if isinstance(array, Tensor) else _dtype_name(array, type)
-    if (found, tuple(array.shape)) != (type.dtype.name, type.shape):
-        shape = ", ".join(map(str, array.shape))
-        raise ModelError(
-            f"{source.sym_name} is declared {type.text}, but {where} has {found}[{shape}]",
-            code="D0505",
-            place=source.location.place,
-            help="use weights made for this model, or declare what the file has",
-        )
-    return array.bits if isinstance(array, Tensor) else array
+def _from_arrays(arrays: Mapping[str, Array]) -> Finder:
+    def find(source: weight.Source, row: manifest.Weight) -> Array:
+        names = [name for name in (row.name, row.file_key, *row.parts) if name in arrays]
+        tensors = {name: _tensor(arrays[name], source.type.dtype) for name in names}
+        with _placed(source):
+            return by_path(row, tensors, "the arrays given").bits
+
+    return find
 
 
-def _dtype_name(array: Array, type: TensorType) -> str:
-    return type.dtype.name if array.dtype == type.dtype.numpy else array.dtype.name
+def _tensor(array: Array | Tensor, dtype: DType) -> Tensor:
+    """An array as a tensor; one of bf16 may be given as its bits."""
+    if isinstance(array, Tensor):
+        return array
+    known = array.dtype == dtype.numpy
+    return Tensor.from_bits(array, dtype.name) if known else Tensor(array)
+
+
+@contextmanager
+def _placed(source: weight.Source) -> Generator[None]:
+    """Give an error the place where the weight is declared."""
+    try:
+        yield
+    except ModelError as error:
+        place = source.location.place
+        raise ModelError([replace(d, place=d.place or place) for d in error.diagnostics]) from None

@@ -46,8 +46,8 @@ from dlc.frontend.scope import Scope
 from dlc.frontend.trace import Trace
 from dlc.frontend.train_step import train_functions
 from dlc.frontend.training import Training, check_training
-from dlc.frontend.weight_names import Renamed, renamed, symbols_of
-from dlc.frontend.weights import Weight
+from dlc.frontend.weight_names import renamed
+from dlc.frontend.weights import Weight, source_of
 from dlc.ir.location import FileLocation
 from dlc.ir.value_map import ValueMap
 from dlc.text import ast
@@ -179,16 +179,15 @@ def _elaborated(
     made = Module.empty(FileLocation(file.source.name, 1, 1))
     names = {} if root is None else _foreign_names(ev, file, root)
     for item in [*weights, *at.stored.values()]:
-        for symbol in symbols_of(item, names.get(item.symbol)):
-            made.body.append(symbol)
+        made.body.append(source_of(names.get(item.symbol, item)))
     for entry in entries:
         made.body.append(entry)
     return made, layers, training
 
 
-def _foreign_names(ev: Evaluator, file: File, root: Instance) -> dict[str, Renamed]:
-    """How weight files from elsewhere call the weights, as all `names` blocks say."""
-    found: dict[str, Renamed] = {}
+def _foreign_names(ev: Evaluator, file: File, root: Instance) -> dict[str, Weight]:
+    """The weights that weight files from elsewhere call otherwise, as all `names` blocks say."""
+    found: dict[str, Weight] = {}
     for core in instances_of(root):
         for node in core.definition.declaration.members:
             if isinstance(node, ast.Names):

@@ -44,7 +44,7 @@ def _name(ev: Evaluator, node: ast.Name, scope: Scope) -> Datum:
     if isinstance(found, Hole) and found.size is not None:
         return found.size
     if isinstance(found, Stored):
-        return stored_value(ev.at, found, node.span)
+        return stored_value(ev.at, found)
     return found
 
 

@@ -342,7 +342,7 @@ def _member_of(ev: Evaluator, instance: Instance, node: ast.Attribute) -> Datum:
     if found is UNKNOWN:
         raise Poisoned
     if isinstance(found, Stored):
-        return stored_value(ev.at, found, node.span)
+        return stored_value(ev.at, found)
     return found.size if isinstance(found, Hole) and found.size is not None else found
 
 

@@ -38,6 +38,7 @@ class _Scan(Loop):
         self.body = Body(ev, node)
         self.along = 0 if node.along is None else ev.integer(node.along, scope)
         self.block = Block()
+        self.outer = self.at.block
         self.xs: list[Value] = []
         self.x_axes: list[int] = []
         self.slices: dict[tuple[Value, int], Value] = {}

@@ -15,7 +15,6 @@ from dlc.ir.core import Value
 from dlc.ir.types import DType, TensorType
 from dlc.runtime.weight_files import open_weights_inside
 from dlc.text import ast
-from dlc.text.source import Span
 
 __all__ = ["stored_constant", "stored_value"]
 
@@ -37,27 +36,30 @@ def stored_constant(
     return Stored(name, origin.file or "", origin.key, type, scope.home.source.place(call.span))
 
 
-def stored_value(at: Trace, stored: Stored, span: Span) -> Value:
+def stored_value(at: Trace, stored: Stored) -> Value:
     """The tensor in the function at hand."""
     known = at.stored.get(stored.name)
     if known is None:
-        type = stored.type or _type_in_file(at, stored, span)
+        type = stored.type or _type_in_file(at, stored)
         origin = Origin(file=stored.file, key=stored.key or stored.name)
-        known = Weight(stored.name, type, origin, False, 0, stored.place)
+        known = Weight(stored.name, type, origin, False, 0, stored.place, constant=True)
         at.stored[stored.name] = known
     return weight_value(at, known, ())
 
 
-def _type_in_file(at: Trace, stored: Stored, span: Span) -> TensorType:
+def _type_in_file(at: Trace, stored: Stored) -> TensorType:
     """What the file says about the tensor."""
     help = "say its type: const x: f32[10] = file(...)"
     if at.folder is None:
-        raise at.fail("D0501", f"there is no folder to find {stored.file} in", span, help=help)
+        message = f"there is no folder to find {stored.file} in"
+        raise at.fail("D0501", message, help=help, place=stored.place)
     try:
         found = open_weights_inside(at.folder, stored.file)[stored.key or stored.name]
     except DlcError as error:
         (first, *_) = error.diagnostics
-        raise at.fail(first.code, first.message, span, help=first.help or help) from None
+        raise at.fail(
+            first.code, first.message, help=first.help or help, place=stored.place
+        ) from None
     return TensorType(DType.named[found.dtype], tuple(found.shape))
 
 
@@ -67,7 +69,7 @@ def _read(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
     file = origin.file or ""
     name = f"{file}:{origin.key or ''}"
     stored = Stored(name, file, origin.key, None, scope.home.source.place(node.span))
-    return stored_value(ev.at, stored, node.span)
+    return stored_value(ev.at, stored)
 
 
 for _name, _what in (("file", "a safetensors, npz or npy file"), ("npz", "an npz file")):

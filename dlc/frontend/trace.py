@@ -58,7 +58,9 @@ class Frame:
 
 
 class Loop:
-    """A loop while its body is elaborated."""
+    """A loop while its body is elaborated; `outer` is the block that it will stand in."""
+
+    outer: Block
 
     def counter(self) -> Value:
         """The number of the step, an i64 in the body."""

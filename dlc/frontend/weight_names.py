@@ -1,53 +1,61 @@
 """`names { "encoder.{i}.weight" = blocks[i].w.T }`: how a weight file from elsewhere calls the weights.
 
-A weight that the file has under another name is a source with that key. One that it has transposed, or in
-pieces for each block of a stack, is derived from sources.
+The file may have a weight under another name, transposed, or the blocks of a stack one by one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
-from dlc.dialects import array, weight
-from dlc.dialects.array.shape import reshape, transpose
 from dlc.errors import ModelError
 from dlc.frontend.evaluator import Evaluator
-from dlc.frontend.initialisers import Origin
 from dlc.frontend.instances import Chain, Core, Instance, Stack
 from dlc.frontend.values import Datum, Items
-from dlc.frontend.weights import Weight, source_of
-from dlc.ir.attributes import Symbol
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op
-from dlc.ir.location import FileLocation
+from dlc.frontend.weights import Weight
 from dlc.text import ast
 from dlc.text.suggest import suggest
 
-__all__ = ["Renamed", "renamed", "symbols_of"]
+__all__ = ["renamed"]
 
 _HOLE = re.compile(r"\{(\w+)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Renamed:
-    """How a file calls a weight: the key, or for a stack the key of each block."""
-
-    keys: tuple[str, ...]
-    transposed: bool
-    stacked: bool
-
-
-def renamed(ev: Evaluator, owner: Instance, node: ast.Names) -> dict[str, Renamed]:
-    """The names that a block gives to weights of an instance, by their symbols."""
-    found: dict[str, Renamed] = {}
+def renamed(ev: Evaluator, owner: Instance, node: ast.Names) -> dict[str, Weight]:
+    """The weights of an instance that a block names, by their symbols, with their keys in files."""
+    found: dict[str, Weight] = {}
     for entry in node.entries:
         try:
-            found.update(_Entry(ev, owner, entry).found())
+            found.update({item.symbol: item for item in _Entry(ev, owner, entry).found()})
         except ModelError as error:
             ev.report(error)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A key in the making: numbers go into its braces; `blocks` are the braces that count blocks."""
+
+    text: str
+    blocks: tuple[tuple[str, int], ...] = ()
+
+    def numbered(self, name: str, number: int) -> _Key:
+        """The key with a number for one of its braces."""
+        return replace(self, text=self.text.replace(f"{{{name}}}", str(number)))
+
+    def stacked(self, name: str, count: int) -> _Key:
+        """The key of a stack: the name in braces counts its blocks."""
+        return replace(self, blocks=(*self.blocks, (name, count)))
+
+    def each(self) -> Iterator[str]:
+        """The key of every block, in order."""
+        for numbers in product(*[range(count) for _, count in self.blocks]):
+            key = self
+            for (name, _), number in zip(self.blocks, numbers, strict=True):
+                key = key.numbered(name, number)
+            yield key.text
 
 
 class _Entry:
@@ -55,24 +63,31 @@ class _Entry:
         self.ev, self.owner, self.entry = ev, owner, entry
         self.variables = _HOLE.findall(entry.key.value)
 
-    def found(self) -> dict[str, Renamed]:
+    def found(self) -> Iterator[Weight]:
         """The weights that the entry names: several if a number walks through a list."""
         steps, transposed = self._steps()
-        found: dict[str, Renamed] = {}
-        for item, key, walked in self._weights(self.owner, steps, self.entry.key.value):
+        for item, key in self._weights(self.owner, steps, _Key(self.entry.key.value)):
             if transposed and len(item.type.shape) - item.stacked < 2:
                 raise self._wrong(f"{item.symbol} is {item.type.text}, which has no transpose")
-            if (walked is not None) != bool(item.stacked):
+            yield replace(self._named(item, key), transposed=transposed)
+
+    def _named(self, item: Weight, key: _Key) -> Weight:
+        """The weight with the names that files have for it."""
+        walked = [name for name, _ in key.blocks]
+        for name in _HOLE.findall(key.text):
+            if name not in walked:
                 raise self._wrong(
-                    f"{item.symbol} is stacked: its blocks are numbered in the file, blocks[i]"
-                    if item.stacked
-                    else f"{item.symbol} is not stacked"
+                    f"{{{name}}} of the key counts nothing",
+                    f"write [{name}] behind the stack or the list that it walks through",
                 )
-            count = item.type.shape[0] if item.stacked else 1
-            assert isinstance(count, int)
-            keys = [key if walked is None else key.replace(walked, str(k)) for k in range(count)]
-            found[item.symbol] = Renamed(tuple(keys), transposed, bool(item.stacked))
-        return found
+        if not key.blocks:
+            return replace(item, origin=replace(item.origin, key=key.text))
+        if len(key.blocks) != item.stacked:
+            raise self._wrong(
+                f"{item.symbol} lies in a stack further out, which the key does not count",
+                "write the names block in the module that has the outer stack",
+            )
+        return replace(item, parts=tuple(key.each()))
 
     def _wrong(self, message: str, help: str | None = None) -> ModelError:
         return self.ev.at.fail("D0224", message, self.entry.target.span, help=help)
@@ -104,9 +119,9 @@ class _Entry:
         return steps, False
 
     def _weights(
-        self, value: Datum, steps: Sequence[str | ast.Expr], key: str, walked: str | None = None
-    ) -> Iterator[tuple[Weight, str, str | None]]:
-        """The weights at a path, each with its key; `walked` is the hole that numbers the blocks."""
+        self, value: Datum, steps: Sequence[str | ast.Expr], key: _Key
+    ) -> Iterator[tuple[Weight, _Key]]:
+        """The weights at a path, each with its key."""
         if not steps:
             raise self._wrong(
                 "this is no weight but a module", "add the name of one of its weights"
@@ -114,16 +129,16 @@ class _Entry:
         step, *rest = steps
         match value:
             case Instance(core=core):
-                yield from self._member(core, step, rest, key, walked)
+                yield from self._member(core, step, rest, key)
             case Chain(parts) | Items(parts):
-                yield from self._part(parts, step, rest, key, walked)
-            case Stack(template=template):
+                yield from self._part(parts, step, rest, key)
+            case Stack(count=count, template=template):
                 if not isinstance(step, ast.Name) or step.name not in self.variables:
                     raise self._wrong(
                         "a stack is walked by a number that the key has in braces",
                         'write "layer.{i}.weight" = blocks[i].w',
                     )
-                yield from self._weights(template, rest, key, f"{{{step.name}}}")
+                yield from self._weights(template, rest, key.stacked(step.name, count))
             case _:
                 raise self._wrong("this names no weight")
 
@@ -132,16 +147,15 @@ class _Entry:
         core: Core,
         step: str | ast.Expr,
         rest: Sequence[str | ast.Expr],
-        key: str,
-        walked: str | None,
-    ) -> Iterator[tuple[Weight, str, str | None]]:
+        key: _Key,
+    ) -> Iterator[tuple[Weight, _Key]]:
         members = core.definition.members
         node = members.get(step) if isinstance(step, str) else None
         match node:
             case ast.Param() | ast.State() if not rest:
-                yield core.weight(node), key, walked
+                yield core.weight(node), key
             case ast.Use():
-                yield from self._weights(core.submodule(node), rest, key, walked)
+                yield from self._weights(core.submodule(node), rest, key)
             case _:
                 near = suggest(step, members) if isinstance(step, str) else None
                 raise self._wrong(
@@ -154,72 +168,16 @@ class _Entry:
         parts: Sequence[Datum],
         step: str | ast.Expr,
         rest: Sequence[str | ast.Expr],
-        key: str,
-        walked: str | None,
-    ) -> Iterator[tuple[Weight, str, str | None]]:
+        key: _Key,
+    ) -> Iterator[tuple[Weight, _Key]]:
         """One of a list of layers, or all of them under a number."""
         if isinstance(step, ast.Name) and step.name in self.variables:
             for number, part in enumerate(parts):
-                yield from self._weights(
-                    part, rest, key.replace(f"{{{step.name}}}", str(number)), walked
-                )
+                yield from self._weights(part, rest, key.numbered(step.name, number))
             return
         number = step.value if isinstance(step, ast.Number) else step
         if isinstance(number, str) and number.isdigit():
             number = int(number)
         if not isinstance(number, int) or number >= len(parts):
             raise self._wrong(f"there are {len(parts)} layers, numbered from 0")
-        yield from self._weights(parts[number], rest, key, walked)
-
-
-# Symbols ------------------------------------------------------------------------------------------
-
-
-def symbols_of(item: Weight, name: Renamed | None) -> list[Op]:
-    """The symbols for a weight: a source, or the sources that it is derived from, and itself."""
-    if name is None:
-        return [source_of(item)]
-    origin = item.origin
-    if not name.stacked and not name.transposed:
-        (key,) = name.keys
-        return [source_of(_with_origin(item, Origin(origin.init, origin.file, key)))]
-    shape = item.type.shape[1:] if name.stacked else item.type.shape
-    if name.transposed:
-        shape = (*shape[:-2], shape[-1], shape[-2])
-    parts = [
-        Weight(
-            key,
-            item.type.with_shape(shape),
-            Origin(origin.init, origin.file, key),
-            item.trained,
-            0,
-            item.place,
-        )
-        for key in name.keys
-    ]
-    return [*map(source_of, parts), _derived(item, name, parts)]
-
-
-def _with_origin(item: Weight, origin: Origin) -> Weight:
-    return Weight(item.symbol, item.type, origin, item.trained, item.stacked, item.place)
-
-
-def _derived(item: Weight, name: Renamed, parts: Sequence[Weight]) -> Op:
-    """The weight from its parts: each transposed, then stacked."""
-    place = item.place
-    location = FileLocation(place.file, place.line, place.column, place.end)
-    block = Block([part.type for part in parts])
-    emit = Builder(block, location)
-    values = list(block.arguments)
-    if name.transposed:
-        rank = len(parts[0].type.shape)
-        order = (*range(rank - 2), rank - 1, rank - 2)
-        values = [transpose(emit, value, order) for value in values]
-    if name.stacked:
-        rows = [reshape(emit, value, (1, *item.type.shape[1:])) for value in values]
-        values = [emit(array.Concatenate(rows, 0))]
-    emit.place(weight.Yield(values))
-    symbols = tuple([Symbol(part.symbol) for part in parts])
-    made = weight.Derived(block, item.symbol, item.type, symbols)
-    made.location = location
-    return made
+        yield from self._weights(parts[number], rest, key)

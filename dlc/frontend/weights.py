@@ -15,7 +15,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType
 
-__all__ = ["Pick", "Weight", "picked", "source_of", "weight_value"]
+__all__ = ["Pick", "Weight", "source_of", "weight_value"]
 
 
 Pick = int | Loop
@@ -24,7 +24,11 @@ Pick = int | Loop
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """One `param` or `state` of one instance. `type` has the leading sizes of the stack."""
+    """One `param` or `state` of one instance, or a stored tensor, which is `constant`.
+
+    `type` has the leading sizes of the stack. Files from elsewhere may have each block under a name of
+    its own, which are the `parts`, and the last two axes `transposed`.
+    """
 
     symbol: str
     type: TensorType
@@ -32,6 +36,9 @@ class Weight:
     trained: bool
     stacked: int
     place: Place
+    parts: tuple[str, ...] = ()
+    transposed: bool = False
+    constant: bool = False
 
 
 def source_of(item: Weight) -> Op:
@@ -44,6 +51,9 @@ def source_of(item: Weight) -> Op:
         item.origin.init,
         item.trained,
         item.stacked,
+        item.parts,
+        item.transposed,
+        item.constant,
     )
     place = item.place
     source.location = FileLocation(place.file, place.line, place.column, place.end)
@@ -65,15 +75,19 @@ def weight_value(at: Trace, item: Weight, picks: tuple[Pick, ...]) -> Value:
         value = at.gets[item.symbol] = get.result
         value.name = item.symbol
         at.declared[value] = item.place
-    for pick in picks:
-        value = picked(at, value, pick)
+    for k, pick in enumerate(picks):
+        if not isinstance(pick, int):
+            value = pick.slice_of(value)
+            continue
+        # What an inner loop goes through is taken before that loop.
+        inner = next((loop for loop in picks[k:] if not isinstance(loop, int)), None)
+        with at.inside(at.block if inner is None else inner.outer):
+            value = _fixed_part(at, value, pick)
     return value
 
 
-def picked(at: Trace, value: Value, pick: Pick) -> Value:
+def _fixed_part(at: Trace, value: Value, pick: int) -> Value:
     """One of the stacked values."""
-    if not isinstance(pick, int):
-        return pick.slice_of(value)
     shape = tensor_type(value).shape
     rest = len(shape) - 1
     starts, limits = (pick, *[0] * rest), (pick + 1, *shape[1:])

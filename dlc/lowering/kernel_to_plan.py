@@ -23,7 +23,7 @@ from dlc.ir.value_map import EQUAL
 from dlc.lowering.own_results import copy, own_results
 from dlc.lowering.plan_schedule import Choice, Item, Loop, Scheduler, Wave, lifetimes
 from dlc.lowering.plan_sizes import Reads, refuse_unplanned
-from dlc.lowering.plan_storage import Home, Memory, Storage, assign
+from dlc.lowering.plan_storage import FIXED, Home, Memory, Storage, assign
 from dlc.passes.place import Buffer, align, height, order_above, place
 
 SAMPLE = 64
@@ -208,27 +208,32 @@ class _Writer:
         type = kernel.array_type(value)
         dense = ViewType(type.dtype, type.shape)
         emit = Builder(self.body, self.function.location, self._divider)
-        origin = self.origins[value]
+        home, origin = self._home(value), self.origins[value]
         match origin.op:
-            case array.Constant(value=elements):
+            case array.Constant(value=elements) if home is None:
                 return emit(mem.Constant(elements, dense, self.constants.offset(elements)))
-            case weight.Get(symbol=symbol):
+            case weight.Get(symbol=symbol) if home is None:
                 return emit(mem.Weight(symbol, dense))
             case _:
-                pass
-        home = self._home(value)
+                assert home is not None
+        root = self.view(origin) if home.memory == FIXED else self.roots[home.memory]
         counters = tuple([counter for counter, _ in home.steps])
         steps = tuple([step for _, step in home.steps])
         layout = dense if home.strides is None else ViewType(type.dtype, type.shape, home.strides)
-        return emit(mem.View(self.roots[home.memory], layout, home.offset, counters, steps))
+        return emit(mem.View(root, layout, home.offset, counters, steps))
 
-    def _home(self, value: Value) -> Home:
-        """Where a value is; a reshape of a dense array is a dense array of another shape."""
+    def _home(self, value: Value) -> Home | None:
+        """Where a value is, None for whole constants and weights.
+
+        A reshape of a dense array is a dense array of another shape.
+        """
         reshaped = False
         while value not in self.storage.homes and isinstance(value.op, array.Reshape):
             value, reshaped = value.op.source, True
-        home = self.storage.homes.get(value) or self.storage.homes[self.origins[value]]
-        return Home(home.memory, home.offset, None, home.steps) if reshaped else home
+        home = self.storage.homes.get(value) or self.storage.homes.get(self.origins[value])
+        if home is None or not reshaped:
+            return home
+        return Home(home.memory, home.offset, None, home.steps)
 
     # Work.
 

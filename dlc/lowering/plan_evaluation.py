@@ -187,9 +187,14 @@ class _Run:
                 start = self.at.size(offset)
                 for counter, step in zip(counters, steps, strict=True):
                     start += self.counters[counter] * self.at.size(step)
-                return self._window(self.memory[root], type, start)
+                return self._window(self._memory_of(root), type, start)
             case _:
                 raise AssertionError(f"{op} is no view")
+
+    def _memory_of(self, root: Value) -> Bytes:
+        """The bytes of a root, or of the constant or weight that a view is a part of."""
+        found = self.memory.get(root)
+        return self._array(root).reshape(-1).view(np.uint8) if found is None else found
 
     def _window(self, memory: Bytes, type: ViewType, start: int) -> Array:
         shape = self.at.shape(type.shape)

@@ -32,11 +32,16 @@ class Memory:
     last: int
 
 
+FIXED = -1
+"""The memory of constants and weights, each of which has a place of its own outside the plan."""
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """A place in a memory: `offset` bytes from its start, and `steps` of bytes for rounds of loops.
 
-    `strides` in elements; None for a dense row-major array.
+    `strides` in elements; None for a dense row-major array. In `FIXED` the offset counts from the start
+    of the constant or weight.
     """
 
     memory: int
@@ -81,7 +86,7 @@ def assign(
     limits: Mapping[str, Size],
     log: DecisionLog,
 ) -> Storage:
-    """Find a home for every value of a function that is neither a constant nor a weight.
+    """Find a home for every value of a function that is no whole constant or weight.
 
     `limits` are those of measured dims: memories are as large as they may have to be.
     """
@@ -192,7 +197,9 @@ class _Assignment:
             home = self.storage.homes.get(origin)
             if self.lives.reads_of.is_count(origin):
                 continue
-            if home is None or home != Home(home.memory) or readers[home.memory] != 1:
+            if home is None or home.memory == FIXED:
+                continue
+            if home != Home(home.memory) or readers[home.memory] != 1:
                 continue
             memory = self.storage.memories[home.memory]
             if (
@@ -233,12 +240,11 @@ class _Assignment:
 
     def _slices(self, item: Loop, op: flow.Scan, carried: int) -> None:
         for k, (source, axis) in enumerate(zip(op.xs, op.x_axes, strict=True)):
-            home = self._home(source)
-            if home is not None:
-                argument = op.body.arguments[1 + carried + k]
-                self.storage.homes[argument] = home.slice(
-                    source, axis, item.counter, op.length, op.reverse
-                )
+            home = self._home(source) or Home(FIXED)
+            argument = op.body.arguments[1 + carried + k]
+            self.storage.homes[argument] = home.slice(
+                source, axis, item.counter, op.length, op.reverse
+            )
         stacks = zip(
             op.results[carried:], op.body.terminator.operands[carried:], op.y_axes, strict=True
         )

@@ -9,11 +9,22 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 
 from dlc.runtime import expressions
 from dlc.runtime.container import padded
 from dlc.runtime.dtypes import DTYPES, MAX_RANK, byte_count
-from dlc.runtime.manifest import Default, Entry, Image, Input, Manifest, Output, Program, Target
+from dlc.runtime.manifest import (
+    Default,
+    Entry,
+    Image,
+    Input,
+    Manifest,
+    Output,
+    Program,
+    Target,
+    Weight,
+)
 from dlc.runtime.refusal import Where
 
 MAX_NAME = 255
@@ -59,10 +70,20 @@ def _check_weights(manifest: Manifest, sections: Mapping[str, memoryview], where
             raise refuse(f"{weight.name} must begin at byte {padded(end)}, not {weight.offset}")
         if weight.sha256 and not _SHA256.fullmatch(weight.sha256):
             raise refuse(f"{weight.name} has something else for a SHA-256")
+        if not _is_stack(weight):
+            raise refuse(f"{weight.name} has {len(weight.parts)} parts for {list(weight.shape)}")
         end = weight.offset + weight.bytes
     found = len(sections.get("weights", b""))
     if padded(end) != found:
         raise refuse(f"the arrays end at byte {padded(end)} of the section, which has {found}")
+
+
+def _is_stack(weight: Weight) -> bool:
+    """Whether the copies of a weight are as many as its first axes count, and matrices if transposed."""
+    rank = len(weight.shape)
+    if not 0 <= weight.stacked <= rank or (weight.transposed and rank - weight.stacked < 2):
+        return False
+    return not weight.parts or prod(weight.shape[: weight.stacked]) == len(weight.parts)
 
 
 def _check_names(what: str, names: Iterable[str], refuse: Refuse) -> None:

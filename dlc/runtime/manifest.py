@@ -174,8 +174,10 @@ class Target(NamedTuple):
 class Weight(NamedTuple):
     """One source weight: where it lies in the section `weights`, and what it is called elsewhere.
 
-    `key` is its name in weight files, where that differs from `name`; `sha256` is of its bytes, and may
-    be empty until the artifact is written.
+    `key` is its name in weight files, where that differs from `name`; `parts` are the names of its copies
+    where files have one array for each, which the first `stacked` axes count. `transposed` says that under
+    these names the last two axes are the other way round. A `constant` is never replaced by other weights.
+    `sha256` is of its bytes, and may be empty until the artifact is written.
     """
 
     name: str
@@ -185,10 +187,14 @@ class Weight(NamedTuple):
     bytes: int
     sha256: str = ""
     key: str = ""
+    parts: tuple[str, ...] = ()
+    stacked: int = 0
+    transposed: bool = False
+    constant: bool = False
 
     @property
     def file_key(self) -> str:
-        """What weight files call it."""
+        """What weight files call it, if it is one array there."""
         return self.key or self.name
 
 

@@ -132,15 +132,19 @@ class Model:
         """The same model with other weights, from a safetensors or npz file or a mapping of arrays.
 
         Nothing is compiled: the code is shared, and weights are prepared again on the first call.
-        Every weight must be there, by its path or by its key in checkpoints. Raises ModelError for
-        missing names and other types, UsageError for a file that cannot be read.
+        Every weight must be there, by its path or by its names in checkpoints; tensors that the text
+        itself takes from a file (`const`) stay. Raises ModelError for missing names and other types,
+        UsageError for a file that cannot be read.
         """
         manifest = self._artifact.manifest
         if isinstance(weights, Mapping):
-            lookup = weight_tables.from_mapping(weights, manifest.weights)
+            find = weight_tables.from_mapping(weights, manifest.weights)
         else:
-            lookup = weight_tables.from_file(open_weights(weights))
-        block = weight_tables.fill(manifest.weights, lookup)
+            find = weight_tables.from_file(open_weights(weights))
+        own = self.weights
+        block = weight_tables.fill(
+            manifest.weights, lambda row: own.tensor(row.name) if row.constant else find(row)
+        )
         return Model(
             self._artifact.with_weights(block.data),
             threads=self._threads,

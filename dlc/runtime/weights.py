@@ -15,7 +15,8 @@ from dlc.runtime.container import padded
 from dlc.runtime.dtypes import DTYPES, numpy_bfloat16
 from dlc.runtime.manifest import Weight
 from dlc.runtime.tensor import Tensor
-from dlc.runtime.weight_files import WeightFile, missing_weight, nearest
+from dlc.runtime.weight_files import WeightFile, nearest
+from dlc.runtime.weight_keys import by_key, by_path, typed
 
 Array = NDArray[np.generic]
 
@@ -45,7 +46,10 @@ class WeightViews(Mapping[str, "Array | Tensor"]):
         return Tensor.from_bits(block.view(dtype.numpy).reshape(weight.shape), weight.dtype)
 
     def __repr__(self) -> str:
-        rows = [f"  {weight.name}: {_typed(weight)}" for weight in self._table.values()]
+        rows = [
+            f"  {weight.name}: {typed(weight.dtype, weight.shape)}"
+            for weight in self._table.values()
+        ]
         return "\n".join([f"{len(rows)} weights", *rows])
 
 
@@ -111,52 +115,22 @@ def from_mapping(
 
     Raises ModelError: D0504 for a missing or unknown name, D0505 for another dtype or shape.
     """
-    names = {weight.name for weight in table} | {weight.file_key for weight in table}
+    names = {name for weight in table for name in (weight.name, weight.file_key, *weight.parts)}
     for name in values:
         if name not in names:
             near = nearest(name, names)
             way_out = f"did you mean {' or '.join(near)}?" if near else None
             raise ModelError(f"the model has no weight {name}", code="D0504", help=way_out)
-
-    def tensor_of(weight: Weight) -> Tensor:
-        name = weight.name if weight.name in values else weight.file_key
-        if name not in values:
-            raise missing_weight("the given weights", weight.name, values)
-        value = values[name]
-        tensor = value if isinstance(value, Tensor) else Tensor(np.asarray(value))
-        return _fitting(tensor, weight, "the given weights")
-
-    return tensor_of
+    given = {
+        name: value if isinstance(value, Tensor) else Tensor(np.asarray(value))
+        for name, value in values.items()
+    }
+    return lambda weight: by_path(weight, given, "the given weights")
 
 
 def from_file(file: WeightFile) -> Callable[[Weight], Tensor]:
-    """What looks weights up in a file, by their key there or their path; the file may hold more.
+    """What looks weights up in a file, by their names there or their path; the file may hold more.
 
     Raises ModelError: D0504 for a missing name, D0505 for another dtype or shape.
     """
-
-    def tensor_of(weight: Weight) -> Tensor:
-        name = weight.file_key if weight.file_key in file else weight.name
-        return _fitting(file[name], weight, file.path)
-
-    return tensor_of
-
-
-def _fitting(tensor: Tensor, weight: Weight, source: str) -> Tensor:
-    if (tensor.dtype, tensor.shape) == (weight.dtype, weight.shape):
-        return tensor
-    found = f"{tensor.dtype}{list(tensor.shape)}" if tensor.shape else tensor.dtype
-    way_out = None
-    if tensor.dtype != weight.dtype and tensor.shape == weight.shape:
-        way_out = f"convert it where it is made, as with .astype({weight.dtype!r}) of dlc.Tensor"
-    elif tensor.shape == weight.shape[::-1]:
-        way_out = "it may have to be transposed"
-    raise ModelError(
-        f"{source}: {weight.file_key} is {found}, where the model has {_typed(weight)}",
-        code="D0505",
-        help=way_out,
-    )
-
-
-def _typed(weight: Weight) -> str:
-    return f"{weight.dtype}{list(weight.shape)}" if weight.shape else weight.dtype
+    return lambda weight: by_key(weight, file, file.path)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.errors import ModelError, UsageError
+from dlc.errors import ArtifactError, ModelError, UsageError
 from dlc.runtime import safetensors
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.manifest import Weight
@@ -97,16 +97,16 @@ def test_weights_that_do_not_fit_are_refused(model: Model, tmp_path: Path) -> No
         (
             {"layer.w": OTHER[:2]},
             "D0505",
-            "fc.weight is f32[2, 4], where the model has f32[4, 4]",
-            None,
+            "layer.w is f32[2, 4], where the model has f32[4, 4]",
+            "use weights made for this model",
         ),
         (
             {"layer.w": OTHER.astype(np.float64)},
             "D0505",
-            "fc.weight is f64[4, 4]",
+            "layer.w is f64[4, 4]",
             "convert it where",
         ),
-        (path, "D0504", f"{path}: there is no array layer.w", None),
+        (path, "D0504", f"{path}: there is no array fc.weight", "did you mean fc.wieght?"),
     ):
         with pytest.raises(ModelError) as caught:
             model.with_weights(weights)
@@ -123,6 +123,59 @@ def test_a_transposed_weight_is_recognised() -> None:
     draft.weights = (draft.weights[0]._replace(shape=(2, 8)),)
     with pytest.raises(ModelError, match="may have to be transposed"):
         Model(draft.artifact()).with_weights({"layer.w": np.zeros((8, 2), np.float32)})
+
+
+TRANSPOSED = {"layer.weight": OTHER.reshape(4, 4).T.copy()}
+PARTS = {f"block.{k}.w": OTHER.reshape(2, 2, 4)[k].T.copy() for k in range(2)}
+
+
+def renamed(**facts: object) -> Model:
+    """The tiny model whose weight files call its weight otherwise."""
+    draft = building.tiny()
+    draft.weights = (draft.weights[0]._replace(**facts),)
+    return Model(draft.artifact())
+
+
+def test_a_transposed_weight_of_a_checkpoint_is_turned(tmp_path: Path) -> None:
+    model = renamed(key="layer.weight", transposed=True)
+    path = tmp_path / "w.safetensors"
+    safetensors.write(path, {name: Tensor(array) for name, array in TRANSPOSED.items()})
+    for weights in (TRANSPOSED, path, {"layer.w": OTHER}):
+        np.testing.assert_array_equal(cast(F32, model.with_weights(weights).f(X, X)), 4 * OTHER)
+
+
+def test_the_blocks_of_a_stack_are_put_together_from_a_checkpoint() -> None:
+    shape = (2, 2, 4)
+    model = renamed(shape=shape, parts=tuple(PARTS), stacked=1, transposed=True, key="")
+    found = cast(F32, model.with_weights(PARTS).weights["layer.w"])
+    np.testing.assert_array_equal(found, OTHER.reshape(shape))
+    with pytest.raises(ModelError, match=r"there is no array block\.1\.w"):
+        model.with_weights({"block.0.w": PARTS["block.0.w"]})
+    with pytest.raises(
+        ModelError, match=r"block\.1\.w is f32\[2, 4\], where the model has f32\[4, 2\]"
+    ):
+        model.with_weights({**PARTS, "block.1.w": PARTS["block.1.w"].T})
+
+
+def test_a_constant_of_the_text_stays_when_weights_are_exchanged() -> None:
+    model = renamed(constant=True)
+    np.testing.assert_array_equal(
+        cast(F32, model.with_weights({}).weights["layer.w"]), cast(F32, model.weights["layer.w"])
+    )
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"parts": ("a", "b", "c"), "stacked": 1},
+        {"stacked": 3},
+        {"transposed": True, "stacked": 1},
+    ],
+    ids=str,
+)
+def test_a_manifest_whose_parts_do_not_make_the_weight_is_refused(facts: dict[str, object]) -> None:
+    with pytest.raises(ArtifactError, match=r"layer\.w has \d parts for"):
+        renamed(**facts)
 
 
 def test_a_model_with_other_weights_is_saved_with_them(model: Model, tmp_path: Path) -> None:
