@@ -26,7 +26,7 @@ def command(
     dump_dir: Annotated[
         str | None, typer.Option(metavar="DIR", help="Also one file for each pass.")
     ] = None,
-    svg: Annotated[bool, typer.Option("--svg", help="Draw the graph.")] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="Draw the graph, or the plan.")] = False,
     level: options.Level = 2,
     target: options.Target = "cpu",
     matmul: options.Matmul = "auto",

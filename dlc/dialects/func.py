@@ -69,18 +69,12 @@ class Func(Op):
     @property
     def bounds(self) -> dict[str, tuple[int, int | None]]:
         """Lowest and highest value of each named dim."""
-        found: dict[str, tuple[int, int | None]] = {}
-        for text in self._texts("dlc.dims"):
-            match = _BOUND.fullmatch(text)
-            if match is None:
-                raise self.fail(f"{text!r} is no bound of a dim; write 'B = 1..64' or 'B = 1..'")
-            found[match[1]] = (int(match[2]), int(match[3]) if match[3] else None)
-        return found
+        return bounds_of(self)
 
     @property
     def input_names(self) -> tuple[str, ...]:
         """The user's names of the arguments."""
-        given = self._texts("dlc.inputs")
+        given = _texts(self, "dlc.inputs")
         return given or tuple(f"arg{index}" for index in range(len(self.body.arguments)))
 
     @property
@@ -112,6 +106,23 @@ def updates_of(op: Op) -> dict[int, int]:
     assert isinstance(inputs, tuple)
     assert isinstance(updates, tuple)
     return {result: inputs.index(name) for result, name in enumerate(updates) if name}
+
+
+def _texts(op: Op, key: str) -> tuple[str, ...]:
+    values = op.attributes.get(key, ())
+    assert isinstance(values, tuple)
+    return tuple([value for value in values if isinstance(value, str)])
+
+
+def bounds_of(op: Op) -> dict[str, tuple[int, int | None]]:
+    """Lowest and highest value of each named dim of a function, or of the program made of it."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for text in _texts(op, "dlc.dims"):
+        match = _BOUND.fullmatch(text)
+        if match is None:
+            raise op.fail(f"{text!r} is no bound of a dim; write 'B = 1..64' or 'B = 1..'")
+        found[match[1]] = (int(match[2]), int(match[3]) if match[3] else None)
+    return found
 
 
 def bounds_attribute(bounds: dict[str, tuple[int, int | None]]) -> tuple[Attribute, ...]:

@@ -11,6 +11,7 @@ from dlc.codegen.kernels import kernel_texts
 from dlc.dialects import func, loop, mem
 from dlc.driver.compile import Opened, Settings, lower
 from dlc.driver.drawing import draw
+from dlc.driver.drawing_plan import draw_plans
 from dlc.driver.entries import entry_functions, find_function
 from dlc.driver.make import Wanted
 from dlc.driver.pipelines import pipeline
@@ -39,7 +40,7 @@ class Shown:
 
 
 def show_stage(wanted: Wanted, shown: Shown) -> str:
-    """The text of a model at a stage, or its graph as SVG.
+    """The text of a model at a stage; its graph, or where the plan puts its values, as SVG.
 
     Raises UsageError: D0915 for a stage or a pass that is not on the way, D0904 for an entry point that
     does not exist; Unsupported (D0704) for stages that dlc does not have yet.
@@ -125,13 +126,26 @@ def _assembly(opened: Opened, settings: Settings, entry: str | None) -> str:
 
 
 def _picture(opened: Opened, shown: Shown) -> str:
+    if shown.stage == "plan":
+        return draw_plans(_programs(opened.module, shown.entry))
     if shown.stage not in ("graph", "kernel"):
         raise UsageError(
-            f"stage {shown.stage} is no graph", code="D0915", help="--svg draws graph and kernel"
+            f"stage {shown.stage} is no graph",
+            code="D0915",
+            help="--svg draws graph, kernel and plan",
         )
     if shown.entry is None and len(entry_functions(opened.module)) > 1:
         return draw(entry_functions(opened.module))
     return draw([find_function(opened.module, shown.entry)])
+
+
+def _programs(module: Op, entry: str | None) -> list[mem.Program]:
+    """The plan of an entry point, or of all of them and of what prepares the weights."""
+    return [
+        op
+        for op in module.regions[0]
+        if isinstance(op, mem.Program) and entry in (None, op.sym_name)
+    ]
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ writes where another one reads is a conflict.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,12 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType, ViewType
 from dlc.lowering.plan_storage import reads_only_own_element
+from dlc.passes.place import align
 
 Bytes = NDArray[np.uint8]
 
 POISON = 0xFF
 """A byte that makes every float NaN and every integer unlikely."""
-ALIGNMENT = 64
 
 
 class PlanConflict(Exception):
@@ -43,6 +43,27 @@ def evaluate_plan(
     Raises PlanConflict where the plan would let kernels of one wave disturb each other.
     """
     return _Run(program, inputs, Evaluation(dims, weights)).run()
+
+
+def arena_offsets(roots: Iterable[mem.Root], at: Evaluation) -> dict[int, int]:
+    """Where each arena root lies in bytes, by its number: at its offset, or just above those below it.
+
+    What lies above what may be a chain of any length, so what is not known yet waits on a stack.
+    """
+    arena = {root.number: root for root in roots if root.kind == "arena"}
+    starts: dict[int, int] = {}
+    pending = list(arena)
+    while pending:
+        root = arena[pending[-1]]
+        below = () if root.offset is not None else root.above or ()
+        unknown = [number for number in below if number not in starts]
+        if unknown:
+            pending += unknown
+            continue
+        pending.pop()
+        ends = [starts[number] + align(at.size(arena[number].bytes)) for number in below]
+        starts[root.number] = max(ends, default=0) if root.offset is None else root.offset
+    return starts
 
 
 class _Run:
@@ -70,11 +91,11 @@ class _Run:
 
     def _roots(self, inputs: Sequence[Array]) -> None:
         roots = [op for op in self.program.body if isinstance(op, mem.Root)]
-        ends: dict[int, int] = {}
-        places = {
-            root.number: self._offset(root, roots, ends) for root in roots if root.kind == "arena"
-        }
-        arena = np.full(max(ends.values(), default=0), POISON, np.uint8)
+        places = arena_offsets(roots, self.at)
+        ends = [
+            places[root.number] + self.at.size(root.bytes) for root in roots if root.kind == "arena"
+        ]
+        arena = np.full(max(ends, default=0), POISON, np.uint8)
         for root in roots:
             count = self.at.size(root.bytes)
             match root.kind:
@@ -88,24 +109,6 @@ class _Run:
                 case _:
                     self.memory[root.result] = np.full(count, POISON, np.uint8)
                     self.outputs[root.number] = self.memory[root.result]
-
-    def _offset(self, root: mem.Root, roots: Sequence[mem.Root], ends: dict[int, int]) -> int:
-        """Where an arena root lies; `ends` learns where it and those below it end."""
-        if root.offset is not None:
-            start = root.offset
-        else:
-            below = [
-                other
-                for other in roots
-                if other.kind == "arena" and other.number in (root.above or ())
-            ]
-            for other in below:
-                if other.number not in ends:
-                    self._offset(other, roots, ends)
-            start = max((ends[other.number] for other in below), default=0)
-        size = self.at.size(root.bytes)
-        ends[root.number] = start + -(-size // ALIGNMENT) * ALIGNMENT
-        return start
 
     # Work.
 
