@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dlc import __version__
 from dlc.cli import quick
-from dlc.cli.report import guarded
+from dlc.cli.report import guarded, spell_out
 
 if TYPE_CHECKING:
     from dlc.cli import app
@@ -27,16 +27,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 done, 1 the model is wrong, 2 usage, 3 numbers differ, 4 unsupported, 5 artifact refused, 70
     internal failure, 130 interrupted.
     """
+    if arguments is None:
+        spell_out()
     given = list(sys.argv[1:] if arguments is None else arguments)
+    return guarded(lambda: _answered(given), as_json="--json" in given)
+
+
+def _answered(given: Sequence[str]) -> int:
     if given == ["--version"]:
         print(f"dlc {__version__}")
         return 0
     plain = quick.plain_run(given)
-    if plain is not None:
-        return guarded(plain.do, as_json=plain.as_json)
-    return _typer().run(given)
+    if plain is None:
+        return _whole().run(given)
+    plain.do()
+    return 0
 
 
-def _typer() -> type[app.App]:
+def _whole() -> type[app.App]:
     """The whole command line, loaded when it is needed."""
     return import_module("dlc.cli.app").App

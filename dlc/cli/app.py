@@ -23,7 +23,7 @@ from dlc.cli import (
     run,
     show,
 )
-from dlc.cli.report import INTERRUPTED, guarded, note
+from dlc.cli.report import INTERRUPTED, note
 from dlc.errors import UsageError
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -77,7 +77,7 @@ class App:
     @staticmethod
     def run(arguments: Sequence[str]) -> int:
         """Do what they say; gives the exit code."""
-        return guarded(lambda: _invoked(arguments), as_json="--json" in arguments)
+        return _invoked(arguments)
 
 
 def _invoked(arguments: Sequence[str]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import sys
@@ -10,10 +12,19 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
-from dlc.errors import Diagnostic, DlcError, InternalError
+from dlc.errors import Diagnostic, DlcError, InternalError, UsageError
 
 INTERRUPTED = 130
+_OUTPUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+"""What stdout can fail with. Files are written in one place, which says what happened itself."""
 OUT_OF_MEMORY = "the system has no more memory"
+
+
+def spell_out() -> None:
+    """Letters that a terminal's encoding lacks are written as escapes; there is no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def guarded(action: Callable[[], int | None], *, as_json: bool) -> int:
@@ -22,20 +33,47 @@ def guarded(action: Callable[[], int | None], *, as_json: bool) -> int:
     With `as_json` an error is also an object on stdout, so that a program finds it there.
     """
     try:
+        code = _attempted(action, as_json)
+        if sys.stdout is not None:  # it is after `>&-`
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does: nothing is wrong, nothing is to be said.
+        _drop_output()
+        return 0
+    except OSError as error:
+        _drop_output()
+        return _told(_output_lost(error), as_json=False)
+
+
+def _attempted(action: Callable[[], int | None], as_json: bool) -> int:
+    try:
         return action() or 0
     except DlcError as error:
         return _told(error, as_json)
     except KeyboardInterrupt:
         note("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone, as `head` does: nothing is wrong, nothing is to be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except MemoryError:
         return _told(InternalError(OUT_OF_MEMORY, code="D0998"), as_json)
+    except OSError as error:
+        if error.errno in _OUTPUT_ERRORS:
+            raise
+        return _told(_unexpected(error), as_json)
     except Exception as error:  # noqa: BLE001 - a traceback helps no user
         return _told(_unexpected(error), as_json)
+
+
+def _drop_output() -> None:
+    """Let what is still to be written go nowhere: the interpreter would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _output_lost(error: OSError) -> UsageError:
+    why = (error.strerror or str(error)).lower()
+    return UsageError(
+        f"cannot write the output: {why}", code="D0502", help="send it to another place"
+    )
 
 
 def _told(error: DlcError, as_json: bool) -> int:

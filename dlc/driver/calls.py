@@ -6,7 +6,8 @@ Only the runtime is needed: this is what `dlc run x.dlc` loads.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlc.driver.inputs import ZEROS, Value, random_value, read_value, zeros
@@ -176,5 +177,33 @@ def call(model: Model, request: Request) -> Results:
 def call_with(model: Model, arguments: Arguments) -> Results:
     """Call an entry point with arguments that were read before."""
     point = model.entry_points[arguments.entry]
-    result = point(**arguments.named)  # pyright: ignore[reportArgumentType] - `out` is not among them
+    # `out` is not among the names.
+    result = _interruptible(model, lambda: point(**arguments.named))  # pyright: ignore[reportArgumentType]
     return results_of(point, result)
+
+
+def _interruptible(model: Model, action: Callable[[], object]) -> object:
+    """Do something with the model in a thread beside: Python hears of Ctrl-C only between its own steps.
+
+    Then the call is asked to end, and ends at its next barrier.
+    """
+    outcome: list[object] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(action())
+        except BaseException as error:  # noqa: BLE001 - it is raised again below
+            failure.append(error)
+
+    beside = threading.Thread(target=run)
+    beside.start()
+    try:
+        beside.join()
+    except KeyboardInterrupt:
+        model.cancel()
+        beside.join()
+        raise
+    if failure:
+        raise failure[0]
+    return outcome[0]

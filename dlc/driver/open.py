@@ -20,7 +20,7 @@ from dlc.runtime.files import map_file
 from dlc.runtime.manifest import Layer
 from dlc.runtime.weights import WeightViews
 from dlc.text.ir_parser import parse_op
-from dlc.text.source import Source
+from dlc.text.source import Source, readable
 
 MAX_IR_BYTES = 64 << 20
 """The longest IR that is read: a graph of 100,000 operations has some ten million bytes."""
@@ -62,7 +62,7 @@ def _open_text(path: Path, text: str | None, module: str | None, settings: Chose
     return Opened(
         made.module,
         context,
-        path.name,
+        readable(path.name),
         made.texts,
         path.parent,
         layers=tuple(Layer(row.path, row.type, row.parameters) for row in made.layers),
@@ -72,9 +72,10 @@ def _open_text(path: Path, text: str | None, module: str | None, settings: Chose
 
 def _open_ir(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
     _refuse_choices(path, module, settings)
-    found = Source.read(path, path.name, MAX_IR_BYTES).text if text is None else text
-    parsed = read_ir(found, path.name)
-    opened = Opened(parsed, Context(), path.name, {path.name: found}, path.parent)
+    name = readable(path.name)
+    found = Source.read(path, name, MAX_IR_BYTES).text if text is None else text
+    parsed = read_ir(found, name)
+    opened = Opened(parsed, Context(), name, {name: found}, path.parent)
     opened.stage = opened.read_at = stage_of(parsed)
     return opened
 
@@ -93,7 +94,7 @@ def _open_artifact(path: Path, text: str | None, module: str | None, settings: C
     _refuse_choices(path, module, settings)
     artifact = Artifact.read(path)
     graph = str(artifact.section("graph"), "utf-8")
-    parsed = read_ir(graph, path.name)
+    parsed = read_ir(graph, readable(path.name))
     facts = artifact.manifest
     weights = WeightViews(facts.weights, as_bytes(artifact.section("weights")))
     return Opened(
@@ -110,8 +111,9 @@ def _open_artifact(path: Path, text: str | None, module: str | None, settings: C
 def _open_onnx(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
     context = Context()
     made = read_onnx(path, values=context.values)
-    texts = {path.name: made.listing}
-    return Opened(made.module, context, path.name, texts, path.parent, arrays=made.arrays)
+    name = readable(path.name)
+    texts = {name: made.listing}
+    return Opened(made.module, context, name, texts, path.parent, arrays=made.arrays)
 
 
 OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen], Opened]] = {

@@ -186,6 +186,7 @@ class EntryPoint:
     def _take_frame(self) -> Frame:
         try:
             frame = self._idle.pop()
+            frame.reset()
         except IndexError:
             frame = self._new_frame()
         self._running.add(frame)
@@ -206,11 +207,8 @@ class EntryPoint:
         return self._runner
 
     def _failed(self, frame: Frame) -> CallError:
-        error = call_error(
-            self.name, frame.status_words(), self._program.program.ops, self._needed_runner().texts
-        )
-        frame.reset()
-        return error
+        texts = self._needed_runner().texts
+        return call_error(self.name, frame.status_words(), self._program.program.ops, texts)
 
     def trace(self, *args: object, **named: object) -> tuple[object, tuple[Stretch, ...]]:
         """Call it and watch: the result, and which thread worked on which op from when to when.

@@ -63,7 +63,7 @@ class Source:
 
         Raises ModelError when the file cannot be read, is longer than `limit` bytes, or is not UTF-8.
         """
-        called = str(path) if name is None else name
+        called = readable(str(path) if name is None else name)
         try:
             with Path(path).open("rb") as file:
                 data = file.read(limit + 1)
@@ -87,6 +87,15 @@ class Source:
                 code="D0102",
                 help="save the file as UTF-8",
             ) from None
+
+
+def readable(name: str) -> str:
+    """The name of a file as text, whatever its bytes are.
+
+    >>> readable("m\\udcf6del.dlm")
+    'm\ufffddel.dlm'
+    """
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def too_long(name: str, limit: int = MAX_BYTES) -> Diagnostic:

@@ -1,0 +1,148 @@
+"""The command as a process of its own: closed and full outputs, Ctrl-C, two at once, odd surroundings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import dlc as package
+from tests.cli.conftest import Command
+
+ROOT = Path(package.__file__).parents[1]
+
+ENDLESS = """\
+dlc 1
+export fn f(x: f32[64, 64] = 0) -> f32[64, 64] =
+  while all(y >= 0) with y = broadcast(x, [64, 64]) limit 2000000000 { next y = y * 0.5 }
+"""
+
+
+def surroundings(**changes: str | None) -> dict[str, str]:
+    """This process's environment with changes; None takes a variable away."""
+    found = {**os.environ, "PYTHONPATH": str(ROOT), **changes}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def start(
+    folder: Path, *arguments: str, out: int = subprocess.PIPE, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dlc", *arguments],
+        cwd=folder,
+        env=surroundings() if env is None else dict(env),
+        stdout=out,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=120)
+    assert "Traceback" not in err
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize(
+    "command", [("ops",), ("run", "rows.dlc", "--random-inputs", "0"), ("--version",)]
+)
+def test_a_reader_that_has_gone_is_no_error(
+    dlc: Command, folder: Path, command: tuple[str, ...]
+) -> None:
+    dlc("compile", "rows.dlm")
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = start(folder, *command, out=writing)
+    os.close(writing)
+    assert ended(process) == (0, None, "")
+
+
+@pytest.mark.parametrize(
+    "command", [("ops",), ("run", "rows.dlc", "--random-inputs", "0"), ("--version",)]
+)
+def test_an_output_that_cannot_be_written_is_said(
+    dlc: Command, folder: Path, command: tuple[str, ...]
+) -> None:
+    dlc("compile", "rows.dlm")
+    with Path("/dev/full").open("wb") as full:
+        code, _, err = ended(start(folder, *command, out=full.fileno()))
+    assert code == 2
+    assert err.startswith("error[D0502]: cannot write the output: no space left on device")
+
+
+def test_without_any_stdout_a_command_still_does_its_work(folder: Path) -> None:
+    shell = f"{sys.executable} -m dlc new first >&-"
+    done = subprocess.run(
+        ["sh", "-c", shell], cwd=folder, env=surroundings(), capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (folder / "first.dlm").exists()
+
+
+@pytest.mark.parametrize("model", ["endless.dlm", "endless.dlc"])
+def test_ctrl_c_ends_a_running_call_with_130(dlc: Command, folder: Path, model: str) -> None:
+    (folder / "endless.dlm").write_text(ENDLESS)
+    assert dlc("compile", "endless.dlm").code == 0
+    process = start(folder, "run", model)
+    cpu = Path(f"/proc/{process.pid}/stat")
+    while (
+        int(cpu.read_text().split()[13]) < 250
+    ):  # hundredths of a second: it is in the loop by then
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    code, out, err = ended(process)
+    assert (code, out) == (130, "")
+    assert err.endswith("interrupted\n")
+
+
+def test_two_processes_that_write_one_artifact_leave_a_whole_one(folder: Path) -> None:
+    both = [start(folder, "compile", "rows.dlm", "-o", "rows.dlc") for _ in range(2)]
+    assert [ended(process)[0] for process in both] == [0, 0]
+    code, out, _ = ended(start(folder, "run", "rows.dlc", "--input", "x=[[1, 2, 3]]"))
+    assert (code, out) == (0, "total: f32\n14.0\nrows: f32[1]\n[14.]\n")
+    assert sorted(path.name for path in folder.glob("*rows*")) == ["rows.dlc", "rows.dlm"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"DLC_CACHE": "/proc/nothing"},
+        {"DLC_CACHE": "rows.dlm"},
+        {"DLC_CACHE": ""},
+        {"DLC_CACHE": "with space\nand line"},
+        {"DLC_CACHE": None, "XDG_CACHE_HOME": None, "HOME": None},
+        {"DLC_CACHE": None, "XDG_CACHE_HOME": None, "HOME": "/nonexistent"},
+        {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        {"OPENBLAS_CORETYPE": "Haswell"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ],
+    ids=str,
+)
+def test_odd_surroundings_change_no_result(folder: Path, changes: Mapping[str, str | None]) -> None:
+    env = surroundings(**{"DLC_CACHE": str(folder / "cache"), **changes})
+    process = start(folder, "run", "rows.dlm", "--input", "x=[[1, 2, 3]]", env=env)
+    code, out, err = ended(process)
+    assert (code, out) == (0, "total: f32\n14.0\nrows: f32[1]\n[14.]\n"), err
+
+
+def test_names_of_files_may_be_of_any_letters(folder: Path) -> None:
+    (folder / "rows.dlm").rename(folder / "mödell 名.dlm")
+    env = surroundings(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    for arguments in (
+        ("compile", "mödell 名.dlm"),
+        ("run", "mödell 名.dlc", "--random-inputs", "0", "--output", "rows=größe.npy"),
+        ("inspect", "mödell 名.dlc"),
+    ):
+        code, _, err = ended(start(folder, *arguments, env=env))
+        assert code == 0, err
+    assert (folder / "größe.npy").exists()
+    code, _, err = ended(start(folder, "run", "gönö.dlm", env=env))
+    assert code == 2
+    assert "D0501" in err
