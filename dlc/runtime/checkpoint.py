@@ -1,0 +1,107 @@
+"""Checkpoints: everything that training needs to go on as if it had never stopped.
+
+A checkpoint is a safetensors file, so that any program can read the weights in it. Its metadata says how
+far the training had come. The file is written under another name, synced to disk and renamed: whatever
+happens, even a kill or a power cut, there is the old checkpoint or the new one, whole. It holds no time
+of day and no path: the same training gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+
+from dlc.errors import ArtifactError, UsageError
+from dlc.runtime import canonical, safetensors
+from dlc.runtime.canonical import BadJson, Json
+from dlc.runtime.files import map_file
+from dlc.runtime.history import History, restored, stored
+from dlc.runtime.schema import Mismatch
+from dlc.runtime.tensor import Tensor
+
+_KEY = "dlc.checkpoint"
+_VERSION = 1
+_NUMBERS = ("epoch", "step", "position", "seed")
+_KEYS = {"version", *_NUMBERS, "history"}
+
+
+class Facts(NamedTuple):
+    """How far a training has come."""
+
+    epoch: int
+    """Epochs that are done."""
+    step: int
+    """Steps that are done, in all epochs together."""
+    position: int
+    """Examples of the current epoch that are done."""
+    seed: int
+    history: History = ()
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds; the tensors lie on the memory of the mapped file, read-only."""
+
+    tensors: Mapping[str, Tensor]
+    facts: Facts
+
+
+def write_checkpoint(
+    path: str | os.PathLike[str], tensors: Mapping[str, Tensor], facts: Facts
+) -> None:
+    """Write a checkpoint in place of the one that is there, all of it or nothing.
+
+    Raises UsageError (D0502) where it cannot be written; the old one is then as it was.
+    """
+    numbers: dict[str, Json] = {name: getattr(facts, name) for name in _NUMBERS}
+    text: Json = {"version": _VERSION, **numbers, "history": stored(facts.history)}
+    safetensors.write(path, tensors, {_KEY: canonical.dump(text).decode()})
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """The checkpoint in a file.
+
+    Raises UsageError: D0501 if there is no such file, D0548 if it is not a checkpoint or one of a newer
+    version; ArtifactError (D0503) if it is damaged.
+    """
+    name = os.fspath(path)
+    file = map_file(path)
+    readers = safetensors.entries(file, name)
+    text = safetensors.metadata(file, name).get(_KEY)
+    if text is None:
+        raise UsageError(
+            f"{name} is no checkpoint: it does not say how far a training has come",
+            code="D0548",
+            help="to begin a training with the weights in it, write --weights",
+        )
+    facts = _facts(text, name)
+    return Checkpoint({key: read() for key, read in readers.items()}, facts)
+
+
+def _facts(text: str, name: str) -> Facts:
+    try:
+        found = canonical.load(text.encode("utf-8", "surrogatepass"))
+        if not isinstance(found, dict):
+            raise Mismatch("expected an object")
+        if found.get("version") != _VERSION:
+            raise _newer(name, found.get("version"))
+        if found.keys() != _KEYS:
+            raise Mismatch(f"expected the keys {', '.join(sorted(_KEYS))}")
+        if not all(type(found[key]) is int and cast(int, found[key]) >= 0 for key in _NUMBERS):
+            raise Mismatch(f"{', '.join(_NUMBERS)} are whole numbers from 0 on")
+        numbers = {key: cast(int, found[key]) for key in _NUMBERS}
+        return Facts(**numbers, history=restored(found["history"]))
+    except (BadJson, Mismatch) as error:
+        raise ArtifactError(
+            f"{name}: what it says about the training is damaged: {error}",
+            code="D0503",
+            help="take an earlier copy of the file",
+        ) from None
+
+
+def _newer(name: str, version: Json | None) -> UsageError:
+    return UsageError(
+        f"{name} is a checkpoint of version {str(version)[:20]}, this dlc reads version {_VERSION}",
+        code="D0548",
+        help="update dlc",
+    )
