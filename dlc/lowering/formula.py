@@ -59,13 +59,20 @@ def fold(
     return emit(kernel.Fold(body, extents, combine))
 
 
-def gemm(emit: Builder, lhs: Value, rhs: Value, type: TensorType, inner: Size) -> Value:
+def gemm(
+    emit: Builder,
+    lhs: Value,
+    rhs: Value,
+    type: TensorType,
+    inner: Size,
+    lhs_transposed: bool = False,
+) -> Value:
     """A product kernel whose epilogue only rounds to the result's dtype."""
     accumulator = kernel.accumulator(type.dtype)
     epilogue = Block([*[INDEX] * type.rank, accumulator], [f"i{axis}" for axis in range(type.rank)])
     body = Builder(epilogue, emit.location)
     body.place(kernel.Yield([convert(body, epilogue.arguments[-1], type.dtype)]))
-    return emit(kernel.Gemm(lhs, rhs, [], [], epilogue, type.shape, inner))
+    return emit(kernel.Gemm(lhs, rhs, [], [], epilogue, type.shape, inner, lhs_transposed))
 
 
 def size(emit: Builder, value: Size) -> Value:

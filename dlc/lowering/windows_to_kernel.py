@@ -129,11 +129,12 @@ def _convolution(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Convolution)
     if not _is_product(op):
         return _by_formula(op, emit)
+    product = _columns if _is_wide(op) else _product
     if op.layout.channels_last:
-        return (_product(op, emit, op.source, op.kernel),)
+        return (product(op, emit, op.source, op.kernel),)
     picture = emit(array.Transpose(op.source, (0, 2, 3, 1)))
     weights = emit(array.Transpose(op.kernel, (2, 3, 1, 0)))
-    return (emit(array.Transpose(_product(op, emit, picture, weights), (0, 3, 1, 2))),)
+    return (emit(array.Transpose(product(op, emit, picture, weights), (0, 3, 1, 2))),)
 
 
 def _is_product(op: array.Convolution) -> bool:
@@ -145,6 +146,51 @@ def _is_product(op: array.Convolution) -> bool:
         and tensor_type(op.source).dtype in (F32, F64)
         and not any(is_negative(size) for pair in op.padding for size in pair)
     )
+
+
+def _is_wide(op: array.Convolution) -> bool:
+    """Whether the window is larger than what it leaves, as where a kernel's gradient is computed."""
+    layout = op.layout
+    kernel_type, result = tensor_type(op.kernel), tensor_type(op.result)
+    window = [kernel_type.shape[axis] for axis in layout.kernel_spatial]
+    spatial = [result.shape[axis] for axis in layout.spatial]
+    if not all(isinstance(size, int) for size in (*window, kernel_type.shape[layout.kernel_in])):
+        return True
+    return is_negative(spatial[0] * spatial[1] - window[0] * window[1])
+
+
+def _columns(op: array.Convolution, emit: Builder, picture: Value, weights: Value) -> Value:
+    """A convolution as one product with a matrix that has all that a result needs in a column.
+
+    The rows are numbered (channel, window), as a cotangent `[batch, height, width, outputs]` lies in
+    memory where it is the window of a kernel's gradient.
+    """
+    type = tensor_type(picture)
+    batch, height, width, channels = type.shape
+    *window, _, outputs = tensor_type(weights).shape
+    spatial = [tensor_type(op.result).shape[axis] for axis in op.layout.spatial]
+    shape = (channels, *window, *spatial, batch)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        channel, *steps, row, column, number_in_batch = indices
+        places = [number_in_batch]
+        conditions: list[Value] = []
+        for k, (place, extent) in enumerate(zip((row, column), (height, width), strict=True)):
+            at, inside = _tap(inner, op, k, place, steps[k], extent)
+            places.append(at)
+            conditions += inside
+        value = load(inner, arrays[0], [*places, channel])
+        zero = number(inner, 0, wide(type.dtype))
+        return convert(inner, choose(inner, both(inner, conditions), value, zero), type.dtype)
+
+    inner_size = channels * window[0] * window[1]
+    rows = spatial[0] * spatial[1] * batch
+    columns = emit(array.Reshape(generic(emit, (picture,), shape, formula), (inner_size, rows)))
+    matrix = emit(array.Transpose(weights, (2, 0, 1, 3)))
+    matrix = emit(array.Reshape(matrix, (inner_size, outputs)))
+    result = gemm(emit, columns, matrix, type.with_shape((rows, outputs)), inner_size, True)
+    result = emit(array.Reshape(result, (*spatial, batch, outputs)))
+    return emit(array.Transpose(result, (2, 0, 1, 3)))
 
 
 def _product(op: array.Convolution, emit: Builder, picture: Value, weights: Value) -> Value:

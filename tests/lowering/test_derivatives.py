@@ -9,6 +9,7 @@ import pytest
 from dlc.dialects import array, flow, nn
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
+from dlc.ir.dims import symbol
 from dlc.ir.types import F32, TensorType
 from tests.dialects.programs import Build, emitted, gradient, region
 from tests.lowering.everywhere import Program, check
@@ -110,3 +111,21 @@ def test_second_derivatives_through_loops(name: str) -> None:
 def test_derivatives_of_networks(name: str, level: int) -> None:
     build, types = NETWORKS[name]
     check(slope(build), *types, level=level)
+
+
+@pytest.mark.parametrize("dims", ["nhwc", "nchw"])
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
+def test_the_gradient_of_a_convolution_by_its_kernel(strides: tuple[int, int], dims: str) -> None:
+    """Its window is the whole result, and with a batch of any size its channels are symbolic."""
+
+    def convolved(emit: Builder, x: Value, w: Value) -> Sequence[Value]:
+        y = emit(array.Convolution(x, w, strides, ((1, 1), (1, 1)), (1, 1), (1, 1), 1, dims))
+        axes = tuple(range(4))
+        return [emit(array.ReduceSum(emit(array.Multiply(y, y)), axes))]
+
+    batch = symbol("B")
+    picture = (batch, 6, 7, 3) if dims == "nhwc" else (batch, 3, 6, 7)
+    window = (3, 3, 3, 4) if dims == "nhwc" else (4, 3, 3, 3)
+    types = [TensorType(F32, picture), f32(*window)]
+    sizes = [{"B": 1}, {"B": 5}]
+    check(slope(convolved), *types, dims={"B": (1, 8)}, at=sizes, rtol=1e-4)
