@@ -11,6 +11,7 @@ from typing import Literal
 from dlc import __version__
 from dlc.codegen import llvm
 from dlc.driver.cache import open_cache
+from dlc.driver.extensions import load_extensions
 from dlc.errors import DlcError
 from dlc.runtime import blas, cpu
 from dlc.runtime.threads import default_threads
@@ -38,7 +39,16 @@ def examine() -> list[Finding]:
         _blas(),
         _cache(),
         Finding("threads", str(default_threads())),
+        *_extensions(),
     ]
+
+
+def _extensions() -> list[Finding]:
+    """Where operations that are not dlc's own come from."""
+    try:
+        return [Finding("operations", text) for text in load_extensions()]
+    except DlcError as error:
+        return [Finding("operations", error.diagnostics[0].message, "error")]
 
 
 def _package(name: str) -> Finding:

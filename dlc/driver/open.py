@@ -8,6 +8,7 @@ from pathlib import Path
 from dlc.dialects import loop, mem
 from dlc.dialects.builtin import Module
 from dlc.driver.compile import Opened
+from dlc.driver.extensions import load_extensions
 from dlc.errors import DlcError, UsageError
 from dlc.frontend.elaborate import elaborate
 from dlc.frontend.values import Datum
@@ -41,6 +42,7 @@ def open_model(
     Raises UsageError for an ending that is not dlc's, a file that cannot be read, and parameters of what
     has none; ModelError for a model that is wrong.
     """
+    load_extensions()
     path = Path(path)
     opener = OPENERS.get(path.suffix if text is None else ".dlm")
     if opener is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlc.driver.extensions import load_extensions
 from dlc.driver.open import open_model, read_ir
 from dlc.driver.pipelines import LOADED
 from dlc.driver.verify_each import EachPass
@@ -21,6 +22,7 @@ def optimise_text(text: str, passes: Sequence[str], *, file: str, verify_each: b
 
     Raises ModelError for a text that is wrong, UsageError for a pass that does not exist.
     """
+    load_extensions()
     return _run(read_ir(text, file), Context(), passes, verify_each)
 
 

@@ -1,18 +1,21 @@
-"""`dlc ops` and `dlc doc`: functions of the language and operations of the IR, from their own tables."""
+"""`dlc ops` and `dlc doc`: functions, library and operations, from where they are defined."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
+from textwrap import indent
 
 from dlc import dialects
 from dlc.dialects.decomposed import Decomposed
+from dlc.driver.extensions import load_extensions
 from dlc.driver.initial import INITIALISERS
+from dlc.driver.library import LibraryEntry, library_entries
 from dlc.errors import UsageError
-from dlc.frontend.builtins.registry import BUILTINS
+from dlc.frontend.builtins.registry import BUILTINS, SPECIALS
 from dlc.frontend.elaborate import HANDLERS
-from dlc.frontend.values import Builtin
+from dlc.frontend.values import Builtin, Special
 from dlc.ir.core import OPS, Op
 from dlc.ir.define import fields_of
 from dlc.runtime.weight_files import nearest
@@ -44,22 +47,35 @@ def list_entries(word: str | None = None) -> list[Entry]:
 
 
 def _entries() -> Iterator[Entry]:
-    for builtin in BUILTINS.values():
+    load_extensions()
+    for builtin in (*BUILTINS.values(), *SPECIALS.values()):
         yield Entry(builtin.name, f"language: {builtin.group}", builtin.signature, builtin.doc)
     for name in INITIALISERS:
         yield Entry(name, "language: initialisers", f"{name}(...)", "initial values of a param")
+    for entry in library_entries().values():
+        first = entry.doc.partition("\n")[0]
+        yield Entry(entry.name, f"library: {entry.group}", entry.signature, first)
     for name, kind in OPS.items():
         dialect = name.partition(".")[0]
         yield Entry(name, f"operations: {dialect}", _op_signature(kind), _first_line(kind))
 
 
 def documentation(name: str) -> str:
-    """The whole page of a function or an operation. Raises UsageError (D0914) for other names."""
-    if name in BUILTINS:
-        return _builtin_page(BUILTINS[name])
+    """The whole page of a function, a layer or an operation.
+
+    Names of the library may be given without their group. Raises UsageError (D0914) for other names.
+    """
+    load_extensions()
+    functions: dict[str, Builtin | Special] = {**BUILTINS, **SPECIALS}
+    if name in functions:
+        return _function_page(functions[name])
+    library = library_entries()
+    for entry in library.values():
+        if name in (entry.name, entry.name.partition(".")[2]):
+            return _library_page(entry)
     if name in OPS:
         return _op_page(OPS[name])
-    near = nearest(name, [*BUILTINS, *OPS])
+    near = nearest(name, [*functions, *library, *OPS])
     raise UsageError(
         f"nothing is called {name}",
         code="D0914",
@@ -67,11 +83,18 @@ def documentation(name: str) -> str:
     )
 
 
-def _builtin_page(builtin: Builtin) -> str:
-    lines = [builtin.signature, "", f"  {builtin.doc}"]
-    if builtin.example:
-        lines += ["", f"  {builtin.example}  gives  {builtin.result}"]
-    related = [name for name in OPS if name.partition(".")[2] == builtin.name]
+def _library_page(entry: LibraryEntry) -> str:
+    name = entry.name.removeprefix("nn.")
+    use = f"import nn ({name})" if name != entry.name else "known by name in a `train` block"
+    parts = [entry.doc, use, entry.text]
+    return "\n\n".join([entry.signature, *[indent(part, "  ") for part in parts]])
+
+
+def _function_page(function: Builtin | Special) -> str:
+    lines = [function.signature, "", f"  {function.doc}"]
+    if function.example:
+        lines += ["", f"  {function.example}  gives  {function.result}"]
+    related = [name for name in OPS if name.partition(".")[2] == function.name]
     if related:
         lines += ["", f"  in the IR: {', '.join(related)}"]
     return "\n".join(lines)

@@ -130,6 +130,11 @@ PAGES: dict[str, Page] = {
         "dlc run mlp.dlc --set hidden=256",
         "dlc run mlp.dlm --set hidden=256",
     ),
+    "D0922": Page(
+        "another package's operations cannot be loaded",
+        "An installed package names a module with operations (entry point `dlc.ops`), and importing that "
+        "module fails. The message says why; `dlc doctor` lists all such packages.",
+    ),
     "D0920": Page(
         "no such target",
         "A target is `host` (this machine), a level of the x86-64 architecture (`x86-64-v2` runs on "

@@ -5,6 +5,7 @@ dlc 1
 ## number, a list of numbers or pairs, or "same". The kernel of `dims="nhwc"` is [.., in, out], that of
 ## `dims="nchw"` is [out, in, ..].
 
+## Convolution of sequences [batch, place, channel].
 module Conv1d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1, bias = true,
               dims = "nwc", F: dtype = f32) {
   require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
@@ -19,6 +20,7 @@ module Conv1d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, gr
          groups=groups, dims=dims)
 }
 
+## Convolution of pictures [batch, height, width, channel].
 module Conv2d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1, bias = true,
               dims = "nhwc", F: dtype = f32) {
   require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
@@ -34,6 +36,7 @@ module Conv2d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, gr
          groups=groups, dims=dims)
 }
 
+## Convolution of volumes [batch, depth, height, width, channel].
 module Conv3d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1, bias = true,
               dims = "ndhwc", F: dtype = f32) {
   require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
