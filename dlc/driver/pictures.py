@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import ArtifactError, Unsupported, UsageError
+from dlc.errors import UsageError
 from dlc.runtime.atomic import write_file
 from dlc.runtime.files import map_file
 from dlc.runtime.manifest import Input
+from dlc.runtime.picture_files import CHANNELS, ENDINGS, decoded, open_picture, require_pillow
 from dlc.runtime.spelling import describe
 from dlc.runtime.tensor import Tensor
 
-PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-_MAX_PIXELS = 1 << 28
+PICTURES = ENDINGS
 
 
 def read_picture(path: str, item: Input, *, resize: bool) -> NDArray[np.generic] | Tensor:
@@ -55,22 +52,10 @@ def _picture_shape(item: Input) -> tuple[str, str, int]:
 def _decoded(
     path: str, wanted: tuple[str, str, int], item: Input, resize: bool
 ) -> NDArray[np.uint8]:
-    _check_pillow(path)
-    from PIL import Image
-
-    data = map_file(path)
-    try:
-        with Image.open(io.BytesIO(data)) as picture:
-            if picture.width * picture.height > _MAX_PIXELS:
-                raise UsageError(
-                    f"{path} has {picture.width} x {picture.height} pixels", code="D0908"
-                )
-            height, width, channels = wanted
-            converted = picture.convert(_MODES[channels])
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ArtifactError(
-            f"{path} is no picture that can be read: {error}", code="D0503"
-        ) from None
+    height, width, channels = wanted
+    require_pillow(path)
+    with open_picture(map_file(path), path) as picture:
+        converted = decoded(picture, path, channels)
     size = (
         int(width) if width.isdecimal() else converted.width,
         int(height) if height.isdecimal() else converted.height,
@@ -92,7 +77,7 @@ def write_picture(path: str, values: NDArray[np.generic]) -> None:
 
     Raises UsageError (D0908) for arrays that are no picture, Unsupported (D0703) without Pillow.
     """
-    _check_pillow(path)
+    require_pillow(path)
     from PIL import Image
 
     pixels = values[0] if values.ndim == 4 and values.shape[0] == 1 else values
@@ -113,18 +98,9 @@ def write_picture(path: str, values: NDArray[np.generic]) -> None:
 
 
 def _is_picture(shape: Sequence[int]) -> bool:
-    return len(shape) == 2 or (len(shape) == 3 and shape[2] in _MODES)
+    return len(shape) == 2 or (len(shape) == 3 and shape[2] in CHANNELS)
 
 
 def _format(path: str) -> str:
     ending = path.rpartition(".")[2].upper()
     return {"JPG": "JPEG", "TIF": "TIFF"}.get(ending, ending)
-
-
-def _check_pillow(path: str) -> None:
-    if importlib.util.find_spec("PIL") is None:
-        raise Unsupported(
-            f"{path}: pictures need Pillow, which is not installed",
-            code="D0703",
-            help="pip install pillow",
-        )

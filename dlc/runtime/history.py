@@ -22,6 +22,9 @@ from typing import NamedTuple, TypeAlias
 from dlc.runtime.canonical import Json
 from dlc.runtime.schema import Mismatch, decode
 
+TEST = "test_"
+"""What the name of a measure of the test examples begins with."""
+
 
 class Record(NamedTuple):
     """What was measured once `epoch` epochs and `step` steps were done, by name: the loss, metrics."""

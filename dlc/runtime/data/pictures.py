@@ -7,14 +7,11 @@ names of the sub-folders in alphabetical order, numbered from 0.
 
 from __future__ import annotations
 
-import importlib.util
-import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlc.errors import ArtifactError, ModelError, Unsupported
+from dlc.errors import ModelError
 from dlc.runtime.data.fields import Array, ArrayField, Field, Table, convert
 from dlc.runtime.data.fitting import Fitting, check_dtype, label_of, missing, refusal
 from dlc.runtime.data.order import Rows
@@ -22,16 +19,9 @@ from dlc.runtime.data.place import Place
 from dlc.runtime.data.source import Source
 from dlc.runtime.dtypes import DTYPES, DType
 from dlc.runtime.manifest import Input
+from dlc.runtime.picture_files import CHANNELS, ENDINGS, decoded, open_picture, require_pillow
 from dlc.runtime.spelling import describe
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-"""Pillow's name for a number of channels."""
-
-_MAX_PIXELS = 1 << 28
 _U8 = DTYPES["u8"]
 
 Classes = Mapping[str, tuple[str, ...]]
@@ -39,7 +29,7 @@ Classes = Mapping[str, tuple[str, ...]]
 
 def picture_table(place: Place, source: Source, fitting: Fitting, known: Classes) -> Table:
     """The pictures of a folder; `known` has the classes of the training part when this is the test's."""
-    _check_pillow(place)
+    require_pillow(str(place))
     called = {item.name: source.fields.get(item.name, item.name) for item in fitting.wanted}
     names = next((known[name] for name in called if name in known), None)
     classes, pictures, numbers = _listed(place, names)
@@ -107,8 +97,8 @@ class PictureField:
         height, width, channels = self.shape
         for target, row in enumerate(rows):
             place = self._pictures[int(row)]
-            with _opened(place) as picture:
-                converted = _decoded(picture, place, MODES[channels])
+            with open_picture(place.bytes(), str(place)) as picture:
+                converted = decoded(picture, str(place), channels)
             if self._resize and converted.size != (width, height):
                 converted = converted.resize((width, height))
             pixels = np.asarray(converted, np.uint8).reshape(height, width, channels)
@@ -123,7 +113,8 @@ def _images(pictures: Sequence[Place], item: Input, size: tuple[int, ...] | None
     """The field of all pictures, whose sizes are compared before the first is decoded."""
     want = DTYPES[item.dtype]
     shape = item.shape[1:]
-    if len(shape) != 3 or shape[2] not in ("1", "3", "4") or (want.kind != "f" and want is not _U8):
+    takes = len(shape) == 3 and shape[2] in map(str, CHANNELS)
+    if not takes or (want.kind != "f" and want is not _U8):
         raise ModelError(
             f"{item.name} is {describe(item)}, which takes no picture",
             code="D0543",
@@ -137,7 +128,7 @@ def _common_size(pictures: Sequence[Place]) -> tuple[int, int]:
     """Height and width that all pictures have."""
     first = None
     for place in pictures:
-        with _opened(place) as picture:
+        with open_picture(place.bytes(), str(place)) as picture:
             found = picture.height, picture.width
         first = first or found
         if found != first:
@@ -150,39 +141,3 @@ def _common_size(pictures: Sequence[Place]) -> tuple[int, int]:
             )
     assert first is not None
     return first
-
-
-def _opened(place: Place) -> Image:
-    """A picture of which only the head is read."""
-    from PIL import Image
-
-    data = io.BytesIO(place.bytes())
-    try:
-        picture = Image.open(data)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise _damaged(place, error) from None
-    if picture.width * picture.height > _MAX_PIXELS:
-        raise _damaged(place, f"{picture.width} x {picture.height} pixels")
-    return picture
-
-
-def _decoded(picture: Image, place: Place, mode: str) -> Image:
-    from PIL import Image
-
-    try:
-        return picture.convert(mode)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise _damaged(place, error) from None
-
-
-def _damaged(place: Place, why: object) -> ArtifactError:
-    return ArtifactError(f"{place} is no picture that can be read: {why}", code="D0503")
-
-
-def _check_pillow(place: Place) -> None:
-    if importlib.util.find_spec("PIL") is None:
-        raise Unsupported(
-            f"{place}: pictures need Pillow, which is not installed",
-            code="D0703",
-            help="pip install pillow",
-        )

@@ -1,0 +1,62 @@
+"""Pictures in files, decoded by Pillow, which is imported when the first one is read."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from typing import TYPE_CHECKING
+
+from dlc.errors import ArtifactError, Unsupported
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+_MAX_PIXELS = 1 << 28
+
+CHANNELS = tuple(_MODES)
+"""How many channels a picture may have: grey, red-green-blue, or those with alpha."""
+
+
+def require_pillow(what: str) -> None:
+    """Raise Unsupported (D0703) if Pillow is not installed; `what` needs it."""
+    if importlib.util.find_spec("PIL") is None:
+        raise Unsupported(
+            f"{what}: pictures need Pillow, which is not installed",
+            code="D0703",
+            help="pip install pillow",
+        )
+
+
+def open_picture(data: memoryview, name: str) -> Image:
+    """A picture of which only the head was read, so that its size is known.
+
+    Raises Unsupported as `require_pillow` does, ArtifactError (D0503) for what is no picture or is too
+    large for one.
+    """
+    require_pillow(name)
+    from PIL import Image
+
+    try:
+        picture = Image.open(io.BytesIO(data))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise _damaged(name, error) from None
+    if picture.width * picture.height > _MAX_PIXELS:
+        raise _damaged(name, f"{picture.width} x {picture.height} pixels are too many")
+    return picture
+
+
+def decoded(picture: Image, name: str, channels: int) -> Image:
+    """The picture with so many channels of 8 bits. Raises ArtifactError (D0503) if it is damaged."""
+    from PIL import Image
+
+    try:
+        return picture.convert(_MODES[channels])
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise _damaged(name, error) from None
+
+
+def _damaged(name: str, why: object) -> ArtifactError:
+    return ArtifactError(f"{name} is no picture that can be read: {why}", code="D0503")
