@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 
-import pytest
-
-from dlc.driver.make import Wanted
-from dlc.driver.show import Shown, show_stage
 from tests import documents
 from tests.documents import ROOT
 
@@ -21,12 +16,6 @@ def test_the_models_of_the_readme_are_those_of_the_examples() -> None:
     files = [(ROOT / f"examples/{name}.dlm").read_text() for name in ("digits", "poly")]
     assert shown == files
     assert len(files[0].rstrip().split("\n")) <= 10
-
-
-def test_the_picture_of_the_product_is_what_dlc_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    drawn = show_stage(Wanted("examples/product.dlm"), Shown(svg=True))
-    assert Path("docs/pictures/product.svg").read_text(encoding="utf-8") == drawn
 
 
 def test_every_stage_of_the_way_is_shown() -> None:

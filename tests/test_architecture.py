@@ -1,0 +1,108 @@
+"""docs/architecture.md: its tables and pictures are those of the code; `--update` writes both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dlc.driver import pipelines
+from dlc.driver.make import Wanted
+from dlc.driver.show import Shown, show_stage
+from dlc.ir.core import Op
+from dlc.ir.passes import PASSES
+from dlc.lowering import array_to_kernel, kernel_to_loop
+from docs.pictures import draw
+from tests.documents import ROOT
+
+PAGE = ROOT / "docs" / "architecture.md"
+
+
+def passes() -> Iterator[str]:
+    """A row for each pass, in the order in which -O2 runs them first."""
+    yield from ("| pass | what it does | file |", "| --- | --- | --- |")
+    for name in dict.fromkeys(pipelines.pipeline("graph", "loop", 2)):
+        found = PASSES[name]
+        yield f"| `{name}` | {found.doc} | `{path_of(found.run)}` |"
+
+
+def order() -> Iterator[str]:
+    """A row for each reason why a pass comes before another."""
+    yield from ("| first | then | because |", "| --- | --- | --- |")
+    for reason in pipelines.REASONS:
+        yield f"| `{reason.first}` | `{reason.second}` | {reason.because} |"
+
+
+def lowerings() -> Iterator[str]:
+    """A row for each file that lowers operations or kernels, with which."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    tables: tuple[tuple[str, dict[type[Op], Callable[..., object]]], ...] = (
+        ("graph to kernel", {**array_to_kernel.LOWERINGS}),
+        ("kernel to loop", {**kernel_to_loop.LOWERINGS}),
+    )
+    for levels, table in tables:
+        for cls, function in table.items():
+            found.setdefault(path_of(function), (levels, []))[1].append(spelled(cls))
+    yield from ("| from, to | file | lowers |", "| --- | --- | --- |")
+    for path, (levels, names) in sorted(found.items(), key=lambda item: (item[1][0], item[0])):
+        yield f"| {levels} | `{path}` | {', '.join(sorted(names))} |"
+
+
+def spelled(cls: type[Op]) -> str:
+    """An operation by its name; a class that stands for many by its own."""
+    return f"`{cls.name}`" if cls.name else f"every `{cls.__name__}`"
+
+
+def path_of(function: Callable[..., object]) -> str:
+    return f"{function.__module__.replace('.', '/')}.py"
+
+
+TABLES = {"passes": passes, "order": order, "lowerings": lowerings}
+
+
+def section(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- {name} -->\n)(.*?)(<!-- end -->)", re.S)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_what_the_code_says(name: str, request: pytest.FixtureRequest) -> None:
+    wanted = "\n".join(TABLES[name]()) + "\n"
+    page = PAGE.read_text(encoding="utf-8")
+    if request.config.getoption("update"):
+        page = section(name).sub(lambda found: found[1] + wanted + found[3], page)
+        PAGE.write_text(page, encoding="utf-8")
+    found = section(name).search(page)
+    assert found is not None and found[2] == wanted
+
+
+def lenet_plan() -> str:
+    return show_stage(Wanted("examples/lenet.dlm"), Shown("plan", entry="predict", svg=True))
+
+
+def product() -> str:
+    return show_stage(Wanted("examples/product.dlm"), Shown(svg=True))
+
+
+PICTURES = {**draw.PICTURES, "lenet-plan.svg": lenet_plan, "product.svg": product}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_what_is_drawn(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    drawn = PICTURES[name]()
+    path = Path("docs/pictures") / name
+    if request.config.getoption("update"):
+        path.write_text(drawn, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == drawn
+
+
+def test_the_layers_in_the_picture_are_those_that_are_checked() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    checked = re.findall(
+        r'^    "([a-z |]+)",$', text.partition("layers = [")[2].partition("]")[0], re.M
+    )
+    assert [" | ".join(layer[::2]) for layer in draw.LAYERS] == checked
