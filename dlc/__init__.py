@@ -55,7 +55,12 @@ if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module 'dlc' has no attribute {name!r}")
-        found: object = getattr(import_module(_HOMES.get(name, "dlc.errors")), name)
+        errors = import_module("dlc.errors")
+        try:
+            home = import_module(_HOMES.get(name, "dlc.errors"))
+        except ModuleNotFoundError as error:
+            raise errors.not_installed(error) from error
+        found: object = getattr(home, name)
         globals()[name] = found
         return found
 

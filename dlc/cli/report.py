@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
-from dlc.errors import Diagnostic, DlcError, InternalError, UsageError
+from dlc.errors import Diagnostic, DlcError, InternalError, UsageError, not_installed
 
 INTERRUPTED = 130
 _OUTPUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
@@ -54,6 +54,9 @@ def _attempted(action: Callable[[], int | None], as_json: bool) -> int:
     except KeyboardInterrupt:
         note("interrupted")
         return INTERRUPTED
+    except ModuleNotFoundError as error:
+        own = (error.name or "dlc").startswith("dlc")
+        return _told(_unexpected(error) if own else not_installed(error), as_json)
     except MemoryError:
         return _told(InternalError(OUT_OF_MEMORY, code="D0998"), as_json)
     except OSError as error:

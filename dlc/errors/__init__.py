@@ -34,6 +34,7 @@ __all__ = [
     "Place",
     "Unsupported",
     "UsageError",
+    "not_installed",
     "render",
 ]
 
@@ -157,6 +158,16 @@ class InternalError(DlcError):
 
     exit_code = 70
     default_code = "D0999"
+
+
+def not_installed(error: ModuleNotFoundError) -> DlcError:
+    """What to say where a package that dlc needs is missing: it was installed without what it needs."""
+    package = (error.name or str(error)).partition(".")[0]
+    return UsageError(
+        f"{package} is not installed",
+        code="D0923",
+        help="pip install dlc brings all that it needs; without that, dlc only runs artifacts",
+    )
 
 
 def render(diagnostic: Diagnostic, sources: Mapping[str, str]) -> str:

@@ -135,6 +135,13 @@ PAGES: dict[str, Page] = {
         "An installed package names a module with operations (entry point `dlc.ops`), and importing that "
         "module fails. The message says why; `dlc doctor` lists all such packages.",
     ),
+    "D0923": Page(
+        "a package that dlc needs is not installed",
+        "dlc was installed without the packages that it needs (`pip install --no-deps`). With NumPy alone "
+        "it loads and runs artifacts; to compile, it needs the others too.",
+        "pip install --no-deps dlc",
+        "pip install dlc",
+    ),
     "D0920": Page(
         "no such target",
         "A target is `host` (this machine), a level of the x86-64 architecture (`x86-64-v2` runs on "

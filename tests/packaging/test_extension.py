@@ -1,0 +1,139 @@
+"""An operation from a package of its own: installed, compiled, differentiated, shown at every level."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.packaging.conftest import ROOT, pip_install, run
+
+PROJECT = """\
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "dlc-softsign"
+version = "1.2"
+
+[project.entry-points."dlc.ops"]
+softsign = "dlc_softsign"
+"""
+
+MODULE = '''\
+"""Softsign as an operation of its own."""
+
+from dlc.dialects import array
+from dlc.dialects.array.arithmetic import plus
+from dlc.dialects.decomposed import Decomposed
+from dlc.frontend.builtins.registry import builtin
+from dlc.frontend.trace import Trace
+from dlc.frontend.values import Datum
+from dlc.ir.builder import Builder
+from dlc.ir.core import Value
+from dlc.ir.define import op, operand
+from dlc.ir.types import Type
+
+
+@op("extra.softsign")
+class Softsign(Decomposed):
+    """`x / (1 + |x|)`: like tanh, but slower to reach 1."""
+
+    source: Value = operand()
+
+    def infer(self) -> Type:
+        return self.source.type
+
+    def decompose(self, emit: Builder) -> tuple[Value, ...]:
+        x = self.source
+        return (emit(array.Divide(x, plus(emit, emit(array.Abs(x)), 1))),)
+
+
+@builtin("soft_sign(x: float)", "between layers", "Slow tanh.", "soft_sign([0, 1])", "[0.0, 0.5]")
+def _soft_sign(at: Trace, x: Value) -> Datum:
+    return at(Softsign(x))
+'''
+
+MODEL = """\
+dlc 1
+export fn f(x: f32[3] = [-1, 0, 3]) -> f32[3] = soft_sign(x)
+export fn df(x: f32[3] = [-1, 0, 3]) -> f32[3] = vjp(soft_sign, wrt=x)(x, dy=ones([3]))
+"""
+
+Command = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def dlc(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    """The command line where the package is installed beside dlc."""
+    folder = tmp_path_factory.mktemp("extension")
+    (folder / "package").mkdir()
+    (folder / "package" / "pyproject.toml").write_text(PROJECT)
+    (folder / "package" / "dlc_softsign.py").write_text(MODULE)
+    pip_install("--target", str(folder / "site"), str(folder / "package"), cwd=folder)
+    (folder / "model.dlm").write_text(MODEL)
+    path = os.pathsep.join([str(folder / "site"), str(ROOT)])
+    env = {**os.environ, "PYTHONPATH": path, "DLC_CACHE": str(folder / "cache")}
+
+    def command(*arguments: str) -> CompletedProcess[str]:
+        return run([sys.executable, "-m", "dlc", *arguments], folder, env)
+
+    return command
+
+
+def test_it_compiles_and_runs(dlc: Command) -> None:
+    assert dlc("run", "model.dlm", "--entry", "f").stdout == "f: f32[3]\n[-0.5   0.    0.75]\n"
+
+
+def test_it_has_a_derivative_compiled_and_evaluated(dlc: Command) -> None:
+    expected = "df: f32[3]\n[0.25   1.     0.0625]\n"
+    assert dlc("run", "model.dlm", "--entry", "df").stdout == expected
+    assert dlc("run", "model.dlm", "--entry", "df", "--interpret").stdout == expected
+
+
+@pytest.mark.parametrize(
+    ("stage", "mark"),
+    [
+        ("text", "soft_sign(x)"),
+        ("graph", '"extra.softsign"'),
+        ("kernel", "scalar.divide"),
+        ("plan", "mem.program"),
+        ("loop", "loop.func"),
+        ("llvm", "fdiv"),
+        ("asm", "divps"),
+    ],
+)
+def test_it_is_shown_at_every_level(dlc: Command, stage: str, mark: str) -> None:
+    done = dlc("show", "model.dlm", "--stage", stage, "--entry", "f")
+    assert done.returncode == 0, done.stderr
+    assert mark in done.stdout
+
+
+def test_it_is_listed_and_documented_like_any_other(dlc: Command) -> None:
+    assert "soft_sign(x: float)" in dlc("ops", "soft_sign").stdout
+    assert "x / (1 + |x|)" in dlc("doc", "extra.softsign").stdout
+    assert "softsign (dlc-softsign 1.2)" in dlc("doctor").stdout
+
+
+def test_its_artifact_runs_without_it(dlc: Command, tmp_path: Path) -> None:
+    assert dlc("compile", "model.dlm", "-o", str(tmp_path / "model.dlc")).returncode == 0
+    command = [sys.executable, "-m", "dlc", "run", "model.dlc", "--entry", "f"]
+    done = run(command, tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.stdout == "f: f32[3]\n[-0.5   0.    0.75]\n"
+
+
+def test_a_package_that_fails_is_named(dlc: Command, tmp_path: Path) -> None:
+    (tmp_path / "dlc_broken-3.dist-info").mkdir()
+    (tmp_path / "dlc_broken-3.dist-info" / "METADATA").write_text("Name: dlc-broken\nVersion: 3\n")
+    points = tmp_path / "dlc_broken-3.dist-info" / "entry_points.txt"
+    points.write_text("[dlc.ops]\nbroken = dlc_broken\n")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    done = run([sys.executable, "-m", "dlc", "ops"], tmp_path, env)
+    assert done.returncode == 2
+    assert "error[D0922]: the operations of dlc-broken 3 cannot be loaded" in done.stderr
+    assert "uninstall dlc-broken" in done.stderr
