@@ -10,13 +10,13 @@ import csv
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dlc.errors import ModelError
 from dlc.runtime.data.fields import Array
-from dlc.runtime.data.fitting import refusal
+from dlc.runtime.data.fitting import refusal, whole_range
 from dlc.runtime.dtypes import BF16, DType, bf16_bits, bf16_values
 
 _NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
@@ -51,17 +51,34 @@ class Cells:
             raise unreadable(self.name, f"line {line} is no row of cells: {error}") from None
 
 
+def check_widths(cells: Cells, width: int) -> None:
+    """Refuse a row with more or fewer cells than the first: ModelError (D0545).
+
+    It could be a number with a comma in it, which would move all others to the wrong column.
+    """
+    lines, separators = [line for line in cells.lines if line], width - 1
+    plain = not any('"' in line for line in lines)
+    if plain and all(line.count(cells.separator) == separators for line in lines):
+        return
+    for line, row in cells.rows():
+        if len(row) != width:
+            raise unreadable(
+                cells.name, f"line {line} has {len(row)} cells, where the first row has {width}"
+            )
+
+
 def numbers(cells: Cells, columns: Sequence[int], want: DType) -> Array:
     """The columns as an array [rows, columns], stored in the wanted dtype: floats rounded to nearest.
 
-    Raises ModelError (D0545) for a cell that is no finite number of that dtype, or a row without it.
+    Raises ModelError (D0545) for a cell that is no finite number of that dtype.
     """
     try:
-        found = _floats(cells, columns) if want.kind == "f" else _whole(cells, columns, want)
-        stored = _stored(found, want)
+        found = _loaded(cells, columns, np.dtype(np.float64))
+        if want.kind != "f":
+            found = _whole(found, cells, columns, want)
+        return _stored(found, want)
     except (ValueError, OverflowError) as error:
         raise _found_by_cell(cells, columns, want, str(error)) from None
-    return stored
 
 
 def is_number(cell: str) -> bool:
@@ -73,7 +90,7 @@ def texts(cells: Cells, column: int) -> list[str]:
     """One column as text, without blanks at the ends. Raises ModelError (D0545) for an empty cell."""
     found: list[str] = []
     for line, row in cells.rows():
-        if column >= len(row) or not row[column].strip():
+        if not row[column].strip():
             where = f"line {line}, {cells.column(column)}"
             raise unreadable(cells.name, f"{where} holds nothing, where a class is expected")
         found.append(row[column].strip())
@@ -97,21 +114,15 @@ def _loaded(cells: Cells, columns: Sequence[int], dtype: np.dtype[np.generic]) -
     )
 
 
-def _floats(cells: Cells, columns: Sequence[int]) -> NDArray[np.float64]:
-    return np.asarray(_loaded(cells, columns, np.dtype(np.float64)), np.float64)
-
-
-def _whole(cells: Cells, columns: Sequence[int], want: DType) -> Array:
-    """Integers; those that are written with a point, as in 1.0, come through floats."""
-    widest = np.dtype(np.uint64 if want.name == "u64" else np.int64)
-    try:
-        return _loaded(cells, columns, widest)
-    except ValueError:
-        found = _floats(cells, columns)
-    # Beyond 2**53 a float no longer says which whole number was written.
-    if not bool(np.all((found == np.floor(found)) & (np.abs(found) <= 1 << 53))):
+def _whole(found: Array, cells: Cells, columns: Sequence[int], want: DType) -> Array:
+    """The same as integers, exactly; raises ValueError if they are none."""
+    values = np.asarray(found, np.float64)
+    if not bool(np.all(values == np.floor(values))):
         raise ValueError("not whole")
-    return found.astype(np.int64)
+    # From 2**53 on a float does not say which whole number was written.
+    if not bool(np.all(np.abs(values) < 1 << 53)):
+        return _loaded(cells, columns, np.dtype(np.uint64 if want.name == "u64" else np.int64))
+    return values.astype(np.int64)
 
 
 def _stored(found: Array, want: DType) -> Array:
@@ -133,11 +144,6 @@ def _stored(found: Array, want: DType) -> Array:
 def _found_by_cell(cells: Cells, columns: Sequence[int], want: DType, told: str) -> ModelError:
     """The error for the first cell that is wrong."""
     for line, row in cells.rows():
-        if len(row) <= max(columns):
-            return unreadable(
-                cells.name,
-                f"line {line} has {len(row)} cells, where column {max(columns)} is expected",
-            )
         for column in columns:
             if why := _objection(row[column], want):
                 where = f"line {line}, {cells.column(column)}"
@@ -151,26 +157,17 @@ def _objection(cell: str, want: DType) -> str:
     """What is wrong with a cell, or nothing."""
     if not is_number(cell):
         return "no finite number"
+    value = Decimal(cell.strip())
     if want.kind == "f":
-        found = np.array([[float(cell)]])
-    else:
-        value = float(cell)
-        if value != np.floor(value):
-            return f"no whole number, as {want} needs"
-        if abs(value) > 2.0**64:
+        try:
+            _stored(np.array([[float(value)]]), want)
+        except ValueError:
             return f"no number that {want} holds"
-        whole = int(cell) if cell.strip().lstrip("+-").isdecimal() else int(value)
-        found = np.array([[whole]], object)
-    try:
-        _stored(found if want.kind == "f" else _as_integers(found), want)
-    except (ValueError, OverflowError):
+        return ""
+    low, high = whole_range(want)
+    if not low <= value <= high:
         return f"no number that {want} holds"
-    return ""
-
-
-def _as_integers(found: NDArray[np.object_]) -> Array:
-    value = int(found[0, 0])
-    return np.array([[value]], np.uint64 if value > np.iinfo(np.int64).max else np.int64)
+    return "" if value == int(value) else f"no whole number, as {want} needs"
 
 
 def _shown(cell: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,8 +14,6 @@ from dlc.runtime.dtypes import DTYPES, DType
 from dlc.runtime.manifest import Dim, Entry, Input
 from dlc.runtime.spelling import describe
 from dlc.runtime.weight_files import nearest
-
-Fail = Callable[..., ModelError]
 
 _DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 """Binary digits of a float: whole numbers up to 2 to that power are exact."""
@@ -60,8 +58,8 @@ def check_dtype(name: str, label: str, array: Array, have: DType, want: DType) -
 
 def _beyond(array: Array, have: DType, want: DType) -> int | None:
     """An element that `want` does not hold exactly, if there may be one."""
-    low, high = _whole_range(want)
-    if low <= _whole_range(have)[0] and _whole_range(have)[1] <= high:
+    low, high = whole_range(want)
+    if low <= whole_range(have)[0] and whole_range(have)[1] <= high:
         return None
     rows = max(1, _PIECE // max(1, array[:1].size))
     for first in range(0, len(array), rows):
@@ -73,8 +71,14 @@ def _beyond(array: Array, have: DType, want: DType) -> int | None:
     return None
 
 
-def _whole_range(dtype: DType) -> tuple[int, int]:
-    """Between which two whole numbers the type holds every one."""
+def whole_range(dtype: DType) -> tuple[int, int]:
+    """Between which two whole numbers the type holds every one.
+
+    >>> whole_range(DTYPES["i8"]), whole_range(DTYPES["bool"]), whole_range(DTYPES["bf16"])
+    ((-128, 127), (0, 1), (-256, 256))
+    """
+    if dtype.kind == "b":
+        return 0, 1
     if dtype.kind == "f":
         most = 1 << _DIGITS[dtype.name]
         return -most, most

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dlc.runtime.data.columns import Cells, is_number, numbers, texts, unreadable
+from dlc.runtime.data.columns import Cells, check_widths, is_number, numbers, texts, unreadable
 from dlc.runtime.data.fields import Array, ArrayField, Field, Table
 from dlc.runtime.data.fitting import Fitting, label_of, missing, refusal
 from dlc.runtime.data.place import Place
@@ -67,11 +67,21 @@ def _cells(place: Place, source: Source, called: Sequence[str]) -> tuple[Cells, 
     rows = lines[start + header :]
     if not any(line.strip() for line in rows):
         raise refusal(name, "D0544", "it holds no examples", "give at least one row of numbers")
-    return Cells(name, rows, start + header + 1, separator, names), len(first)
+    cells = Cells(name, rows, start + header + 1, separator, names)
+    check_widths(cells, len(first))
+    return cells, len(first)
 
 
 def _chosen(cells: Cells, width: int, field: str, item: Input) -> tuple[Sequence[int], bool]:
     """The numbers of the columns that a field means, and whether it is one column by itself."""
+    if cells.names.count(field) > 1:
+        numbers = [k for k, name in enumerate(cells.names) if name == field]
+        raise refusal(
+            cells.name,
+            "D0541",
+            f"{len(numbers)} columns are called {field}",
+            f"name it by its number: {' or '.join(map(str, numbers))}",
+        )
     if field in cells.names:
         return [cells.names.index(field)], True
     found = _COLUMNS.fullmatch(field)
@@ -96,7 +106,7 @@ def _chosen(cells: Cells, width: int, field: str, item: Input) -> tuple[Sequence
 
 def _is_text(cells: Cells, column: int) -> bool:
     """Whether no cell of a column is a number, which most often the first one tells."""
-    return not any(is_number(row[column]) for _, row in cells.rows() if column < len(row))
+    return not any(is_number(row[column]) for _, row in cells.rows())
 
 
 def _classes(

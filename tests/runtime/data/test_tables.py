@@ -135,8 +135,11 @@ def test_the_largest_unsigned_number_is_exact(tmp_path: Path) -> None:
             "a,b,y\n1,2,\n1,2,rose\n",
             "line 2, column 2 (y) holds nothing, where a class is expected",
         ),
-        ("a,b,y\n1,2,3\n\n1,2\n", "line 4 has 2 cells, where column 2 is expected"),
+        ("a,b,y\n1,2,3\n\n1,2\n", "line 4 has 2 cells, where the first row has 3"),
         ('a,b,y\n1,"2,3\n', "line 2"),
+        ("a,b,y\n1,5,2,3\n", "line 2 has 4 cells, where the first row has 3"),
+        ('a,b,y\n1,"5,2",3\n', "line 2, column 1 (b) holds '5,2', which is no finite number"),
+        ("a,b,y\n1,2,1e99999999\n", "which is no number that i32 holds"),
         (b"a,b,y\n1,2,\xff\n", "byte 10 is no UTF-8"),
     ],
 )
@@ -166,6 +169,19 @@ def test_columns_that_are_not_there_are_told(tmp_path: Path, field: str) -> None
 def test_a_table_without_rows_is_told(tmp_path: Path, text: str) -> None:
     with refused("D0544", "t.csv: it holds no examples"):
         table(tmp_path, text)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("u64", -1), ("bool", 2), ("i8", 128), ("u8", -1)])
+def test_a_whole_number_that_does_not_fit_is_told(tmp_path: Path, dtype: str, value: int) -> None:
+    with refused("D0545", f"line 2, column 0 (v) holds '{value}', which is no number that {dtype}"):
+        table(tmp_path, f"v\n{value}\n", {"v": "v"}, (Input("v", dtype, ("B",)),))
+
+
+def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
+    text = "y,b,y\n1,2,3\n"
+    with refused("D0541", "2 columns are called y", "0 or 2"):
+        table(tmp_path, text)
+    assert in_order(table(tmp_path, text, {"x": "columns(2)", "y": "2"}))["y"].tolist() == [3]
 
 
 def test_what_counts_as_a_number() -> None:
