@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dlc.dialects import array, func, kernel, scalar, weight
+import numpy as np
+
+from dlc.dialects import array, func, kernel, nn, scalar, weight
 from dlc.driver.layered import Edge
 from dlc.driver.svg import Box, Graph, Line, page
 from dlc.errors import UsageError
+from dlc.ir.attributes import Dense, decode
 from dlc.ir.core import Op, Value
 from dlc.ir.define import fields_of
 from dlc.ir.types import INDEX, TensorType
@@ -79,7 +82,7 @@ def _add_op(drawing: _Drawing, op: Op) -> None:
     printed = {value for value in op.operands if value.op and _is_printed_by(op, value.op)}
     inputs = [value for value in op.operands if value not in printed]
     summary = _summary(op)
-    lines = (Line("op", summary),) if summary else ()
+    lines = tuple(Line("op", text) for text in (_axes(op), summary) if text)
     lines += tuple(
         _line(op, position, value) for position, value in enumerate(op.operands) if value in printed
     )
@@ -119,9 +122,16 @@ def _label(op: Op) -> str:
             return f"{value:g}" if isinstance(value, float) else str(value)
         case array.Constant(value=dense):
             small = dense.array.size <= 4
-            return str(dense.array.tolist()) if small else f"constant {_type(op.result)}"
+            return _numbers(dense) if small else f"constant {_type(op.result)}"
+        case array.Compare(predicate=predicate):
+            return f"compare {predicate}"
         case _:
             return op.name.removeprefix("array.")
+
+
+def _numbers(dense: Dense) -> str:
+    """A few numbers, as short as they can be told apart."""
+    return np.array2string(decode(dense.array, dense.type.dtype), separator=", ", precision=6)
 
 
 def _line(op: Op, position: int, value: Value) -> Line:
@@ -133,6 +143,17 @@ def _line(op: Op, position: int, value: Value) -> Line:
     names = [field.name for field in fields_of(type(op)) if field.kind == "operand"]
     says_more = position < len(names) > 1 and not op.commutative
     return Line(kind, f"{names[position]} {label}" if says_more else label)
+
+
+def _axes(op: Op) -> str:
+    """Along which axes an operation that makes one of many does so."""
+    match op:
+        case array.Reduction(axes=axes):
+            return f"axes {', '.join(map(str, axes))}"
+        case array.ArgMax(axis=axis) | array.ArgMin(axis=axis) | nn.Softmax(axis=axis):
+            return f"axis {axis}"
+        case _:
+            return ""
 
 
 def _summary(op: Op) -> str:

@@ -45,29 +45,32 @@ class Layout:
 @dataclass(slots=True)
 class _Node:
     row: int
-    width: float
+    left: float
+    right: float
     x: float = 0.0
     above: list[_Node] = field(default_factory=list["_Node"])
     below: list[_Node] = field(default_factory=list["_Node"])
 
 
-def lay_out(widths: Sequence[float], edges: Sequence[Edge]) -> Layout:
-    """Places for nodes of these widths; edges lead from lower to higher numbers.
+def lay_out(extents: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Layout:
+    """Places for nodes that reach so far to the left and to the right of their centres.
 
-    >>> layout = lay_out([10, 10, 10], [Edge(0, 2), Edge(1, 2)])
+    Edges lead from lower to higher numbers.
+
+    >>> layout = lay_out([(5, 5), (5, 5), (5, 5)], [Edge(0, 2), Edge(1, 2)])
     >>> layout.rows, layout.centres
     ((0, 0, 1), (5.0, 39.0, 22.0))
     """
-    rows = _rows(len(widths), edges)
-    nodes = [_Node(row, width) for row, width in zip(rows, widths, strict=True)]
+    rows = _rows(len(extents), edges)
+    nodes = [_Node(row, *extent) for row, extent in zip(rows, extents, strict=True)]
     table: list[list[_Node]] = [[] for _ in range(max(rows, default=-1) + 1)]
     for node in nodes:
         table[node.row].append(node)
     between = [_route(nodes[edge.source], nodes[edge.target], table) for edge in edges]
     _order(table)
     _spread(table)
-    left = min((node.x - node.width / 2 for row in table for node in row), default=0.0)
-    right = max((node.x + node.width / 2 for row in table for node in row), default=0.0)
+    left = min((node.x - node.left for row in table for node in row), default=0.0)
+    right = max((node.x + node.right for row in table for node in row), default=0.0)
     routes = [tuple((node.row, node.x - left) for node in route) for route in between]
     centres = tuple(node.x - left for node in nodes)
     return Layout(tuple(rows), centres, tuple(routes), right - left, len(table))
@@ -91,7 +94,7 @@ def _rows(count: int, edges: Sequence[Edge]) -> list[int]:
 
 def _route(source: _Node, target: _Node, table: list[list[_Node]]) -> list[_Node]:
     """The empty places through which an edge passes, linked to each other."""
-    places = [_Node(row, 0.0) for row in range(source.row + 1, target.row)]
+    places = [_Node(row, 0.0, 0.0) for row in range(source.row + 1, target.row)]
     for place in places:
         table[place.row].append(place)
     chain = [source, *places, target]
@@ -129,8 +132,8 @@ def _spread(table: list[list[_Node]]) -> None:
     for row in table:
         x = 0.0
         for node in row:
-            node.x = x + node.width / 2
-            x += node.width + GAP
+            node.x = x + node.left
+            x += node.left + node.right + GAP
     for sweep in range(2 * SWEEPS):
         for row in table if sweep % 2 == 0 else reversed(table):
             wanted = [_middle(node, sweep % 2 == 0) for node in row]
@@ -171,7 +174,7 @@ def _settle(row: Sequence[_Node], wanted: Sequence[float]) -> None:
     blocks: list[_Block] = []
     offsets: list[float] = []
     for index, node in enumerate(row):
-        step = 0.0 if index == 0 else (row[index - 1].width + node.width) / 2 + GAP
+        step = 0.0 if index == 0 else row[index - 1].right + node.left + GAP
         offsets.append(step + (offsets[-1] if offsets else 0.0))
         weight = 1.0 if node.above else SOURCE_WEIGHT
         block = _Block(weight * (wanted[index] - offsets[index]), weight, 1)

@@ -65,10 +65,11 @@ class Box:
         return _BOX + (len(self.lines) * _LINE + 5 if self.lines else 0)
 
     @property
-    def space(self) -> float:
-        """The width that it takes together with its notes, which stand right of where its edges leave."""
+    def extent(self) -> tuple[float, float]:
+        """How far it reaches from its middle, with its notes, which stand right of where edges leave."""
         longest = max([len(note) * _SMALL for note in self.notes], default=0.0)
-        return max(self.width, 2 * (self.leaves(len(self.notes) - 1) + 6 + longest + 4))
+        notes = self.leaves(len(self.notes) - 1) + 6 + longest
+        return self.width / 2, max(self.width / 2, notes)
 
     def leaves(self, result: int) -> float:
         """Where the edges of a result leave, from the middle."""
@@ -93,7 +94,7 @@ def page(graphs: Sequence[tuple[str, Graph]]) -> str:
     parts: list[str] = []
     top, widest = MARGIN, 0.0
     for title, graph in graphs:
-        layout = lay_out([box.space for box in graph.boxes], graph.edges)
+        layout = lay_out([box.extent for box in graph.boxes], graph.edges)
         rows = _Rows.of(graph, layout, top + TITLE)
         parts.append(f'<text class="title" x="{MARGIN:g}" y="{top + 12:g}">{escape(title)}</text>')
         parts += [

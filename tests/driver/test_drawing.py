@@ -44,16 +44,16 @@ def drawn(text: str) -> Graph:
 def test_boxes_of_a_row_keep_apart_and_edges_lead_down(seed: int) -> None:
     choose = random.Random(seed)
     count = choose.randrange(1, 40)
-    widths = [choose.uniform(10, 200) for _ in range(count)]
+    extents = [(choose.uniform(5, 100), choose.uniform(5, 200)) for _ in range(count)]
     pairs = {(choose.randrange(k), k) for k in range(1, count) for _ in range(2)}
     edges = [Edge(*pair) for pair in sorted(pairs)]
-    layout = lay_out(widths, edges)
+    layout = lay_out(extents, edges)
     for edge, route in zip(edges, layout.routes, strict=True):
         rows = [layout.rows[edge.source], *[row for row, _ in route], layout.rows[edge.target]]
         assert rows == list(range(rows[0], rows[0] + len(rows)))
     for row in range(layout.height):
         boxes = sorted(
-            (layout.centres[k] - widths[k] / 2, layout.centres[k] + widths[k] / 2)
+            (layout.centres[k] - extents[k][0], layout.centres[k] + extents[k][1])
             for k in range(count)
             if layout.rows[k] == row
         )
@@ -62,7 +62,7 @@ def test_boxes_of_a_row_keep_apart_and_edges_lead_down(seed: int) -> None:
 
 
 def test_a_tree_is_drawn_without_detours() -> None:
-    layout = lay_out([10, 10, 10, 10], [Edge(0, 2), Edge(1, 2), Edge(2, 3)])
+    layout = lay_out([(5, 5)] * 4, [Edge(0, 2), Edge(1, 2), Edge(2, 3)])
     assert layout.centres[2] == pytest.approx(layout.centres[3])
     assert layout.centres[2] == pytest.approx((layout.centres[0] + layout.centres[1]) / 2)
 
