@@ -461,9 +461,11 @@ class Conv(Product):
     """Convolution of pictures.
 
     `y[b, i, j, o] = sum over h, w, c of lhs[b, i*s + h*d - p, j*s + w*d - p, c] * rhs[h, w, c, o]`, with
-    strides s, dilations d and low paddings p. `domain` is (pixels of all results, output channels). rhs is
-    `[h, w, c, o]`, or with `panel` columns to a panel the matrix `[h * w * c, o]` in panels as in
-    `kernel.gemm`. `blank` are c zeros: what is read outside the picture.
+    strides s, dilations d and low paddings p. `domain` is (pixels of all results, output channels). With
+    g groups, the g-th part of the input channels makes the g-th part of the output channels. rhs is
+    `[h, w, c, o]`, c being the channels of a group, or with `panel` columns to a panel the matrices
+    `[h * w * c, o]` of all groups in panels as in `kernel.gemm`. `blank` are zeros, as many as lhs has
+    channels: what is read outside the picture.
     """
 
     blank: Value = operand()
@@ -471,21 +473,28 @@ class Conv(Product):
     strides: tuple[int, int] = attribute()
     padding: tuple[tuple[Size, Size], tuple[Size, Size]] = attribute(doc="(low, high) by axis")
     dilations: tuple[int, int] = attribute()
+    groups: int = attribute(default=1)
     panel: int = attribute(default=0)
 
     def result_types(self) -> tuple[TensorType, ...]:
         batch, height, width, channels = array_type(self.lhs).shape
         pixels, outputs = self.domain
-        taps = self.window[0] * self.window[1]
-        rhs = (*self.window, channels, outputs)
+        taps, inputs = self.window[0] * self.window[1], channels // self.groups
+        rhs = (*self.window, inputs, outputs)
         if self.panel:
-            rhs = (panels(outputs, self.panel), taps * channels, self.panel)
+            count = self.groups * panels(outputs // self.groups, self.panel)
+            rhs = (count, taps * inputs, self.panel)
         out_height, out_width = self.extents
         if array_type(self.rhs).shape != rhs or pixels != batch * out_height * out_width:
             raise self.fail(f"kernel.conv over {self.domain} needs {rhs}")
         if array_type(self.blank).shape != (channels,) or not (height or width):
             raise self.fail(f"kernel.conv needs {channels} zeros")
         return epilogue_types(self.epilogue, self.domain)
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each output channel is made from one input channel, its own."""
+        return self.groups > 1 and self.groups == array_type(self.lhs).shape[-1] == self.columns
 
     @property
     def extents(self) -> tuple[Size, Size]:
@@ -501,10 +510,6 @@ class Conv(Product):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         picture, weights = inputs[:2]
-        channels = picture.shape[-1]
-        if self.panel:
-            weights = unpanelled(weights, at.size(self.domain[-1]))
-        matrix = weights.reshape(-1, weights.shape[-1])
         low_high = [tuple(at.shape(pair)) for pair in self.padding]
         padded = np.pad(picture, [(0, 0), *low_high, (0, 0)])
         height, width = at.shape(self.extents)
@@ -517,8 +522,20 @@ class Conv(Product):
             for h in range(self.window[0])
             for w in range(self.window[1])
         ]
-        rows = np.concatenate(taps, axis=-1).reshape(-1, len(taps) * channels)
-        return self.finish(at, np.asarray(np.matmul(rows, matrix)), [*inputs[:2], *inputs[3:]])
+        pixels, outputs = at.shape(self.domain)
+        rows = np.stack(taps, axis=-2).reshape(pixels, len(taps), self.groups, -1)
+        rows = np.moveaxis(rows, 2, 0).reshape(self.groups, pixels, -1)
+        sums = np.matmul(rows, self._matrices(weights, outputs))
+        whole = np.moveaxis(sums, 0, 1).reshape(pixels, outputs)
+        return self.finish(at, whole, [*inputs[:2], *inputs[3:]])
+
+    def _matrices(self, weights: Array, outputs: int) -> Array:
+        """The weights as one matrix `[h * w * c, o]` for each group."""
+        each = outputs // self.groups
+        if self.panel:
+            return unpanelled(weights.reshape(self.groups, -1, *weights.shape[1:]), each)
+        split = weights.reshape(-1, self.groups, each)
+        return np.moveaxis(split, 1, 0)
 
     def _walk(self, axis: int, tap: int, count: int) -> slice:
         """The elements along an axis that one tap of the window meets."""

@@ -7,6 +7,7 @@ the registers that they were added up in.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dlc.dialects import kernel, loop, scalar, vec
 from dlc.ir.builder import Builder
@@ -76,37 +77,43 @@ def in_registers(op: kernel.Product, body: Body, shape: Shape) -> bool:
     return body.lanes == shape.register.lanes and operations <= MAX_OPERATIONS
 
 
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Which elements some registers of sums are: `rows` and `places` are their indices along the last
+    two axes of the domain, `batch` those along the others. There are `lanes` elements in a register."""
+
+    batch: Sequence[Value]
+    rows: Sequence[Value]
+    places: Sequence[Lane]
+    lanes: int
+
+
 def write_registers(
     op: kernel.Product,
     body: Body,
     emit: Builder,
-    leading: Sequence[Value],
-    column: Value,
-    shape: Shape,
+    tile: Tile,
     sums: Sums,
     target: tuple[Value, Value | None],
 ) -> None:
-    """Apply the epilogue to a whole tile of sums in registers.
+    """Apply the epilogue to sums in registers, which come row by row.
 
-    `leading` are the indices of its first row along all axes of the domain but the last, `column` is
-    where along the last it begins; `target` is where the results of its batch are and their row stride.
+    `target` is where the results of the batch are, and the stride of their rows.
     """
     *outer, row, last = op.epilogue.arguments[: len(op.domain)]
     total = op.epilogue.arguments[len(op.domain)]
     (result,) = op.epilogue.terminator.operands
     known: dict[Value, Lane | Row] = {
-        argument: Uniform(value) for argument, value in zip(outer, leading, strict=False)
+        argument: Uniform(value) for argument, value in zip(outer, tile.batch, strict=True)
     }
     once, each = split(op.epilogue, [row, total])
-    lanes = shape.register.lanes
-    rows = [emit(scalar.Add(leading[-1], index(emit, r))) for r in range(shape.rows)]
-    for v in range(shape.across):
-        place = Linear(emit(scalar.Add(column, index(emit, v * lanes))))
-        there = body.ops(once, Point(emit, lanes, {**known, last: place}))
-        for r, m in enumerate(rows):
-            more: dict[Value, Lane] = {row: Uniform(m), total: Varying(sums[r * shape.across + v])}
-            point = body.ops(each, there.at(emit, lanes, more))
-            pointer, stride = target
+    pointer, stride = target
+    for v, place in enumerate(tile.places):
+        there = body.ops(once, Point(emit, tile.lanes, {**known, last: place}))
+        for r, m in enumerate(tile.rows):
+            value = sums[r * len(tile.places) + v]
+            sum: Lane = Varying(value) if tile.lanes > 1 else Uniform(value)
+            point = body.ops(each, there.at(emit, tile.lanes, {row: Uniform(m), total: sum}))
             body.store(point, point.lane(result), pointer, [Uniform(m), place], [stride, None])
 
 

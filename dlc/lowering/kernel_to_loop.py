@@ -15,9 +15,11 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Op
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context, define_pass
+from dlc.lowering.depthwise_to_loop import lower_depthwise
 from dlc.lowering.gemm_to_loop import lower_gemm
 from dlc.lowering.generic_to_loop import lower_generic
 from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.needs import needs
 from dlc.lowering.nonzero_to_loop import lower_nonzero
 from dlc.lowering.panels_to_loop import lower_panels
 from dlc.lowering.running_to_loop import lower_running
@@ -31,10 +33,16 @@ def _lower_product(op: kernel.Kernel, context: Context) -> Lowered:
     return lower_panels(op, context) if op.panel else lower_gemm(op, context)
 
 
+def _lower_convolution(op: kernel.Kernel, context: Context) -> Lowered:
+    """A convolution channel by channel, or on panels."""
+    assert isinstance(op, kernel.Conv)
+    return lower_panels(op, context) if op.panel else lower_depthwise(op, context)
+
+
 LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
     kernel.Generic: lower_generic,
     kernel.Gemm: _lower_product,
-    kernel.Conv: lower_panels,
+    kernel.Conv: _lower_convolution,
     kernels_in_order.NonZero: lower_nonzero,
     kernels_in_order.Running: lower_running,
     kernels_in_order.Scatter: lower_scatter,
@@ -66,7 +74,8 @@ def _lower_one(
         Builder(module.body, op.location).place(lowered.function)
     program = mem.program_of(op)
     limits = {} if program is None else program.limit_of
-    laid_out = [at_most(size, limits) for size in (lowered.tiles, lowered.cost, lowered.scratch)]
+    facts = (lowered.tiles, lowered.cost, lowered.scratch, needs(op))
+    laid_out = [at_most(size, limits) for size in facts]
     call = mem.Call(op.operands, Symbol(name), lowered.sizes, *laid_out)
     Builder.before_op(op).place(call)
     op.erase()

@@ -61,12 +61,12 @@ def panel_registers(options: Options) -> int:
     return 3 if options.vector_bytes == 64 else 2
 
 
-def shape_for(dtype: DType, m: Size, options: Options) -> Shape:
-    """The tile of sums for a product of `m` rows on the target."""
+def shape_for(dtype: DType, m: Size, options: Options, *, grouped: bool = False) -> Shape:
+    """The tile of sums for a product of `m` rows on the target; in a grouped one panels stay alone."""
     lanes = options.vector_bytes // dtype.bytes
     most = 8 if options.vector_bytes == 64 else 6
     rows = _rows(m, most) if isinstance(m, int) else most
-    panels = min(most // rows, MAX_PANELS)
+    panels = 1 if grouped else min(most // rows, MAX_PANELS)
     register = VectorType(dtype, lanes)
     return Shape(rows, panels, panel_registers(options), register, options.fma)
 

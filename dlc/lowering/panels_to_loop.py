@@ -17,8 +17,15 @@ from dlc.ir.dims import Size, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import U64
 from dlc.lowering.body import lanes_of
-from dlc.lowering.epilogue import epilogue_body, in_registers, write_epilogue, write_registers
+from dlc.lowering.epilogue import (
+    Tile,
+    epilogue_body,
+    in_registers,
+    write_epilogue,
+    write_registers,
+)
 from dlc.lowering.hoist import tidy
+from dlc.lowering.lanes import Linear
 from dlc.lowering.loop_writer import Lowered, Writer, add, for_each, index, times, unravel
 from dlc.lowering.loop_writer import minimum as smaller
 from dlc.lowering.micro_kernel import Shape, Sums, multiply, shape_for, store, zeros
@@ -75,30 +82,45 @@ class _Panels:
     def __init__(self, op: kernel.Gemm | kernel.Conv, context: Context) -> None:
         self.product = op
         self.writer = Writer(op)
-        self.shape: Shape = shape_for(op.accumulator, op.domain[-2], context.options)
+        self.shape: Shape = shape_for(
+            op.accumulator, op.domain[-2], context.options, grouped=self.groups > 1
+        )
         lanes = lanes_of(op.epilogue, context.options.vector_bytes)
         self.body = epilogue_body(op, self.writer, lanes)
 
     depth: Size
     """Products in one sum."""
 
+    @property
+    def groups(self) -> int:
+        """Products beside each other, each with columns and panels of its own."""
+        return self.product.groups if isinstance(self.product, kernel.Conv) else 1
+
     footprint: Size
     """Elements of the left operand that a row reads and the rows beside it do not."""
+
+    @property
+    def across(self) -> Size:
+        """Panels of all groups."""
+        return self.groups * kernel.panels(self.columns, self.product.panel)
+
+    @property
+    def columns(self) -> Size:
+        """Columns of one group."""
+        return self.product.columns // self.groups
 
     def first(self, emit: Builder, batch: list[Value], row: Value) -> Place:
         """The place of a row."""
         raise NotImplementedError
 
-    def sums(
-        self, emit: Builder, place: Place, row: Value, bottom: Value, panels: Sequence[Value]
-    ) -> tuple[Sums, Place]:
-        """The sums of the rows from a place on, none from `bottom` on, and the place after them."""
+    def sums(self, emit: Builder, start: _Start, panels: Sequence[Value]) -> tuple[Sums, Place]:
+        """The sums of the rows of a micro-tile, and the place after them."""
         raise NotImplementedError
 
     def lower(self) -> Lowered:
         op, writer, shape = self.product, self.writer, self.shape
-        *batch, m, n = op.domain
-        across = kernel.panels(n, op.panel)
+        *batch, m, _ = op.domain
+        across = self.across
         height = tile_rows(m, self.footprint * op.accumulator.bytes, shape.rows)
         width = tile_panels(across, height, self.depth, shape)
         down, along = ceil_divide(m, height), ceil_divide(across, width)
@@ -118,12 +140,12 @@ class _Panels:
         self, emit: Builder, batch: list[Value], i: Value, j: Value, height: Size, width: Size
     ) -> None:
         op, writer, shape = self.product, self.writer, self.shape
-        *_, m, n = op.domain
+        *_, m, _ = op.domain
         tall, wide = writer.size(height, "height"), writer.size(width, "width")
         top = emit(scalar.Multiply(i, tall))
         bottom = smaller(emit, emit(scalar.Add(top, tall)), writer.size(m, "m"))
         left = emit(scalar.Multiply(j, wide))
-        across = writer.size(kernel.panels(n, op.panel), "panels")
+        across = writer.size(self.across, "panels")
         right = smaller(emit, emit(scalar.Add(left, wide)), across)
         room = emit(loop.Buffer(shape.rows * shape.columns, op.accumulator))
         shared = isinstance(op, kernel.Conv) or op.rhs_shared
@@ -133,10 +155,11 @@ class _Panels:
 
         def panel(inside: Builder, p: Value, _: list[Value]) -> Sequence[Value]:
             panels = self._panels(inside, rhs, p, across)
+            group, stretch = self._stretch(inside, p)
 
             def rows(deep: Builder, row: Value, here: list[Value]) -> Sequence[Value]:
-                sums, after = self.sums(deep, here, row, bottom, panels)
-                self._finish(deep, _Corner(batch, row, bottom, p), sums, room, target)
+                sums, after = self.sums(deep, _Start(here, row, bottom, group), panels)
+                self._finish(deep, _Corner(batch, row, bottom, stretch), sums, room, target)
                 return after
 
             for_each(inside, top, bottom, shape.rows, place, rows)
@@ -157,6 +180,20 @@ class _Panels:
             found.append(emit(loop.Offset(rhs, start, self.product.accumulator)))
         return found
 
+    def _stretch(self, emit: Builder, p: Value) -> tuple[Value | None, tuple[Value, Value]]:
+        """The group of a panel, if there are several; its first column, and how many are left there."""
+        writer, width = self.writer, index(emit, self.shape.panel)
+        columns = writer.size(self.columns, "n")
+        if self.groups == 1:
+            column = emit(scalar.Multiply(p, width))
+            return None, (column, emit(scalar.Subtract(columns, column)))
+        each = writer.size(kernel.panels(self.columns, self.product.panel), "panels of a group")
+        group = emit(scalar.RawDivide(p, each))
+        within = emit(scalar.Subtract(p, emit(scalar.Multiply(group, each))))
+        inside = emit(scalar.Multiply(within, width))
+        column = emit(scalar.Add(emit(scalar.Multiply(group, columns)), inside))
+        return group, (column, emit(scalar.Subtract(columns, inside)))
+
     def part(self, emit: Builder, view: int, indices: Sequence[Value]) -> Value:
         """The address of the part of a view with these leading indices."""
         offset: Value | None = None
@@ -174,35 +211,42 @@ class _Panels:
     ) -> None:
         """The epilogue over the part of a micro-tile that exists: from registers where all of it does."""
         op, writer, shape = self.product, self.writer, self.shape
-        column = emit(scalar.Multiply(corner.panel, index(emit, shape.panel)))
-        columns = emit(scalar.Subtract(writer.size(op.columns, "n"), column))
+        _, columns = corner.stretch
         rows = emit(scalar.Subtract(corner.bottom, corner.row))
         stride = writer.stride(len(op.operands) - 1, len(op.domain) - 2)
         height, width = index(emit, shape.rows), index(emit, shape.columns)
         if not in_registers(op, self.body, shape):
             store(emit, shape, sums, room)
             some = smaller(emit, height, rows), smaller(emit, width, columns)
-            self._by_rows(emit, corner, column, some, room, target)
+            self._by_rows(emit, corner, some, room, target)
             return
         inside, beside = Block(), Block()
         whole = Builder(inside, emit.location)
-        leading = [*corner.batch, corner.row]
-        write_registers(op, self.body, whole, leading, column, shape, sums, (target, stride))
+        tile = self._registers(whole, corner)
+        write_registers(op, self.body, whole, tile, sums, (target, stride))
         whole.place(loop.Yield([]))
         partly = Builder(beside, emit.location)
         store(partly, shape, sums, room)
         some = smaller(partly, height, rows), smaller(partly, width, columns)
-        self._by_rows(partly, corner, column, some, room, target)
+        self._by_rows(partly, corner, some, room, target)
         partly.place(loop.Yield([]))
         tall = emit(scalar.Compare(rows, height, "ge"))
         wide = emit(scalar.Compare(columns, width, "ge"))
         emit.place(loop.If(emit(scalar.And(tall, wide)), inside, beside))
 
+    def _registers(self, emit: Builder, corner: _Corner) -> Tile:
+        """Which elements the registers of a micro-tile are."""
+        column, _ = corner.stretch
+        lanes = self.shape.register.lanes
+        rows = [emit(scalar.Add(corner.row, index(emit, r))) for r in range(self.shape.rows)]
+        steps = [index(emit, v * lanes) for v in range(self.shape.across)]
+        places = [Linear(emit(scalar.Add(column, step))) for step in steps]
+        return Tile(corner.batch, rows, places, lanes)
+
     def _by_rows(
         self,
         emit: Builder,
         corner: _Corner,
-        column: Value,
         extent: tuple[Value, Value],
         room: Value,
         target: Value,
@@ -210,6 +254,7 @@ class _Panels:
         """The epilogue row by row over sums in memory."""
         op, writer, shape = self.product, self.writer, self.shape
         height, width = extent
+        column, _ = corner.stretch
         stride = writer.stride(len(op.operands) - 1, len(op.domain) - 2)
 
         def finish(inside: Builder, r: Value, _: list[Value]) -> Sequence[Value]:
@@ -226,13 +271,26 @@ class _Panels:
 
 
 @dataclass(frozen=True, slots=True)
+class _Start:
+    """Where the rows of a micro-tile begin: none from `bottom` on; of which group of channels."""
+
+    place: Place
+    row: Value
+    bottom: Value
+    group: Value | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Corner:
-    """Where a micro-tile begins, and the row after the last one of its tile."""
+    """Where the results of a micro-tile begin, and the row after the last one of its tile.
+
+    `stretch` is the first column, and how many there are from it on.
+    """
 
     batch: list[Value]
     row: Value
     bottom: Value
-    panel: Value
+    stretch: tuple[Value, Value]
 
 
 class _Matrix(_Panels):
@@ -247,15 +305,13 @@ class _Matrix(_Panels):
         self.lhs = self.part(emit, 0, batch)
         return []
 
-    def sums(
-        self, emit: Builder, place: Place, row: Value, bottom: Value, panels: Sequence[Value]
-    ) -> tuple[Sums, Place]:
+    def sums(self, emit: Builder, start: _Start, panels: Sequence[Value]) -> tuple[Sums, Place]:
         shape, dtype = self.shape, self.op.accumulator
-        last = emit(scalar.Subtract(bottom, index(emit, 1)))
+        last = emit(scalar.Subtract(start.bottom, index(emit, 1)))
         stride = self.writer.stride(0, len(self.op.domain) - 2)
         pointers: list[Value] = []
         for number in range(shape.rows):
-            mine = smaller(emit, emit(scalar.Add(row, index(emit, number))), last)
+            mine = smaller(emit, emit(scalar.Add(start.row, index(emit, number))), last)
             pointers.append(emit(loop.Offset(self.lhs, times(emit, mine, stride), dtype)))
         depth = self.writer.size(self.op.inner, "inner")
         return multiply(emit, shape, pointers, panels, depth, zeros(emit, shape)), []
@@ -278,13 +334,14 @@ class _Pictures(_Panels):
         super().__init__(op, context)
         self.op = op
         self.channels = kernel.array_type(op.lhs).shape[-1]
-        self.depth = op.window[0] * op.window[1] * self.channels
-        self.footprint = op.strides[0] * op.strides[1] * self.channels
+        self.inputs = self.channels // op.groups
+        self.depth = op.window[0] * op.window[1] * self.inputs
+        self.footprint = op.strides[0] * op.strides[1] * self.inputs
 
     @property
     def _joined(self) -> bool:
         """Whether the elements that a row of the window meets are neighbours in memory."""
-        beside = self.writer.views[0].strides[2] == self.channels
+        beside = self.writer.views[0].strides[2] == self.inputs
         return beside and self.op.padding[1] == (0, 0) and self.op.dilations[1] == 1
 
     def first(self, emit: Builder, batch: list[Value], row: Value) -> Place:
@@ -292,11 +349,9 @@ class _Pictures(_Panels):
         counts = [row, self.writer.size(height, "rows"), self.writer.size(width, "columns")]
         return unravel(emit, row, counts)
 
-    def sums(
-        self, emit: Builder, place: Place, row: Value, bottom: Value, panels: Sequence[Value]
-    ) -> tuple[Sums, Place]:
-        places, after = self._places(emit, place, row, bottom)
-        pixels = [self._pixel(emit, *where) for where in places]
+    def sums(self, emit: Builder, start: _Start, panels: Sequence[Value]) -> tuple[Sums, Place]:
+        places, after = self._places(emit, start)
+        pixels = [self._pixel(emit, start.group, *where) for where in places]
         zero = index(emit, 0)
         down = index(emit, self.op.window[0])
 
@@ -317,10 +372,10 @@ class _Pictures(_Panels):
         """Add what one row of the window meets."""
         taps = self.op.window[1]
         if self._joined:
-            depth = self.writer.size(self.channels * taps, "row")
+            depth = self.writer.size(self.inputs * taps, "row")
             rows = self._taps(emit, pixels, h, None)
             return multiply(emit, self.shape, rows, self._from(emit, panels, h, depth), depth, sums)
-        channels = self.writer.size(self.channels, "channels")
+        channels = self.writer.size(self.inputs, "channels")
 
         def across(inner: Builder, w: Value, sums: list[Value]) -> Sequence[Value]:
             rows = self._taps(inner, pixels, h, w)
@@ -338,16 +393,14 @@ class _Pictures(_Panels):
         start = emit(scalar.Multiply(row, index(emit, self.shape.panel)))
         return [emit(loop.Offset(panel, start, self.op.accumulator)) for panel in panels]
 
-    def _places(
-        self, emit: Builder, place: Place, row: Value, bottom: Value
-    ) -> tuple[list[Place], Place]:
+    def _places(self, emit: Builder, start: _Start) -> tuple[list[Place], Place]:
         """The places of the rows of a micro-tile, the last one again beyond the end; and the next."""
-        places = [place]
+        places = [start.place]
         for number in range(1, self.shape.rows + 1):
             following = self._next(emit, places[-1])
             if number < self.shape.rows:
-                here = emit(scalar.Add(row, index(emit, number)))
-                inside = emit(scalar.Compare(here, bottom, "lt"))
+                here = emit(scalar.Add(start.row, index(emit, number)))
+                inside = emit(scalar.Compare(here, start.bottom, "lt"))
                 following = [
                     emit(scalar.Select(inside, new, old))
                     for new, old in zip(following, places[-1], strict=True)
@@ -371,10 +424,15 @@ class _Pictures(_Panels):
         picture = emit(scalar.Select(ended, emit(scalar.Add(picture, one)), picture))
         return [picture, i, j]
 
-    def _pixel(self, emit: Builder, picture: Value, i: Value, j: Value) -> _Pixel:
-        """Where the window begins for the pixel (i, j) of a result."""
+    def _pixel(
+        self, emit: Builder, group: Value | None, picture: Value, i: Value, j: Value
+    ) -> _Pixel:
+        """Where the window begins for the pixel (i, j) of a result, in a group of channels."""
         corner: list[Value] = []
         offset = times(emit, picture, self.writer.stride(0, 0))
+        if group is not None:
+            start = emit(scalar.Multiply(group, self.writer.size(self.inputs, "channels")))
+            offset = emit(scalar.Add(offset, start))
         for axis, at in enumerate((i, j)):
             moved = emit(scalar.Multiply(at, index(emit, self.op.strides[axis])))
             low, high = self.op.padding[axis]

@@ -129,7 +129,7 @@ def _convolution(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Convolution)
     if not _is_product(op):
         return _by_formula(op, emit)
-    product = _columns if _is_wide(op) else _product
+    product = _columns if op.groups == 1 and _is_wide(op) else _product
     if op.layout.channels_last:
         return (product(op, emit, op.source, op.kernel),)
     picture = emit(array.Transpose(op.source, (0, 2, 3, 1)))
@@ -138,13 +138,13 @@ def _convolution(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 def _is_product(op: array.Convolution) -> bool:
-    """Whether a convolution is one `kernel.conv`: of pictures, dense, in f32 or f64."""
+    """Whether a convolution is one `kernel.conv`: of pictures, without gaps, in f32 or f64."""
     return (
         op.layout.rank == 4
-        and op.groups == 1
         and op.source_dilations == (1, 1)
         and tensor_type(op.source).dtype in (F32, F64)
         and not any(is_negative(size) for pair in op.padding for size in pair)
+        and (op.groups == 1 or tensor_type(op.kernel).is_static)
     )
 
 
@@ -199,7 +199,8 @@ def _product(op: array.Convolution, emit: Builder, picture: Value, weights: Valu
     batch, height, width, channels = type.shape
     *window, _, outputs = tensor_type(weights).shape
     low, high = op.padding
-    if window == [1, 1] and op.strides == (1, 1) and low == high == (0, 0):
+    pointwise = window == [1, 1] and op.strides == (1, 1) and low == high == (0, 0)
+    if pointwise and op.groups == 1:
         rows = emit(array.Reshape(picture, (batch * height * width, channels)))
         matrix = emit(array.Reshape(weights, (channels, outputs)))
         result = gemm(
@@ -223,6 +224,7 @@ def _product(op: array.Convolution, emit: Builder, picture: Value, weights: Valu
         strides=(op.strides[0], op.strides[1]),
         padding=(op.padding[0], op.padding[1]),
         dilations=(op.dilations[0], op.dilations[1]),
+        groups=op.groups,
     )
     return emit(array.Reshape(emit(made), (batch, *spatial, outputs)))
 

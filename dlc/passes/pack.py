@@ -27,15 +27,7 @@ def pack(module: Op, context: Context) -> None:
     options = context.options
     for op in list(module.walk()):
         if isinstance(op, kernel.Conv) and not op.panel and not op.outs:
-            if options.matmul == "blas":
-                context.log.did("call BLAS: asked for", op)
-                _by_rows(op, context.rewriter)
-            else:
-                context.log.did("generate the convolution", op)
-                if _is_thin(op):
-                    context.log.did("write a border of zeros around the picture", op)
-                    _add_border(op)
-                _use_panels(op, _columns(op, options.vector_bytes), module)
+            _convolution(op, module, context)
         elif isinstance(op, kernel.Gemm) and not op.panel and not op.outs:
             reason = _why_blas(op, options.matmul)
             if reason:
@@ -44,6 +36,21 @@ def pack(module: Op, context: Context) -> None:
             context.log.did("generate the product", op)
             columns = _columns(op, options.vector_bytes)
             _use_panels(op, columns, module)
+
+
+def _convolution(op: kernel.Conv, module: Module, context: Context) -> None:
+    if op.is_depthwise:
+        context.log.did("generate the convolution, channel by channel", op)
+        return
+    if context.options.matmul == "blas" and op.groups == 1:
+        context.log.did("call BLAS: asked for", op)
+        _by_rows(op, context.rewriter)
+        return
+    context.log.did("generate the convolution", op)
+    if _is_thin(op):
+        context.log.did("write a border of zeros around the picture", op)
+        _add_border(op)
+    _use_panels(op, _columns(op, context.options.vector_bytes), module)
 
 
 def _by_rows(op: kernel.Conv, rewriter: Rewriter) -> None:
@@ -83,7 +90,7 @@ def window_rows(emit: Builder, op: kernel.Conv) -> Value:
 def _is_thin(op: kernel.Conv) -> bool:
     """Whether the channels are so few that the sums are best taken over whole rows of the window."""
     channels = kernel.array_type(op.lhs).shape[-1]
-    few = isinstance(channels, int) and channels < THIN
+    few = isinstance(channels, int) and channels < THIN and op.groups == 1
     return few and op.window[1] > 1 and op.dilations[1] == 1 and op.padding[1] != (0, 0)
 
 
@@ -155,7 +162,14 @@ def _panels(emit: Builder, op: kernel.Gemm | kernel.Conv, value: Value, columns:
     if isinstance(op, kernel.Gemm):
         return panels_of(emit, value, columns, op.rhs_transposed)
     *taps, outputs = kernel.array_type(value).shape
-    return panels_of(emit, emit(array.Reshape(value, (product(taps), outputs))), columns, False)
+    depth, each = product(taps), outputs // op.groups
+    if op.groups == 1:
+        return panels_of(emit, emit(array.Reshape(value, (depth, outputs))), columns, False)
+    split = emit(array.Reshape(value, (depth, op.groups, each)))
+    matrices = emit(array.Transpose(split, (1, 0, 2)))
+    panels = panels_of(emit, matrices, columns, False)
+    count = op.groups * kernel.panels(each, columns)
+    return emit(array.Reshape(panels, (count, depth, columns)))
 
 
 def _swapped(emit: Builder, value: Value) -> Value:
@@ -186,6 +200,8 @@ def _derived_panels(
     """The panels of a weight as a derived weight, made once for each weight, shape and width."""
     source = kernel.array_type(op.rhs)
     name = f"{stored.symbol.name}.panels{columns}"
+    if isinstance(op, kernel.Conv) and op.groups > 1:
+        name += f".{op.groups}"
     if source.shape != kernel.array_type(stored.result).shape:
         name += f".{'x'.join(map(str, source.shape))}"
     if isinstance(op, kernel.Gemm) and op.rhs_transposed:

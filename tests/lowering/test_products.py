@@ -16,7 +16,7 @@ from dlc.ir.passes import Options
 from dlc.ir.types import F32, F64, I32, DType, TensorType
 from dlc.lowering.micro_kernel import shape_for
 from dlc.lowering.panels_to_loop import tile_panels, tile_rows
-from tests.lowering.everywhere import called, check, model_of, random_inputs
+from tests.lowering.everywhere import Program, called, check, model_of, random_inputs
 
 AVX512 = Options(vector_bytes=64)
 
@@ -33,8 +33,8 @@ def layer(emit: Builder, x: Value, w: Value, b: Value, residual: Value) -> Seque
     return (emit(array.Maximum(y, array.constant_like(emit, 0, y))),)
 
 
-@pytest.mark.parametrize("n", [1, 16, 17, 71])
-@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 6, 7, 49, 131])
+@pytest.mark.parametrize("n", [1, 17, 71])
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 7, 49])
 def test_a_layer_of_any_height_and_width(m: int, n: int) -> None:
     check(layer, f32(m, 37), f32(37, n), f32(n), f32(m, n), matmul="generated")
 
@@ -73,7 +73,7 @@ def test_many_products_at_once() -> None:
 
 
 @pytest.mark.parametrize("channels", [3, 16])
-@pytest.mark.parametrize("padding", [0, 1, 3])
+@pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2)])
 def test_a_convolution(channels: int, padding: int, stride: int, dilation: int) -> None:
     def network(emit: Builder, x: Value, w: Value, b: Value) -> Sequence[Value]:
@@ -85,6 +85,51 @@ def test_a_convolution(channels: int, padding: int, stride: int, dilation: int) 
 
     picture, kernel = f32(2, 9, 8, channels), f32(3, 3, channels, 20)
     check(network, picture, kernel, f32(20), matmul="generated")
+
+
+@pytest.mark.parametrize("padding", [(0, 0), (1, 1), (2, 0)])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize("channels", [2, 29])
+def test_a_window_for_each_channel(
+    channels: int, padding: tuple[int, int], stride: int, dilation: int
+) -> None:
+    check(
+        _grouped(channels, padding, stride, dilation),
+        f32(2, 9, 11, channels),
+        f32(3, 3, 1, channels),
+        f32(channels),
+    )
+
+
+def test_a_window_for_each_channel_that_is_larger_than_the_picture() -> None:
+    check(_grouped(4, (3, 3), 1, 1), f32(1, 2, 3, 4), f32(5, 5, 1, 4), f32(4))
+
+
+@pytest.mark.parametrize(("groups", "inputs", "outputs"), [(2, 8, 24), (4, 3, 20), (3, 17, 5)])
+@pytest.mark.parametrize(("padding", "taps"), [((1, 1), 3), ((0, 0), 1)])
+def test_a_convolution_in_groups(
+    groups: int, inputs: int, outputs: int, padding: tuple[int, int], taps: int
+) -> None:
+    check(
+        _grouped(groups, padding, 1, 1),
+        f32(2, 7, 8, groups * inputs),
+        f32(taps, taps, inputs, groups * outputs),
+        f32(groups * outputs),
+    )
+
+
+def _grouped(groups: int, padding: tuple[int, int], stride: int, dilation: int) -> Program:
+    """A convolution in groups with a bias, and what is negative cut off."""
+
+    def network(emit: Builder, x: Value, w: Value, b: Value) -> Sequence[Value]:
+        strides, dilations = (stride, stride), (dilation, dilation)
+        y = emit(
+            array.Convolution(x, w, strides, (padding, padding), dilations, (1, 1), groups, "nhwc")
+        )
+        y = emit(array.Add(y, emit(array.Broadcast(b, tensor_type(y).shape, (3,)))))
+        return (emit(array.Maximum(y, array.constant_like(emit, 0, y))),)
+
+    return network
 
 
 def test_the_bits_do_not_depend_on_the_number_of_threads() -> None:
