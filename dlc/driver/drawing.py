@@ -18,7 +18,7 @@ from dlc.errors import UsageError
 from dlc.ir.attributes import Dense, decode
 from dlc.ir.core import Op, Value
 from dlc.ir.define import fields_of
-from dlc.ir.types import INDEX, TensorType
+from dlc.ir.types import INDEX
 
 MAX_NODES = 3000
 SUMMARY = 5
@@ -61,7 +61,7 @@ def graph_of(function: func.Func) -> Graph:
     """The boxes and edges of a function."""
     drawing = _Drawing()
     for name, argument in zip(function.input_names, function.body.arguments, strict=True):
-        drawing.add(Box("input", name, notes=(_type(argument),)), (), (argument,))
+        drawing.add(Box("input", name, notes=(array.show(argument),)), (), (argument,))
     for op in function.body:
         if not op.terminator and not _is_small_print(op):
             _add_op(drawing, op)
@@ -122,7 +122,7 @@ def _label(op: Op) -> str:
             return f"{value:g}" if isinstance(value, float) else str(value)
         case array.Constant(value=dense):
             small = dense.array.size <= 4
-            return _numbers(dense) if small else f"constant {_type(op.result)}"
+            return _numbers(dense) if small else f"constant {array.show(op.result)}"
         case array.Compare(predicate=predicate):
             return f"compare {predicate}"
         case _:
@@ -139,7 +139,7 @@ def _line(op: Op, position: int, value: Value) -> Line:
     assert value.op is not None
     kind, label = _kind(value.op), _label(value.op)
     if kind == "weight":
-        return Line(kind, f"{label}: {_type(value)}")
+        return Line(kind, f"{label}: {array.show(value)}")
     names = [field.name for field in fields_of(type(op)) if field.kind == "operand"]
     says_more = position < len(names) > 1 and not op.commutative
     return Line(kind, f"{names[position]} {label}" if says_more else label)
@@ -181,8 +181,4 @@ def _inner(op: Op) -> Iterator[str]:
 
 def _note(value: Value, kind: str) -> str:
     named = value.name and kind == "op"
-    return f"{value.name}: {_type(value)}" if named else _type(value)
-
-
-def _type(value: Value) -> str:
-    return value.type.text if isinstance(value.type, TensorType) else str(value.type)
+    return f"{value.name}: {array.show(value)}" if named else array.show(value)
