@@ -40,6 +40,11 @@ def compile(
             "a model is given by its path or by its text, one of both",
             help='write dlc.compile("mlp.dlm") or dlc.compile(text="...")',
         )
+    if isinstance(path, str) and "\n" in path:
+        raise UsageError(
+            "the path of a model has several lines: it is perhaps its text",
+            help="write dlc.compile(text=...)",
+        )
     wanted = Wanted(
         path=os.fspath(path) if path is not None else "model.dlm",
         text=text,

@@ -16,7 +16,7 @@ from dlc.runtime.artifact import Artifact
 from dlc.runtime.manifest import Entry, Layer
 from dlc.runtime.model_report import bytes_text
 from dlc.runtime.signature import signature_text
-from dlc.runtime.spelling import dims_text
+from dlc.runtime.spelling import counted, dims_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,8 @@ def _artifact(path: str) -> Inspection:
             "model": facts.model,
             "made by": f"{facts.compiler.name} {facts.compiler.version} "
             + " ".join(facts.compiler.flags),
-            "parameters": f"{parameters:,} in {len(facts.weights)} weights, {bytes_text(size)}",
+            "parameters": f"{parameters:,} in {counted(len(facts.weights), 'weight')}, "
+            + bytes_text(size),
         },
         (
             _entries(facts.entries),
@@ -118,7 +119,7 @@ def _model(path: str) -> Inspection:
         {
             "model": opened.name,
             "stage": opened.stage,
-            "parameters": f"{parameters:,} in {len(sources)} weights",
+            "parameters": f"{parameters:,} in {counted(len(sources), 'weight')}",
         },
         (
             _entries(entries),

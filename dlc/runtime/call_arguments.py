@@ -13,7 +13,7 @@ from dlc.errors import CallError
 from dlc.runtime.arguments import as_array
 from dlc.runtime.manifest import Entry, Input
 from dlc.runtime.signature import default_value, signature_text
-from dlc.runtime.spelling import python_name
+from dlc.runtime.spelling import counted, python_name
 from dlc.runtime.weight_files import nearest
 
 Array = NDArray[np.generic]
@@ -37,7 +37,9 @@ class ArgumentReader:
         """
         items = self._entry.inputs
         if len(args) > len(items):
-            raise self._refuse(f"{len(args)} arguments for {len(items)} inputs")
+            raise self._refuse(
+                f"{counted(len(args), 'argument')} for {counted(len(items), 'input')}"
+            )
         values = {item.name: value for item, value in zip(items, args, strict=False)}
         given: dict[str, int] = {}
         for name, value in named.items():

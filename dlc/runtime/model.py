@@ -221,9 +221,10 @@ def load(
     call. Raises ArtifactError if the file is damaged, inconsistent, or not for this machine; UsageError
     if it cannot be read.
     """
-    if Path(path).suffix == ".dlm":
+    if Path(path).suffix in (".dlm", ".dlir", ".onnx"):
         raise UsageError(
-            f"{os.fspath(path)} is model text, which must be compiled first",
+            f"{os.fspath(path)} must be compiled first",
+            code="D0903",
             help="write dlc.compile(path) for dlc.load(path)",
         )
     artifact = Artifact.read(path, sha256=sha256)

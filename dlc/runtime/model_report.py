@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlc.runtime.signature import signature_text
-from dlc.runtime.spelling import dims_text
+from dlc.runtime.spelling import counted, dims_text
 
 if TYPE_CHECKING:
     from dlc.runtime.entry import EntryPoint
@@ -63,7 +63,7 @@ def _weights_text(model: Model) -> str:
     if not table:
         return "no weights"
     size = bytes_text(sum(weight.bytes for weight in table))
-    return f"{model.parameters:,} parameters in {len(table)} weights, {size}"
+    return f"{counted(model.parameters, 'parameter')} in {counted(len(table), 'weight')}, {size}"
 
 
 def _memory_text(entry: EntryPoint) -> str:

@@ -13,6 +13,7 @@ from dlc.errors import CallError
 from dlc.runtime.buffers import address, aligned_array
 from dlc.runtime.dtypes import BF16, DTYPES, DType, dtype_of, numpy_bfloat16
 from dlc.runtime.manifest import Entry, Output
+from dlc.runtime.spelling import counted
 from dlc.runtime.tensor import Tensor
 
 Array = NDArray[np.generic]
@@ -135,7 +136,9 @@ class Results:
         else:
             raise self._refuse(f"out= is a {type(out).__name__}, which is no array")
         if len(given) != len(self._names):
-            raise self._refuse(f"out= has {len(given)} arrays for {len(self._names)} outputs")
+            raise self._refuse(
+                f"out= has {counted(len(given), 'array')} for {counted(len(self._names), 'output')}"
+            )
         return given
 
     def _fitting(self, value: object, output: Output, storage: Storage) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dlc.runtime.binding import Binder
 from dlc.runtime.dtypes import DTYPES
+from dlc.runtime.literals import literal
 from dlc.runtime.manifest import Entry, Input, Output
 from dlc.runtime.spelling import describe, python_name
 from dlc.runtime.tensor import Tensor
@@ -92,7 +93,7 @@ def _default_text(item: Input) -> str:
 def _value_text(item: Input) -> str:
     value = default_value(item)
     assert value is not None
-    return str(value.tolist()) if value.size <= 16 else "..."
+    return literal(value) if value.size <= 16 else "..."
 
 
 def _output_text(output: Output) -> str:

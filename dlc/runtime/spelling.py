@@ -23,3 +23,12 @@ def dims_text(dims: Sequence[Dim]) -> str:
 def python_name(name: str) -> str:
     """The name by which Python code passes it: what is taken already gets a `_` at the end."""
     return f"{name}_" if iskeyword(name) or name == "out" else name
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "weight"), counted(61706, "parameter")
+    ('1 weight', '61,706 parameters')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

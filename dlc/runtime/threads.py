@@ -26,13 +26,13 @@ def default_threads() -> int:
     return max(1, math.floor(min(cpus, MAX_THREADS, cpu_quota())))
 
 
-def check_threads(threads: int | None) -> int:
+def check_threads(threads: object) -> int:
     """So many threads, or the default for None. Raises UsageError for a number that cannot be had."""
     if threads is None:
         return default_threads()
-    if not 1 <= threads <= MAX_THREADS:
+    if not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
         raise UsageError(
-            f"threads is {threads}, outside 1..{MAX_THREADS}",
+            f"threads is {threads!r}, outside 1..{MAX_THREADS}",
             code="D0918",
             help=f"this process may keep {default_threads()} busy, which is the default",
         )

@@ -192,7 +192,7 @@ def test_out_may_be_a_tensor(many: Model) -> None:
             np.frombuffer(bytes(32), np.float32).reshape(2, 4),
             "not C-contiguous, aligned and writable",
         ),
-        ([np.empty((2, 4), np.float32)] * 2, "2 arrays for 1 outputs"),
+        ([np.empty((2, 4), np.float32)] * 2, "2 arrays for 1 output"),
         ({"z": np.empty((2, 4), np.float32)}, "must have the keys"),
         ("z", "out= is a str"),
         ([3.0], "is a float, which is no array"),
@@ -337,7 +337,7 @@ def test_entry_points_describe_themselves(tiny: Model, many: Model) -> None:
 
 def test_a_model_shows_what_it_has(tiny: Model) -> None:
     assert repr(tiny) == (
-        "Model model.dlm: 16 parameters in 1 weights, 64 bytes\n"
+        "Model model.dlm: 16 parameters in 1 weight, 64 bytes\n"
         "  f(x: f32[B, 4], y: f32[B, 4]) -> f32[B, 4] where B = 1..4"
     )
     html = tiny._repr_html_()  # pyright: ignore[reportPrivateUsage] - what a notebook calls
