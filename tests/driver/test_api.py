@@ -85,8 +85,10 @@ def test_options_that_do_not_exist_are_refused_with_those_that_do() -> None:
 
 
 def test_many_threads_may_compile_at_once() -> None:
-    texts = [TEXT.replace("2 * x", f"{k} * x") for k in range(2, 6)]
+    def compiled(factor: int) -> dlc.Model:
+        return dlc.compile(text=TEXT.replace("2 * x", f"{factor} * x"))
+
     with ThreadPoolExecutor(4) as pool:
-        models = list(pool.map(lambda text: dlc.compile(text=text), texts))
+        models = list(pool.map(compiled, range(2, 6)))
     x = np.ones(3, np.float32)
     assert [float(np.asarray(model(x))[0]) for model in models] == [2, 3, 4, 5]
