@@ -12,13 +12,14 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dlc.codegen.certificate import Placed, certificate
 from dlc.codegen.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size
 from dlc.passes.place import ALIGNMENT
 from dlc.runtime import abi
-from dlc.runtime.certificate import Certificate, RootRecord
+from dlc.runtime.certificate import Certificate
 from dlc.runtime.manifest import Op as OpRecord
 
 NOTHING = -1
@@ -92,7 +93,7 @@ class _Writer:
     combined: int = 0
 
     def write(self) -> CompiledEntry:
-        arena, certificate = self._roots()
+        arena, evidence = self._roots()
         for op in self.program.body:
             self._place(op)
         self._work(self.program.body)
@@ -104,7 +105,7 @@ class _Writer:
             str(arena),
             str(scratch),
             tuple(self.ops),
-            certificate,
+            evidence,
         )
 
     # Memory.
@@ -112,16 +113,14 @@ class _Writer:
     def _roots(self) -> tuple[Entry, Certificate]:
         """Where every arena root lies; the arena ends where the last of them does."""
         ends: dict[int, Entry] = {}
-        records: list[RootRecord] = []
+        placed: list[Placed] = []
         roots = [op for op in self.program.body if isinstance(op, mem.Root)]
         for root in _lowest_first([root for root in roots if root.kind == "arena"]):
             offset = self._offset(root, ends)
             self.addresses[root.result] = _Address(abi.Root.ARENA, offset)
             size = self.sizes.aligned(root.bytes, ALIGNMENT)
             ends[root.number] = self.sizes.sum(offset, size)
-            records.append(
-                RootRecord(f"r{root.number}", str(size), root.first, root.last, str(offset))
-            )
+            placed.append(Placed(root, size, offset))
         inputs = sum(root.kind == "input" for root in roots)
         zero = self.sizes.number(0)
         for root in roots:
@@ -131,7 +130,7 @@ class _Writer:
                 first = abi.Root.INPUTS + (inputs if root.kind == "output" else 0)
                 self.addresses[root.result] = _Address(first + root.number, zero)
         arena = self.sizes.maximum(list(ends.values()))
-        return arena, Certificate(str(arena), roots=tuple(records))
+        return arena, certificate(self.program, placed, arena, self.sizes)
 
     def _fixed(self, place: Place) -> _Address:
         return _Address(place.root, self.sizes.number(place.offset))

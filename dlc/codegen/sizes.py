@@ -41,6 +41,15 @@ class Sizes:
         """The entry for the sum of two entries."""
         return self._fold("{} + {}", one, other, int.__add__)
 
+    def difference(self, one: Entry, other: Entry) -> Entry:
+        """The entry for one entry less another."""
+        return self._fold("{} - {}", one, other, int.__sub__)
+
+    def known(self, entry: Entry) -> int | None:
+        """What an entry is, if that depends on no dim."""
+        text = self.texts[entry.index]
+        return int(text) if text.isdecimal() else None
+
     def maximum(self, entries: Sequence[Entry]) -> Entry:
         """The entry for the largest of several; 0 for none."""
         if not entries:

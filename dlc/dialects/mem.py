@@ -88,7 +88,8 @@ class End(Op):
 class Call(Op):
     """Run a lowered kernel on views: `sizes` are its further arguments, in order.
 
-    `tiles` is how many independent parts there are, `cost` the estimated nanoseconds of one.
+    `tiles` is how many independent parts there are, `cost` the estimated nanoseconds of one. While it
+    runs, `needs` bytes of the arena hold what it reads and writes, in this plan or any other.
     """
 
     views: Sequence[Value] = operands()
@@ -97,6 +98,7 @@ class Call(Op):
     tiles: Size = attribute()
     cost: Size = attribute()
     scratch: Size = attribute(default=0, doc="bytes of each thread's own, passed as last argument")
+    needs: Size = attribute(default=0)
 
     pure = False
 

@@ -175,9 +175,12 @@ class _Writer:
 
     def _write_roots(self) -> None:
         layout = _lay_out(self.storage.memories, self.function.bounds)
-        emit = Builder(self.body, self.function.location)
+        # A memory stands where the first value in it does.
+        values = reversed(self.storage.homes.items())
+        places = {home.memory: self._location(value) for value, home in values}
         end = max(self.epochs.values(), default=0)
-        for memory in self.storage.memories:
+        for index, memory in enumerate(self.storage.memories):
+            emit = Builder(self.body, places.get(index, self.function.location))
             arena = memory.kind == "arena"
             self.roots.append(
                 emit(
@@ -193,6 +196,9 @@ class _Writer:
                 )
             )
 
+    def _location(self, value: Value) -> Location:
+        return self.function.location if value.op is None else value.op.location
+
     # Views.
 
     def view(self, value: Value) -> Value:
@@ -207,7 +213,7 @@ class _Writer:
     def _make_view(self, value: Value) -> Value:
         type = kernel.array_type(value)
         dense = ViewType(type.dtype, type.shape)
-        emit = Builder(self.body, self.function.location, self._divider)
+        emit = Builder(self.body, self._location(value), self._divider)
         home, origin = self._home(value), self.origins[value]
         match origin.op:
             case array.Constant(value=elements) if home is None:

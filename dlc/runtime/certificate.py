@@ -64,6 +64,8 @@ def plan_at(certificate: Certificate, dims: Mapping[str, int], sizes: Sequence[i
 
     return Plan(
         arena=number(certificate.arena),
+        order_bound=number(certificate.order_bound),
+        any_order_bound=number(certificate.any_order_bound),
         roots=[
             Span(root.name, number(root.offset), number(root.bytes), root.first, root.last)
             for root in certificate.roots

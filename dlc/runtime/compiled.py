@@ -84,7 +84,10 @@ class CompiledProgram:
                 raise plan_check.BadPlan(
                     f"the plan is for {plan.arena} bytes, the call has {arena}"
                 )
-            plan_check.check(plan, [(epoch, sizes[index]) for epoch, index in self._uses])
+            plan_check.check(
+                plan,
+                [plan_check.Use(epoch, [sizes[k] for k in places]) for epoch, places in self._uses],
+            )
             program_check.check_amounts(self._table, sizes, [*lengths, *tensors])
         except expressions.TooLarge as error:
             raise CallError(f"{error}{_at(dims)}", code="D0804") from None
@@ -101,16 +104,17 @@ def _at(dims: Mapping[str, int]) -> str:
     return f" (at {', '.join(f'{name} = {value}' for name, value in dims.items())})" if dims else ""
 
 
-def _arena_uses(table: ProgramTable) -> list[tuple[int, int]]:
-    """Each use of an address in the arena by a call: its epoch, and the size index of its offset."""
+def _arena_uses(table: ProgramTable) -> list[tuple[int, frozenset[int]]]:
+    """Of each call its epoch, and the size indices of the offsets into the arena that it is given."""
     arguments = table.arguments
     kinds = arguments[:, ArgWord.KIND]
     points = (kinds == ArgKind.POINTER) | (kinds == ArgKind.LOADED)
     in_arena = points & (arguments[:, ArgWord.ROOT] == Root.ARENA)
-    uses: set[tuple[int, int]] = set()
+    uses: list[tuple[int, frozenset[int]]] = []
     for step in table.calls:
         first, count = table.steps[step, StepWord.B], table.steps[step, StepWord.C]
-        for row in range(first, first + count):
-            if in_arena[row]:
-                uses.add((int(table.epochs[step]), int(arguments[row, ArgWord.OFFSET])))
-    return sorted(uses)
+        rows = [row for row in range(first, first + count) if in_arena[row]]
+        places = frozenset(int(arguments[row, ArgWord.OFFSET]) for row in rows)
+        if places:
+            uses.append((int(table.epochs[step]), places))
+    return uses

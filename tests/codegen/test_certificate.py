@@ -1,0 +1,85 @@
+"""What a certificate says of a compiled model: right at every size, and true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+
+from dlc.driver.compile import Settings, compile_opened
+from dlc.driver.open import open_model
+from dlc.runtime import expressions
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.certificate import Certificate, plan_at, read_certificate
+from dlc.runtime.model import Model
+from dlc.runtime.plan_check import Plan
+
+
+def compiled(text: str, level: int = 2) -> Artifact:
+    opened = open_model("m.dlm", text=f"dlc 1\n{text}\n")
+    artifact = compile_opened(opened, Settings(level), "init:0")
+    Model(artifact)  # checks the plans at the bounds of the dims
+    return artifact
+
+
+def certificate_of(artifact: Artifact) -> Certificate:
+    program = artifact.manifest.targets[0].programs["f"]
+    return read_certificate(bytes(artifact.section(program.certificate)))
+
+
+def plan(artifact: Artifact, dims: Mapping[str, int] | None = None) -> Plan:
+    """The plan of `f` at these sizes."""
+    program = artifact.manifest.targets[0].programs["f"]
+    sizes = expressions.evaluate_all(program.sizes, dims or {})
+    return plan_at(certificate_of(artifact), dims or {}, sizes)
+
+
+CHAIN = """dim B = 1..64
+export fn f(x: f32[B, 16]) -> f32[B] {
+  let y = cumsum(x, axis=1)
+  let z = sort(y, axis=1)
+  return sum(cumsum(z, axis=1), axis=1)
+}"""
+
+
+@pytest.mark.parametrize("rows", [1, 5, 64])
+def test_bounds_are_at_most_the_arena_at_every_size(rows: int) -> None:
+    found = plan(compiled(CHAIN), {"B": rows})
+    # Each step but the first and the last reads one array and writes another.
+    assert found.any_order_bound == 2 * 64 * rows
+    assert found.any_order_bound <= found.order_bound <= found.arena
+
+
+def test_a_kernel_that_could_work_in_place_needs_its_operand_alone() -> None:
+    chain = "export fn f(x: f32[16, 16]) -> f32[16, 16] = cumsum(exp(cumsum(x, axis=1)), axis=1)"
+    found = plan(compiled(chain, level=0))
+    assert (found.any_order_bound, found.order_bound) == (1024, 1024)
+
+
+def test_every_root_and_view_says_which_line_it_comes_from() -> None:
+    said = certificate_of(compiled(CHAIN))
+    places = [*[root.place for root in said.roots], *[view.place for view in said.views]]
+    assert {place.rpartition(":")[0] for place in places} == {"m.dlm:4", "m.dlm:5", "m.dlm:6"}
+
+
+SCAN = """dim T = 1..9
+export fn f(x: f32[T, 4], h0: f32[4]) -> f32[T, 4] {
+  let (.., ys) = scan t in x with h = h0 {
+    next h = sort(h + t, axis=0)
+    yield h
+  }
+  return cumsum(ys, axis=0)
+}"""
+
+
+@pytest.mark.parametrize("steps", [1, 2, 9])
+def test_a_view_that_a_loop_moves_is_as_large_as_its_way(steps: int) -> None:
+    found = plan(compiled(SCAN), {"T": steps})
+    stack = next(view for view in found.views if view.bytes == 16 * steps)
+    assert found.roots[stack.root].bytes >= 16 * steps
+
+
+def test_the_same_bytes_are_listed_once() -> None:
+    views = sorted((v.root, v.offset, v.bytes) for v in certificate_of(compiled(CHAIN)).views)
+    assert all(one != other for one, other in pairwise(views))
