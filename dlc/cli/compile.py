@@ -54,4 +54,7 @@ def _print_times(made: driver.Made) -> None:
     rows = {**made.passes, **{f"({name})": spent for name, spent in made.report.seconds.items()}}
     for name, spent in sorted(rows.items(), key=lambda row: -row[1]):
         note(f"{spent * 1e3:9.2f} ms  {name}")
+    if made.report.recalled:
+        note("the same graph was compiled before: its code is from the cache")
+        return
     note(f"{made.report.cached} kernels from the cache, {made.report.compiled} compiled")

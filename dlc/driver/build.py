@@ -150,8 +150,11 @@ def _weight_places(module: Module, weights: Weights) -> tuple[dict[str, Place], 
 
 def _library(image: LinkedImage) -> manifest.Library | None:
     """The BLAS that the code calls, if it calls one."""
-    if not any(name in blas.NAMES for name in image.imports):
-        return None
+    return blas_in_use() if any(name in blas.NAMES for name in image.imports) else None
+
+
+def blas_in_use() -> manifest.Library:
+    """The BLAS of this process, as the artifact names it."""
     found = blas.library()
     return manifest.Library("BLAS", found.config, found.core)
 

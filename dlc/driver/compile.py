@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dlc import __version__
@@ -13,10 +13,11 @@ from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
 from dlc.driver.cache import open_cache
+from dlc.driver.known import key_of, recall, remember
 from dlc.driver.pipelines import pipeline
 from dlc.driver.reproduce import reproducer
 from dlc.driver.verify_each import EachPass
-from dlc.driver.weights import Array, Given, gather
+from dlc.driver.weights import Array, Given, Weights, gather
 from dlc.errors import Diagnostic, ModelError, UsageError, render
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
@@ -115,6 +116,8 @@ class Report:
     notes: tuple[str, ...] = ()
     cached: int = 0
     compiled: int = 0
+    recalled: bool = False
+    """Whether the same graph was compiled before, and everything came from the cache."""
 
 
 def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None = None) -> None:
@@ -177,19 +180,48 @@ def compile_opened(
             help="write `export` before the function that the artifact is to have",
         )
     lower(opened, settings, "graph", after)
-    graph = print_module(opened.module)
     gathered = gather(opened.module, weights, opened.folder, opened.arrays)
     report.notes = gathered.notes
+    graph = print_module(opened.module)
+    sources = Sources(
+        opened.name, opened.texts, graph, "", settings.flags, opened.layers, __version__
+    )
+    facts = _Facts(interface, gathered, sources)
+    cache = open_cache()
+    if cache is None or after is not None or settings.verify_each:
+        return _finished(opened, settings, facts, report, after)
+    key = key_of(opened.module, sources, interface, gathered, settings.processor)
+    found = recall(cache, key, gathered)
+    if found is not None:
+        report.recalled = True
+        report.seconds["recall"] = time.perf_counter() - start
+        return found
+    made = _finished(opened, settings, facts, report, after)
+    remember(cache, key, made)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What an artifact says besides its code, known when the graph has been simplified."""
+
+    interface: tuple[manifest.Entry, ...]
+    weights: Weights
+    sources: Sources
+
+
+def _finished(
+    opened: Opened, settings: Settings, facts: _Facts, report: Report, after: Observer | None
+) -> Artifact:
+    """The artifact of a model whose graph has been simplified."""
+    start = time.perf_counter()
     lower(opened, settings, "plan", after)
-    plan = print_module(opened.module)
+    sources = replace(facts.sources, plan=print_module(opened.module))
     lower(opened, settings, "loop", after)
     lowered = time.perf_counter()
     cache = open_cache()
-    sources = Sources(
-        opened.name, opened.texts, graph, plan, settings.flags, opened.layers, __version__
-    )
     code = CodeMaker(settings.processor, settings.level, cache)
-    artifact = build_artifact(opened.module, interface, gathered, sources, code)
+    artifact = build_artifact(opened.module, facts.interface, facts.weights, sources, code)
     report.seconds |= {"lower": lowered - start, "code": time.perf_counter() - lowered}
     if cache is not None:
         report.cached, report.compiled = cache.hits, cache.misses

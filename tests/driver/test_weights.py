@@ -83,7 +83,8 @@ def opened_body() -> Block:
     return function.body
 
 
-def test_two_compilations_give_the_same_bytes() -> None:
+def test_two_compilations_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLC_CACHE", "")
     first, second = (compile_opened(opened(), Settings(), "init:3").to_bytes() for _ in range(2))
     assert first == second
 

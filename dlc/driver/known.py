@@ -1,0 +1,102 @@
+"""Compiling the same graph again: what was made of it before, from the cache.
+
+Everything in an artifact but the numbers of its weights follows from the graph, the texts that its
+messages point into, the user's choices, the processor and the compiler. So the artifact without those
+numbers is kept under the hash of these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import dlc
+from dlc.codegen import llvm
+from dlc.codegen.kernels import ObjectCache
+from dlc.dialects.builtin import Module
+from dlc.driver.build import Sources, blas_in_use
+from dlc.driver.weights import Weights
+from dlc.errors import ArtifactError
+from dlc.runtime import manifest
+from dlc.runtime.artifact import Artifact
+
+WEIGHTS = "weights"
+"""The section that is left out."""
+
+
+def key_of(
+    module: Module,
+    sources: Sources,
+    interface: Iterable[manifest.Entry],
+    weights: Weights,
+    processor: llvm.Target,
+) -> str:
+    """The hash of all that an artifact follows from."""
+    table = [row._replace(sha256="") for row in weights.table]
+    digest = hashlib.sha256(_compiler())
+    for part in (
+        *(processor.triple, processor.cpu, processor.flags),
+        *(sources.model, sources.graph, *sources.flags, repr(sources.layers)),
+        *(part for item in sources.texts.items() for part in item),
+        *(repr(list(interface)), repr(table), *_elsewhere(module)),
+    ):
+        digest.update(f"{len(part)} {part}".encode())
+    return digest.hexdigest()
+
+
+def remember(cache: ObjectCache, key: str, artifact: Artifact) -> None:
+    """Keep an artifact without the numbers of its weights."""
+    sections = {name: data for name, data in artifact.sections.items() if name != WEIGHTS}
+    bare = Artifact.of(artifact.manifest._replace(weights=()), sections)
+    cache.put(key, bare.to_bytes())
+
+
+def recall(cache: ObjectCache, key: str, weights: Weights) -> Artifact | None:
+    """The artifact that was kept under the key, with these weights; None if there is none.
+
+    One whose code calls another BLAS than there is now says so in its manifest, and counts as none.
+    """
+    data = cache.get(key)
+    if data is None:
+        return None
+    try:
+        bare = Artifact.from_bytes(data)
+    except ArtifactError:  # of another version of the format: as good as none
+        return None
+    if any(target.library not in (None, blas_in_use()) for target in bare.manifest.targets):
+        return None
+    sections = dict(bare.sections)
+    if len(weights.data):
+        sections[WEIGHTS] = weights.data
+    return Artifact.of(bare.manifest._replace(weights=weights.table), sections)
+
+
+def _elsewhere(module: Module) -> list[str]:
+    """The files, as they are, of operations that are not part of this compiler."""
+    found = {sys.modules[type(op).__module__].__file__ for op in module.walk()}
+    own = str(Path(dlc.__file__).parent)
+    files = [Path(name) for name in found if name is not None and not name.startswith(own)]
+    return [_as_it_is(path, path) for path in sorted(files)]
+
+
+@cache
+def _compiler() -> bytes:
+    """What tells this compiler from any other: its version, its files as they are, and LLVM's version."""
+    digest = hashlib.sha256(f"{dlc.__version__} {llvm.version()}".encode())
+    for line in _files(Path(dlc.__file__).parent):
+        digest.update(line.encode())
+    return digest.digest()
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob("*.py")):
+        yield _as_it_is(path, path.relative_to(folder))
+
+
+def _as_it_is(path: Path, name: Path) -> str:
+    """A line that changes when the file does."""
+    found = path.stat()
+    return f"{name} {found.st_size} {found.st_mtime_ns}\n"
