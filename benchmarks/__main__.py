@@ -1,26 +1,56 @@
-"""The benchmarks, by name: `python -m benchmarks networks resnet50 --threads 2`.
+"""The benchmarks, by name: `python -m benchmarks networks resnet50 --threads 2`; `list` names them.
 
-Without a name: `networks`, every network side by side with the peers.
+Without a name, those that compare with peers or with a promise run one after another.
 """
 
 from __future__ import annotations
 
+import ast
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
-NAMES = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
-"""The files of this folder; those that are not programs do nothing."""
+FOLDER = Path(__file__).parent
+
+DEFAULT = ("startup", "engine", "ir_core", "networks")
+"""What runs without a name, the quickest first."""
 
 
-def main() -> None:
-    """Run the benchmark that the first argument names with the other arguments."""
-    name, *arguments = sys.argv[1:] or ["networks"]
-    if name not in NAMES:
-        sys.exit(f"no benchmark is called {name!r}; there are {', '.join(NAMES)}")
-    sys.argv = [f"python -m benchmarks {name}", *arguments]
+def programs() -> dict[str, str]:
+    """The benchmarks by name, with the first line of what they say about themselves."""
+    found: dict[str, str] = {}
+    for path in sorted(FOLDER.glob("[a-z]*.py")):
+        text = path.read_text(encoding="utf-8")
+        if '__name__ == "__main__"' in text and "\n    python contender" not in text:
+            found[path.stem] = (ast.get_docstring(ast.parse(text)) or "").split("\n")[0]
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Run the benchmark that the first argument names with the other arguments; gives the exit code."""
+    names = programs()
+    if not arguments:
+        return max([_apart(name) for name in DEFAULT])
+    name, *rest = arguments
+    if name == "list":
+        for known, what in names.items():
+            print(f"{known:18} {what}")
+        return 0
+    if name not in names:
+        print(f"no benchmark is called {name!r}; there are {', '.join(names)}", file=sys.stderr)
+        return 2
+    sys.argv = [f"python -m benchmarks {name}", *rest]
     runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+    return 0
+
+
+def _apart(name: str) -> int:
+    """Run one in a process of its own: what one has loaded must not help or hinder the next."""
+    print(f"== {name}", flush=True)
+    command = [sys.executable, "-m", "benchmarks", name]
+    return subprocess.run(command, cwd=FOLDER.parent, check=False).returncode
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

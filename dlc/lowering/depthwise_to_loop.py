@@ -31,7 +31,7 @@ from dlc.lowering.loop_writer import (
     unravel,
     whole_registers,
 )
-from dlc.lowering.work import ceil_divide, nanoseconds, tile_rows
+from dlc.lowering.work import ceil_divide, tile_rows, tiles
 
 PIXELS = 4
 """Pixels of a block: with two registers of channels each, their sums hide the time of an addition."""
@@ -104,7 +104,7 @@ class _Depthwise:
             return ()
 
         for_each(writer.emit, lower, upper, 1, (), row)
-        return writer.finish(ceil_divide(rows, per_tile), nanoseconds(per_tile * work))
+        return writer.finish(*tiles(rows, per_tile, work))
 
     def _row(self, emit: Builder, number: Value) -> None:
         height, width = self.op.extents

@@ -20,7 +20,7 @@ from dlc.lowering.body import Body, Point, Row, Step, lanes_of, path, split
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Linear, Uniform
 from dlc.lowering.loop_writer import Lowered, Writer, for_each, index, minimum, times, unravel
-from dlc.lowering.work import ceil_divide, element_work, nanoseconds, tile_rows
+from dlc.lowering.work import ceil_divide, element_work, tile_rows, tiles
 
 
 def lower_generic(op: kernel.Kernel, context: Context) -> Lowered:
@@ -79,7 +79,7 @@ class _Generic:
             lower = emit(scalar.Multiply(writer.first, length))
             upper = minimum(emit, emit(scalar.Multiply(writer.last, length)), extent)
             write(self._start(emit), [], lower, upper)
-            return ceil_divide(inner, chunk), nanoseconds(chunk * work)
+            return tiles(inner, chunk, work)
         rows, per_tile = product(outer), tile_rows(inner * work)
         count = writer.size(per_tile, "rows_per_tile")
         lower = emit(scalar.Multiply(writer.first, count))
@@ -93,7 +93,7 @@ class _Generic:
             return ()
 
         for_each(emit, lower, upper, 1, (), row, parallel=True)
-        return ceil_divide(rows, per_tile), nanoseconds(per_tile * inner * work)
+        return tiles(rows, per_tile, inner * work)
 
     def _stretch(self, work: Size) -> Size:
         """Elements of a tile along the only axis: a multiple of the lanes, so tails come last."""

@@ -13,7 +13,7 @@ from dlc.lowering.body import Body, Point, Step
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, in_lanes, register
 from dlc.lowering.loop_writer import Lowered, Writer, for_each, index, minimum, unravel
-from dlc.lowering.work import ceil_divide, nanoseconds, tile_rows
+from dlc.lowering.work import ceil_divide, nanoseconds, tile_rows, tiles
 
 ELEMENT = 1500
 """Picoseconds for one element: a load, a combination that waits for the one before, a store."""
@@ -61,7 +61,7 @@ class _Running:
             return ()
 
         for_each(emit, lower, upper, 1, (), row, parallel=True)
-        return writer.finish(ceil_divide(product(outer), per_tile), nanoseconds(per_tile * work))
+        return writer.finish(*tiles(product(outer), per_tile, work))
 
     def blocks(self) -> Lowered:
         """Along another axis: a tile is a block of neighbours along the last."""

@@ -20,7 +20,7 @@ from dlc.lowering.formula import wide
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Uniform, in_lanes, place
 from dlc.lowering.loop_writer import Lowered, Writer, for_each, index, minimum, unravel
-from dlc.lowering.work import ceil_divide, nanoseconds, tile_rows
+from dlc.lowering.work import ceil_divide, tile_rows, tiles
 
 STEP = 3000
 """Picoseconds for one element in one round of merging."""
@@ -62,9 +62,9 @@ class _Sort:
         work = size * STEP * (size.bit_length() + 2 if isinstance(size, int) else ROUNDS)
         per_tile = tile_rows(work)
         runs = [_Run(self._room(k, self.key), self._room(2 + k, INDEX)) for k in range(2)]
-        count, rows = writer.size(per_tile, "rows_per_tile"), writer.size(product(outer), "rows")
-        lower = emit(scalar.Multiply(writer.first, count))
-        upper = minimum(emit, emit(scalar.Multiply(writer.last, count)), rows)
+        height, rows = writer.size(per_tile, "rows_per_tile"), writer.size(product(outer), "rows")
+        lower = emit(scalar.Multiply(writer.first, height))
+        upper = minimum(emit, emit(scalar.Multiply(writer.last, height)), rows)
         extents = [writer.size(extent, "extent", k) for k, extent in enumerate(outer)]
 
         def row(inner: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
@@ -74,8 +74,8 @@ class _Sort:
             return ()
 
         for_each(emit, lower, upper, 1, (), row)
-        tiles = ceil_divide(product(outer), per_tile)
-        return writer.finish(tiles, nanoseconds(per_tile * work), self.bytes, (self.scratch,))
+        count, cost = tiles(product(outer), per_tile, work)
+        return writer.finish(count, cost, self.bytes, (self.scratch,))
 
     def _room(self, number: int, dtype: DType) -> Value:
         """An array in the scratch for a row and one element more, which a merge may look at."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dlc.dialects import kernel, scalar
 from dlc.dialects.scalar import element
 from dlc.ir.core import Block, Op
-from dlc.ir.dims import Size, floor_divide, maximum, product
+from dlc.ir.dims import Size, floor_divide, maximum, minimum, product
 from dlc.ir.types import DType
 
 TILE_PICOSECONDS = 8_000_000
@@ -61,6 +61,11 @@ CHEAP = frozenset(
 def tile_rows(row_work: Size) -> Size:
     """How many rows of this much work make a tile."""
     return maximum(1, floor_divide(TILE_PICOSECONDS, maximum(1, row_work)))
+
+
+def tiles(rows: Size, per_tile: Size, row_work: Size) -> tuple[Size, Size]:
+    """How many tiles so many rows are, and nanoseconds for one; the only one may be smaller."""
+    return ceil_divide(rows, per_tile), nanoseconds(minimum(rows, per_tile) * row_work)
 
 
 def nanoseconds(picoseconds: Size) -> Size:
