@@ -130,6 +130,9 @@ class Load(Op):
             indices = [at.value(index) for index in domain] + indices
         if not indices:
             return array
+        if not array.size:
+            # A formula may look at a place that it then does not choose: here there is none.
+            return np.zeros(np.broadcast_shapes(*[index.shape for index in indices]), array.dtype)
         return array[tuple([index.astype(np.intp) for index in indices])]
 
 
@@ -261,7 +264,7 @@ def identity(combine: str, dtype: DType) -> bool | int | float:
         case "multiply":
             return 1.0 if dtype.is_float else 1
         case "and":
-            return True if dtype is BOOL else -1
+            return True if dtype is BOOL else -1 if dtype.kind == "int" else (1 << dtype.bits) - 1
         case "maximum" | "minimum":
             lowest = combine == "maximum"
             if dtype.is_float:

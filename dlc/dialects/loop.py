@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from dlc.dialects.callees import CALLEES
+from dlc.dialects.machine import machine, number
+from dlc.errors import CallError
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
+from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, INDEX, POINTER, DType, Type
+
+FAILURES = {1: "D0807", 5: "D0810"}
+"""The error that each code of a failing kernel stands for: an index, a size that was counted."""
 
 
 @op("loop.func")
@@ -74,6 +83,12 @@ class For(Op):
             raise self.fail(f"the body of the loop takes {[a.type for a in self.body.arguments]}")
         return types
 
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        lower, upper, step, *carried = inputs
+        for position in range(number(lower), number(upper), number(step)):
+            carried = list(at.run(self.body, [np.asarray(position, np.int64), *carried]))
+        return tuple(carried)
+
 
 @op("loop.while")
 class While(Op):
@@ -90,6 +105,12 @@ class While(Op):
         if test.type is not BOOL:
             raise self.fail(f"the condition of the loop is a {test.type}")
         return tuple([value.type for value in self.initial])
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        carried = inputs
+        while at.run(self.condition, carried)[0]:
+            carried = at.run(self.body, carried)
+        return carried
 
 
 @op("loop.if")
@@ -111,6 +132,9 @@ class If(Op):
             raise self.fail(f"the branches yield {list(yes)} and {list(no)}")
         return yes
 
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        return at.run(self.then if inputs[0] else self.otherwise, [])
+
 
 @op("loop.offset")
 class Offset(Op):
@@ -122,6 +146,10 @@ class Offset(Op):
 
     def infer(self) -> Type:
         return POINTER
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        pointer, index = inputs
+        return np.asarray(number(pointer) + number(index) * self.dtype.bytes, np.int64)
 
 
 @op("loop.load")
@@ -137,6 +165,10 @@ class Load(Op):
     def infer(self) -> Type:
         return self.dtype
 
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        pointer, index = inputs
+        return machine(at).read(self, pointer, index, self.dtype, 1).reshape(())
+
 
 @op("loop.store")
 class Store(Op):
@@ -149,6 +181,11 @@ class Store(Op):
     pure = False
 
     def infer(self) -> tuple[Type, ...]:
+        return ()
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        value, pointer, index = inputs
+        machine(at).write(self, pointer, index, value)
         return ()
 
 
@@ -164,6 +201,9 @@ class Buffer(Op):
     def infer(self) -> Type:
         return POINTER
 
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return machine(at).buffer(self, self.elements * self.dtype.bytes)
+
 
 @op("loop.call")
 class Call(Op):
@@ -175,6 +215,10 @@ class Call(Op):
     pure = False
 
     def infer(self) -> tuple[Type, ...]:
+        return ()
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        CALLEES[self.callee](machine(at), self, *inputs)
         return ()
 
 
@@ -191,3 +235,11 @@ class Fail(Op):
 
     def infer(self) -> tuple[Type, ...]:
         return ()
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        _, first, second = inputs
+        raise CallError(
+            f"{first} is out of range for {second}",
+            code=FAILURES[self.code],
+            place=self.location.place,
+        )

@@ -156,6 +156,16 @@ Xor = binary("xor", BITS, np.bitwise_xor, commutative=True)
 ShiftLeft = binary("shift_left", INTEGER, numeric.shift_left)
 ShiftRight = binary("shift_right", INTEGER, numeric.shift_right)
 
+COMBINERS: dict[str, type[Binary]] = {
+    "add": Add,
+    "multiply": Multiply,
+    "maximum": Maximum,
+    "minimum": Minimum,
+    "and": And,
+    "or": Or,
+}
+"""What a fold or a register may be combined by."""
+
 # One instruction each, only for operands that the processor defines: the evaluator refuses others.
 RawDivide = binary("raw_divide", INTEGER, numeric.raw_divide)
 RawShiftLeft = binary("raw_shift_left", INTEGER, numeric.raw_shift_left)

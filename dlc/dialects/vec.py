@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects.scalar import element
+import numpy as np
+
+from dlc.dialects.machine import machine, number
+from dlc.dialects.scalar import COMBINERS, element
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand, operands
+from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import INDEX, Type, VectorType
 
 
@@ -20,6 +24,9 @@ class Broadcast(Op):
     def infer(self) -> Type:
         return VectorType(element(self.source.type), self.lanes)
 
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return np.repeat(inputs[0], self.lanes)
+
 
 @op("vec.ramp")
 class Ramp(Op):
@@ -30,6 +37,10 @@ class Ramp(Op):
 
     def infer(self) -> Type:
         return VectorType(INDEX, self.lanes)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        start = number(inputs[0])
+        return np.arange(start, start + self.lanes, dtype=np.int64)
 
 
 @op("vec.load")
@@ -45,6 +56,10 @@ class Load(Op):
     def infer(self) -> Type:
         return self.type
 
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        pointer, index = inputs
+        return machine(at).read(self, pointer, index, self.type.dtype, self.type.lanes)
+
 
 @op("vec.store")
 class Store(Op):
@@ -57,6 +72,11 @@ class Store(Op):
     pure = False
 
     def infer(self) -> tuple[Type, ...]:
+        return ()
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        value, pointer, index = inputs
+        machine(at).write(self, pointer, index, value)
         return ()
 
 
@@ -73,6 +93,11 @@ class Gather(Op):
     def infer(self) -> Type:
         return self.type
 
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        pointer, indices = inputs
+        dtype = self.type.dtype
+        return np.concatenate([machine(at).read(self, pointer, i, dtype, 1) for i in indices])
+
 
 @op("vec.scatter")
 class Scatter(Op):
@@ -87,6 +112,12 @@ class Scatter(Op):
     def infer(self) -> tuple[Type, ...]:
         return ()
 
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        values, pointer, indices = inputs
+        for value, index in zip(values, indices, strict=True):
+            machine(at).write(self, pointer, index, value)
+        return ()
+
 
 @op("vec.reduce")
 class Reduce(Op):
@@ -97,6 +128,14 @@ class Reduce(Op):
 
     def infer(self) -> Type:
         return element(self.source.type)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        (lanes,) = inputs
+        combine = COMBINERS[self.combine].function
+        while len(lanes) > 1:
+            half = len(lanes) // 2
+            lanes = combine(lanes[:half], lanes[half:])
+        return np.asarray(lanes[0])
 
 
 @op("vec.extract")
@@ -109,6 +148,9 @@ class Extract(Op):
     def infer(self) -> Type:
         return element(self.source.type)
 
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return np.asarray(inputs[0][self.lane])
+
 
 @op("vec.pack")
 class Pack(Op):
@@ -118,3 +160,6 @@ class Pack(Op):
 
     def infer(self) -> Type:
         return VectorType(element(self.parts[0].type), len(self.parts))
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return np.stack(inputs)

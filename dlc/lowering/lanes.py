@@ -97,20 +97,10 @@ def place(emit: Builder, new: Op) -> Value:
 
 def combine(emit: Builder, name: str, lhs: Value, rhs: Value) -> Value:
     """Two partial results of a fold combined."""
-    return emit(COMBINERS[name](lhs, rhs))
+    return emit(scalar.COMBINERS[name](lhs, rhs))
 
-
-COMBINERS: dict[str, type[scalar.Binary]] = {
-    "add": scalar.Add,
-    "multiply": scalar.Multiply,
-    "maximum": scalar.Maximum,
-    "minimum": scalar.Minimum,
-    "and": scalar.And,
-    "or": scalar.Or,
-}
 
 __all__ = [
-    "COMBINERS",
     "Lane",
     "Linear",
     "Uniform",

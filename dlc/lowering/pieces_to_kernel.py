@@ -59,6 +59,8 @@ def _slice(op: Op, emit: Builder) -> Sequence[Value]:
 def _pad(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Pad)
     shape = tensor_type(op.source).shape
+    if 0 in shape:
+        return (emit(array.Broadcast(op.value, tensor_type(op.result).shape, ())),)
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         source, filler = arrays
@@ -92,9 +94,9 @@ def _unpadded(
 
 
 def clamp(emit: Builder, index: Value, extent: Size) -> Value:
-    """The index, or the nearest one that is inside."""
-    low = emit(scalar.Maximum(index, size(emit, 0)))
-    return emit(scalar.Minimum(low, size(emit, extent - 1)))
+    """The index, or the nearest one that is inside; 0 if none is."""
+    below = emit(scalar.Minimum(index, size(emit, extent - 1)))
+    return emit(scalar.Maximum(below, size(emit, 0)))
 
 
 MAX_PARTS = 16
@@ -113,6 +115,7 @@ def _joined(emit: Builder, sources: Sequence[Value], axis: int) -> Value:
         starts = range(0, len(sources), MAX_PARTS)
         groups = [_joined(emit, sources[k : k + MAX_PARTS], axis) for k in starts]
         return _joined(emit, groups, axis)
+    sources = [source for source in sources if 0 not in tensor_type(source).shape] or sources[:1]
     extents = [tensor_type(source).shape[axis] for source in sources]
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:

@@ -3,7 +3,7 @@
 Every value is written where the plan says and read from there, so a value that is overwritten too early
 shows as a wrong number. The arena starts out full of NaN. The kernels of a wave run in any order: here
 they all read before any of them writes what the others might read, and a value that one kernel of a wave
-writes where another one reads is a conflict.
+writes where another one reads is a conflict. Kernels that are lowered run tile by tile as loops.
 """
 
 from __future__ import annotations
@@ -11,21 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dlc.dialects import kernel, mem
+from dlc.dialects import kernel, loop, mem
+from dlc.dialects.builtin import Module
 from dlc.dialects.func import updates_of
+from dlc.dialects.machine import POISON, Bytes, Stretch
 from dlc.errors import CallError
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType, ViewType
+from dlc.lowering.loop_evaluation import run_tile
 from dlc.lowering.plan_storage import reads_only_own_element
 from dlc.passes.place import align
-
-Bytes = NDArray[np.uint8]
-
-POISON = 0xFF
-"""A byte that makes every float NaN and every integer unlikely."""
 
 
 class PlanConflict(Exception):
@@ -38,11 +35,11 @@ def evaluate_plan(
     dims: Mapping[str, int] | None = None,
     weights: Mapping[str, Array] | None = None,
 ) -> tuple[Array, ...]:
-    """The results of an entry point whose kernels are still in the plan.
+    """The results of an entry point whose kernels are in the plan, or lowered to loops.
 
     Raises PlanConflict where the plan would let kernels of one wave disturb each other.
     """
-    return _Run(program, inputs, Evaluation(dims, weights)).run()
+    return PlanRun(program, inputs, Evaluation(dims, weights)).run()
 
 
 def arena_offsets(roots: Iterable[mem.Root], at: Evaluation) -> dict[int, int]:
@@ -66,7 +63,21 @@ def arena_offsets(roots: Iterable[mem.Root], at: Evaluation) -> dict[int, int]:
     return starts
 
 
-class _Run:
+def function_of(call: mem.Call) -> loop.Func:
+    """The lowered kernel that a call calls."""
+    program = mem.program_of(call)
+    assert program is not None
+    assert program.parent is not None
+    module = program.parent.parent
+    assert isinstance(module, Module)
+    found = module.symbol(call.kernel.name)
+    assert isinstance(found, loop.Func)
+    return found
+
+
+class PlanRun:
+    """A program being evaluated, and its memory."""
+
     def __init__(self, program: mem.Program, inputs: Sequence[Array], at: Evaluation) -> None:
         self.program = program
         self.at = at
@@ -78,6 +89,7 @@ class _Run:
 
     def run(self) -> tuple[Array, ...]:
         self._work(self.program.body)
+        self.measure()
         updates = updates_of(self.program)
         results: list[Array] = []
         for number, type in enumerate(self.program.function_type.results):
@@ -116,7 +128,7 @@ class _Run:
         for op in block:
             match op:
                 case mem.Wave():
-                    self._wave(op)
+                    self.wave(op)
                 case mem.Loop(body=body, counter=counter, length=length):
                     for number in range(self.at.size(length)):
                         self.counters[counter] = number
@@ -124,7 +136,7 @@ class _Run:
                 case mem.While():
                     self._while(op)
                 case mem.Choose(condition=condition, then=then, otherwise=otherwise):
-                    self._work(then if self._array(condition) else otherwise)
+                    self._work(then if self.array(condition) else otherwise)
                 case _:
                     pass
 
@@ -132,7 +144,7 @@ class _Run:
         self.counters[loop.counter] = 0
         while True:
             self._work(loop.test)
-            if not self._array(loop.condition):
+            if not self.array(loop.condition):
                 return
             if self.counters[loop.counter] == loop.limit:
                 raise CallError(
@@ -141,28 +153,75 @@ class _Run:
             self._work(loop.body)
             self.counters[loop.counter] += 1
 
-    def _wave(self, wave: mem.Wave) -> None:
+    def wave(self, wave: mem.Wave) -> None:
+        """Run the kernels of a wave."""
+        for op in wave.body:
+            if isinstance(op, mem.Call):
+                self._call(op)
         kernels = [op for op in wave.body if isinstance(op, kernel.Kernel)]
-        computed = [self._results(op) for op in kernels]
+        computed = [self.results(op) for op in kernels]
         self._refuse_conflicts(kernels)
         for op, results in zip(kernels, computed, strict=True):
             for target, result in zip(op.targets, results, strict=True):
-                self._array(target)[...] = result
+                self.array(target)[...] = result
 
-    def _results(self, op: kernel.Kernel) -> tuple[Array, ...]:
+    def _call(self, call: mem.Call) -> None:
+        """Run a lowered kernel."""
+        views = [self.stretch(view) for view in call.views]
+        self.measure()
+        sizes, scratch = self.at.shape(call.sizes), self.at.size(call.scratch)
+        # Tiles are independent, so they run in any order: here the last comes first.
+        for tile in reversed(range(self.at.size(call.tiles))):
+            run_tile(function_of(call), views, sizes, tile, scratch)
+
+    def measure(self) -> None:
+        """Look at what was counted so far."""
+        for op in self.program.body:
+            if isinstance(op, mem.MeasuredSize):
+                self.at.dims[op.dim] = int(self.array(op.view))
+
+    def stretch(self, view: Value) -> Stretch:
+        """The memory of a view: from its first element to its last, where there are most of them."""
+        op: Op | None = view.op
+        if not isinstance(op, mem.View):
+            return Stretch(str(op), self.array(view).reshape(-1).view(np.uint8), writable=False)
+        most = {name: self.at.size(limit) for name, limit in self.program.limit_of.items()}
+        at = Evaluation({**self.at.dims, **most})
+        shape, strides = at.shape(op.type.shape), at.shape(op.type.strides)
+        elements = sum((n - 1) * by for n, by in zip(shape, strides, strict=True)) + 1
+        size = 0 if 0 in shape else elements * op.type.dtype.bytes
+        start = self._start(op)
+        name = f"{view.name or 'a view'} of {op.type}"
+        if not size:
+            # A formula may look at a place that it then does not choose: that reads what it likes.
+            return Stretch(name, np.full(8, POISON, np.uint8), writable=False)
+        root = op.root.op
+        updated = updates_of(self.program).values()
+        writable = isinstance(root, mem.Root) and (root.kind != "input" or root.number in updated)
+        return Stretch(name, self._memory_of(op.root)[start : start + size], writable)
+
+    def _start(self, view: mem.View) -> int:
+        """Where in its root a view begins at this point of the loops, in bytes."""
+        start = self.at.size(view.offset)
+        for counter, step in zip(view.counters, view.steps, strict=True):
+            start += self.counters[counter] * self.at.size(step)
+        return start
+
+    def results(self, op: kernel.Kernel) -> tuple[Array, ...]:
+        """What a kernel computes from memory as it is."""
         reads = op.operands[: len(op.operands) - len(op.targets)]
-        results = op.evaluate(self.at, *[self._array(view) for view in reads])
+        results = op.evaluate(self.at, *[self.array(view) for view in reads])
         return results if isinstance(results, tuple) else (results,)
 
     def _refuse_conflicts(self, kernels: Sequence[kernel.Kernel]) -> None:
         for writer in kernels:
             for target in writer.targets:
-                written = self._array(target)
+                written = self.array(target)
                 for other in kernels:
                     for used in other.operands:
                         if (
                             used is not target
-                            and np.shares_memory(written, self._array(used))
+                            and np.shares_memory(written, self.array(used))
                             and not (other is writer and self._is_in_place(writer, target, used))
                         ):
                             raise PlanConflict(f"{writer} writes what {other} uses")
@@ -171,14 +230,14 @@ class _Run:
         """Whether a kernel writes exactly the elements that it reads, each over itself."""
         if not isinstance(op, kernel.Generic) or target.type is not used.type:
             return False
-        same = self._array(target).ctypes.data == self._array(used).ctypes.data
+        same = self.array(target).ctypes.data == self.array(used).ctypes.data
         return same and all(
             reads_only_own_element(op, argument)
             for argument, view in zip(op.arrays, op.inputs, strict=True)
             if view is used
         )
 
-    def _array(self, view: Value) -> Array:
+    def array(self, view: Value) -> Array:
         """The window on memory that a view is at this point of the loops."""
         op: Op | None = view.op
         match op:
@@ -186,18 +245,15 @@ class _Run:
                 return value.array
             case mem.Weight(symbol=symbol):
                 return self.at.weights[symbol.name]
-            case mem.View(root=root, type=type, offset=offset, counters=counters, steps=steps):
-                start = self.at.size(offset)
-                for counter, step in zip(counters, steps, strict=True):
-                    start += self.counters[counter] * self.at.size(step)
-                return self._window(self._memory_of(root), type, start)
+            case mem.View(root=root, type=type):
+                return self._window(self._memory_of(root), type, self._start(op))
             case _:
                 raise AssertionError(f"{op} is no view")
 
     def _memory_of(self, root: Value) -> Bytes:
         """The bytes of a root, or of the constant or weight that a view is a part of."""
         found = self.memory.get(root)
-        return self._array(root).reshape(-1).view(np.uint8) if found is None else found
+        return self.array(root).reshape(-1).view(np.uint8) if found is None else found
 
     def _window(self, memory: Bytes, type: ViewType, start: int) -> Array:
         shape = self.at.shape(type.shape)

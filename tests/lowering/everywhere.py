@@ -8,19 +8,21 @@ from typing import cast
 import numpy as np
 
 from dlc.codegen.llvm import Target
-from dlc.dialects import func, mem
+from dlc.dialects import func, kernel, mem
 from dlc.dialects.builtin import Module
 from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
 from dlc.driver.pipelines import pipeline
 from dlc.driver.weights import Weights
+from dlc.ir.attributes import decode
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_block
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.location import FileLocation
 from dlc.ir.passes import Context, Manager, Options
-from dlc.ir.types import TensorType
+from dlc.ir.types import DType, TensorType
 from dlc.ir.verify import verify
+from dlc.lowering.loop_check import Compare, compare_loops, planned_copy
 from dlc.lowering.plan_evaluation import evaluate_plan
 from dlc.lowering.return_counts import hidden_results, return_counts
 from dlc.runtime.artifact import Artifact
@@ -30,6 +32,9 @@ from dlc.text.ir_printer import print_module
 
 Program = Callable[..., Sequence[Value]]
 """Places operations with the builder on the arguments and gives the results."""
+
+LOOP_STEPS = 3000
+"""Operations of the loops of each kernel that are evaluated."""
 
 HERE = FileLocation("program.dlm", 1, 1)
 
@@ -86,13 +91,21 @@ def check(
     expected = [Evaluation(sizes).run(original, inputs) for sizes, inputs in cases]
     entry = interface_of(function)
 
+    plans: list[mem.Program] = []
+
     def compare(name: str, changed: Op) -> None:
         verify(changed)
         assert isinstance(changed, Module)
         now = changed.symbol("f")
         if isinstance(now, mem.Program) and name == "plan_memory":
+            plans.append(planned_copy(now))
             for (sizes, inputs), wanted in zip(cases, expected, strict=True):
                 assert_close(evaluate_plan(now, inputs, sizes), wanted, rtol, name)
+        if isinstance(now, mem.Program) and name == "lower_to_loops":
+            for sizes, inputs in cases:
+                compare_loops(
+                    plans[0], now, inputs, Evaluation(sizes), same_as_loops(rtol), LOOP_STEPS
+                )
         if isinstance(now, func.Func):
             for (sizes, inputs), wanted in zip(cases, expected, strict=True):
                 assert_close(Evaluation(sizes).run(now.body, inputs), wanted, rtol, name)
@@ -136,10 +149,21 @@ def assert_close(found: Sequence[Array], wanted: Sequence[Array], rtol: float, w
     for one, other in zip(found, wanted, strict=True):
         assert one.dtype == other.dtype
         found_values, wanted_values = one.astype(np.float64), other.astype(np.float64)
-        scale = float(np.max(np.abs(wanted_values), initial=1.0)) if other.dtype.kind == "f" else 0
+        finite = np.abs(wanted_values[np.isfinite(wanted_values)])
+        scale = float(np.max(finite, initial=1.0)) if other.dtype.kind == "f" else 0
         np.testing.assert_allclose(
             found_values, wanted_values, rtol=rtol, atol=rtol * scale, err_msg=when
         )
+
+
+def same_as_loops(rtol: float) -> Compare:
+    """Asserts that loops write what the kernel computes, up to `rtol` of the largest element."""
+
+    def compare(op: kernel.Kernel, wanted: Array, found: Array, dtype: DType) -> None:
+        values = [decode(array, dtype) for array in (found, wanted)]
+        assert_close(values[:1], values[1:], rtol, f"the loops of {op.name}")
+
+    return compare
 
 
 def text_after(program: Program, types: Sequence[TensorType], passes: Sequence[str]) -> str:
