@@ -18,7 +18,7 @@ from dlc.driver.pipelines import pipeline
 from dlc.driver.reproduce import reproducer
 from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Array, Given, Weights, gather
-from dlc.errors import Diagnostic, ModelError, UsageError, render
+from dlc.errors import Diagnostic, ModelError, Unsupported, UsageError, render
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
@@ -104,6 +104,9 @@ class Opened:
         """The warnings about its text, as they are shown."""
         return tuple(render(warning, self.texts) for warning in self.warnings)
 
+    unkept: tuple[Diagnostic, ...] = ()
+    """What its text demands and compiled code would not keep: limits and devices."""
+
     arrays: Mapping[str, Array] | None = None
     """The numbers of its weights, where the file itself has them."""
 
@@ -166,7 +169,12 @@ def compile_opened(
     report: Report | None = None,
     after: Observer | None = None,
 ) -> Artifact:
-    """The artifact of an opened model at graph level."""
+    """The artifact of an opened model at graph level.
+
+    Raises Unsupported for what its text demands and compiled code would not keep.
+    """
+    if opened.unkept:
+        raise Unsupported(opened.unkept, sources=opened.texts)
     report = report or Report()
     start = time.perf_counter()
     functions = [op for op in opened.module.body if isinstance(op, func.Func)]

@@ -69,6 +69,7 @@ def _open_text(path: Path, text: str | None, module: str | None, settings: Chose
         path.parent,
         layers=tuple(Layer(row.path, row.type, row.parameters) for row in made.layers),
         warnings=made.warnings,
+        unkept=made.unkept,
     )
 
 

@@ -34,6 +34,7 @@ from dlc.frontend.imports import Loader, is_library
 from dlc.frontend.instances import Instance
 from dlc.frontend.names import resolve
 from dlc.frontend.problems import Poisoned, Problems, TooManyProblems
+from dlc.frontend.promises import check_limits, unkept
 from dlc.frontend.roots import (
     Layer,
     instances_of,
@@ -86,6 +87,8 @@ class Elaborated:
     train: Training | None
     warnings: tuple[Diagnostic, ...]
     texts: Mapping[str, str]
+    unkept: tuple[Diagnostic, ...]
+    """What the text demands and compiled code would not keep: whoever compiles refuses it."""
 
 
 def elaborate(
@@ -119,7 +122,8 @@ def elaborate(
         problems.errors.append(Diagnostic("D0119", f"stopped after {len(problems.errors)} errors"))
     if made is None or problems.errors:
         raise ModelError(problems.in_order(), sources=loader.texts)
-    return Elaborated(*made, tuple(problems.warnings), loader.texts)
+    own = [other for other in loader.files.values() if not is_library(other.source)]
+    return Elaborated(*made, tuple(problems.warnings), loader.texts, unkept(own))
 
 
 def _root(path: str | Path | Source, text: str | None) -> tuple[Source, Path | None]:
@@ -158,9 +162,11 @@ def _elaborated(
     ev = Evaluator(at)
     for other in loader.files.values():
         other.ev = ev
-    for other in loader.files.values():
-        if not is_library(other.source):
-            resolve(other, at.problems)
+    own = [other for other in loader.files.values() if not is_library(other.source)]
+    for other in own:
+        resolve(other, at.problems)
+    check_limits(ev, own)
+    at.source = file.source
     _declare_dims(ev, file)
     root = _root_module(ev, file, module, settings)
     entries = [

@@ -223,4 +223,11 @@ PAGES: dict[str, Page] = {
         'dlc 1\nnames { "fc.weight" = w.T }\nmodule Net() {\n  param w: f32[3, 2] = zeros()\n'
         "  export fn f(x: f32[3]) -> f32[2] = x @ w\n}",
     ),
+    "D0225": Page(
+        "a limit that there is not, or that is written otherwise",
+        "`limit memory` takes a number of bytes; `limit deterministic`, `limit exact` and `limit "
+        "fast_narrow` take nothing. Each is set once.",
+        "dlc 1\nlimit memory\nexport fn f(x: f32) -> f32 = x + 1",
+        "dlc 1\nlimit memory = 512MiB\nexport fn f(x: f32) -> f32 = x + 1",
+    ),
 }

@@ -1,4 +1,4 @@
-"""Error pages: see `dlc.errors.catalog`."""
+"""Error pages: what dlc cannot do (D07)."""
 
 from dlc.errors.catalog.page import Page
 
@@ -33,6 +33,21 @@ PAGES: dict[str, Page] = {
         "dlc run mlp.dlm --random-inputs 0 --dim B=1000000000",
         "dlc run mlp.dlm --random-inputs 0 --dim B=64",
     ),
+    "D0706": Page(
+        "a limit that cannot be promised yet",
+        "`limit` is a promise: proved when the model is compiled, or the model is refused. This one is "
+        "checked and understood, but nothing proves it yet, so the model is not compiled with it. Without "
+        "the line it compiles, and nothing is promised.",
+        "dlc 1\nlimit deterministic\nexport fn f(x: f32) -> f32 = x + 1",
+        "dlc 1\nexport fn f(x: f32) -> f32 = x + 1",
+    ),
+    "D0707": Page(
+        "a device that there is no code for yet",
+        "`on DEVICE` says where something is computed. dlc compiles for one CPU, `cpu` or `cpu:0`; nothing "
+        "is moved elsewhere in silence.",
+        "dlc 1\nexport fn f(x: f32) -> f32 = on cuda:0 { x + 1 }",
+        "dlc 1\nexport fn f(x: f32) -> f32 = on cpu { x + 1 }",
+    ),
     "D0710": Page(
         "something in an ONNX model that dlc does not import",
         "An operator, a version of the operators (7 to 28 are known), or a use of an operator that the "
@@ -44,5 +59,13 @@ PAGES: dict[str, Page] = {
         "Shapes in dlc follow from the sizes of the inputs. Here an operator takes a shape, axes or "
         "places from a tensor that is computed when the model runs. Where the tensor is a constant in "
         "truth, folding constants in the tool that exported the model makes it one.",
+    ),
+    "D0712": Page(
+        "an operation that the language has no words for",
+        "`dlc import` writes a model as text. It says what the operations of the model mean in the "
+        "functions of the language, and for those that are listed there is none. The ONNX file itself "
+        "can be compiled, run and inspected all the same.",
+        "dlc import model.onnx -o model.dlm",
+        "dlc compile model.onnx -o model.dlc",
     ),
 }
