@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-_MAX_PIXELS = 1 << 28
+_MAX_PIXELS = 1 << 26
+"""A file of a few bytes can claim any size: more would take seconds to make."""
 
 CHANNELS = tuple(_MODES)
 """How many channels a picture may have: grey, red-green-blue, or those with alpha."""
@@ -41,7 +42,9 @@ def open_picture(data: memoryview, name: str) -> Image:
 
     try:
         picture = Image.open(io.BytesIO(data))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - Pillow raises whatever damage makes it stumble over
         raise _damaged(name, error) from None
     if picture.width * picture.height > _MAX_PIXELS:
         raise _damaged(name, f"{picture.width} x {picture.height} pixels are too many")
@@ -50,13 +53,15 @@ def open_picture(data: memoryview, name: str) -> Image:
 
 def decoded(picture: Image, name: str, channels: int) -> Image:
     """The picture with so many channels of 8 bits. Raises ArtifactError (D0503) if it is damaged."""
-    from PIL import Image
-
     try:
         return picture.convert(_MODES[channels])
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - as above
         raise _damaged(name, error) from None
 
 
 def _damaged(name: str, why: object) -> ArtifactError:
-    return ArtifactError(f"{name} is no picture that can be read: {why}", code="D0503")
+    return ArtifactError(
+        f"{name} is no picture that can be read: {why}", code="D0503", help="save it again as PNG"
+    )

@@ -10,7 +10,6 @@ import csv
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from dlc.runtime.data.fields import Array
 from dlc.runtime.data.fitting import refusal, whole_range
 from dlc.runtime.dtypes import BF16, DType, bf16_bits, bf16_values
 
-_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
+_NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +156,26 @@ def _objection(cell: str, want: DType) -> str:
     """What is wrong with a cell, or nothing."""
     if not is_number(cell):
         return "no finite number"
-    value = Decimal(cell.strip())
+    value = float(cell)
     if want.kind == "f":
         try:
-            _stored(np.array([[float(value)]]), want)
+            _stored(np.array([[value]]), want)
         except ValueError:
             return f"no number that {want} holds"
         return ""
+    if value != np.floor(value):
+        return f"no whole number, as {want} needs"
     low, high = whole_range(want)
-    if not low <= value <= high:
-        return f"no number that {want} holds"
-    return "" if value == int(value) else f"no whole number, as {want} needs"
+    fits = np.isfinite(value) and low <= _exactly(cell, value) <= high
+    return "" if fits else f"no number that {want} holds"
+
+
+def _exactly(cell: str, value: float) -> int:
+    """The whole number that is written, which `value` only comes near to if it is large."""
+    try:
+        return int(cell)
+    except ValueError:  # written with a point, or with thousands of zeros before it
+        return int(value)
 
 
 def _shown(cell: str) -> str:

@@ -139,7 +139,9 @@ def test_the_largest_unsigned_number_is_exact(tmp_path: Path) -> None:
         ('a,b,y\n1,"2,3\n', "line 2"),
         ("a,b,y\n1,5,2,3\n", "line 2 has 4 cells, where the first row has 3"),
         ('a,b,y\n1,"5,2",3\n', "line 2, column 1 (b) holds '5,2', which is no finite number"),
-        ("a,b,y\n1,2,1e99999999\n", "which is no number that i32 holds"),
+        ("a,b,y\n1,2,1e9999999999999999999999\n", "which is no number that i32 holds"),
+        (f"a,b,y\n1,2,{'0' * 5000}1\n1,x,2", "line 3, column 1 (b) holds 'x'"),
+        ("a,b,y\n1,x,-1e-9999999999999999999999\n", "line 2, column 1 (b) holds 'x'"),
         (b"a,b,y\n1,2,\xff\n", "byte 10 is no UTF-8"),
     ],
 )
@@ -177,6 +179,13 @@ def test_a_whole_number_that_does_not_fit_is_told(tmp_path: Path, dtype: str, va
         table(tmp_path, f"v\n{value}\n", {"v": "v"}, (Input("v", dtype, ("B",)),))
 
 
+def test_a_good_cell_is_not_blamed_for_a_bad_one(tmp_path: Path) -> None:
+    text = f"v,w\n{2**63 - 1},1\n-{2**63},1\n1.0,1\n7,x\n"
+    fields = {"v": "columns(0, 2)"}
+    with refused("D0545", "line 5, column 1 (w) holds 'x'"):
+        table(tmp_path, text, fields, (Input("v", "i64", ("B", "2")),))
+
+
 def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
     text = "y,b,y\n1,2,3\n"
     with refused("D0541", "2 columns are called y", "0 or 2"):
@@ -186,7 +195,9 @@ def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
 
 def test_what_counts_as_a_number() -> None:
     assert all(map(is_number, ["1", " -1.5 ", "+.5", "5.", "1e5", "1.5E-07"]))
-    assert not any(map(is_number, ["", ".", "e5", "1_0", "0x1", "nan", "-inf", "1 2", "1,5", "٣"]))
+    assert not any(
+        map(is_number, ["", ".", "e5", "1_0", "0x1", "nan", "-inf", "1 2", "1,5", "٣", "1\x1f"])
+    )
 
 
 def test_the_shipped_table_can_be_read() -> None:
