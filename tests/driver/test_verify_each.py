@@ -7,18 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from dlc.dialects import array, func
+from dlc.dialects import array, func, loop, mem, scalar
 from dlc.driver.compile import Settings, compile_opened, lower
 from dlc.driver.open import open_model, read_ir
 from dlc.driver.opt import optimise_text
 from dlc.driver.verify_each import EachPass
 from dlc.errors import InternalError, ModelError, NumbersDiffer
+from dlc.ir.builder import Builder
 from dlc.ir.core import Op
 from dlc.ir.passes import PASSES, Context, Manager, Pass, PassFunction
 from dlc.ir.value_map import EQUAL
+from tests import example_models
 
 MODEL = "dlc 1\ndim B = 1..8\nexport fn f(x: f32[B, 3]) -> f32[B, 3] = 2 * x + exp(x)\n"
 
+
+PRODUCTS = """dlc 1
+export fn f(x: f32[4, 4], w: f32[4, 4]) -> f32[4, 4] {
+  let a = x @ w
+  let b = a @ w
+  return transpose(b @ w) + a
+}
+"""
+LOWER_TO_LOOPS, PLAN_MEMORY = PASSES["lower_to_loops"], PASSES["plan_memory"]
 
 PassReplacer = Callable[[str, PassFunction], None]
 
@@ -59,6 +70,59 @@ def crash(module: Op, context: Context) -> None:
 def test_right_passes_change_no_result() -> None:
     opened = open_model("m.dlm", text=MODEL)
     compile_opened(opened, Settings(verify_each=True))
+
+
+@pytest.mark.parametrize("name", example_models.NAMES)
+def test_no_pass_changes_what_an_example_computes(name: str) -> None:
+    opened = example_models.opened(name)
+    assert functions(opened.module)
+    lower(opened, Settings(3, verify_each=True), "loop")
+
+
+def forget_a_carry(module: Op, context: Context) -> None:
+    """A wrong lowering: the first sum of every kernel's loops is a difference."""
+    LOWER_TO_LOOPS.run(module, context)
+    for kernel in [op for op in module.walk() if isinstance(op, loop.Func)]:
+        floats = (op for op in kernel.walk() if isinstance(op, scalar.Add))
+        wrong = next(op for op in floats if scalar.element(op.result.type).is_float)
+        emit = Builder.before_op(wrong)
+        wrong.result.replace_by(emit(scalar.Subtract(wrong.lhs, wrong.rhs)))
+
+
+def test_loops_that_compute_something_else_are_named_by_their_kernel(
+    replace_pass: PassReplacer,
+) -> None:
+    opened = open_model("m.dlm", text=MODEL)
+    lower(opened, Settings(verify_each=True), "plan")
+    replace_pass("lower_to_loops", forget_a_carry)
+    with pytest.raises(NumbersDiffer, match=r"m\.dlm:3.* the loops of kernel\.generic are off by"):
+        lower(opened, Settings(verify_each=True), "loop")
+
+
+def share_memory(module: Op, context: Context) -> None:
+    """A wrong plan: everything in the arena lies at its start."""
+    PLAN_MEMORY.run(module, context)
+    for op in module.walk():
+        if isinstance(op, mem.Root) and op.kind == "arena":
+            op.attributes["offset"] = 0
+
+
+def test_a_plan_that_overwrites_what_is_still_needed_is_named(replace_pass: PassReplacer) -> None:
+    replace_pass("plan_memory", share_memory)
+    opened = open_model("m.dlm", text=PRODUCTS)
+    with pytest.raises(NumbersDiffer, match="pass plan_memory changes result 0 of f"):
+        lower(opened, Settings(verify_each=True), "plan")
+
+
+def test_every_kernel_of_an_example_is_compared_with_its_loops() -> None:
+    opened = open_model("m.dlm", text=PRODUCTS)
+    lower(opened, Settings(), "plan")
+    check = EachPass()
+    Manager(opened.context, before=check.before, after=check.after).run(
+        opened.module, ("lower_to_loops",)
+    )
+    assert check.compared["f"].kernels >= 3
+    assert not check.compared["f"].left_out
 
 
 def test_a_pass_that_changes_a_result_is_named(replace_pass: PassReplacer) -> None:

@@ -1,0 +1,35 @@
+"""The models of `examples/`, opened: those that are parts for others, inside one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dlc.driver.compile import Opened
+from dlc.driver.open import open_model
+
+FOLDER = Path(__file__).parents[1] / "examples"
+NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.dlm")))
+
+STAGE = """
+dim B = 1..64
+module Model {
+  use stage = Stage(4, 8, n=3, stride=2)
+  export fn features(x: f32[B, 8, 8, 4]) -> f32[B, 4, 4, 8] = stage(x)
+}
+"""
+"""A model of what `residual.dlm` defines."""
+
+SMALLER: dict[str, dict[str, int]] = {
+    "byte_lm": {"E": 16, "H": 32},
+    "mandelbrot": {"height": 24, "width": 32, "steps": 20},
+    "tiny_gpt": {"D": 16, "H": 2, "L": 2},
+}
+"""Parameters for examples that would take long to evaluate."""
+
+
+def opened(name: str) -> Opened:
+    """An example at graph level, small enough to be evaluated."""
+    if name == "residual":
+        path = FOLDER / "residual.dlm"
+        return open_model(path, text=path.read_text(encoding="utf-8") + STAGE)
+    return open_model(FOLDER / f"{name}.dlm", settings=SMALLER.get(name))
