@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dlc.driver.api import compile
+    from dlc.driver.api import compile, trainer
     from dlc.errors import (
         ArtifactError,
         CallError,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from dlc.runtime.model import Model, load
     from dlc.runtime.tensor import Tensor
+    from dlc.runtime.trainer import Trainer
 
 __all__ = [
     "ArtifactError",
@@ -33,10 +34,12 @@ __all__ = [
     "ModelError",
     "NumbersDiffer",
     "Tensor",
+    "Trainer",
     "Unsupported",
     "UsageError",
     "compile",
     "load",
+    "trainer",
 ]
 
 __version__ = "0.1.0"
@@ -44,8 +47,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "Model": "dlc.runtime.model",
     "Tensor": "dlc.runtime.tensor",
+    "Trainer": "dlc.runtime.trainer",
     "compile": "dlc.driver.api",
     "load": "dlc.runtime.model",
+    "trainer": "dlc.driver.api",
 }
 """Where each public name lives; the others are errors."""
 

@@ -22,13 +22,15 @@ from dlc.cli import (
     opt,
     run,
     show,
+    train,
 )
 from dlc.cli.report import INTERRUPTED, note
 from dlc.errors import UsageError
 
-VERBS: dict[str, Callable[..., None]] = {
+VERBS: dict[str, Callable[..., int | None]] = {
     "compile": compile.command,
     "run": run.command,
+    "train": train.command,
     "show": show.command,
     "opt": opt.command,
     "bench": bench.command,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dlc.driver.calls import Request, call, load_model
     from dlc.driver.check import Checked, check_model, format_path
     from dlc.driver.compile import Settings
+    from dlc.driver.curve import write_curve
     from dlc.driver.doctor import Finding, examine
     from dlc.driver.inspect import Inspection, inspect_file
     from dlc.driver.interpret import Watch, evaluate_entry
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dlc.driver.reference import Entry, documentation, list_entries
     from dlc.driver.results import Results, named_values
     from dlc.driver.show import Shown, show_stage
+    from dlc.driver.train import check_last_step, make_trained, make_trainer
 
 __all__ = [
     "Checked",
@@ -50,6 +52,7 @@ __all__ = [
     "as_data",
     "as_text",
     "call",
+    "check_last_step",
     "check_model",
     "documentation",
     "evaluate_entry",
@@ -60,6 +63,8 @@ __all__ = [
     "load_model",
     "make_artifact",
     "make_model",
+    "make_trained",
+    "make_trainer",
     "measure",
     "named_values",
     "new_model",
@@ -69,6 +74,7 @@ __all__ = [
     "save_results",
     "show_stage",
     "top_labels",
+    "write_curve",
     "write_text",
 ]
 
@@ -77,6 +83,7 @@ _HOMES = {
     "calls": ("Request", "call", "load_model"),
     "check": ("Checked", "check_model", "format_path"),
     "compile": ("Settings",),
+    "curve": ("write_curve",),
     "doctor": ("Finding", "examine"),
     "inspect": ("Inspection", "inspect_file"),
     "interpret": ("Watch", "evaluate_entry"),
@@ -95,6 +102,7 @@ _HOMES = {
     "reference": ("Entry", "documentation", "list_entries"),
     "results": ("Results", "named_values"),
     "show": ("Shown", "show_stage"),
+    "train": ("check_last_step", "make_trained", "make_trainer"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""What `dlc.compile` is."""
+"""What `dlc.compile` and `dlc.trainer` are."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 
 from dlc.driver.compile import Settings
 from dlc.driver.make import Wanted, make_model
+from dlc.driver.train import make_trainer
 from dlc.driver.weights import Given
 from dlc.errors import UsageError
 from dlc.frontend.values import Datum
 from dlc.runtime.model import Model
+from dlc.runtime.trainer import Trainer
 
 
 def compile(
@@ -35,16 +37,7 @@ def compile(
     `matmul` is `blas`, `generated` or `auto`, `disable` names passes to leave out. Raises ModelError
     with everything that is wrong in the model, Unsupported for what dlc cannot do.
     """
-    if (path is None) == (text is None):
-        raise UsageError(
-            "a model is given by its path or by its text, one of both",
-            help='write dlc.compile("mlp.dlm") or dlc.compile(text="...")',
-        )
-    if isinstance(path, str) and "\n" in path:
-        raise UsageError(
-            "the path of a model has several lines: it is perhaps its text",
-            help="write dlc.compile(text=...)",
-        )
+    _one_of(path, text, "dlc.compile")
     wanted = Wanted(
         path=os.fspath(path) if path is not None else "model.dlm",
         text=text,
@@ -55,3 +48,46 @@ def compile(
     )
     model, _ = make_model(wanted, threads)
     return model
+
+
+def trainer(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    text: str | None = None,
+    weights: Given = None,
+    module: str | None = None,
+    level: int = 2,
+    matmul: str = "auto",
+    threads: int | None = None,
+    **settings: Datum,
+) -> Trainer:
+    """A trainer for a model with a `train` block, from a file (`.dlm`, or a `.dlc` made to train) or text.
+
+    `settings` are parameters of the root module, and `batch`, `epochs` and `seed` of the `train` block.
+    The whole step, forward, backward and optimizer, is compiled as one program. `weights` are what it
+    begins with: a file, `"init:SEED"`, or arrays by name.
+    """
+    _one_of(path, text, "dlc.trainer")
+    wanted = Wanted(
+        path=os.fspath(path) if path is not None else "model.dlm",
+        text=text,
+        module=module,
+        parameters=settings,
+        weights=weights,
+        settings=Settings(level, matmul=matmul),
+    )
+    found, _ = make_trainer(wanted, threads)
+    return found
+
+
+def _one_of(path: object, text: str | None, function: str) -> None:
+    if (path is None) == (text is None):
+        raise UsageError(
+            "a model is given by its path or by its text, one of both",
+            help=f'write {function}("mlp.dlm") or {function}(text="...")',
+        )
+    if isinstance(path, str) and "\n" in path:
+        raise UsageError(
+            "the path of a model has several lines: it is perhaps its text",
+            help=f"write {function}(text=...)",
+        )

@@ -41,6 +41,7 @@ class Sources:
     flags: tuple[str, ...] = ()
     layers: tuple[manifest.Layer, ...] = ()
     version: str = "0.1.0"
+    training: manifest.Training | None = None
 
 
 @dataclass(slots=True)
@@ -106,6 +107,7 @@ def build_artifact(
         (record,),
         weights.table,
         sources.layers,
+        sources.training,
     )
     return Artifact.of(facts, {name: data for name, data in sections.items() if len(data)})
 

@@ -109,6 +109,8 @@ class Opened:
 
     arrays: Mapping[str, Array] | None = None
     """The numbers of its weights, where the file itself has them."""
+    training: manifest.Training | None = None
+    """How it trains, if its functions are those that train it."""
 
 
 @dataclass(slots=True)
@@ -188,18 +190,26 @@ def compile_opened(
             help="write `export` before the function that the artifact is to have",
         )
     lower(opened, settings, "graph", after)
-    gathered = gather(opened.module, weights, opened.folder, opened.arrays)
+    training = opened.training
+    seed = 0 if training is None else training.seed
+    gathered = gather(opened.module, weights, opened.folder, opened.arrays, seed)
     report.notes = gathered.notes
     graph = print_module(opened.module)
     sources = Sources(
-        opened.name, opened.texts, graph, "", settings.flags, opened.layers, __version__
+        opened.name,
+        opened.texts,
+        graph,
+        flags=settings.flags,
+        layers=opened.layers,
+        version=__version__,
+        training=training,
     )
     facts = _Facts(interface, gathered, sources)
     cache = open_cache()
     if cache is None or after is not None or settings.verify_each:
         return _finished(opened, settings, facts, report, after)
     key = key_of(opened.module, sources, interface, gathered, settings.processor)
-    found = recall(cache, key, gathered)
+    found = recall(cache, key, gathered, training)
     if found is not None:
         report.recalled = True
         report.seconds["recall"] = time.perf_counter() - start

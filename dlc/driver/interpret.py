@@ -81,12 +81,15 @@ def evaluate_entry(
     Manager(opened.context).run(opened.module, ("autodiff",))
     gathered = gather(opened.module, weights, opened.folder, opened.arrays)
     watch = watch or Watch()
-    results = _evaluated(opened, arguments, gathered, watch)
+    results = evaluate_arguments(opened, arguments, gathered, watch)
     watch.check_found()
     return results, gathered.notes
 
 
-def _evaluated(opened: Opened, arguments: Arguments, weights: Weights, watch: Watch) -> Results:
+def evaluate_arguments(
+    opened: Opened, arguments: Arguments, weights: Weights, watch: Watch
+) -> Results:
+    """Evaluate an entry point, without derivatives any more, on arguments that were read."""
     function = find_function(opened.module, arguments.entry)
     return_counts(function)
     entry = interface_of(function)

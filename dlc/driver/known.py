@@ -48,14 +48,16 @@ def key_of(
 
 
 def remember(cache: ObjectCache, key: str, artifact: Artifact) -> None:
-    """Keep an artifact without the numbers of its weights."""
+    """Keep an artifact without its weights, and so without saying how it trains them."""
     sections = {name: data for name, data in artifact.sections.items() if name != WEIGHTS}
-    bare = Artifact.of(artifact.manifest._replace(weights=()), sections)
+    bare = Artifact.of(artifact.manifest._replace(weights=(), training=None), sections)
     cache.put(key, bare.to_bytes())
 
 
-def recall(cache: ObjectCache, key: str, weights: Weights) -> Artifact | None:
-    """The artifact that was kept under the key, with these weights; None if there is none.
+def recall(
+    cache: ObjectCache, key: str, weights: Weights, training: manifest.Training | None
+) -> Artifact | None:
+    """The artifact that was kept under the key, with these weights and training; None for none.
 
     One whose code calls another BLAS than there is now says so in its manifest, and counts as none.
     """
@@ -71,7 +73,7 @@ def recall(cache: ObjectCache, key: str, weights: Weights) -> Artifact | None:
     sections = dict(bare.sections)
     if len(weights.data):
         sections[WEIGHTS] = weights.data
-    return Artifact.of(bare.manifest._replace(weights=weights.table), sections)
+    return Artifact.of(bare.manifest._replace(weights=weights.table, training=training), sections)
 
 
 def _elsewhere(module: Module) -> list[str]:

@@ -10,6 +10,7 @@ from dlc.dialects.builtin import Module
 from dlc.driver.compile import Opened
 from dlc.driver.extensions import load_extensions
 from dlc.errors import DlcError, UsageError
+from dlc.frontend import training as frontend
 from dlc.frontend.elaborate import elaborate
 from dlc.frontend.values import Datum
 from dlc.importers.onnx import read_onnx
@@ -17,8 +18,9 @@ from dlc.ir.passes import Context
 from dlc.ir.verify import verify
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import as_bytes
+from dlc.runtime.data import source_of
 from dlc.runtime.files import map_file
-from dlc.runtime.manifest import Layer
+from dlc.runtime.manifest import Layer, Training
 from dlc.runtime.weights import WeightViews
 from dlc.text.ir_parser import parse_op
 from dlc.text.source import Source, readable
@@ -58,9 +60,38 @@ def open_model(
     return opened
 
 
-def _open_text(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
+def open_training(
+    path: str | Path,
+    *,
+    text: str | None = None,
+    module: str | None = None,
+    settings: Chosen | None = None,
+) -> Opened:
+    """The functions that train the model in a text, as its `train` block says.
+
+    Raises UsageError (D0905) for what is no text of a model, ModelError for one without such a block.
+    """
+    path = Path(path)
+    if text is None and path.suffix != ".dlm":
+        raise UsageError(
+            f"{path.name} is no text of a model, and only such says how to train",
+            code="D0905",
+            help="training takes a .dlm with a `train` block, or a .dlc that was made to train",
+        )
+    if text is None:
+        map_file(path)
+    opened = _open_text(path, text, module, settings or {}, train=True)
+    opened.reopen = lambda: open_training(path, text=text, module=module, settings=settings)
+    return opened
+
+
+def _open_text(
+    path: Path, text: str | None, module: str | None, settings: Chosen, train: bool = False
+) -> Opened:
     context = Context()
-    made = elaborate(path, text=text, module=module, settings=settings, values=context.values)
+    made = elaborate(
+        path, text=text, module=module, settings=settings, values=context.values, train=train
+    )
     return Opened(
         made.module,
         context,
@@ -70,6 +101,23 @@ def _open_text(path: Path, text: str | None, module: str | None, settings: Chose
         layers=tuple(Layer(row.path, row.type, row.parameters) for row in made.layers),
         warnings=made.warnings,
         unkept=made.unkept,
+        training=_training_facts(made.train) if train and made.train else None,
+    )
+
+
+def _training_facts(found: frontend.Training) -> Training:
+    """What a `train` block says, as an artifact has it."""
+    data = found.data
+    path, every = found.checkpoint or ("", 1)
+    return Training(
+        found.module,
+        tuple([name for name, _ in found.inputs]),
+        source_of(data.kind, data.path, data.fields, data.options),
+        found.batch,
+        found.epochs,
+        found.seed,
+        path,
+        every,
     )
 
 
@@ -152,4 +200,4 @@ def stage_of(module: Module) -> str:
     return found
 
 
-__all__ = ["OPENERS", "open_model", "read_ir", "stage_of"]
+__all__ = ["OPENERS", "open_model", "open_training", "read_ir", "stage_of"]

@@ -45,16 +45,20 @@ class Weights:
 
 
 def gather(
-    module: Module, given: Given, folder: Path, own: Mapping[str, Array] | None = None
+    module: Module,
+    given: Given,
+    folder: Path,
+    own: Mapping[str, Array] | None = None,
+    seed: int = 0,
 ) -> Weights:
     """The numbers of every source weight. Paths in the model are relative to `folder`.
 
-    `own` are the numbers that the model's file itself has. Raises ModelError for weights that are missing
-    or have another type.
+    `own` are the numbers that the model's file itself has, `seed` is for initialisers. Raises ModelError
+    for weights that are missing or have another type.
     """
     sources = [op for op in module.body if isinstance(op, weight.Source)]
     notes: list[str] = []
-    stored = _own(folder, sources, notes) if own is None else _from_arrays(own)
+    stored = _own(folder, sources, notes, seed) if own is None else _from_arrays(own)
     find = stored if given is None else _chosen(given)
     table: list[manifest.Weight] = []
     end = 0
@@ -110,17 +114,17 @@ def _seed(text: str) -> int:
     return int(digits)
 
 
-def _own(folder: Path, sources: Sequence[weight.Source], notes: list[str]) -> Finder:
+def _own(folder: Path, sources: Sequence[weight.Source], notes: list[str], seed: int) -> Finder:
     """Weights from the files that the model names; where it names none, from initialisers."""
     files: dict[str, Finder] = {}
-    fresh = [source for source in sources if source.file is None]
+    fresh = [source for source in sources if source.file is None and not source.constant]
 
     def find(source: weight.Source, row: manifest.Weight) -> Array:
         if source.file is None:
-            if not notes:
+            if not notes and fresh:
                 names = fresh[0].sym_name if len(fresh) == 1 else f"{len(fresh)} weights"
-                notes.append(f"{names} initialised with seed 0; --weights chooses others")
-            return _initial(source, 0)
+                notes.append(f"{names} initialised with seed {seed}; --weights chooses others")
+            return _initial(source, seed)
         if source.file not in files:
             files[source.file] = _from_file(_opened(folder, source))
         return files[source.file](source, row)

@@ -37,7 +37,9 @@ def lift_sets(block: Block) -> States:
             continue
         inner = [lift_sets(region) for region in op.regions]
         if any(inner):
-            found.update(_handed_over(op, inner))
+            after = Builder(block, op.location, op.next)
+            for state, value in _handed_over(op, inner).items():
+                _set(found, state, value, after)
     return found
 
 

@@ -9,6 +9,7 @@ gives the loss and the metrics, with `training` false.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from dlc.dialects import array, flow, func
 from dlc.errors import ModelError
@@ -25,10 +26,15 @@ from dlc.ir.core import Block, Value
 from dlc.ir.types import F32, I32, TensorType
 from dlc.text import ast
 
-__all__ = ["EVALUATE", "STEP", "train_functions"]
+__all__ = ["EVALUATE", "OPTIMIZER", "STEP", "train_functions"]
 
 STEP, EVALUATE = "train_step", "evaluate"
 """The names of the two functions."""
+OPTIMIZER = "$optimizer."
+"""Stands before the weight's name in the names of what the optimizer keeps for it: no module is called so.
+
+These states are `constant`: they begin as the optimizer says, whatever weights the model is given.
+"""
 
 _EPSILON = 1e-12
 """Below any norm of gradients that is not 0: keeps 0 / 0 out of the clipping."""
@@ -135,9 +141,9 @@ class _Functions:
     def _updated(self, symbol: str, gradient: Value, step: Value) -> Value:
         """What a weight becomes; the states that the optimizer keeps for it are added to `states`."""
         core = self.training.optimizer
-        core.path = f"optimizer.{symbol}"
+        core.path = f"{OPTIMIZER}{symbol}"
         value = updated(self.ev, core, self.at.gets[symbol], gradient, step)
-        self.states += core.weights.values()
+        self.states += [replace(state, constant=True) for state in core.weights.values()]
         return value
 
     # Measuring ------------------------------------------------------------------------------------
@@ -177,7 +183,10 @@ class _Functions:
             get.replace_by(argument)
             assert get.op is not None
             get.op.erase()
-        made = finish(self.ev, name, self.training.loss.span, (), results)
+        # The default of an implicit seed stands behind those of the inputs before it, which have none.
+        names = [argument.name for argument in at.top.arguments]
+        defaults = [""] * names.index("seed") if at.implicit_seed else []
+        made = finish(self.ev, name, self.training.loss.span, defaults, results)
         inputs = set(made.input_names)
         made.attributes["dlc.updates"] = tuple([n if n in inputs else "" for n, _ in results])
         return made

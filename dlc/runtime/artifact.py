@@ -17,6 +17,7 @@ from dlc.runtime.files import map_file
 from dlc.runtime.manifest import Manifest, Weight
 from dlc.runtime.refusal import Where
 
+SUFFIX = ".dlc"
 IN_MEMORY = "<memory>"
 
 

@@ -46,9 +46,32 @@ def check_tables(manifest: Manifest, sections: Mapping[str, memoryview], where: 
     _check_names("entry points", (entry.name for entry in manifest.entries), refuse)
     for entry in manifest.entries:
         _check_entry(entry, refuse)
+    _check_training(manifest, refuse)
     _check_names("targets", (target.name for target in manifest.targets), refuse)
     for target in manifest.targets:
         _check_target(target, manifest.entries, sections, refuse)
+
+
+def _check_training(manifest: Manifest, refuse: Refuse) -> None:
+    """An artifact that trains has both functions; their inputs are a batch, weights, the step, a seed."""
+    facts = manifest.training
+    if facts is None:
+        return
+    entries = {entry.name: entry for entry in manifest.entries}
+    if entries.keys() != {"train_step", "evaluate"}:
+        raise refuse("what trains has the entry points train_step and evaluate, and no others")
+    if min(facts.batch, facts.epochs, facts.every) < 1 or not 0 <= facts.seed < 1 << 64:
+        raise refuse("its training has a number out of range")
+    weights = {
+        weight.name: (weight.dtype, tuple(map(str, weight.shape))) for weight in manifest.weights
+    }
+    own = {*facts.inputs, "step", "seed"}
+    for entry in entries.values():
+        for item in entry.inputs:
+            if item.name not in own and weights.get(item.name) != (item.dtype, item.shape):
+                raise refuse(f"its training needs {item.name[:40]!r}, which is no such weight")
+        if any(output.updates and output.updates not in weights for output in entry.outputs):
+            raise refuse("its training changes what is no weight")
 
 
 def _check_weights(manifest: Manifest, sections: Mapping[str, memoryview], where: Where) -> None:

@@ -8,7 +8,7 @@ of their entry point.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 
 class Compiler(NamedTuple):
@@ -206,6 +206,47 @@ class Layer(NamedTuple):
     parameters: int
 
 
+DataKind: TypeAlias = Literal["npz", "npy", "safetensors", "csv", "text", "pictures"]
+
+
+class DataSource(NamedTuple):
+    """Where the examples of a training come from. `fields` maps inputs to what the source calls them.
+
+    `test_part` is how much is kept for the test, such as `0.2` as text; `test_path` another file with the
+    examples of the test; `limit` how many examples are used in all. `header` says whether a table begins
+    with the names of its columns (null: that is found out), `separator` what stands between two cells,
+    `size` the height and width that pictures are brought to.
+    """
+
+    kind: DataKind
+    path: str
+    fields: Mapping[str, str]
+    test_part: str = ""
+    test_path: str = ""
+    limit: int | None = None
+    shuffle: bool = True
+    header: bool | None = None
+    separator: str = ""
+    size: tuple[int, ...] | None = None
+
+
+class Training(NamedTuple):
+    """How an artifact trains: entry point `train_step` makes a step, `evaluate` measures.
+
+    `module` is what is trained, `inputs` are what a batch has. `checkpoint` is a file beside the model, if
+    there is one, written every so many epochs.
+    """
+
+    module: str
+    inputs: tuple[str, ...]
+    data: DataSource
+    batch: int
+    epochs: int
+    seed: int
+    checkpoint: str = ""
+    every: int = 1
+
+
 class Section(NamedTuple):
     """A stretch of the file: offset counts from the first byte after the manifest's padding."""
 
@@ -226,4 +267,5 @@ class Manifest(NamedTuple):
     targets: tuple[Target, ...]
     weights: tuple[Weight, ...] = ()
     layers: tuple[Layer, ...] = ()
+    training: Training | None = None
     sections: tuple[Section, ...] = ()

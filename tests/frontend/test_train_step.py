@@ -107,7 +107,7 @@ def test_a_step_of_sgd_goes_against_the_gradient() -> None:
 
 def test_adam_keeps_its_two_means_for_each_weight() -> None:
     zeros = np.zeros(3, np.float32)
-    start = {"w": W, "optimizer.w.m": zeros, "optimizer.w.v": zeros}
+    start = {"w": W, "$optimizer.w.m": zeros, "$optimizer.w.v": zeros}
     model = trained(LINEAR + train("adam(lr=0.1)"), start, B=4)
     w, m, v = W.astype(np.float64), np.zeros(3), np.zeros(3)
     for t in range(1, 4):
@@ -116,8 +116,8 @@ def test_adam_keeps_its_two_means_for_each_weight() -> None:
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
         w = w - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
         np.testing.assert_allclose(model.weights["w"], w, rtol=1e-4)
-    np.testing.assert_allclose(model.weights["optimizer.w.m"], m, rtol=1e-4)
-    np.testing.assert_allclose(model.weights["optimizer.w.v"], v, rtol=1e-4)
+    np.testing.assert_allclose(model.weights["$optimizer.w.m"], m, rtol=1e-4)
+    np.testing.assert_allclose(model.weights["$optimizer.w.v"], v, rtol=1e-4)
 
 
 def test_clip_norm_keeps_the_direction_and_limits_the_length() -> None:
@@ -159,12 +159,12 @@ module halving() {
   }
 }
 """
-    start = {"w": W, "optimizer.w.count": np.zeros(3, np.float32)}
+    start = {"w": W, "$optimizer.w.count": np.zeros(3, np.float32)}
     model = trained(LINEAR + own + train("halving()"), start, B=4)
     model.step(x=X, y=Y)
     model.step(x=X, y=Y)
     np.testing.assert_array_equal(model.weights["w"], W / 4)
-    np.testing.assert_array_equal(model.weights["optimizer.w.count"], [2, 2, 2])
+    np.testing.assert_array_equal(model.weights["$optimizer.w.count"], [2, 2, 2])
 
 
 def test_metrics_see_the_loss_and_a_model_that_does_not_train() -> None:
@@ -246,6 +246,13 @@ def test_blocks_named_by_number_set_their_part_of_the_stack() -> None:
     model = trained(text, {"a.w": numbers(1, 1, 1), "a.seen": numbers(10, 20, 30)})
     model.step(x=numbers(3))
     np.testing.assert_array_equal(model.weights["a.seen"], [13, 20, 34])
+
+
+def test_a_block_named_by_number_may_be_set_in_a_loop() -> None:
+    text = with_states("use a = 2 * Inner()", "scan i in 0..3 with h = x { next h = a[1](h) }")
+    model = trained(text, {"a.w": numbers(1, 1), "a.seen": numbers(10, 20)})
+    model.step(x=numbers(3))
+    np.testing.assert_array_equal(model.weights["a.seen"], [10, 25])
 
 
 @pytest.mark.parametrize(("x", "seen"), [(3, 13), (-3, 10)])

@@ -64,4 +64,24 @@ PAGES: dict[str, Page] = {
         "The engine in the artifact refused the call: it was built for another version of the call "
         "interface. Compile the model again.",
     ),
+    "D0813": Page(
+        "the trainer is at work",
+        "A trainer changes its weights in place, so it makes one step at a time. Another thread that calls "
+        "it meanwhile is refused; two trainers of the same model do not disturb each other.",
+    ),
+    "D0814": Page(
+        "an artifact that does not train",
+        "`dlc compile` makes artifacts that are called. One that trains is made from the model's text, "
+        "which has a `train` block, and saved by `trainer.save`.",
+        'dlc.Trainer(Artifact.read("mlp.dlc"))',
+        'dlc.trainer("mlp.dlm").save("mlp-trainer.dlc")',
+    ),
+    "D0815": Page(
+        "the loss is no number",
+        "Training ends when the loss becomes NaN or infinite: every later step would only spread it. The "
+        "usual causes are a learning rate that is too high, a logarithm or root of 0, a division by 0. "
+        "`dlc train --check-nan` evaluates the step again and names the first operation that gave one.",
+        "optimizer = adam(lr=1.0)",
+        "optimizer = adam(lr=1e-3, clip_norm=1)",
+    ),
 }

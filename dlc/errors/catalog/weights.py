@@ -190,4 +190,11 @@ PAGES: dict[str, Page] = {
         "dlc train digits.dlm --resume weights.safetensors",
         "dlc train digits.dlm --weights weights.safetensors",
     ),
+    "D0549": Page(
+        "no examples to test with",
+        "Measuring needs examples that training does not see. A source keeps a part of its own with "
+        "`test=0.2`, or names another file with `test=PATH`.",
+        'data = npz("digits.npz", image="images", label="labels")',
+        'data = npz("digits.npz", image="images", label="labels", test=0.2)',
+    ),
 }

@@ -16,6 +16,7 @@ and the number of the epoch alone, so that training can go on from any position 
 
 from dlc.runtime.data.dataset import Batch, Dataset
 from dlc.runtime.data.opening import open_data
-from dlc.runtime.data.source import Setting, Source, source_of
+from dlc.runtime.data.source import Setting, source_of
+from dlc.runtime.manifest import DataSource
 
-__all__ = ["Batch", "Dataset", "Setting", "Source", "open_data", "source_of"]
+__all__ = ["Batch", "DataSource", "Dataset", "Setting", "open_data", "source_of"]

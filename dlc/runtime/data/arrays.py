@@ -7,15 +7,14 @@ from collections.abc import Iterable
 from dlc.runtime.data.fields import ArrayField, Field, Table
 from dlc.runtime.data.fitting import Fitting, check_dtype, label_of, missing, one_number, refusal
 from dlc.runtime.data.place import Place
-from dlc.runtime.data.source import Source
 from dlc.runtime.dtypes import DTYPES
-from dlc.runtime.manifest import Input
+from dlc.runtime.manifest import DataSource, Input
 from dlc.runtime.tensor import Tensor
 
 _NPY = ".npy"
 
 
-def array_table(place: Place, source: Source, fitting: Fitting) -> Table:
+def array_table(place: Place, source: DataSource, fitting: Fitting) -> Table:
     """The arrays of a file, mapped where they are stored uncompressed."""
     called = {item.name: source.fields.get(item.name, item.name) for item in fitting.wanted}
     name = str(place)

@@ -19,16 +19,15 @@ from dlc.runtime.data.given import NAME, given_table
 from dlc.runtime.data.order import SPLIT, Rows, order
 from dlc.runtime.data.pictures import picture_table
 from dlc.runtime.data.place import Place
-from dlc.runtime.data.source import Kind, Source
 from dlc.runtime.data.stream import Stream
 from dlc.runtime.data.tables import csv_table
 from dlc.runtime.data.windows import text_table
-from dlc.runtime.manifest import Dim, Input
+from dlc.runtime.manifest import DataKind, DataSource, Dim, Input
 
 Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | Iterable[object]"
 """A file or folder, an array for each input, or batches."""
 
-_BY_ENDING: dict[str, Kind] = {
+_BY_ENDING: dict[str, DataKind] = {
     ".npz": "npz",
     ".npy": "npy",
     ".safetensors": "safetensors",
@@ -39,7 +38,7 @@ _BY_ENDING: dict[str, Kind] = {
 
 
 def open_data(
-    source: Source | None,
+    source: DataSource | None,
     wanted: Sequence[Input],
     folder: str | os.PathLike[str] = ".",
     override: Given | None = None,
@@ -64,7 +63,7 @@ def open_data(
     if source is None and override is None:
         raise UsageError("there is no data to train on", help="name a file: --data FILE")
     home = os.fspath(folder)
-    source = source or Source("npz", "", {})
+    source = source or DataSource("npz", "", {})
     place = Place(source.path, home)
     if override is not None:
         place = Place(os.fspath(override))
@@ -74,10 +73,10 @@ def open_data(
     return _split(str(place), source, fitting, table, seed, test)
 
 
-def _given(override: object, source: Source | None, fitting: Fitting, seed: int) -> Dataset:
+def _given(override: object, source: DataSource | None, fitting: Fitting, seed: int) -> Dataset:
     if isinstance(override, Mapping):
         table = given_table(cast("Mapping[str, object]", override), fitting)
-        options = source or Source("npz", "", {})
+        options = source or DataSource("npz", "", {})
         return _split(NAME, options._replace(test_path=""), fitting, table, seed, None)
     if isinstance(override, Iterable):
         return Stream(cast("Iterable[object]", override), fitting)
@@ -87,7 +86,7 @@ def _given(override: object, source: Source | None, fitting: Fitting, seed: int)
     )
 
 
-def _kind(place: Place, source: Source) -> Kind:
+def _kind(place: Place, source: DataSource) -> DataKind:
     """The kind of what the user named; without an ending that says it, what it stands in for."""
     if place.is_folder:
         holds_arrays = any(name.endswith(".npy") for name in place.names())
@@ -96,7 +95,7 @@ def _kind(place: Place, source: Source) -> Kind:
 
 
 def _table(
-    place: Place, source: Source, fitting: Fitting, known: Mapping[str, tuple[str, ...]]
+    place: Place, source: DataSource, fitting: Fitting, known: Mapping[str, tuple[str, ...]]
 ) -> Table:
     match source.kind:
         case "npz" | "npy" | "safetensors":
@@ -109,7 +108,7 @@ def _table(
             return picture_table(place, source, fitting, known)
 
 
-def _test_part(source: Source, folder: str, fitting: Fitting, table: Table) -> Dataset | None:
+def _test_part(source: DataSource, folder: str, fitting: Fitting, table: Table) -> Dataset | None:
     """The examples of another file that the source names for the test."""
     if not source.test_path:
         return None
@@ -121,7 +120,7 @@ def _test_part(source: Source, folder: str, fitting: Fitting, table: Table) -> D
 
 
 def _split(
-    name: str, source: Source, fitting: Fitting, table: Table, seed: int, test: Dataset | None
+    name: str, source: DataSource, fitting: Fitting, table: Table, seed: int, test: Dataset | None
 ) -> Dataset:
     train, kept = _parts(name, source, table, seed)
     if len(kept):
@@ -129,7 +128,7 @@ def _split(
     return Examples(name, fitting.wanted, table, train, shuffled=source.shuffle, test=test)
 
 
-def _parts(name: str, source: Source, table: Table, seed: int) -> tuple[Rows, Rows]:
+def _parts(name: str, source: DataSource, table: Table, seed: int) -> tuple[Rows, Rows]:
     """The rows to train on and those kept for the test, each in the order of the source."""
     rows = np.arange(table.count, dtype=np.int64)
     if table.cut is not None:

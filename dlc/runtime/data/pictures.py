@@ -16,9 +16,8 @@ from dlc.runtime.data.fields import Array, ArrayField, Field, Table, convert
 from dlc.runtime.data.fitting import Fitting, check_dtype, label_of, missing, refusal
 from dlc.runtime.data.order import Rows
 from dlc.runtime.data.place import Place
-from dlc.runtime.data.source import Source
 from dlc.runtime.dtypes import DTYPES, DType
-from dlc.runtime.manifest import Input
+from dlc.runtime.manifest import DataSource, Input
 from dlc.runtime.picture_files import CHANNELS, ENDINGS, decoded, open_picture, require_pillow
 from dlc.runtime.spelling import describe
 
@@ -27,7 +26,7 @@ _U8 = DTYPES["u8"]
 Classes = Mapping[str, tuple[str, ...]]
 
 
-def picture_table(place: Place, source: Source, fitting: Fitting, known: Classes) -> Table:
+def picture_table(place: Place, source: DataSource, fitting: Fitting, known: Classes) -> Table:
     """The pictures of a folder; `known` has the classes of the training part when this is the test's."""
     require_pillow(str(place))
     called = {item.name: source.fields.get(item.name, item.name) for item in fitting.wanted}

@@ -1,55 +1,31 @@
-"""Where examples come from, as a `train` block says it: facts that can travel in an artifact."""
+"""Where examples come from, as a `train` block says it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import TypeAlias, cast, get_args
 
 from dlc.errors import ModelError
+from dlc.runtime.manifest import DataKind, DataSource
 
-Kind: TypeAlias = Literal["npz", "npy", "safetensors", "csv", "text", "pictures"]
 Setting: TypeAlias = "bool | int | float | str | None"
 """The value of an option in a text."""
 
-KINDS: tuple[str, ...] = get_args(Kind)
+KINDS: tuple[str, ...] = get_args(DataKind)
 FOR_KIND = {"header": "csv", "separator": "csv", "size": "pictures"}
 """Options that one kind of source alone has."""
 
 
-class Source(NamedTuple):
-    """A source of examples. `fields` maps what the loss takes to what the source calls it.
-
-    All of it goes into canonical JSON, which has no fractions: `test_part` is one as text.
-    """
-
-    kind: Kind
-    path: str
-    fields: Mapping[str, str]
-    test_part: str = ""
-    """How much of it is kept for the test, such as `0.2`; empty for nothing."""
-    test_path: str = ""
-    """Another file or folder with the examples of the test."""
-    limit: int | None = None
-    """How many examples are used, those for the test included."""
-    shuffle: bool = True
-    header: bool | None = None
-    """Whether a table begins with the names of its columns; None where that is to be found out."""
-    separator: str = ""
-    """What stands between two cells of a table; empty for the usual one."""
-    size: tuple[int, ...] | None = None
-    """Height and width that pictures are brought to; None where they have it already."""
-
-
 def source_of(
     kind: str, path: str, fields: Mapping[str, str], settings: Mapping[str, Setting]
-) -> Source:
+) -> DataSource:
     """The source that a text describes. Raises ModelError (D0540) for an option that has no meaning."""
     if kind not in KINDS:
         raise _wrong(f"there is no data source {kind}", f"there are {', '.join(KINDS)}")
     found: dict[str, object] = {}
     for name, value in settings.items():
         found.update(_option(kind, name, value))
-    made = Source(cast(Kind, kind), path, dict(fields))
+    made = DataSource(cast(DataKind, kind), path, dict(fields))
     return made._replace(**found)
 
 

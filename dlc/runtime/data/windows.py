@@ -17,14 +17,14 @@ from dlc.runtime.data.fields import Array, Field, Numbers, Table, convert
 from dlc.runtime.data.fitting import Fitting, check_dtype, label_of, refusal
 from dlc.runtime.data.order import Rows
 from dlc.runtime.data.place import Place
-from dlc.runtime.data.source import Source
 from dlc.runtime.dtypes import DTYPES, DType
+from dlc.runtime.manifest import DataSource
 
 _WINDOW = re.compile(r"window\(\s*([0-9]{1,9})\s*\)")
 _U8 = DTYPES["u8"]
 
 
-def text_table(place: Place, source: Source, fitting: Fitting) -> Table:
+def text_table(place: Place, source: DataSource, fitting: Fitting) -> Table:
     """The windows of a text file; where a part is kept for the test, its windows come last."""
     name = str(place)
     text = np.frombuffer(place.bytes(), np.uint8)
@@ -43,7 +43,7 @@ def text_table(place: Place, source: Source, fitting: Fitting) -> Table:
     return Table(fields, fitting.check(name, fields, labels), cut=cut)
 
 
-def _window(name: str, source: Source, item: str) -> int:
+def _window(name: str, source: DataSource, item: str) -> int:
     field = source.fields.get(item, "")
     found = _WINDOW.fullmatch(field)
     if found is None or int(found[1]) < 2:

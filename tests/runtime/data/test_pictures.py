@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dlc.runtime.canonical import dump, load
-from dlc.runtime.data import Dataset, Setting, Source, source_of
-from dlc.runtime.manifest import Input
+from dlc.runtime.data import Dataset, Setting, source_of
+from dlc.runtime.manifest import DataSource, Input
 from dlc.runtime.schema import decode, encode
 from tests.runtime.data.sources import LABEL, in_order, opened, part, refused
 
@@ -171,7 +171,7 @@ def test_a_source_travels_through_canonical_json() -> None:
         source_of("pictures", "p", {}, {"test": "q", "size": 64}),
     ]
     for source in sources:
-        assert decode(Source, load(dump(encode(source)))) == source
+        assert decode(DataSource, load(dump(encode(source)))) == source
     assert sources[0].test_part == "0.2"
     assert (sources[2].size, sources[2].test_path) == ((64, 64), "q")
 

@@ -1,0 +1,177 @@
+"""`dlc train`: from a model with a `train` block to trained weights."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from dlc import driver
+from dlc.cli import options
+from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
+from dlc.errors import CallError, UsageError
+from dlc.runtime.atomic import write_file
+from dlc.runtime.history import History, as_json
+from dlc.runtime.progress import ProgressLine
+from dlc.runtime.trainer import Progress, Trainer
+
+DIVERGED = "D0815"
+
+
+def command(
+    model: Annotated[str, typer.Argument(help="A .dlm with a train block, or a .dlc that trains.")],
+    data: Annotated[
+        str | None, typer.Option(help="Examples in place of those that the model names.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="Where the result goes: .dlc or .safetensors."),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="CHECKPOINT", help="Go on from a checkpoint.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Where checkpoints go, if not where the model says.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="The training curve: .svg or .png.")] = None,
+    history: Annotated[Path | None, typer.Option(help="What was measured, as JSON.")] = None,
+    check_nan: Annotated[
+        bool,
+        typer.Option("--check-nan", help="Name the operation that a NaN in the loss came from."),
+    ] = False,
+    chosen: options.Chosen = [],  # noqa: B006 - typer wants it; nothing changes it
+    threads: options.Threads = None,
+    weights: options.Weights = None,
+    level: options.Level = 2,
+    matmul: options.Matmul = "auto",
+    module: options.Module = None,
+    json: options.Json = False,
+) -> int:
+    """Train a model: forward, backward and optimizer as one compiled program.
+
+    `--set` takes parameters of the module, and batch, epochs and seed. Ctrl-C writes a checkpoint and
+    ends with 130.
+    """
+    _check_endings(out, plot, checkpoint)
+    given = options.Compilation(level, "cpu", weights, matmul, chosen=tuple(chosen), module=module)
+    wanted = given.of(model)
+    with progress(f"compiling {model}"):
+        trainer, report = driver.make_trainer(wanted, threads)
+    notes(report.notes)
+    if resume is not None:
+        trainer.resume(resume)
+    if check_nan:
+        trainer.remember_steps()
+    try:
+        _fit(trainer, data, checkpoint)
+    except KeyboardInterrupt:
+        path = checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
+        trainer.save(path)
+        note(f"interrupted after step {trainer.steps}: go on with --resume {path}")
+        return INTERRUPTED
+    except CallError as error:
+        if check_nan and error.diagnostics[0].code == DIVERGED:
+            driver.check_last_step(wanted, trainer)
+        raise
+    if out is not None:
+        _write(out, wanted, trainer)
+    if plot is not None:
+        driver.write_curve(str(plot), trainer.history, model)
+    if history is not None:
+        write_file(history, [as_json(trainer.history).encode()])
+    _tell(trainer.history, as_data=json)
+    return 0
+
+
+def _check_endings(out: Path | None, plot: Path | None, checkpoint: Path | None) -> None:
+    """Refuse files that could not be written in the end, before the work."""
+    for path, endings in (
+        (out, (".dlc", ".safetensors")),
+        (plot, (".svg", ".png")),
+        (checkpoint, (".safetensors",)),
+    ):
+        if path is not None and path.suffix not in endings:
+            raise UsageError(
+                f"{path} ends in none of {', '.join(endings)}",
+                code="D0901",
+                help=f"write {path.with_suffix(endings[0])}",
+            )
+        if path is not None and not path.parent.is_dir():
+            raise UsageError(f"there is no folder {path.parent} for {path.name}", code="D0502")
+
+
+def _fit(trainer: Trainer, data: str | None, checkpoint: Path | None) -> None:
+    """Train with a line of progress; Ctrl-C ends it after the step that runs."""
+    examples = trainer.data(data)
+    line = ProgressLine(
+        sys.stderr,
+        trainer.facts.epochs,
+        examples.count,
+        epoch=trainer.epoch,
+        position=trainer.position,
+    )
+    done = trainer.position
+
+    with _interruptible() as interrupted:
+
+        def report(now: Progress) -> None:
+            nonlocal done
+            if now.measured is not None:
+                line.end_epoch(now.measured)
+                done = 0
+            else:
+                line.step(now.position - done, {"loss": now.loss})
+                done = now.position
+            if interrupted:
+                raise KeyboardInterrupt
+
+        try:
+            trainer.fit(data, report=report, checkpoint=checkpoint)
+        finally:
+            line.close()
+
+
+@contextmanager
+def _interruptible() -> Generator[list[bool]]:
+    """Meanwhile the first Ctrl-C only fills the list; the next one is as usual."""
+    asked: list[bool] = []
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.append(True)
+        signal.signal(signal.SIGINT, usual)
+
+    usual = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _write(out: Path, wanted: driver.Wanted, trainer: Trainer) -> None:
+    """The result: weights for other programs, or an artifact with the model's entry points."""
+    if out.suffix == ".safetensors":
+        trainer.save(out)
+    elif wanted.path.endswith(".dlc"):
+        trainer.save(out)
+        note(f"{out} trains on; the text of the model makes an artifact that is called")
+        return
+    else:
+        driver.make_trained(wanted, trainer).artifact.write(out)
+    note(f"{out}: {out.stat().st_size:,} bytes")
+
+
+def _tell(history: History, *, as_data: bool) -> None:
+    """The last measures, or with JSON all of them."""
+    if as_data:
+        print_json([{"epoch": r.epoch, "step": r.step, **r.values} for r in history])
+        return
+    if history:
+        last = history[-1]
+        values = ", ".join(f"{name} {value:.6g}" for name, value in last.values.items())
+        print(f"epoch {last.epoch}, step {last.step}: {values}")

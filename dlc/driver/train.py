@@ -1,0 +1,94 @@
+"""Training: from the text of a model to a trainer, and from a trained model to one that is called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dlc.driver.calls import Arguments
+from dlc.driver.compile import Opened, Report, compile_opened
+from dlc.driver.interpret import Watch, evaluate_arguments
+from dlc.driver.make import Made, Wanted, make_artifact
+from dlc.driver.open import open_training
+from dlc.driver.weights import Weights
+from dlc.errors import UsageError
+from dlc.frontend.values import Datum
+from dlc.ir.passes import Manager
+from dlc.runtime.artifact import SUFFIX, Artifact
+from dlc.runtime.manifest import Training
+from dlc.runtime.trainer import STEP, Trainer
+
+OWN = ("batch", "epochs", "seed")
+"""Entries of a `train` block that may be set from outside, unless the module has such a parameter."""
+
+
+def make_trainer(wanted: Wanted, threads: int | None = None) -> tuple[Trainer, Report]:
+    """A trainer for a model with a `train` block, or for an artifact that was made to train.
+
+    `wanted.parameters` may also set `batch`, `epochs` and `seed`. Data is looked for beside the model.
+    """
+    folder = os.path.dirname(wanted.path) or "."
+    if wanted.text is None and wanted.path.endswith(SUFFIX):
+        artifact = Artifact.read(wanted.path)
+        return Trainer(_set(artifact, wanted), threads=threads, folder=folder), Report()
+    opened = _open(wanted)
+    report = Report()
+    artifact = compile_opened(opened, wanted.settings, wanted.weights, report=report)
+    report.notes = (*opened.remarks, *report.notes)
+    return Trainer(artifact, threads=threads, folder=folder), report
+
+
+def make_trained(wanted: Wanted, trainer: Trainer) -> Made:
+    """The artifact with the model's entry points and the trained weights."""
+    settings = {k: v for k, v in wanted.parameters.items() if k not in OWN}
+    return make_artifact(replace(wanted, parameters=settings, weights=trainer.trained()))
+
+
+def check_last_step(wanted: Wanted, trainer: Trainer) -> None:
+    """Evaluate the last step of a trainer that remembers it, as `dlc run --check-nan` does.
+
+    Raises CallError at the first operation that gave what is not finite though it was given finite
+    numbers.
+    """
+    opened = _open(wanted)
+    Manager(opened.context).run(opened.module, ("autodiff",))
+    arguments = Arguments(STEP, trainer.last_inputs())
+    evaluate_arguments(opened, arguments, Weights((), memoryview(b"")), Watch(check_nan=True))
+
+
+def _open(wanted: Wanted) -> Opened:
+    own = {name: value for name, value in wanted.parameters.items() if name in OWN}
+    rest = {name: value for name, value in wanted.parameters.items() if name not in OWN}
+    opened = open_training(wanted.path, text=wanted.text, module=wanted.module, settings=rest)
+    assert opened.training is not None
+    opened.training = _changed(opened.training, own)
+    return opened
+
+
+def _set(artifact: Artifact, wanted: Wanted) -> Artifact:
+    """An artifact with the entries of its `train` block that the user sets."""
+    facts = artifact.manifest.training
+    others = [name for name in wanted.parameters if name not in OWN]
+    if others or wanted.weights is not None:
+        raise UsageError(
+            f"{wanted.path} is compiled: {others[0] if others else '--weights'} cannot be set any more",
+            code="D0905",
+            help="train the text of the model",
+        )
+    if facts is None or not wanted.parameters:
+        return artifact
+    manifest = artifact.manifest._replace(training=_changed(facts, wanted.parameters))
+    return replace(artifact, manifest=manifest)
+
+
+def _changed(facts: Training, own: Mapping[str, Datum]) -> Training:
+    for name, value in own.items():
+        least = 0 if name == "seed" else 1
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 32:
+            raise UsageError(
+                f"{name} is a whole number from {least} on, found {value}",
+                code="D0902",
+                help=f"write --set {name}={max(least, 1)}",
+            )
+    return facts._replace(**own)

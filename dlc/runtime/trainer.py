@@ -1,0 +1,367 @@
+"""Training a compiled model: the weights it changes, its place in the data, checkpoints.
+
+An artifact that trains has the entry points `train_step` and `evaluate` and says in `manifest.training`
+where its examples come from. Like any other it is loaded without the compiler.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import CallError, UsageError
+from dlc.runtime.artifact import SUFFIX, Artifact
+from dlc.runtime.buffers import Bytes, aligned_bytes, as_bytes
+from dlc.runtime.checkpoint import Checkpoint, Facts, read_checkpoint, write_checkpoint
+from dlc.runtime.data import Dataset, open_data
+from dlc.runtime.data.opening import Given
+from dlc.runtime.dtypes import BF16
+from dlc.runtime.entry import EntryPoint
+from dlc.runtime.history import History, Record
+from dlc.runtime.manifest import Input, Training
+from dlc.runtime.model import Model
+from dlc.runtime.tensor import Tensor
+from dlc.runtime.weights import WeightViews
+
+Array = NDArray[np.generic]
+
+STEP, EVALUATE = "train_step", "evaluate"
+"""The entry points of an artifact that trains."""
+_MASK = (1 << 64) - 1
+
+
+class Progress(NamedTuple):
+    """How far `Trainer.fit` is: after each step, and with `measured` at the end of an epoch."""
+
+    epoch: int
+    epochs: int
+    step: int
+    position: int
+    """Examples of this epoch that are done."""
+    examples: int | None
+    """Examples of an epoch, where that is known."""
+    loss: float
+    measured: Mapping[str, float] | None = None
+
+
+class Trainer:
+    """Owns the weights of a model and changes them, one step at a time.
+
+    `step(x=..., y=...)` makes a step with a batch of your own; `fit()` goes through the data that the
+    model's `train` block names, or that is given. Calls come one after the other: a second thread that
+    calls meanwhile gets a CallError (D0813).
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        *,
+        threads: int | None = None,
+        folder: str | os.PathLike[str] = ".",
+    ) -> None:
+        """Train what an artifact holds; its data lies in `folder`.
+
+        Raises UsageError (D0814) for an artifact that does not train.
+        """
+        facts = artifact.manifest.training
+        if facts is None:
+            raise UsageError(
+                f"{artifact.manifest.model} does not train: it was compiled to be called",
+                code="D0814",
+                help="make a trainer from its text: dlc.trainer('model.dlm')",
+            )
+        self._artifact = artifact
+        self._facts = facts
+        self._folder = Path(folder)
+        self._model = Model(artifact, threads=threads)
+        self._block = aligned_bytes(len(artifact.section("weights")))
+        self._block[:] = as_bytes(artifact.section("weights"))
+        views = WeightViews(artifact.manifest.weights, self._block)
+        self._tensors = {name: views.tensor(name) for name in views}
+        self._step = _Call(self._model.entry_points[STEP], self._tensors, facts)
+        self._evaluate = _Call(self._model.entry_points[EVALUATE], self._tensors, facts)
+        self._lock = threading.Lock()
+        self._before: Bytes | None = None
+        self._last: dict[str, object] = {}
+        self.seed = facts.seed
+        self.epoch = 0
+        """Epochs that are done."""
+        self.steps = 0
+        """Steps that are done."""
+        self.position = 0
+        """Examples of the current epoch that are done."""
+        self.history: History = ()
+
+    @property
+    def facts(self) -> Training:
+        """What the `train` block says."""
+        return self._facts
+
+    @property
+    def model(self) -> Model:
+        """The compiled functions, `train_step` and `evaluate`, and the weights that training began with."""
+        return self._model
+
+    @property
+    def weights(self) -> WeightViews:
+        """Weights, states and what the optimizer keeps, as they are now: read-only views."""
+        block = self._block.view()
+        block.flags.writeable = False
+        return WeightViews(self._artifact.manifest.weights, block)
+
+    def trained(self) -> dict[str, Array]:
+        """Copies of the model's own weights and states, without what the optimizer keeps."""
+        table = self._artifact.manifest.weights
+        return {row.name: self._tensors[row.name].bits.copy() for row in table if not row.constant}
+
+    # Steps ----------------------------------------------------------------------------------------
+
+    def step(self, **batch: object) -> float:
+        """Make one step with a batch and give its loss. Raises CallError for arrays that do not fit."""
+        with self._alone():
+            return self._stepped(batch)
+
+    def _stepped(self, batch: Mapping[str, object]) -> float:
+        # Every step draws from a seed of its own, so that a resumed training draws as it would have.
+        seed = ((self.seed << 32) + self.steps) & _MASK
+        extra = {"step": np.array(self.steps, np.int32), "seed": np.array(seed, np.uint64)}
+        if self._before is not None:
+            self._before[:] = self._block
+            self._last = {**batch, **extra}
+        (loss, *_) = self._step(batch, extra)
+        self.steps += 1
+        return loss
+
+    def remember_steps(self) -> None:
+        """From now on keep what each step was given, weights included, for `last_inputs`."""
+        self._before = aligned_bytes(len(self._block))
+
+    def last_inputs(self) -> dict[str, object]:
+        """The inputs of the last step as they were before it; empty unless steps are remembered."""
+        if self._before is None or not self._last:
+            return {}
+        weights = WeightViews(self._artifact.manifest.weights, self._before)
+        found = {**self._last, **{name: weights.tensor(name) for name in weights}}
+        return {item.name: found[item.name] for item in self._step.entry.inputs}
+
+    def evaluate(self, data: Given | None = None) -> dict[str, float]:
+        """The loss and the metrics, each the mean over all examples: of the test data if nothing is given.
+
+        Raises UsageError (D0549) if the model has no test data.
+        """
+        with self._alone():
+            return self._measured(self._test_data() if data is None else self.data(data))
+
+    def measure(self, **batch: object) -> dict[str, float]:
+        """The loss and the metrics of one batch."""
+        with self._alone():
+            return dict(zip(self._evaluate.outputs, self._evaluate(batch, {}), strict=True))
+
+    def _test_data(self) -> Dataset:
+        found = self.data().test
+        if found is None:
+            raise UsageError(
+                f"{self._facts.module} has no examples that are kept for the test",
+                code="D0549",
+                help="keep some: data = npz(..., test=0.2), or name them: evaluate(data)",
+            )
+        return found
+
+    def _measured(self, data: Dataset) -> dict[str, float]:
+        totals = dict.fromkeys(self._evaluate.outputs, 0.0)
+        count = 0
+        for batch in data.batches(0, self._facts.batch, self.seed):
+            size = _examples(batch)
+            for name, value in zip(totals, self._evaluate(batch, {}), strict=True):
+                totals[name] += value * size
+            count += size
+        return {name: total / count if count else math.nan for name, total in totals.items()}
+
+    # Epochs ---------------------------------------------------------------------------------------
+
+    def data(self, given: Given | None = None) -> Dataset:
+        """The examples that the model names, or those given in their place, checked."""
+        wanted = self._step.batch_inputs
+        dims = self._step.entry.dims
+        facts = self._facts
+        return open_data(facts.data, wanted, self._folder, given, seed=self.seed, dims=dims)
+
+    def fit(
+        self,
+        data: Given | None = None,
+        *,
+        epochs: int | None = None,
+        report: Callable[[Progress], None] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> History:
+        """Train until `epochs` epochs are done, those before included; gives the history.
+
+        `report` is called after each step. With `checkpoint`, or one in the `train` block, the state is
+        written there every so many epochs and at the end. Raises CallError (D0815) if the loss is no
+        number any more: the weights are then those of that moment, the checkpoint is the last good one.
+        """
+        examples = self.data(data)
+        last = self._facts.epochs if epochs is None else epochs
+        path = checkpoint or (
+            self._folder / self._facts.checkpoint if self._facts.checkpoint else None
+        )
+        with self._alone():
+            while self.epoch < last:
+                self._epoch(examples, last, report)
+                done = self.epoch == last
+                if path is not None and (done or self.epoch % self._facts.every == 0):
+                    self._write_checkpoint(path)
+        return self.history
+
+    def _epoch(
+        self, examples: Dataset, last: int, report: Callable[[Progress], None] | None
+    ) -> None:
+        """What is left of the current epoch, then the measures."""
+        total, seen = 0.0, 0
+        loss = math.nan
+        batches = examples.batches(self.epoch, self._facts.batch, self.seed, self.position)
+        for batch in batches:
+            loss = self._stepped(batch)
+            if not math.isfinite(loss):
+                raise self._diverged(loss)
+            size = _examples(batch)
+            self.position += size
+            total, seen = total + loss * size, seen + size
+            if report is not None:
+                report(self._progress(last, examples, loss, None))
+        measured = {"loss": total / seen if seen else math.nan}
+        if examples.test is not None:
+            found = self._measured(examples.test)
+            measured |= {f"test_{name}" if name == "loss" else name: v for name, v in found.items()}
+        self.epoch, self.position = self.epoch + 1, 0
+        self.history = (*self.history, Record(self.epoch, self.steps, measured))
+        if report is not None:
+            report(self._progress(last, examples, loss, measured))
+
+    def _progress(
+        self, last: int, examples: Dataset, loss: float, measured: Mapping[str, float] | None
+    ) -> Progress:
+        epoch = self.epoch if measured is not None else self.epoch + 1
+        return Progress(epoch, last, self.steps, self.position, examples.count, loss, measured)
+
+    def _diverged(self, loss: float) -> CallError:
+        return CallError(
+            f"the loss is {loss} after step {self.steps}",
+            code="D0815",
+            help="lower the learning rate or clip: adam(lr=..., clip_norm=1); "
+            "dlc train --check-nan names the operation that it came from",
+        )
+
+    # Files ----------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint (`.safetensors`), or the whole trainer as it is now (`.dlc`), atomically."""
+        with self._alone():
+            if os.fspath(path).endswith(SUFFIX):
+                self._artifact.with_weights(self._block.data).write(path)
+            else:
+                self._write_checkpoint(path)
+
+    def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
+        facts = Facts(self.epoch, self.steps, self.position, self.seed, self.history)
+        write_checkpoint(path, self._tensors, facts)
+
+    def resume(self, path: str | os.PathLike[str]) -> None:
+        """Go on from a checkpoint, as if there had been no interruption.
+
+        Raises UsageError or ArtifactError for a file that is none, ModelError (D0505) for one of another
+        model; nothing has changed then.
+        """
+        found = read_checkpoint(path)
+        with self._alone():
+            self._check_fit(found, os.fspath(path))
+            for name, tensor in self._tensors.items():
+                tensor.bits[...] = found.tensors[name].bits
+            facts = found.facts
+            self.epoch, self.steps, self.position = facts.epoch, facts.step, facts.position
+            self.seed, self.history = facts.seed, facts.history
+
+    def _check_fit(self, found: Checkpoint, path: str) -> None:
+        for name, tensor in self._tensors.items():
+            other = found.tensors.get(name)
+            if other is None or (other.dtype, other.shape) != (tensor.dtype, tensor.shape):
+                what = "lacks it" if other is None else f"has {other.dtype}{list(other.shape)}"
+                raise UsageError(
+                    f"{path} is of another training: {name} is {tensor.dtype}{list(tensor.shape)}, "
+                    f"the checkpoint {what}",
+                    code="D0548",
+                    help="resume with the model and the optimizer that it was made with",
+                )
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        if not self._lock.acquire(blocking=False):
+            raise CallError(
+                "the trainer is at work in another thread",
+                code="D0813",
+                help="a trainer makes one step at a time: make another one, or wait",
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+class _Call:
+    """One of the two functions with its weights: what is left to give is a batch."""
+
+    def __init__(self, entry: EntryPoint, weights: Mapping[str, Tensor], facts: Training) -> None:
+        self.entry = entry
+        self._weights = weights
+        batch = set(facts.inputs)
+        self.batch_inputs = [item for item in entry.inputs if item.name in batch]
+        updates = {output.updates for output in entry.outputs if output.updates}
+        self.outputs = [output.name for output in entry.outputs if not output.updates]
+        assert updates <= set(weights), "only weights are updated"
+
+    def __call__(self, batch: Mapping[str, object], extra: Mapping[str, Array]) -> list[float]:
+        """The outputs that are no weights, as numbers."""
+        self._refuse_unknown(batch)
+        arguments = [self._argument(item, batch, extra) for item in self.entry.inputs]
+        found = self.entry(*arguments)
+        results = cast("Sequence[Array]", found if isinstance(found, tuple) else (found,))
+        kept = zip(self.entry.outputs, results, strict=True)
+        return [float(np.asarray(value)) for output, value in kept if not output.updates]
+
+    def _argument(
+        self, item: Input, batch: Mapping[str, object], extra: Mapping[str, Array]
+    ) -> object:
+        if item.name in self._weights:
+            tensor = self._weights[item.name]
+            return tensor if item.dtype == BF16.name else tensor.bits
+        if item.name in extra:
+            return extra[item.name]
+        if item.name not in batch:
+            raise self._refuse(f"the input {item.name} is missing")
+        value = batch[item.name]
+        if item.dtype == BF16.name and isinstance(value, np.ndarray):
+            array = cast("Array", value)
+            return Tensor.from_bits(array, BF16.name) if array.dtype == BF16.numpy else array
+        return value
+
+    def _refuse_unknown(self, batch: Mapping[str, object]) -> None:
+        known = [item.name for item in self.batch_inputs]
+        for name in batch:
+            if name not in known:
+                raise self._refuse(f"there is no input {name}")
+
+    def _refuse(self, message: str) -> CallError:
+        known = ", ".join(f"{item.name}=..." for item in self.batch_inputs)
+        return CallError(f"{self.entry.name}: {message}", code="D0801", help=f"a batch has {known}")
+
+
+def _examples(batch: Mapping[str, Array]) -> int:
+    return len(next(iter(batch.values())))

@@ -1,0 +1,264 @@
+"""Training through the Python API: what a trainer does to weights, checkpoints, and data."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dlc
+from dlc.errors import CallError, ModelError, UsageError
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.trainer import Progress, Trainer
+
+ROOT = Path(__file__).parents[2]
+DIGITS = """\
+dlc 1
+import nn (Linear)
+dim B = 1..2048
+
+module Digits(hidden = 32) {
+  use net = chain(flatten, Linear(64, hidden), relu, Linear(hidden, 10))
+  fn logits(image: u8[B, 8, 8, 1]) -> f32[B, 10] = net(f32(image) / 16)
+  export fn predict(image: u8[B, 8, 8, 1]) -> i32[B] = argmax(logits(image), axis=-1)
+}
+
+train Digits {
+  data = npz("digits.npz", image="images", label="labels", test=0.2)
+  loss(image: u8[B, 8, 8, 1], label: i32[B]) = mean(cross_entropy(logits(image), label))
+  metric accuracy = mean(f32(predict(image) == label))
+  optimizer = adam(lr=3e-3)
+  batch = 32
+  epochs = 6
+  seed = 1
+}
+"""
+NOISY = """\
+dlc 1
+import nn (Linear, Dropout)
+dim B = 1..64
+
+module Noisy() {
+  use a = Linear(4, 8)
+  use drop = Dropout(0.5)
+  use b = Linear(8, 1)
+  state steps: i32 = 0
+  fn call(x: f32[B, 4]) -> f32[B, 1] {
+    set steps = steps + 1
+    return b(drop(a(x)))
+  }
+}
+
+train Noisy {
+  data = npz("data.npz", x="x", y="y")
+  loss(x: f32[B, 4], y: f32[B, 1]) = mean((call(x) - y) ** 2)
+  optimizer = momentum(lr=0.05)
+  batch = 8
+  epochs = 2
+}
+"""
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Path:
+    """The digits model in a folder of its own, beside its data."""
+    (tmp_path / "digits.npz").write_bytes((ROOT / "examples/data/digits.npz").read_bytes())
+    path = tmp_path / "digits.dlm"
+    path.write_text(DIGITS)
+    return path
+
+
+def batch(count: int = 8) -> dict[str, NDArray[np.float32]]:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(count, 4)).astype(np.float32)
+    return {"x": x, "y": x.sum(1, keepdims=True)}
+
+
+def save(path: Path, count: int) -> None:
+    made = batch(count)
+    np.savez(path, x=made["x"], y=made["y"])
+
+
+def noisy(epochs: int = 2, batch: int = 8, seed: int = 0) -> Trainer:
+    return dlc.trainer(text=NOISY, epochs=epochs, batch=batch, seed=seed)
+
+
+def test_digits_are_learned_from_the_data_that_the_model_names(digits: Path) -> None:
+    trainer = dlc.trainer(digits)
+    history = trainer.fit()
+    assert [record.epoch for record in history] == [1, 2, 3, 4, 5, 6]
+    assert history[-1].values["accuracy"] > 0.9
+    assert history[-1].values["test_loss"] < history[0].values["test_loss"]
+    assert trainer.evaluate()["accuracy"] == history[-1].values["accuracy"]
+
+
+def test_the_trained_weights_serve_the_entry_points(digits: Path) -> None:
+    trainer = dlc.trainer(digits)
+    trainer.fit()
+    model = dlc.compile(digits, weights=trainer.trained())
+    data = np.load(digits.with_name("digits.npz"))
+    found = np.asarray(model.predict(data["images"]))
+    assert np.mean(found == data["labels"]) > 0.9
+
+
+def test_one_and_two_threads_write_the_same_checkpoint(tmp_path: Path) -> None:
+    for threads in (1, 2):
+        trainer = dlc.trainer(text=NOISY, threads=threads)
+        trainer.fit(batch(40))
+        trainer.save(tmp_path / f"{threads}.safetensors")
+    one, two = ((tmp_path / f"{k}.safetensors").read_bytes() for k in (1, 2))
+    assert one == two
+
+
+def test_a_resumed_training_ends_with_the_bits_of_one_that_never_stopped(tmp_path: Path) -> None:
+    whole = noisy(epochs=3)
+    whole.fit(batch(20))
+
+    class Stop(Exception):
+        pass
+
+    def stop(progress: Progress) -> None:
+        if progress.step == 4:
+            raise Stop
+
+    first = noisy(epochs=3)
+    with pytest.raises(Stop):
+        first.fit(batch(20), report=stop)
+    first.save(tmp_path / "half.safetensors")
+    second = noisy(epochs=3)
+    second.resume(tmp_path / "half.safetensors")
+    assert (second.epoch, second.steps, second.position) == (1, 4, 8)
+    second.fit(batch(20))
+    for name, value in whole.weights.items():
+        np.testing.assert_array_equal(np.asarray(second.weights[name]), np.asarray(value))
+    assert second.weights["steps"] == 9
+
+
+def test_every_step_draws_anew_and_the_same_seed_draws_the_same() -> None:
+    data = batch()
+    losses = [[t.step(**data) for _ in range(3)] for t in (noisy(), noisy(), noisy(seed=7))]
+    assert losses[0] == losses[1]
+    assert losses[0] != losses[2]
+    assert len(set(losses[0])) == 3
+
+
+def test_a_saved_trainer_goes_on_without_the_compiler(tmp_path: Path) -> None:
+    trainer = noisy()
+    trainer.step(**batch())
+    trainer.save(tmp_path / "trainer.dlc")
+    save(tmp_path / "batch.npz", 8)
+    script = (
+        "import sys, numpy as np, dlc\n"
+        "from dlc.runtime.artifact import Artifact\n"
+        "t = dlc.Trainer(Artifact.read('trainer.dlc'))\n"
+        "print(t.step(**np.load('batch.npz')), float(t.weights['steps']))\n"
+        "bad = [m for m in sys.modules if m.startswith(('llvmlite', 'dlc.driver', 'dlc.ir'))]\n"
+        "assert not bad, bad\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert told[1] == "2.0"
+
+
+def test_weights_given_at_the_start_leave_the_optimizer_as_it_begins() -> None:
+    first = noisy()
+    first.step(**batch())
+    second = dlc.trainer(text=NOISY, weights=first.trained())
+    np.testing.assert_array_equal(np.asarray(second.weights["a.w"]), first.trained()["a.w"])
+    assert not np.any(np.asarray(second.weights["$optimizer.a.w.v"]))
+
+
+def test_the_views_of_the_weights_follow_them_and_cannot_be_written() -> None:
+    trainer = noisy()
+    view = np.asarray(trainer.weights["a.w"])
+    before = view.copy()
+    trainer.step(**batch())
+    assert not np.array_equal(view, before)
+    with pytest.raises(ValueError, match="read-only"):
+        view[...] = 0
+
+
+def test_a_second_thread_is_refused_while_a_step_runs() -> None:
+    trainer = noisy(epochs=1)
+    inside, done = threading.Event(), threading.Event()
+
+    def report(progress: Progress) -> None:
+        inside.set()
+        done.wait(10)
+
+    worker = threading.Thread(target=lambda: trainer.fit(batch(8), report=report))
+    worker.start()
+    inside.wait(10)
+    try:
+        with pytest.raises(CallError) as caught:
+            trainer.step(**batch())
+    finally:
+        done.set()
+        worker.join()
+    assert caught.value.diagnostics[0].code == "D0813"
+
+
+def test_a_loss_that_is_no_number_ends_the_training() -> None:
+    text = NOISY.replace("lr=0.05", "lr=1e30")
+    with pytest.raises(CallError, match="the loss is") as caught:
+        dlc.trainer(text=text, epochs=9).fit(batch(40))
+    assert caught.value.diagnostics[0].code == "D0815"
+
+
+def test_a_checkpoint_of_another_model_changes_nothing(tmp_path: Path) -> None:
+    trainer = noisy()
+    trainer.save(tmp_path / "a.safetensors")
+    other = dlc.trainer(
+        text=NOISY.replace("Linear(4, 8)", "Linear(4, 9)").replace("(8, 1)", "(9, 1)")
+    )
+    before = other.trained()
+    with pytest.raises(UsageError, match="is of another training"):
+        other.resume(tmp_path / "a.safetensors")
+    np.testing.assert_array_equal(other.trained()["a.w"], before["a.w"])
+
+
+def test_batches_that_do_not_fit_are_refused_by_name() -> None:
+    trainer = noisy()
+    with pytest.raises(CallError, match="the input y is missing"):
+        trainer.step(x=batch()["x"])
+    with pytest.raises(CallError, match="there is no input z"):
+        trainer.step(**batch(), z=1)
+    with pytest.raises(CallError, match="f64"):
+        trainer.step(x=batch()["x"].astype(np.float64), y=batch()["y"])
+
+
+def test_a_model_that_only_runs_is_refused_as_a_trainer(tmp_path: Path) -> None:
+    model = dlc.compile(text="dlc 1\nexport fn f(x: f32) -> f32 = x + 1")
+    model.save(tmp_path / "f.dlc")
+    with pytest.raises(UsageError, match="does not train"):
+        Trainer(Artifact.read(tmp_path / "f.dlc"))
+    with pytest.raises(ModelError, match="no train block"):
+        dlc.trainer(text="dlc 1\nexport fn f(x: f32) -> f32 = x + 1")
+
+
+def test_without_test_data_evaluate_says_how_to_get_some(tmp_path: Path) -> None:
+    path = tmp_path / "noisy.dlm"
+    path.write_text(NOISY)
+    save(tmp_path / "data.npz", 24)
+    trainer = dlc.trainer(path)
+    with pytest.raises(UsageError, match="no examples that are kept for the test"):
+        trainer.evaluate()
+    assert trainer.evaluate(batch(10)).keys() == {"loss"}
+
+
+def test_epochs_batch_and_seed_may_be_set_from_outside() -> None:
+    trainer = noisy(epochs=1, batch=5, seed=9)
+    assert (trainer.facts.epochs, trainer.facts.batch, trainer.seed) == (1, 5, 9)
+    with pytest.raises(UsageError, match="batch is a whole number from 1 on"):
+        noisy(batch=0)
