@@ -88,7 +88,8 @@ def whole_range(dtype: DType) -> tuple[int, int]:
 
 def label_of(item: Input, field: str) -> str:
     """What messages call an input: its name, and what the source calls it if that is something else."""
-    return item.name if field in ("", item.name) else f"{item.name} ({field})"
+    shown = " ".join(field.split())  # columns(...) may be written over several lines
+    return item.name if shown in ("", item.name) else f"{item.name} ({shown})"
 
 
 def missing(name: str, item: Input, field: str, names: Iterable[str]) -> ModelError:
