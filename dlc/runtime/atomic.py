@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+import time
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 
 from dlc.errors import UsageError
+
+_LEFTOVER_AGE = 600.0
+"""Seconds after which what an ended process left is removed; one on another machine may be alive."""
 
 _attempt = count()
 
@@ -71,14 +76,47 @@ def _replace(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
 def _create_beside(target: Path) -> tuple[Path, int]:
     """A file that did not exist, in the same folder: a rename works within one file system only."""
     while True:
-        # The name is cut: together with the rest it must not be longer than a name may be.
-        temporary = target.with_name(f".{target.name[:60]}.{os.getpid()}-{next(_attempt)}.tmp")
+        temporary = target.with_name(f"{_prefix(target)}{os.getpid()}-{next(_attempt)}.tmp")
         try:
             # 0o666 is cut down by the caller's umask, as for any file a program makes.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             return temporary, os.open(temporary, flags, 0o666)
         except FileExistsError:
             continue
+
+
+def _prefix(target: Path) -> str:
+    """How temporary names begin; cut, so that with the rest they are not longer than a name may be."""
+    return f".{target.name[:60]}."
+
+
+def remove_leftovers(path: str | os.PathLike[str]) -> None:
+    """Remove what processes left that were killed while they wrote `path`, ten minutes ago or earlier.
+
+    What cannot be removed stays: it is in nobody's way.
+    """
+    try:
+        target = Path(os.path.realpath(path))
+        left = re.compile(rf"{re.escape(_prefix(target))}([0-9]{{1,9}})-[0-9]+\.tmp")
+        with os.scandir(target.parent) as entries:
+            found = [(entry, name) for entry in entries if (name := left.fullmatch(entry.name))]
+        for entry, name in found:
+            old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFTOVER_AGE
+            if old and not _runs(int(name[1])):
+                Path(entry.path).unlink()
+    except (OSError, ValueError):  # ValueError: a null character in the name
+        return
+
+
+def _runs(process: int) -> bool:
+    """Whether there is a process of this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

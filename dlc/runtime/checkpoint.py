@@ -14,6 +14,7 @@ from typing import NamedTuple, cast
 
 from dlc.errors import ArtifactError, UsageError
 from dlc.runtime import canonical, safetensors
+from dlc.runtime.atomic import remove_leftovers
 from dlc.runtime.canonical import BadJson, Json
 from dlc.runtime.files import map_file
 from dlc.runtime.history import History, restored, stored
@@ -51,10 +52,12 @@ def write_checkpoint(
 ) -> None:
     """Write a checkpoint in place of the one that is there, all of it or nothing.
 
-    Raises UsageError (D0502) where it cannot be written; the old one is then as it was.
+    What a training that was killed while it wrote left beside the file is removed. Raises UsageError
+    (D0502) where the file cannot be written; the old one is then as it was.
     """
     numbers: dict[str, Json] = {name: getattr(facts, name) for name in _NUMBERS}
     text: Json = {"version": _VERSION, **numbers, "history": stored(facts.history)}
+    remove_leftovers(path)
     safetensors.write(path, tensors, {_KEY: canonical.dump(text).decode()})
 
 
