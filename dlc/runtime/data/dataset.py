@@ -6,8 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from math import prod
 from typing import Protocol, TypeAlias
 
-import numpy as np
-
+from dlc.runtime.buffers import aligned_array
 from dlc.runtime.data.ahead import made_ahead
 from dlc.runtime.data.fields import Array, Table
 from dlc.runtime.data.order import Rows, epoch_purpose, order
@@ -43,6 +42,10 @@ class Dataset(Protocol):
     @property
     def test(self) -> Dataset | None:
         """The examples that are kept for the test."""
+        ...
+
+    def buffers(self, batch: int, sets: int) -> list[Batch]:
+        """Memory for `batches(out=...)`, aligned for compiled code; nothing where no size is known."""
         ...
 
     def batches(
@@ -88,6 +91,10 @@ class Examples:
         self._rows = rows
         self._shuffled = shuffled
 
+    def buffers(self, batch: int, sets: int) -> list[Batch]:
+        """See `Dataset.buffers`."""
+        return [self._memory(min(batch, self.count)) for _ in range(sets)]
+
     def batches(
         self,
         epoch: int,
@@ -113,16 +120,18 @@ class Examples:
             rows = rows[order(self.count, seed, epoch_purpose(epoch))]
         for number, first in enumerate(range(start, self.count, batch)):
             chosen = rows[first : first + batch]
-            made = self._empty(len(chosen)) if not out else _part(out[number % len(out)], chosen)
+            made = self._memory(len(chosen)) if not out else _part(out[number % len(out)], chosen)
             for name, field in self._fields.items():
                 field.read(chosen, made[name])
             yield made
 
-    def _empty(self, count: int) -> Batch:
-        return {
-            item.name: np.empty((count, *self._fields[item.name].shape), DTYPES[item.dtype].numpy)
-            for item in self._wanted
-        }
+    def _memory(self, count: int) -> Batch:
+        """Arrays for so many examples."""
+        made: Batch = {}
+        for item in self._wanted:
+            shape, dtype = (count, *self._fields[item.name].shape), DTYPES[item.dtype].numpy
+            made[item.name] = aligned_array(shape, dtype, prod(shape) * dtype.itemsize)
+        return made
 
     def _default_ahead(self, batch: int) -> int:
         fields = [(self._fields[item.name], DTYPES[item.dtype].bytes) for item in self._wanted]

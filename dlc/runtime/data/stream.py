@@ -34,6 +34,10 @@ class Stream:
         self._fitting = fitting
         self._used_up = False
 
+    def buffers(self, batch: int, sets: int) -> list[Batch]:
+        """See `Dataset.buffers`: nothing, since only the batches themselves tell their sizes."""
+        return []
+
     def batches(
         self,
         epoch: int,

@@ -315,7 +315,7 @@ BATCHES = [batch(0, 3), batch(3, 3), batch(6, 1)]
 
 def test_a_list_of_batches_gives_them_in_order_in_every_epoch() -> None:
     data = open_data(None, [X, Y], override=BATCHES)
-    assert data.count is None and data.test is None
+    assert data.count is None and data.test is None and data.buffers(3, 2) == []
     for epoch in range(2):
         found = list(data.batches(epoch, 3, seed=epoch))
         assert [b["y"].tolist() for b in found] == [[0, 1, 2], [3, 4, 5], [6]]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from dlc.runtime.buffers import address
 from dlc.runtime.data import Dataset, open_data, source_of
 from dlc.runtime.data.ahead import made_ahead
 from dlc.runtime.data.order import order
@@ -83,7 +84,9 @@ def test_an_epoch_goes_on_from_any_position(start: int) -> None:
 
 def test_batches_are_written_into_the_callers_arrays_in_turn() -> None:
     data = numbered(10)
-    sets = [{"x": np.zeros((4, 2), np.float32), "y": np.zeros(4, np.int32)} for _ in range(2)]
+    sets = data.buffers(4, 2)
+    assert all(address(array) % 64 == 0 for found in sets for array in found.values())
+    assert [sets[0]["x"].shape, sets[1]["y"].shape] == [(4, 2), (4,)]
     expected = [batch["y"].tolist() for batch in data.batches(0, 4, 1)]
     for ahead in (0, 5):
         seen: list[list[int]] = []
