@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dlc.driver.compile import Settings
     from dlc.driver.curve import write_curve
     from dlc.driver.doctor import Finding, examine
+    from dlc.driver.importing import Imported, import_model
     from dlc.driver.inspect import Inspection, inspect_file
     from dlc.driver.interpret import Watch, evaluate_entry
     from dlc.driver.make import Made, Wanted, make_artifact, make_model, run_model
@@ -39,6 +40,7 @@ __all__ = [
     "Checked",
     "Entry",
     "Finding",
+    "Imported",
     "Inspection",
     "Made",
     "Ranking",
@@ -58,6 +60,7 @@ __all__ = [
     "evaluate_entry",
     "examine",
     "format_path",
+    "import_model",
     "inspect_file",
     "list_entries",
     "load_model",
@@ -85,6 +88,7 @@ _HOMES = {
     "compile": ("Settings",),
     "curve": ("write_curve",),
     "doctor": ("Finding", "examine"),
+    "importing": ("Imported", "import_model"),
     "inspect": ("Inspection", "inspect_file"),
     "interpret": ("Watch", "evaluate_entry"),
     "make": ("Made", "Wanted", "make_artifact", "make_model", "run_model"),

@@ -79,6 +79,11 @@ LAYOUTS = {
 """The layouts of pictures; kernels are `hwio` where the channels are last and `oihw` otherwise."""
 
 
+def _apart(extent: Size, step: int) -> Size:
+    """How long so many elements are that stand `step` apart; of a symbolic size there is one at least."""
+    return spread(extent, step - 1) if isinstance(extent, int) else (extent - 1) * step + 1
+
+
 @op("array.convolution")
 class Convolution(Op):
     """`y[n, p, o] = sum over k, c of x[n, p * stride + k * dilation - low, c] * w[k, c, o]`.
@@ -123,7 +128,7 @@ class Convolution(Op):
             zip(layout.spatial, layout.kernel_spatial, strict=True)
         ):
             low, high = self.padding[number]
-            inside = spread(source.shape[axis], self.source_dilations[number] - 1) + low + high
+            inside = _apart(source.shape[axis], self.source_dilations[number]) + low + high
             reach = (kernel.shape[kernel_axis] - 1) * self.dilations[number] + 1
             if is_negative(inside - reach):
                 raise self.fail(

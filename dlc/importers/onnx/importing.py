@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from dlc.dialects import func, weight
 from dlc.dialects.builtin import Module
-from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
+from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported, UsageError
 from dlc.importers.onnx import elementwise, products, shapes, windows
 from dlc.importers.onnx.facts import Array, Graph, Input, Node
 from dlc.importers.onnx.reading import read_graph
@@ -22,7 +22,7 @@ from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import Shape, Size, names, symbol
+from dlc.ir.dims import Shape, Size, names, substitute, symbol
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType
@@ -59,25 +59,39 @@ def read_onnx(
     path: str | Path,
     *,
     shapes: Mapping[str, Shape] | None = None,
+    dims: Mapping[str, int] | None = None,
     values: ValueMap | None = None,
 ) -> OnnxModel:
     """The model in an ONNX file.
 
-    `shapes` replaces the declared shapes of inputs, by their names in the file. `values` learns which
-    value each tensor of the file is. Raises Unsupported with every operator that is not imported.
+    `shapes` replaces the declared shapes of inputs, by their names in the file, `dims` gives numbers to
+    sizes that have names. `values` learns which value each tensor of the file is. Raises Unsupported
+    with every operator that is not imported, UsageError for names that the file does not have.
     """
-    return import_graph(read_graph(path), shapes=shapes, values=values)
+    return import_graph(read_graph(path), shapes=shapes, dims=dims, values=values)
 
 
 def import_graph(
     graph: Graph,
     *,
     shapes: Mapping[str, Shape] | None = None,
+    dims: Mapping[str, int] | None = None,
     values: ValueMap | None = None,
 ) -> OnnxModel:
     """The same from a graph that was read."""
     _refuse_unknown(graph)
-    return _Import(graph, shapes or {}, values or ValueMap()).run()
+    inputs = [declared.name for declared in graph.inputs]
+    _check_names(graph, "input", [*(shapes or {})], inputs)
+    return _Import(graph, _Sizes(shapes or {}, dims or {}), values or ValueMap()).run()
+
+
+def _check_names(graph: Graph, what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise UsageError(
+                f"{graph.file} has no {what} {name}", code="D0901", help=f"it has {listed}"
+            )
 
 
 def _refuse_unknown(graph: Graph) -> None:
@@ -119,15 +133,49 @@ class _Names:
         return found
 
 
-class _Import:
-    def __init__(self, graph: Graph, shapes: Mapping[str, Shape], values: ValueMap) -> None:
-        self._graph = graph
+class _Sizes:
+    """The shapes of inputs: declared ones or others, with names for sizes or numbers in their place."""
+
+    def __init__(self, shapes: Mapping[str, Shape], dims: Mapping[str, int]) -> None:
         self._shapes = shapes
+        self._numbers = dims
+        self._names = _Names()
+        self._named: dict[str, Size] = {}
+
+    def of(self, declared: Input, name: str) -> Shape:
+        """The shape of an input, which is called `name` from now on."""
+        shape = self._shapes.get(declared.name)
+        if shape is None:
+            axes = enumerate(declared.axes)
+            shape = tuple([self._size(f"{name}_{number}", axis) for number, axis in axes])
+        for used in sorted({dim for size in shape for dim in names(size)}):
+            self._named.setdefault(used, symbol(used))
+        return tuple([substitute(size, self._numbers) for size in shape])
+
+    def _size(self, place: str, axis: int | str | None) -> Size:
+        if isinstance(axis, int):
+            return axis
+        key = place if axis is None else axis
+        if key not in self._named:
+            # tf2onnx writes such names for sizes that have none.
+            name = "N" if key.startswith("unk__") else key
+            self._named[key] = symbol(self._names.of(name))
+        return self._named[key]
+
+    def check(self, graph: Graph) -> None:
+        """Raise UsageError if a number was given to a size that is not there."""
+        known = sorted({dim for size in self._named.values() for dim in names(size)})
+        _check_names(graph, "size", self._numbers, known)
+
+
+class _Import:
+    def __init__(self, graph: Graph, sizes: _Sizes, values: ValueMap) -> None:
+        self._graph = graph
+        self._sizes = sizes
         self._values = values
         self._block = Block()
         self._module = Module.empty(self._place(1))
         self._weight_names = _Names()
-        self._dim_names = _Names()
         self._arrays: dict[str, Array] = {}
         self._gets: dict[int, Value] = {}
         self._known: dict[str, Operand | None] = {
@@ -158,28 +206,14 @@ class _Import:
 
     def _inputs(self) -> tuple[str, ...]:
         entry_names = _Names()
-        dims: dict[str, Size] = {}
         found: list[str] = []
         for declared in self._graph.inputs:
             name = entry_names.of(declared.name)
-            shape = self._shapes.get(declared.name) or self._input_shape(declared, name, dims)
-            value = self._block.add_argument(TensorType(declared.dtype, shape), name)
-            self._known[declared.name] = value
+            type = TensorType(declared.dtype, self._sizes.of(declared, name))
+            self._known[declared.name] = self._block.add_argument(type, name)
             found.append(name)
+        self._sizes.check(self._graph)
         return tuple(found)
-
-    def _input_shape(self, declared: Input, name: str, dims: dict[str, Size]) -> Shape:
-        shape: list[Size] = []
-        for number, axis in enumerate(declared.axes):
-            if isinstance(axis, int):
-                shape.append(axis)
-            elif axis is None:
-                shape.append(symbol(self._dim_names.of(f"{name}_{number}")))
-            else:
-                if axis not in dims:
-                    dims[axis] = symbol(self._dim_names.of(axis))
-                shape.append(dims[axis])
-        return tuple(shape)
 
     def _function(self, inputs: tuple[str, ...]) -> None:
         last = self._place(max(1, len(self._graph.nodes)))

@@ -149,7 +149,8 @@ def _slice(step: Step) -> Made:
             low = _inside(start, shape[axis])
             lows[axis], highs[axis] = low, _larger(low, _inside(end, shape[axis]))
         strides[axis] = abs(stride)
-    taken = step.emit(array.Slice(x, tuple(lows), tuple(highs), tuple(strides)))
+    whole = not any(lows) and tuple(highs) == shape and strides == [1] * rank
+    taken = x if whole else step.emit(array.Slice(x, tuple(lows), tuple(highs), tuple(strides)))
     if not backwards:
         return taken
     return step.emit(array.Reverse(taken, tuple(sorted(backwards))))

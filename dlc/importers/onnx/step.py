@@ -122,7 +122,7 @@ class Step:
             return self._extents(operand)
         if operand.is_small:
             data = np.ascontiguousarray(operand.array).reshape(operand.array.shape)
-            return self.emit(array.Constant(Dense.of(data, operand.dtype)))
+            return self.emit(array.Constant(Dense.of(data, operand.dtype)), operand.name or None)
         if not any(operand.array.strides):
             number = operand.array.flat[0].item()
             if operand.dtype.is_float or operand.dtype.kind in ("int", "uint"):

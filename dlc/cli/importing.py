@@ -1,0 +1,40 @@
+"""`dlc import`: from an ONNX model to model text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dlc import driver
+from dlc.cli import options
+from dlc.cli.report import note, print_json, progress
+from dlc.cli.values import pairs, sizes
+
+
+def command(
+    model: Annotated[str, typer.Argument(help="An .onnx file.")],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="The .dlm file; MODEL.dlm by default.")
+    ] = None,
+    dim: options.Dims = [],  # noqa: B006 - typer wants it; nothing changes it
+    shape: Annotated[
+        list[str],
+        typer.Option(
+            "--shape",
+            metavar="INPUT=SIZES",
+            help="Another shape for an input, such as image=B,3,32*H,32*W.",
+        ),
+    ] = [],  # noqa: B006
+    as_json: options.Json = False,
+) -> None:
+    """Write an ONNX model as readable text, with its weights in a .safetensors file beside it."""
+    with progress(f"importing {model}"):
+        made = driver.import_model(model, out, dims=sizes(dim), shapes=pairs("--shape", shape))
+    if as_json:
+        weights = None if made.weights is None else str(made.weights)
+        print_json({"text": str(made.text), "weights": weights, "parameters": made.parameters})
+        return
+    beside = "" if made.weights is None else f" and {made.weights}"
+    note(f"{made.text}{beside}: {made.parameters:,} parameters")

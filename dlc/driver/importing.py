@@ -1,0 +1,79 @@
+"""From an ONNX model to model text and a weight file beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc.driver.outputs import write_text
+from dlc.errors import UsageError
+from dlc.importers.model_text import write_model
+from dlc.importers.onnx import read_onnx
+from dlc.ir.dims import Shape, Size, parse_size
+from dlc.runtime import safetensors
+from dlc.runtime.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What was written."""
+
+    text: Path
+    weights: Path | None
+    """None for a model without weights."""
+    parameters: int
+
+
+def import_model(
+    path: str | Path,
+    out: str | Path | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, str] | None = None,
+) -> Imported:
+    """Write the `.dlm` of an `.onnx` file, and its weights beside it under the same name.
+
+    `dims` gives numbers to sizes that the file only names, `shapes` other shapes to its inputs, such as
+    `{"image": "B,3,32*H,32*W"}`. Raises Unsupported, before anything is written, with every operator
+    that is not imported.
+    """
+    path = Path(path)
+    if path.suffix != ".onnx":
+        raise UsageError(
+            f"{path.name} is no ONNX file",
+            code="D0903",
+            help="dlc import takes .onnx files",
+        )
+    target = Path(path.with_suffix(".dlm").name) if out is None else Path(out)
+    if target.suffix != ".dlm":
+        raise UsageError(f"{target.name} is no name for model text: it ends in .dlm", code="D0903")
+    wanted = {name: _shape(name, text) for name, text in (shapes or {}).items()}
+    made = read_onnx(path, shapes=wanted, dims=dims)
+    weights = target.with_suffix(".safetensors")
+    docs = f"{path.stem}, imported from {path.name}."
+    written = write_model(made.module, made.arrays, target.stem, weights.name, docs)
+    tensors = {
+        name: Tensor.from_bits(weight.array, weight.dtype.name)
+        for name, weight in written.weights.items()
+    }
+    if tensors:
+        safetensors.write(weights, tensors)
+    write_text(target, written.text)
+    count = sum(weight.array.size for weight in written.weights.values())
+    return Imported(target, weights if tensors else None, count)
+
+
+def _shape(name: str, text: str) -> Shape:
+    """A shape of a command line: `B,3,32*H,32*W`."""
+    found: list[Size] = []
+    for part in text.strip("[]").split(","):
+        try:
+            found.append(parse_size(part))
+        except ValueError as error:
+            raise UsageError(
+                f"--shape {name}={text}: {error}",
+                code="D0901",
+                help="write sizes with commas between them: --shape image=B,3,224,224",
+            ) from None
+    return tuple(found)

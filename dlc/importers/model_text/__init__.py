@@ -1,0 +1,10 @@
+"""Graph IR becomes model text that a person can read and change.
+
+`terms` what a value is in the text · `graph` what is known about values · `pattern` recognising what a
+function makes · `spelling` the table, filled by `layers`, `functions`, `shapes` and `elementwise` ·
+`expressions` terms as text · `body` what gets a name · `names` · `writer` the whole.
+"""
+
+from dlc.importers.model_text.writer import Written, write_model
+
+__all__ = ["Written", "write_model"]

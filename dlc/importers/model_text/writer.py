@@ -1,0 +1,190 @@
+"""A function of graph IR as model text, with the weights that it reads."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlc.dialects import func, weight
+from dlc.dialects.array import tensor_type
+from dlc.dialects.builtin import Module
+from dlc.errors import Diagnostic, Unsupported
+from dlc.frontend.imports import library_names
+from dlc.importers.model_text import elementwise, functions, layers, shapes
+from dlc.importers.model_text.blocks import Block, Repetition
+from dlc.importers.model_text.body import Body, BodyWriter
+from dlc.importers.model_text.expressions import type_text
+from dlc.importers.model_text.graph import Graph
+from dlc.importers.model_text.names import Names, as_type, readable
+from dlc.importers.model_text.spelling import spelled
+from dlc.importers.model_text.terms import Term, Weight, values_of
+from dlc.importers.onnx.facts import Array
+from dlc.ir.core import Op, Value
+from dlc.text.fmt import format_source
+
+SPELLED = (layers, functions, shapes, elementwise)
+"""The modules that fill the table of spellings, those that recognise most first."""
+SHOWN = 5
+ROOM = 90
+"""Signs of a statement and its remark in one line."""
+MEANINGLESS = ("torch_jit_export", "torch_jit", "main_graph", "graph", "tf2onnx", "main", "test")
+"""What exporters call every graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A model text, and the numbers of its weights by their path."""
+
+    text: str
+    weights: Mapping[str, Weight]
+
+
+def write_model(
+    module: Module, arrays: Mapping[str, Array], name: str, weight_file: str, docs: str
+) -> Written:
+    """The text of the only function of a module at graph level.
+
+    `name` is that of the model, `weight_file` that of the file the weights will lie in, beside the text;
+    `docs` is said at its head. Raises Unsupported (D0712) with every operation that the language has no
+    words for.
+    """
+    (function,) = [op for op in module.body if isinstance(op, func.Func)]
+    origins = {op.sym_name: op.key for op in module.body if isinstance(op, weight.Source)}
+    graph = Graph(function.body, arrays, origins)
+    terms = _terms(graph, function)
+    names = Names()
+    inputs = [names.of(readable(text, "x")) for text in function.input_names]
+    given = dict(zip(function.body.arguments, inputs, strict=True))
+    stored = {value: graph.weight(value) for value in _weights(graph, terms, function)}
+    root = as_type(name)
+    blocks = Repetition(terms, function.results_returned, Names([root, *library_names()])).run()
+    body = BodyWriter(terms, given, stored, function.results_returned).run()
+    modules = [_module(block) for block in blocks]
+    text = _file(function, body, inputs, root, weight_file, docs, modules)
+    return Written(format_source(text, f"{name}.dlm"), body.weights)
+
+
+def _terms(graph: Graph, function: func.Func) -> dict[Value, Term]:
+    """The term of every value that results follow from, in the order of the operations."""
+    found: dict[Value, Term] = {}
+    missing: dict[str, list[Op]] = defaultdict(list)
+    pending = list(function.results_returned)
+    seen = {*pending}
+    while pending:
+        value = pending.pop()
+        if value.op is None or _is_weight(graph, value):
+            continue
+        term = spelled(graph, value)
+        if term is None:
+            missing[value.op.name].append(value.op)
+            continue
+        found[value] = term
+        for needed in values_of(term):
+            if needed not in seen:
+                seen.add(needed)
+                pending.append(needed)
+    if missing:
+        raise Unsupported([_unspelled(name, ops) for name, ops in sorted(missing.items())])
+    order = {result: (k, result.index) for k, op in enumerate(graph.block) for result in op.results}
+    return dict(sorted(found.items(), key=lambda pair: order[pair[0]]))
+
+
+def _is_weight(graph: Graph, value: Value) -> bool:
+    """Whether a value is read from the weight file, which numbers are not."""
+    return graph.is_stored(value) and graph.number(value) is None
+
+
+def _weights(graph: Graph, terms: Mapping[Value, Term], function: func.Func) -> Iterable[Value]:
+    """The values that are read from the weight file without belonging to a layer."""
+    needed = [value for term in terms.values() for value in values_of(term)]
+    for value in dict.fromkeys([*needed, *function.results_returned]):
+        if value not in terms and value.op is not None:
+            yield value
+
+
+def _unspelled(name: str, ops: list[Op]) -> Diagnostic:
+    count = "one" if len(ops) == 1 else f"{len(ops)} of them"
+    makes = ", ".join(op.results[0].name or "?" for op in ops[:SHOWN])
+    return Diagnostic(
+        "D0712",
+        f"the language has no words for this {name}: {count}, {makes}",
+        ops[0].location.place,
+        help="compile the ONNX file itself: dlc compile takes it",
+    )
+
+
+# The text -----------------------------------------------------------------------------------------
+
+
+def _file(
+    function: func.Func,
+    body: Body,
+    inputs: list[str],
+    root: str,
+    weight_file: str,
+    docs: str,
+    modules: Sequence[str],
+) -> str:
+    lines = ["dlc 1", *[f"## {line}".rstrip() for line in docs.splitlines()], ""]
+    declared = "".join([*modules, *[member.text for member in body.members]])
+    imported = sorted({*_USED.findall(declared)} & library_names())
+    if imported:
+        lines.append(f"import nn ({', '.join(imported)})")
+    for name, (low, high) in function.bounds.items():
+        lines.append(f"dim {name} = {low}..{'' if high is None else high}")
+    source = f' from "{weight_file}"' if body.weights else ""
+    lines += ["", *modules, f"module {root}{source} {{"]
+    lines += [_line(member.text, member.remark) for member in body.members]
+    lines += ["", *_function(function, body, inputs), "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _module(block: Block) -> str:
+    """A module for what is repeated."""
+    body = BodyWriter(block.terms, {block.source: "x"}, {}, [block.result]).run()
+    lines = [f"module {block.name}({', '.join(block.parameters)}) {{"]
+    lines += [member.text for member in body.members]
+    # What is said of one instance is not true of the others.
+    statements = [(text, "") for text, _ in body.statements]
+    lines += ["fn call(x) " + _block(statements, body.results[0]), "}", ""]
+    return "\n".join(lines)
+
+
+def _block(statements: Sequence[tuple[str, str]], result: str) -> str:
+    """Statements and a result, or the result alone."""
+    if not statements:
+        return f"= {result}"
+    return "\n".join(
+        ["{", *[_line(text, why) for text, why in statements], f"return {result}", "}"]
+    )
+
+
+_USED = re.compile(r"use \w+ = (\w+)\(")
+
+
+def _function(function: func.Func, body: Body, inputs: list[str]) -> list[str]:
+    parameters = [
+        f"{name}: {type_text(tensor_type(argument))}"
+        for name, argument in zip(inputs, function.body.arguments, strict=True)
+    ]
+    types = [type_text(tensor_type(value)) for value in function.results_returned]
+    names = Names()
+    results = [names.of(readable(name, "y")) for name in function.result_names]
+    fields = ", ".join(f"{name}: {type}" for name, type in zip(results, types, strict=True))
+    values = ", ".join(f"{name} = {text}" for name, text in zip(results, body.results, strict=True))
+    value = f"({values})" if len(results) > 1 else body.results[0]
+    name = function.sym_name if function.sym_name not in MEANINGLESS else "run"
+    head = f"export fn {name}({', '.join(parameters)}) -> ({fields})"
+    return [f"{head} {_block(body.statements, value)}"]
+
+
+def _line(text: str, remark: str) -> str:
+    """A statement with a remark, behind it if both fit in a line, else before it."""
+    plain = "".join(sign if sign.isprintable() else "?" for sign in remark)
+    if not plain:
+        return text
+    if len(text) + len(plain) <= ROOM:
+        return f"{text}  # {plain}"
+    return f"# {plain}\n{text}"

@@ -1,0 +1,148 @@
+"""`dlc import`: imported models as text, which means the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+from onnx import NodeProto, helper
+
+from dlc.dialects import array, func, weight
+from dlc.driver.api import compile
+from dlc.driver.importing import import_model
+from dlc.errors import Unsupported, UsageError
+from dlc.frontend.elaborate import elaborate
+from dlc.importers.model_text import Written, write_model
+from dlc.importers.onnx import OnnxModel
+from dlc.ir.builder import Builder
+from dlc.ir.evaluation import Evaluation
+from dlc.ir.types import I32
+from dlc.text.fmt import format_source
+from tests.importers.onnx_models import Array, evaluated, imported, model_of
+from tests.importers.test_onnx_operators import CASES, Case
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def written(made: OnnxModel) -> Written:
+    return write_model(made.module, made.arrays, "net", "net.safetensors", "A test.")
+
+
+def meant(
+    text: Written, inputs: Mapping[str, Array], dims: dict[str, int] | None = None
+) -> list[Array]:
+    """What a text means for these inputs."""
+    module = elaborate(Path("net.dlm"), text=text.text).module
+    sources = [op for op in module.body if isinstance(op, weight.Source)]
+    arrays = {op.sym_name: text.weights[op.sym_name].array for op in sources}
+    (entry,) = [op for op in module.body if isinstance(op, func.Func)]
+    return list(Evaluation(dims, arrays).run(entry.body, list(inputs.values())))
+
+
+@pytest.mark.parametrize("one", CASES, ids=[f"{one.kind}-{n}" for n, one in enumerate(CASES)])
+def test_the_text_of_an_operator_means_the_same(one: Case) -> None:
+    inputs = {f"x{k}": array for k, array in enumerate(one.inputs)}
+    constants = {f"k{k}": array for k, array in enumerate(one.constants)}
+    outputs = [f"y{k}" for k in range(one.outputs)]
+    node = helper.make_node(one.kind, [*inputs, *constants], outputs, **one.attributes)  # pyright: ignore[reportArgumentType]
+    made = imported(model_of([node], inputs, outputs, constants, opset=one.opset))
+    text = written(made)
+    assert format_source(text.text, "net.dlm") == text.text
+    for got, wanted in zip(meant(text, inputs), evaluated(made, inputs), strict=True):
+        assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_layers_are_chained_and_residuals_become_modules() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a0"], kernel_shape=[1, 1]),
+        *[node for k in range(3) for node in residual(k)],
+    ]
+    weights = {
+        f"w{k}": np.random.default_rng(k).standard_normal((4, 4, 1, 1)).astype(np.float32)
+        for k in range(7)
+    }
+    picture = np.ones((1, 4, 5, 5), np.float32)
+    made = imported(model_of(nodes, {"x": picture}, ["a3"], weights))
+    text = written(made)
+    assert "module Residual {" in text.text
+    assert text.text.count("= Residual()") == 3
+    assert "x |> conv1 |> residual1 |> residual2 |> residual3" in text.text
+    (got,), (wanted,) = meant(text, {"x": picture}), evaluated(made, {"x": picture})
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+def residual(k: int) -> list[NodeProto]:
+    return [
+        helper.make_node("Conv", [f"a{k}", f"w{2 * k + 1}"], [f"b{k}"], kernel_shape=[1, 1]),
+        helper.make_node("Relu", [f"b{k}"], [f"c{k}"]),
+        helper.make_node("Conv", [f"c{k}", f"w{2 * k + 2}"], [f"d{k}"], kernel_shape=[1, 1]),
+        helper.make_node("Add", [f"a{k}", f"d{k}"], [f"a{k + 1}"]),
+    ]
+
+
+def test_sizes_stay_symbols() -> None:
+    node = helper.make_node("Flatten", ["x"], ["y"])
+    model = model_of(
+        [node], {"x": np.ones((2, 3, 4), np.float32)}, ["y"], shapes={"x": ["N", 3, "W"]}
+    )
+    made = imported(model)
+    text = written(made)
+    assert "(x: f32[N, 3, W]) -> (y: f32[N, 3 * W]) = flatten(x)" in text.text
+    inputs = {"x": np.ones((2, 3, 4), np.float32)}
+    (got,) = meant(text, inputs, {"N": 2, "W": 4})
+    assert got.shape == (2, 12)
+
+
+def test_what_has_no_words_is_listed() -> None:
+    made = imported(model_of([helper.make_node("Tanh", ["x"], ["a"])], {"x": X}, ["a"]))
+    entry = first_function(made)
+    emit = Builder(entry.body, made.module.location, entry.body.last)
+    bits = emit(array.Bitcast(entry.results_returned[0], I32))
+    entry.body.terminator.set_operands((bits,))
+    with pytest.raises(Unsupported, match=r"no words for this array.bitcast: one"):
+        written(made)
+
+
+def first_function(made: OnnxModel) -> func.Func:
+    (entry,) = [op for op in made.module.body if isinstance(op, func.Func)]
+    return entry
+
+
+def test_an_imported_file_lies_beside_its_weights(tmp_path: Path) -> None:
+    source = tmp_path / "net.onnx"
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    weights = {"w": np.arange(8, dtype=np.float32).reshape(4, 2)}
+    source.write_bytes(
+        model_of(nodes, {"x": X}, ["y"], weights, shapes={"x": ["N", 4]}).SerializeToString()
+    )
+    made = import_model(source, tmp_path / "other.dlm", dims={"N": 3})
+    assert made.weights == tmp_path / "other.safetensors"
+    assert made.parameters == 8
+    assert "x: f32[3, 4]" in made.text.read_text()
+    (got,) = cast("tuple[Array]", compile(made.text)(X))
+    np.testing.assert_array_equal(got, X @ weights["w"])
+
+
+@pytest.mark.parametrize(
+    ("dims", "shapes", "message"),
+    [
+        ({"M": 3}, {}, "no size M"),
+        ({}, {"z": "3,4"}, "no input z"),
+        ({}, {"x": "3,,4"}, "--shape x=3,,4"),
+    ],
+)
+def test_sizes_that_are_not_there_are_refused(
+    dims: dict[str, int], shapes: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "net.onnx"
+    node = helper.make_node("Neg", ["x"], ["y"])
+    source.write_bytes(
+        model_of([node], {"x": X}, ["y"], shapes={"x": ["N", 4]}).SerializeToString()
+    )
+    with pytest.raises(UsageError, match=message):
+        import_model(source, tmp_path / "net.dlm", dims=dims, shapes=shapes)
+    assert not (tmp_path / "net.dlm").exists()
