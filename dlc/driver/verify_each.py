@@ -1,7 +1,8 @@
 """Checking every pass: the module is still right, and every function still gives the same numbers.
 
 Functions are evaluated in NumPy at small sizes on random inputs, before the first pass and after each
-one. A pass may reorder sums and drop the sign of zero; more than rounding is an error.
+one; once they have a plan, in its memory. A pass may reorder sums and drop the sign of zero; more than
+rounding is an error. Where kernels become loops, each is compared with some tiles of its loops.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
-from dlc.dialects import func, weight
+from dlc.dialects import func, kernel, mem, weight
+from dlc.dialects.machine import BadAccess
 from dlc.driver.weights import Array
 from dlc.errors import DlcError, NumbersDiffer
 from dlc.ir.attributes import decode, encode
@@ -20,9 +23,17 @@ from dlc.ir.core import Op
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.types import DType, TensorType
 from dlc.ir.verify import verify
+from dlc.lowering.loop_check import Compared, compare_loops, planned_copy
+from dlc.lowering.plan_evaluation import PlanConflict, evaluate_plan
 
 TOLERANCE: Mapping[str, float] = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16": 1e-1}
 """How far results may be apart, relative to the largest; other dtypes must agree exactly."""
+
+LOOPS = "lower_to_loops"
+"""The pass that turns kernels into loops."""
+
+Function: TypeAlias = func.Func | mem.Program
+"""An entry point, before or after it has a plan."""
 
 _USUAL_SIZE = 3
 
@@ -36,10 +47,16 @@ class EachPass:
     """
 
     skipped: dict[str, str] = field(default_factory=dict[str, str])
+    compared: dict[str, Compared] = field(default_factory=dict[str, Compared])
+    """What was seen of the loops of each function."""
     _expected: dict[str, tuple[Array, ...]] | None = None
+    _plans: dict[str, mem.Program] = field(default_factory=dict[str, mem.Program])
 
     def before(self, name: str, module: Op) -> None:
         """Note what every function gives, before the first pass."""
+        if name == LOOPS:
+            programs = [op for op in _functions(module) if isinstance(op, mem.Program)]
+            self._plans = {program.sym_name: planned_copy(program) for program in programs}
         if self._expected is None:
             self._expected = {}
             for function in _functions(module):
@@ -54,12 +71,46 @@ class EachPass:
         assert self._expected is not None
         for function in _functions(module):
             expected = self._expected.get(function.sym_name)
-            if expected is not None:
-                compare(name, function, expected, _evaluated(function, module))
+            if expected is None:
+                continue
+            try:
+                self._look(name, function, module, expected)
+            except (PlanConflict, BadAccess) as error:
+                raise NumbersDiffer(
+                    f"pass {name} leaves @{function.sym_name} with wrong use of memory: {error}",
+                    code="D0951",
+                    place=function.location.place,
+                    help="please report the model",
+                ) from error
+
+    def _look(self, name: str, function: Function, module: Op, expected: Sequence[Array]) -> None:
+        planned = self._plans.get(function.sym_name) if name == LOOPS else None
+        if planned is None:
+            compare(name, function, expected, _evaluated(function, module))
+        elif isinstance(function, mem.Program):
+            self.compared[function.sym_name] = _loops_compared(planned, function, module)
+
+
+def _loops_compared(planned: mem.Program, program: mem.Program, module: Op) -> Compared:
+    """Compare the kernels of a plan with their loops. Raises NumbersDiffer naming the kernel."""
+    at, inputs = _call(program, module)
+    return compare_loops(planned, program, inputs, at, compare_kernel)
+
+
+def compare_kernel(op: kernel.Kernel, expected: Array, found: Array, dtype: DType) -> None:
+    """Raises NumbersDiffer (D0951) where loops write something else than the kernel computes."""
+    apart = distance(expected, found, dtype)
+    if apart > TOLERANCE.get(dtype.name, 0.0):
+        raise NumbersDiffer(
+            f"the loops of {op.name} are off by {apart:.3g} of its largest element",
+            code="D0951",
+            place=op.location.place,
+            help="please report the model",
+        )
 
 
 def compare(
-    name: str, function: func.Func, expected: Sequence[Array], found: Sequence[Array]
+    name: str, function: Function, expected: Sequence[Array], found: Sequence[Array]
 ) -> None:
     """Raises NumbersDiffer (D0951) where results differ by more than rounding."""
     types = function.function_type.results
@@ -94,22 +145,30 @@ def distance(one: Array, other: Array, dtype: DType) -> float:
     return float("inf") if np.isnan(apart) else float(apart)
 
 
-def _functions(module: Op) -> list[func.Func]:
-    return [op for op in module.regions[0] if isinstance(op, func.Func)]
+def _functions(module: Op) -> list[Function]:
+    return [op for op in module.regions[0] if isinstance(op, func.Func | mem.Program)]
 
 
-def _evaluated(function: func.Func, module: Op) -> tuple[Array, ...]:
+def _evaluated(function: Function, module: Op) -> tuple[Array, ...]:
+    at, inputs = _call(function, module)
+    with np.errstate(all="ignore"):
+        if isinstance(function, func.Func):
+            return at.run(function.body, inputs)
+        return evaluate_plan(function, inputs, at.dims, at.weights)
+
+
+def _call(function: Function, module: Op) -> tuple[Evaluation, list[Array]]:
+    """Small sizes, weights, and inputs for a function."""
     dims = {
         name: max(low, _USUAL_SIZE if high is None else min(_USUAL_SIZE, high))
-        for name, (low, high) in function.bounds.items()
+        for name, (low, high) in func.bounds_of(function).items()
     }
     at = Evaluation(dims, _weights(module))
     inputs = [
-        _random(f"{function.sym_name}/{index}", argument.type, at)
-        for index, argument in enumerate(function.body.arguments)
+        _random(f"{function.sym_name}/{index}", type, at)
+        for index, type in enumerate(function.function_type.inputs)
     ]
-    with np.errstate(all="ignore"):
-        return at.run(function.body, inputs)
+    return at, inputs
 
 
 def _weights(module: Op) -> dict[str, Array]:
