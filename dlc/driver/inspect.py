@@ -82,7 +82,6 @@ def _artifact(path: str) -> Inspection:
     artifact = Artifact.read(path)
     facts = artifact.manifest
     size = sum(row.bytes for row in facts.weights)
-    parameters = sum(prod(row.shape) for row in facts.weights)
     weights = [(row.name, f"{row.dtype}{list(row.shape)}", row.bytes) for row in facts.weights]
     sections = [(name, len(data)) for name, data in artifact.sections.items()]
     imports = [(target.name, name) for target in facts.targets for name in target.code.imports]
@@ -95,7 +94,7 @@ def _artifact(path: str) -> Inspection:
             "model": facts.model,
             "made by": f"{facts.compiler.name} {facts.compiler.version} "
             + " ".join(facts.compiler.flags),
-            "parameters": f"{parameters:,} in {counted(len(facts.weights), 'weight')}, "
+            "parameters": f"{facts.parameters:,} in {counted(len(facts.weights), 'weight')}, "
             + bytes_text(size),
         },
         (
@@ -114,7 +113,7 @@ def _model(path: str) -> Inspection:
     sources = [op for op in opened.module.body if isinstance(op, weight.Source)]
     entries = [interface_of(op) for op in entry_functions(opened.module)]
     rows = [(op.sym_name, op.type.text, op.init or op.file or "") for op in sources]
-    parameters = sum(_count(op.type) for op in sources)
+    parameters = sum(_count(op.type) for op in sources if op.trained)
     return Inspection(
         {
             "model": opened.name,

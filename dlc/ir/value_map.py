@@ -115,19 +115,21 @@ class Origin:
 class ValueMap:
     """All origins of a module, found by name or by what they are now."""
 
-    __slots__ = ("_by_value", "origins")
+    __slots__ = ("_by_value", "_counts", "origins")
 
     def __init__(self) -> None:
         self.origins: dict[str, Origin] = {}
         self._by_value: dict[Value, list[Origin]] = {}
+        self._counts: dict[str, int] = {}
 
     def track(self, value: Value, name: str, place: str = "-") -> None:
         """Follow a value under a name; a second value of the same name is numbered `name.1`."""
         assert isinstance(value.type, TensorType)
-        unique, count = name, 0
+        unique, count = name, self._counts.get(name, 0)
         while unique in self.origins:
             count += 1
             unique = f"{name}.{count}"
+        self._counts[name] = count
         origin = Origin(unique, value.type, place, value)
         self.origins[unique] = origin
         self._by_value.setdefault(value, []).append(origin)

@@ -1,7 +1,7 @@
 """Algebra that may round differently: constants merge, squares become products.
 
 Each rule is an identity of real numbers whose two sides differ by rounding only; no rule assumes that
-NaN or infinity is absent.
+NaN or infinity is absent, but a look-up (`dlc.passes.look_up`) no longer meets those that it does not read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
 from dlc.passes.canonicalize import graph_blocks, known_result, number, twice
+from dlc.passes.look_up import look_up
 
 
 @define_pass("algebra")
@@ -101,5 +102,6 @@ RULES: dict[type[Op], list[Pattern]] = {
     array.Add: [twice, merge_terms],
     array.Power: [small_power],
     array.Divide: [divide_by_constant],
+    array.MatMul: [look_up],
 }
 """The rules of this pass, by the operation that they look at."""

@@ -8,6 +8,7 @@ of their entry point.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Literal, NamedTuple, TypeAlias
 
 
@@ -269,3 +270,10 @@ class Manifest(NamedTuple):
     layers: tuple[Layer, ...] = ()
     training: Training | None = None
     sections: tuple[Section, ...] = ()
+
+    @property
+    def parameters(self) -> int:
+        """How many trained numbers there are; of a model without a table of layers, all numbers."""
+        if self.layers:
+            return sum(layer.parameters for layer in self.layers)
+        return sum(prod(weight.shape) for weight in self.weights if not weight.constant)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from math import prod
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import NamedTuple, Self
@@ -114,8 +113,8 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """How many numbers the weights are."""
-        return sum(prod(weight.shape) for weight in self._artifact.manifest.weights)
+        """How many numbers were trained, or are to be: those of states are not among them."""
+        return self._artifact.manifest.parameters
 
     @property
     def threads(self) -> int:
