@@ -329,7 +329,7 @@ class Draft:
             tuple(self.entries),
             (target,),
             self.weights,
-            (Layer("", "Test", 4),),
+            (Layer("", "Test", 16),),
         )
         return Artifact.of(manifest, sections)
 
