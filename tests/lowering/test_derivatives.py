@@ -118,10 +118,10 @@ def test_derivatives_of_networks(name: str, level: int) -> None:
 def test_the_gradient_of_a_convolution_by_its_kernel(strides: tuple[int, int], dims: str) -> None:
     """Its window is the whole result, and with a batch of any size its channels are symbolic."""
 
-    def convolved(emit: Builder, x: Value, w: Value) -> Sequence[Value]:
+    def convolved(emit: Builder, x: Value, w: Value) -> Value:
         y = emit(array.Convolution(x, w, strides, ((1, 1), (1, 1)), (1, 1), (1, 1), 1, dims))
         axes = tuple(range(4))
-        return [emit(array.ReduceSum(emit(array.Multiply(y, y)), axes))]
+        return emit(array.ReduceSum(emit(array.Multiply(y, y)), axes))
 
     batch = symbol("B")
     picture = (batch, 6, 7, 3) if dims == "nhwc" else (batch, 3, 6, 7)
