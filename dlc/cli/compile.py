@@ -10,6 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
+from dlc.errors import UsageError
 
 
 def command(
@@ -37,6 +38,12 @@ def command(
         level, target, weights, matmul, tuple(disable_pass), tuple(chosen), module, verify_each
     )
     path = out or Path(model).with_suffix(".dlc")
+    if out is None and path == Path(model):
+        raise UsageError(
+            f"{model} would be replaced by what is made from it",
+            code="D0924",
+            help="name the new file, such as -o new.dlc",
+        )
     with progress(f"compiling {model}"):
         made = driver.make_artifact(given.of(model), stage=stage)
     made.artifact.write(path)

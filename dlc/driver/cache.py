@@ -28,6 +28,13 @@ class DiskCache:
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key[2:]}.o"
 
+    def check(self) -> None:
+        """Raises OSError or UsageError where nothing can be kept."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        probe = self.folder / "probe"
+        write_file(probe, [b"dlc"])
+        probe.unlink(missing_ok=True)
+
     def get(self, key: str) -> bytes | None:
         """The object file for a key, if it is there and whole."""
         try:
@@ -58,5 +65,10 @@ def open_cache() -> DiskCache | None:
         return None
     if given is not None:
         return DiskCache(Path(given))
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return DiskCache(Path(base) / "dlc" / "objects")
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # not set; a relative one is to be ignored, says its specification
+        try:
+            base = Path.home() / ".cache"
+        except RuntimeError:  # a user without a home
+            return None
+    return DiskCache(base / "dlc" / "objects")

@@ -87,10 +87,9 @@ def _blas() -> Finding:
 def _cache() -> Finding:
     cache = open_cache()
     if cache is None:
-        return Finding("cache", "switched off (DLC_CACHE is empty)")
-    folder = cache.folder
-    while not folder.exists():
-        folder = folder.parent
-    if not os.access(folder, os.W_OK):
-        return Finding("cache", f"{cache.folder} cannot be written", "warning")
+        return Finding("cache", "switched off (DLC_CACHE is empty, or there is no home)")
+    try:
+        cache.check()
+    except (OSError, DlcError) as error:
+        return Finding("cache", f"nothing is kept in {cache.folder}: {error}", "warning")
     return Finding("cache", str(cache.folder))

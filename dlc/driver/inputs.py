@@ -75,7 +75,7 @@ def _from_numbers(text: str, item: Input) -> Value:
         values = cast("object", json.loads(written))
     except ValueError as error:
         raise _unreadable(text, item, str(error)) from None
-    array = as_array(values, item, item.name)
+    array = as_array(values, item, "--input")
     return Tensor.from_bits(array, "bf16") if item.dtype == "bf16" else array
 
 

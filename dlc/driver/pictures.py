@@ -85,7 +85,7 @@ def write_picture(path: str, values: NDArray[np.generic]) -> None:
         pixels = pixels[:, :, 0]
     if not _is_picture(pixels.shape) or pixels.dtype.kind not in "uf":
         raise UsageError(
-            f"{path}: {values.dtype}{list(values.shape)} is no picture",
+            f"{path}: an array of shape {list(values.shape)} and dtype {values.dtype} is no picture",
             code="D0908",
             help="write it to a .npy file",
         )

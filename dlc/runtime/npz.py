@@ -6,6 +6,7 @@ stay where they are in the mapped file; compressed ones are unpacked when they a
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 import struct
@@ -173,7 +174,9 @@ class _MemoryFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         base = (0, self._at, len(self._memory))[whence]
         if base + offset < 0:
-            raise ValueError("a place before the beginning")
+            raise OSError(
+                errno.EINVAL, "a place before the beginning"
+            )  # as files do; zipfile knows it
         self._at = base + offset
         return self._at
 

@@ -66,8 +66,11 @@ def open_weights_inside(folder: str | os.PathLike[str], path: str) -> WeightFile
 
 def missing_weight(path: str, name: str, names: Iterable[str]) -> ModelError:
     """The error for an array that a file lacks."""
-    near = nearest(name, names)
+    known = list(names)
+    near = nearest(name, known)
     way_out = f"did you mean {' or '.join(near)}?" if near else None
+    if not near and 0 < len(known) <= 12:
+        way_out = f"it has {', '.join(known)}"
     return ModelError(f"{path}: there is no array {name}", code="D0504", help=way_out)
 
 

@@ -142,6 +142,12 @@ PAGES: dict[str, Page] = {
         "pip install --no-deps dlc",
         "pip install dlc",
     ),
+    "D0924": Page(
+        "an artifact would be replaced",
+        "An artifact is compiled again into a new file; without `-o` that would be the file itself.",
+        "dlc compile mlp.dlc -O3",
+        "dlc compile mlp.dlc -O3 -o faster.dlc",
+    ),
     "D0920": Page(
         "no such target",
         "A target is `host` (this machine), a level of the x86-64 architecture (`x86-64-v2` runs on "

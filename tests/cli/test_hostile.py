@@ -1,0 +1,176 @@
+"""Whatever a file or an option has in it: an exit code, a message with a way out, nothing half-written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Command
+
+LAYER = """\
+dlc 1
+module Layer {
+  param w: f32[3, 2] = normal(1.0)
+  export fn f(x: f32[3] = 1) -> f32[2] = x @ w
+}
+"""
+
+
+@pytest.mark.parametrize("verb", ["run", "check", "compile", "inspect", "show", "bench"])
+@pytest.mark.parametrize("ending", [".dlm", ".dlir", ".dlc", ".onnx"])
+def test_a_model_that_is_empty_a_folder_or_absent_is_refused(
+    dlc: Command, folder: Path, verb: str, ending: str
+) -> None:
+    (folder / f"empty{ending}").write_bytes(b"")
+    (folder / f"folder{ending}").mkdir()
+    before = sorted(folder.iterdir())
+    for stem, code, said in (
+        ("empty", 5 if ending in (".dlc", ".onnx") else 1, f"empty{ending}"),
+        ("folder", 2, f"cannot read folder{ending}: is a folder"),
+        ("absent", 2, f"cannot read absent{ending}: no such file"),
+    ):
+        out = ("-o", "out.dlc") if verb == "compile" else ()
+        done = dlc(verb, f"{stem}{ending}", *out)
+        assert said in done.err
+        assert (done.code, done.out) == (code, "")
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (b"dlc 1\n## h\xff\n", "D0102", "byte 0xff at offset 10 (line 2) is not UTF-8"),
+        (b"dlc 1\nexport fn f(x: f32) -> f32 = x\0\n", "D0102", "a null byte"),
+        ("dlc 1\nexport fn größe(x: f32) -> f32 = x\n".encode(), "D0101", "U+00F6"),
+        (b"dlc 1\n" + b"# longer than any model\n" * 400_000, "D0106", "longer than 8 MiB"),
+        (b"dlc 1\nexport fn f(x: f32) -> f32 = " + b"(" * 100_000, "D01", "nest"),
+        (b"\x7fELF\x02\x01\x01" + bytes(100), "D0108", "begins with its edition"),
+        (b"dlc 99\n", "D01", "99"),
+    ],
+)
+def test_a_text_that_is_none_is_refused(
+    dlc: Command, folder: Path, text: bytes, code: str, said: str
+) -> None:
+    (folder / "bad.dlm").write_bytes(text)
+    done = dlc("check", "bad.dlm")
+    assert code in done.err
+    assert said in done.err
+    assert (done.code, done.out) == (1, "")
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+def test_line_ends_of_windows_and_a_byte_order_mark_change_nothing(
+    dlc: Command, folder: Path, start: bytes
+) -> None:
+    text = (folder / "rows.dlm").read_bytes().replace(b"\n", b"\r\n")
+    (folder / "windows.dlm").write_bytes(start + text)
+    given = ("--input", "x=[[1, 2, 3]]")
+    assert dlc("run", "windows.dlm", *given).out == dlc("run", "rows.dlm", *given).out
+    error = dlc("check", "windows.dlm").err
+    assert error == "windows.dlm is right\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "said"),
+    [
+        ("f64.npy", 1, "x is f64[2, 3], where f32[B, 3] is expected"),
+        ("flat.npy", 1, "x is f32[6], where f32[B, 3] is expected"),
+        ("short.npy", 5, "D0503"),
+        ("empty.npy", 5, "D0503"),
+        ("objects.npy", 4, "D0507"),
+        ("two.npz", 1, "there is no array x"),
+        ("text.npz", 5, "D0503"),
+        ("empty.safetensors", 5, "D0503"),
+        ("picture.png", 2, "which takes no picture"),
+        ("folder.npy", 2, "is a folder"),
+        ("x.csv", 2, "'x.csv' is no value for x"),
+        ("text:abc", 1, "x is u8[1, 3]"),
+        ("1e999", 1, "x"),
+        ("[" * 1000, 2, "too many brackets"),
+        ("[[1, 2, 3], [4]]", 1, "rows differ in length"),
+        ("[[true, 2, 3]]", 1, "holds True or False"),
+        ("--", 2, "cannot be read"),
+    ],
+)
+def test_an_input_that_does_not_fit_is_refused(
+    dlc: Command, folder: Path, value: str, code: int, said: str
+) -> None:
+    np.save(folder / "f64.npy", np.zeros((2, 3)))
+    np.save(folder / "flat.npy", np.zeros(6, np.float32))
+    np.save(folder / "objects.npy", np.array([{}], object), allow_pickle=True)
+    np.savez(folder / "two.npz", a=np.zeros(3), b=np.zeros(3))
+    (folder / "short.npy").write_bytes((folder / "flat.npy").read_bytes()[:-1])
+    (folder / "text.npz").write_bytes(b"no archive")
+    for name in ("empty.npy", "empty.safetensors"):
+        (folder / name).write_bytes(b"")
+    (folder / "folder.npy").mkdir()
+    done = dlc("run", "rows.dlm", "--input", f"x={value}")
+    assert said in done.err
+    assert (done.code, done.out) == (code, "")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "code", "said"),
+    [
+        ({"w": np.zeros((2, 3), np.float32)}, 1, "D0505"),
+        ({"w": np.zeros((3, 2))}, 1, "D0505"),
+        ({"v": np.zeros((3, 2), np.float32)}, 1, "there is no array w"),
+        ({}, 1, "there is no array w"),
+    ],
+)
+def test_weights_of_another_model_are_refused(
+    dlc: Command, folder: Path, arrays: dict[str, np.ndarray], code: int, said: str
+) -> None:
+    (folder / "layer.dlm").write_text(LAYER)
+    np.savez(folder / "weights.npz", **arrays)  # pyright: ignore[reportArgumentType]
+    assert dlc("compile", "layer.dlm", "--weights", "init:0").code == 0
+    for model in ("layer.dlm", "layer.dlc"):
+        done = dlc("run", model, "--weights", "weights.npz")
+        assert said in done.err
+        assert (done.code, done.out) == (code, "")
+
+
+def test_weights_that_are_cut_short_are_refused(dlc: Command, folder: Path) -> None:
+    (folder / "layer.dlm").write_text(LAYER)
+    np.savez(folder / "whole.npz", w=np.zeros((3, 2), np.float32))
+    data = (folder / "whole.npz").read_bytes()
+    for length in (0, 1, 30, len(data) // 2, len(data) - 1):
+        (folder / "cut.npz").write_bytes(data[:length])
+        done = dlc("run", "layer.dlm", "--weights", "cut.npz")
+        assert "error[D05" in done.err
+        assert (done.code, done.out) == (5, "")
+
+
+def test_sizes_of_zero_give_results_without_elements(dlc: Command, folder: Path) -> None:
+    (folder / "none.dlm").write_text(
+        "dlc 1\ndim B = 0..4\n"
+        "export fn f(x: f32[B, 3]) -> (total: f32, rows: f32[B]) "
+        "{ return (total = sum(x), rows = sum(exp(x), axis=1)) }\n"
+    )
+    given = ("--input", "x=zeros", "--dim", "B=0")
+    for extra in ((), ("-O0",), ("--interpret",)):
+        assert dlc("run", "none.dlm", *given, *extra).out == "total: f32\n0.0\nrows: f32[0]\n[]\n"
+
+
+def test_nothing_is_written_where_something_is_wrong(dlc: Command, folder: Path) -> None:
+    (folder / "wrong.dlm").write_text("dlc 1\nexport fn f(x: f32) -> f32 = y\n")
+    (folder / "taken").mkdir()
+    before = sorted(folder.iterdir())
+    assert dlc("compile", "wrong.dlm").code == 1
+    assert dlc("compile", "rows.dlm", "-o", "taken").code == 2
+    assert dlc("run", "rows.dlm", "--input", "x=zeros", "--output", "rows=no/a.npy").code == 2
+    assert dlc("run", "rows.dlm", "--input", "x=zeros", "--output", "rows=a.png").code == 2
+    assert dlc("show", "rows.dlm", "--dump-dir", "rows.dlm").code == 2
+    assert [path for path in sorted(folder.iterdir()) if path.name != "cache"] == before
+
+
+def test_an_artifact_is_not_replaced_by_what_is_made_from_it(dlc: Command, folder: Path) -> None:
+    assert dlc("compile", "rows.dlm").code == 0
+    data = (folder / "rows.dlc").read_bytes()
+    refused = dlc("compile", "rows.dlc", "-O0")
+    assert refused.code == 2
+    assert "name the new file, such as -o new.dlc" in refused.err
+    assert (folder / "rows.dlc").read_bytes() == data
+    assert dlc("compile", "rows.dlc", "-O0", "-o", "new.dlc").code == 0
