@@ -20,6 +20,7 @@ def command(
     dims: options.Dims = [],  # noqa: B006
     random_inputs: options.Seed = 0,
     threads: options.Threads = None,
+    untrusted: options.Untrusted = False,
     seconds: Annotated[float, typer.Option(min=0.0, help="For how long to call it.")] = 1.0,
     weights: options.Weights = None,
     level: options.Level = 2,
@@ -31,7 +32,14 @@ def command(
 ) -> None:
     """Time compiling, loading and calls of an entry point; inputs left out are random."""
     given = options.Compilation(
-        level, "cpu", weights, matmul, tuple(disable_pass), tuple(chosen), module
+        level,
+        "cpu",
+        weights,
+        matmul,
+        tuple(disable_pass),
+        tuple(chosen),
+        module,
+        untrusted=untrusted,
     )
     plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
     with progress(f"timing {model}"):

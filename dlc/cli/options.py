@@ -10,7 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli.values import parameters
 
-Model: TypeAlias = Annotated[str, typer.Argument(help="A model: .dlm, .dlir or .dlc.")]
+Model: TypeAlias = Annotated[str, typer.Argument(help="A model: .dlm, .dlir, .dlc or .onnx.")]
 Entry: TypeAlias = Annotated[
     str | None, typer.Option(help="The entry point; not needed if there is only one.")
 ]
@@ -32,6 +32,16 @@ Seed: TypeAlias = Annotated[
 ]
 Threads: TypeAlias = Annotated[
     int | None, typer.Option(help="How many threads a call may use; results do not depend on it.")
+]
+Untrusted: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--untrusted", help="Do not run the machine code of a .dlc: compile its graph again."
+    ),
+]
+Memory: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="The most memory that a call may work in, such as 512MiB."),
 ]
 Level: TypeAlias = Annotated[
     int, typer.Option("-O", help="How hard to optimise: 0 to 3.", metavar="LEVEL")
@@ -69,6 +79,7 @@ class Compilation:
     module: str | None = None
     verify: bool = False
     gradient: tuple[str | None, str, str] | None = None
+    untrusted: bool = False
 
     def of(self, path: str) -> driver.Wanted:
         """The compilation of that model with these choices."""
@@ -82,4 +93,5 @@ class Compilation:
             weights=self.weights,
             settings=settings,
             gradient=self.gradient,
+            untrusted=self.untrusted,
         )

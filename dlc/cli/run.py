@@ -10,6 +10,7 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.quick import PlainRun
 from dlc.cli.report import notes, print_json, progress
+from dlc.cli.values import memory
 from dlc.errors import UsageError
 
 
@@ -27,6 +28,8 @@ def command(
     dims: options.Dims = [],  # noqa: B006
     weights: options.Weights = None,
     threads: options.Threads = None,
+    max_memory: options.Memory = None,
+    untrusted: options.Untrusted = False,
     resize: Annotated[bool, typer.Option("--resize", help="Make pictures fit.")] = False,
     interpret: Annotated[
         bool, typer.Option("--interpret", help="Evaluate with NumPy instead of compiling.")
@@ -75,6 +78,7 @@ def command(
         module,
         verify_each,
         None if grad is None else _gradient(entry, grad),
+        untrusted,
     )
     request = plain.request()
     names = None if labels is None else driver.read_labels(labels)
@@ -82,7 +86,7 @@ def command(
     if interpret or values or check_nan:
         results = _evaluated(given.of(model), request, watch)
     else:
-        results = _compiled(given.of(model), request, threads)
+        results = _compiled(given.of(model), request, threads, memory(max_memory))
     driver.save_results(results, request.files)
     best = None if names is None else driver.top_labels(results, names, top)
     if as_json:
@@ -101,10 +105,10 @@ def _gradient(entry: str | None, text: str) -> tuple[str | None, str, str]:
 
 
 def _compiled(
-    wanted: driver.Wanted, request: driver.Request, threads: int | None
+    wanted: driver.Wanted, request: driver.Request, threads: int | None, max_memory: int | None
 ) -> driver.Results:
     with progress(f"compiling and running {wanted.path}"):
-        results, remarks = driver.run_model(wanted, request, threads)
+        results, remarks = driver.run_model(wanted, request, threads, max_memory)
     notes(remarks)
     return results
 

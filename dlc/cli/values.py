@@ -31,6 +31,22 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
     return {name: int(text) for name, text in found.items()}
 
 
+_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def memory(text: str | None) -> int | None:
+    """Bytes, such as 1048576, 512MiB or 2GiB. Raises UsageError (D0901) for what is no size of memory."""
+    if text is None:
+        return None
+    digits = text.rstrip("KMGiB")
+    unit = _UNITS.get(text[len(digits) :])
+    if unit is None or not (digits.isdecimal() and digits.isascii()):
+        raise UsageError(
+            f"--max-memory {text!r} is no size of memory", code="D0901", help="write 512MiB or 2GiB"
+        )
+    return int(digits) * unit
+
+
 def parameters(texts: Sequence[str]) -> dict[str, bool | int | float | str]:
     """`hidden=256` texts: numbers, true and false as what they are, all else as text."""
     return {name: _plain(text) for name, text in pairs("--set", texts).items()}

@@ -25,7 +25,8 @@ class Wanted:
     """Which model, and what the user chose about it.
 
     With `text` the model is that text, called `path`. `gradient` is `(entry, y, x)`: the entry point
-    also gives the derivative of its result `y` by its input `x`.
+    also gives the derivative of its result `y` by its input `x`. With `untrusted` the machine code of an
+    artifact is never run: what runs is compiled from its graph.
     """
 
     path: str
@@ -35,6 +36,7 @@ class Wanted:
     weights: Given = None
     settings: Settings = field(default_factory=Settings)
     gradient: tuple[str | None, str, str] | None = None
+    untrusted: bool = False
 
     @property
     def is_compiled(self) -> bool:
@@ -42,7 +44,7 @@ class Wanted:
         fresh = isinstance(self.weights, str) and self.weights.startswith(INIT)
         return (
             self.path.endswith(".dlc")
-            and not fresh
+            and not (fresh or self.untrusted)
             and self.text is None
             and self.gradient is None
             and self.settings == Settings()
@@ -87,24 +89,31 @@ def make_model(wanted: Wanted, threads: int | None = None) -> tuple[Model, Made]
 
 
 def run_model(
-    wanted: Wanted, request: Request, threads: int | None = None
+    wanted: Wanted,
+    request: Request,
+    threads: int | None = None,
+    max_memory: int | None = None,
 ) -> tuple[Results, tuple[str, ...]]:
     """Call the entry point that is meant, compiling the model if it is not: results and notes.
 
-    What is wrong about the call is said before anything is compiled.
+    What is wrong about the call is said before anything is compiled. `max_memory` is the most bytes that
+    a call may work in.
     """
     check_threads(threads)
     if wanted.is_compiled:
-        return _run_artifact(wanted, request, threads), ()
+        return _run_artifact(wanted, request, threads, max_memory), ()
     opened = _graph(wanted)
     arguments = request.arguments(interfaces(opened.module))
     made = _made(wanted, opened)
-    with Model(made.artifact, threads=threads) as model:
+    with Model(made.artifact, threads=threads, max_memory=max_memory) as model:
         return call_with(model, arguments), made.report.notes
 
 
-def _run_artifact(wanted: Wanted, request: Request, threads: int | None) -> Results:
-    with load_model(wanted.path, weights=wanted.weights, threads=threads) as model:
+def _run_artifact(
+    wanted: Wanted, request: Request, threads: int | None, max_memory: int | None
+) -> Results:
+    weights = wanted.weights
+    with load_model(wanted.path, weights=weights, threads=threads, max_memory=max_memory) as model:
         return call(model, request)
 
 

@@ -20,6 +20,7 @@ from dlc.errors import DlcError, ModelError, UsageError
 from dlc.ir.types import DType
 from dlc.passes.place import align
 from dlc.runtime import manifest
+from dlc.runtime.memory import check_fits
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.weight_files import WeightFile, open_weights, open_weights_inside
 from dlc.runtime.weight_keys import by_key, by_path
@@ -66,6 +67,7 @@ def gather(
         row = _row(source, end)
         table.append(row)
         end += align(row.bytes)
+    check_fits("the block of weights", end)
     block = np.zeros(end, np.uint8)
     for row, source in zip(table, sources, strict=True):
         array = np.ascontiguousarray((stored if source.constant else find)(source, row))

@@ -233,6 +233,45 @@ def test_an_artifact_is_compiled_again_where_the_options_ask_for_it(
     assert dlc("bench", "m.dlc", "--module", "M", *given).code == 2
 
 
+def test_a_call_may_be_given_little_memory(dlc: Command) -> None:
+    dlc("compile", "rows.dlm", "-O0")
+    given = ("--input", "x=zeros", "--dim", "B=64")
+    for model in ("rows.dlm", "rows.dlc"):
+        options = ("-O0",) if model.endswith(".dlm") else ()
+        assert dlc("run", model, *options, *given, "--max-memory", "1GiB").code == 0
+        refused = dlc("run", model, *options, *given, "--max-memory", "100")
+        assert refused.code == 1
+        assert "D0613" in refused.err
+    assert dlc("run", "rows.dlm", *given, "--max-memory", "much").code == 2
+    assert dlc("run", "rows.dlm", *given, "--max-memory", "KiB").code == 2
+
+
+def test_the_code_of_an_untrusted_artifact_does_not_run(
+    dlc: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trusted(*_: object, **__: object) -> None:
+        raise AssertionError("the file's own code is run")
+
+    dlc("compile", "rows.dlm")
+    monkeypatch.setattr("dlc.driver.make.load_model", trusted)
+    given = ("--input", "x=[[1, 2, 3]]")
+    assert dlc("run", "rows.dlc", *given, "--untrusted").out == PRINTED
+    assert "own code is run" in dlc("run", "rows.dlc", "--max-memory", "1GiB", *given).err
+    assert dlc("bench", "rows.dlc", "--untrusted", "--seconds", "0").code == 0
+
+
+def test_weights_larger_than_the_machine_are_refused_with_code_4(
+    dlc: Command, folder: Path
+) -> None:
+    (folder / "wide.dlm").write_text(
+        "dlc 1\nmodule M(n = 3) {\n  param w: f32[n, n] = normal(1.0)\n"
+        "  export fn f(x: f32[n] = 1) -> f32[n] = x @ w\n}\n"
+    )
+    done = dlc("compile", "wide.dlm", "--set", "n=10000000")
+    assert done.code == 4
+    assert "the block of weights needs 372,529.0 GiB of memory" in done.err
+
+
 def test_inputs_larger_than_the_machine_are_refused_with_code_4(dlc: Command, folder: Path) -> None:
     (folder / "big.dlm").write_text(
         "dlc 1\ndim B = 1..1000000000000\nexport fn f(x: f32[B]) -> f32 = sum(x)\n"
