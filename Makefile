@@ -52,8 +52,10 @@ oracles: ## make the environments of the other readers of IR that tests compare 
 bench: benchmarks/__main__.py $(INSTALLED) ## time dlc side by side with its peers
 	$(BIN)/python -m benchmarks
 
-demo: examples/demo.py $(INSTALLED) ## a model through every level, then a face detector on a photograph
+demo: $(INSTALLED) ## a model through every level, then a face detector on a photograph
 	$(BIN)/python examples/demo.py
+	@echo "\n== a face detector, from text to a picture in out/ =="
+	$(BIN)/python examples/face_detector.py
 
 # A machine with a GPU brings its own Python packages: no .venv, nothing is installed.
 test-gpu: ## the GPU tests, from this checkout with the Python at hand
