@@ -7,6 +7,7 @@ but drive the machine into swapping, or end another process.
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 from dlc.errors import Unsupported
@@ -30,9 +31,15 @@ def _limits(groups: Path, membership: Path) -> list[int]:
     return [int(text) for text in texts if text.isdigit()]
 
 
+@cache
+def _all_memory() -> int:
+    """Looked up once: every call by name asks."""
+    return machine_memory()
+
+
 def check_fits(what: str, needed: int) -> None:
     """Raises Unsupported (D0705) if so many bytes are more than the machine has."""
-    have = machine_memory()
+    have = _all_memory()
     if needed > have:
         raise Unsupported(
             f"{what} needs {needed / GIB:,.1f} GiB of memory, and this machine has {have / GIB:,.1f}",
