@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dlc.driver.compile import Settings
     from dlc.driver.curve import write_curve
     from dlc.driver.doctor import Finding, examine
+    from dlc.driver.gradcheck import GradientRow, check_gradients
     from dlc.driver.importing import Imported, import_model
     from dlc.driver.inspect import Inspection, inspect_file
     from dlc.driver.interpret import Watch, evaluate_entry
@@ -40,6 +41,7 @@ __all__ = [
     "Checked",
     "Entry",
     "Finding",
+    "GradientRow",
     "Imported",
     "Inspection",
     "Made",
@@ -54,6 +56,7 @@ __all__ = [
     "as_data",
     "as_text",
     "call",
+    "check_gradients",
     "check_last_step",
     "check_model",
     "documentation",
@@ -89,6 +92,7 @@ _HOMES = {
     "curve": ("write_curve",),
     "doctor": ("Finding", "examine"),
     "importing": ("Imported", "import_model"),
+    "gradcheck": ("GradientRow", "check_gradients"),
     "inspect": ("Inspection", "inspect_file"),
     "interpret": ("Watch", "evaluate_entry"),
     "make": ("Made", "Wanted", "make_artifact", "make_model", "run_model"),

@@ -111,6 +111,8 @@ class Opened:
     """The numbers of its weights, where the file itself has them."""
     training: manifest.Training | None = None
     """How it trains, if its functions are those that train it."""
+    can_train: bool = False
+    """Whether its text says how it trains."""
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from dlc.driver.extensions import load_extensions
 from dlc.errors import DlcError, UsageError
 from dlc.frontend import training as frontend
 from dlc.frontend.elaborate import elaborate
+from dlc.frontend.train_step import Purpose
 from dlc.frontend.values import Datum
 from dlc.importers.onnx import read_onnx
 from dlc.ir.passes import Context
@@ -66,8 +67,9 @@ def open_training(
     text: str | None = None,
     module: str | None = None,
     settings: Chosen | None = None,
+    purpose: Purpose = "train",
 ) -> Opened:
-    """The functions that train the model in a text, as its `train` block says.
+    """The functions that train the model in a text, as its `train` block says; or its loss alone.
 
     Raises UsageError (D0905) for what is no text of a model, ModelError for one without such a block.
     """
@@ -80,17 +82,23 @@ def open_training(
         )
     if text is None:
         map_file(path)
-    opened = _open_text(path, text, module, settings or {}, train=True)
-    opened.reopen = lambda: open_training(path, text=text, module=module, settings=settings)
+    opened = _open_text(path, text, module, settings or {}, purpose)
+    opened.reopen = lambda: open_training(
+        path, text=text, module=module, settings=settings, purpose=purpose
+    )
     return opened
 
 
 def _open_text(
-    path: Path, text: str | None, module: str | None, settings: Chosen, train: bool = False
+    path: Path,
+    text: str | None,
+    module: str | None,
+    settings: Chosen,
+    purpose: Purpose = "call",
 ) -> Opened:
     context = Context()
     made = elaborate(
-        path, text=text, module=module, settings=settings, values=context.values, train=train
+        path, text=text, module=module, settings=settings, values=context.values, purpose=purpose
     )
     return Opened(
         made.module,
@@ -101,7 +109,8 @@ def _open_text(
         layers=tuple(Layer(row.path, row.type, row.parameters) for row in made.layers),
         warnings=made.warnings,
         unkept=made.unkept,
-        training=_training_facts(made.train) if train and made.train else None,
+        training=_training_facts(made.train) if made.train and purpose != "call" else None,
+        can_train=made.train is not None,
     )
 
 

@@ -45,7 +45,7 @@ from dlc.frontend.roots import (
 )
 from dlc.frontend.scope import Scope
 from dlc.frontend.trace import Trace
-from dlc.frontend.train_step import train_functions
+from dlc.frontend.train_step import Purpose, train_functions
 from dlc.frontend.training import Training, check_training
 from dlc.frontend.weight_names import renamed
 from dlc.frontend.weights import Weight, source_of
@@ -98,14 +98,14 @@ def elaborate(
     module: str | None = None,
     settings: Mapping[str, object] | None = None,
     values: ValueMap | None = None,
-    train: bool = False,
+    purpose: Purpose = "call",
 ) -> Elaborated:
     """The graph IR of the model in a file; with `text`, of that text under the name `path`.
 
     `module` names the root module where several have entry points, `settings` gives values to its
-    parameters. `values` learns which value of the IR each name of the text is. With `train` the functions
-    are those that train the root module, as its `train` block says, instead of the entry points. Raises
-    ModelError with everything that is wrong.
+    parameters. `values` learns which value of the IR each name of the text is. `purpose` says which
+    functions are wanted: the entry points, or those that the `train` block of the root module makes.
+    Raises ModelError with everything that is wrong.
     """
     source, folder = _root(path, text)
     problems = Problems()
@@ -116,7 +116,7 @@ def elaborate(
             file = loader.load(source)
             if not problems.errors:
                 at = Trace(file.source, problems, values)
-                made = _elaborated(at, file, loader, module, settings or {}, train)
+                made = _elaborated(at, file, loader, module, settings or {}, purpose)
     except TooManyProblems:
         made = None
         problems.errors.append(Diagnostic("D0119", f"stopped after {len(problems.errors)} errors"))
@@ -156,7 +156,7 @@ def _elaborated(
     loader: Loader,
     module: str | None,
     settings: Mapping[str, object],
-    train: bool,
+    purpose: Purpose,
 ) -> tuple[Module, tuple[Layer, ...], Training | None]:
     at.folder = loader.folder
     ev = Evaluator(at)
@@ -177,10 +177,10 @@ def _elaborated(
     layers = () if root is None else layers_of(root)
     weights = [] if root is None else weights_of(root)
     training = _training(ev, file, root, loader, weights)
-    if train:
+    if purpose != "call":
         if training is None and not at.problems.errors:
             raise _no_training(ev, file, root)
-        entries, states = train_functions(ev, training, weights) if training else ([], [])
+        entries, states = train_functions(ev, training, weights, purpose) if training else ([], [])
         weights = [*weights, *states]
     made = Module.empty(FileLocation(file.source.name, 1, 1))
     names = {} if root is None else _foreign_names(ev, file, root)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal, TypeAlias
 
 from dlc.dialects import array, flow, func
 from dlc.errors import ModelError
@@ -26,10 +27,12 @@ from dlc.ir.core import Block, Value
 from dlc.ir.types import F32, I32, TensorType
 from dlc.text import ast
 
-__all__ = ["EVALUATE", "OPTIMIZER", "STEP", "train_functions"]
+__all__ = ["EVALUATE", "LOSS", "OPTIMIZER", "STEP", "Purpose", "train_functions"]
 
-STEP, EVALUATE = "train_step", "evaluate"
-"""The names of the two functions."""
+STEP, EVALUATE, LOSS = "train_step", "evaluate", "loss"
+"""The names of the functions."""
+Purpose: TypeAlias = Literal["call", "train", "loss"]
+"""What functions are wanted for: the entry points of the text, the two that train, the loss alone."""
 OPTIMIZER = "$optimizer."
 """Stands before the weight's name in the names of what the optimizer keeps for it: no module is called so.
 
@@ -146,6 +149,20 @@ class _Functions:
         self.states += [replace(state, constant=True) for state in core.weights.values()]
         return value
 
+    def loss(self) -> func.Func:
+        """The loss alone, `training` true, with its weights where they are; what it sets is dropped."""
+        loss, at = self.training.loss, self.at
+        scope = self._begin(LOSS, loss.parameters)
+        at.training = True
+        try:
+            value = one_number(
+                self.ev, "loss", self.ev.eval(loss.body, scope), loss.body, floats=True
+            )
+            lift_sets(at.top)
+        finally:
+            at.training = False
+        return finish(self.ev, LOSS, loss.span, [""] * len(loss.parameters), [("loss", value)])
+
     # Measuring ------------------------------------------------------------------------------------
 
     def evaluate(self) -> func.Func:
@@ -193,12 +210,12 @@ class _Functions:
 
 
 def train_functions(
-    ev: Evaluator, training: Training, weights: Sequence[Weight]
+    ev: Evaluator, training: Training, weights: Sequence[Weight], purpose: Purpose
 ) -> tuple[list[func.Func], list[Weight]]:
-    """Both functions, and the states of the optimizer; what is wrong is recorded."""
+    """The functions for a purpose, and the states of the optimizer; what is wrong is recorded."""
     functions = _Functions(ev, training, weights)
     made: list[func.Func] = []
-    for make in (functions.step, functions.evaluate):
+    for make in (functions.loss,) if purpose == "loss" else (functions.step, functions.evaluate):
         try:
             made.append(make())
         except ModelError as error:

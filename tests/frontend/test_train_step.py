@@ -81,7 +81,7 @@ class Trained:
 
 
 def trained(text: str, weights: Mapping[str, Floats], **dims: int) -> Trained:
-    made = elaborate("model.dlm", text=text, train=True).module
+    made = elaborate("model.dlm", text=text, purpose="train").module
     verify(made)
     autodiff(made, Context())
     verify(made)
@@ -272,7 +272,7 @@ def test_a_state_set_in_a_while_is_refused() -> None:
 
 def test_only_what_changes_is_updated() -> None:
     text = with_states("use a = Inner()\n  param unused: f32 = 1.0", "a(x)")
-    made = elaborate("model.dlm", text=text, train=True).module
+    made = elaborate("model.dlm", text=text, purpose="train").module
     step = made.symbol("train_step")
     assert isinstance(step, func.Func)
     assert step.attributes["dlc.updates"] == ("", "a.seen", "a.w")
@@ -281,5 +281,5 @@ def test_only_what_changes_is_updated() -> None:
 
 def test_a_model_without_a_train_block_is_refused_for_training() -> None:
     with pytest.raises(ModelError) as caught:
-        elaborate("model.dlm", text=LINEAR, train=True)
+        elaborate("model.dlm", text=LINEAR, purpose="train")
     assert caught.value.diagnostics[0].code == "D0531"

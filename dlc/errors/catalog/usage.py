@@ -161,6 +161,14 @@ PAGES: dict[str, Page] = {
         "The same function gave different numbers before and after something that must not change them: "
         "a mistake in dlc. `--disable-pass` may be a way around it; please report the model.",
     ),
+    "D0952": Page(
+        "a gradient is wrong",
+        "Differences of the function, evaluated in f64, give another slope than the compiled gradient. "
+        "Either a rule is wrong, one of dlc's or a `with vjp` of the model, or the function jumps at that "
+        "place, as `floor` does: other inputs (`--random-inputs 1`) tell.",
+        "fn square(x: f32) -> f32 = x * x with vjp(x, dy) = dy * x",
+        "fn square(x: f32) -> f32 = x * x with vjp(x, dy) = dy * 2 * x",
+    ),
     "D0998": Page(
         "no memory left",
         "The system refused memory that was needed. Use smaller sizes, or a machine with more memory.",

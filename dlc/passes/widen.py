@@ -1,0 +1,97 @@
+"""Every float of a function as f64: what derivatives are compared with.
+
+Random bits, and what looks at bits, stay as they are: their numbers are converted afterwards.
+"""
+
+from __future__ import annotations
+
+from dlc.dialects import array, func
+from dlc.ir.attributes import Attribute, Dense, decode, encode
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.types import F64, DType, FunctionType, TensorType, Type
+
+__all__ = ["widen"]
+
+
+def widen(function: func.Func) -> None:
+    """Give every float in a function, its arguments and results included, the dtype f64."""
+    _block(function.body)
+    function.retype()
+
+
+def _block(block: Block) -> None:
+    for argument in block.arguments:
+        argument.type = _wide(argument.type)
+    for op in list(block):
+        for region in op.regions:
+            _block(region)
+        if _looks_at_bits(op):
+            _convert_around(op)
+            continue
+        for name, value in op.attributes.items():
+            op.attributes[name] = _attribute(value)
+        types = op.infer()
+        for result, type in zip(
+            op.results, types if isinstance(types, tuple) else (types,), strict=True
+        ):
+            result.type = type
+
+
+def _looks_at_bits(op: Op) -> bool:
+    return op.name.startswith("rng.") or isinstance(op, array.Bitcast)
+
+
+def _convert_around(op: Op) -> None:
+    """Leave an operation as it is, with its operands as they were and its results made f64."""
+    before, after = Builder.before_op(op), Builder(_parent(op), op.location, op.next)
+    for operand in dict.fromkeys(op.operands):
+        if isinstance(op, array.Bitcast) and operand.type is not _narrow(op, operand):
+            dtype = _narrow(op, operand).dtype
+            op.replace_operand(operand, before(array.Cast(operand, dtype)))
+    for result in op.results:
+        type = result.type
+        if type is not _wide(type):
+            users = list(result.uses)
+            wide = after(array.Cast(result, F64))
+            for user in users:
+                user.replace_operand(result, wide)
+
+
+def _narrow(op: Op, operand: Value) -> TensorType:
+    """The type that the source of a bit cast had: of the bits of its result."""
+    source, result = array.tensor_type(operand), array.tensor_type(op.result)
+    if not source.dtype.is_float:
+        return source
+    floats = {dtype.bits: dtype for dtype in (DType.named["f16"], DType.named["f32"], F64)}
+    return source.with_dtype(floats[result.dtype.bits])
+
+
+def _parent(op: Op) -> Block:
+    assert op.parent is not None
+    return op.parent
+
+
+def _wide(type: Type) -> Type:
+    match type:
+        case TensorType(dtype) if dtype.is_float:
+            return type.with_dtype(F64)
+        case DType() if type.is_float:
+            return F64
+        case FunctionType():
+            inputs, results = (tuple(map(_wide, group)) for group in (type.inputs, type.results))
+            return FunctionType(inputs, results)
+        case _:
+            return type
+
+
+def _attribute(value: Attribute) -> Attribute:
+    match value:
+        case tuple():
+            return tuple([_attribute(item) for item in value])
+        case Dense(type=type) if type.dtype.is_float:
+            return Dense.of(encode(decode(value.array, type.dtype), F64), F64)
+        case Type():
+            return _wide(value)
+        case _:
+            return value
