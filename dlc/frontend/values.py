@@ -114,9 +114,19 @@ class Record:
         return cls(items, (None,) * len(items))
 
     def field(self, name: str) -> Datum | None:
-        """The item of that name, or that number."""
+        """The item of that name, or that number.
+
+        Names that are weight paths may be followed step by step: `g.enc` is the record of all `enc.…`.
+        """
         if name in self.names:
             return self.items[self.names.index(name)]
+        below = {
+            path.removeprefix(f"{name}."): item
+            for path, item in zip(self.names, self.items, strict=True)
+            if path is not None and path.startswith(f"{name}.")
+        }
+        if below:
+            return Record(tuple(below.values()), tuple(below))
         if name.isdigit() and int(name) < len(self.items):
             return self.items[int(name)]
         return None
