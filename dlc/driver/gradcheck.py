@@ -332,16 +332,17 @@ def _called(model: Model, name: str, values: Sequence[NDArray[np.generic]]) -> l
     given = zip(entry.inputs, values, strict=True)
     arguments = [Tensor.from_bits(np.asarray(value), item.dtype) for item, value in given]
     found = entry(*arguments)
-    results = found if isinstance(found, tuple) else (found,)
-    numbers: list[Numbers] = []
-    for output, result in zip(entry.outputs, cast("Sequence[object]", results), strict=True):
-        bits = result.bits if isinstance(result, Tensor) else np.asarray(result)
-        numbers.append(
-            decode(bits.view(DType.named[output.dtype].numpy), DType.named[output.dtype]).astype(
-                np.float64
-            )
-        )
-    return numbers
+    results = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
+    return [
+        _numbers(result, DType.named[output.dtype])
+        for output, result in zip(entry.outputs, results, strict=True)
+    ]
+
+
+def _numbers(result: object, dtype: DType) -> Numbers:
+    """A result of a model as f64."""
+    bits = result.bits if isinstance(result, Tensor) else np.asarray(result)
+    return decode(bits.view(dtype.numpy), dtype).astype(np.float64)
 
 
 def _as(value: NDArray[np.generic], type: object) -> NDArray[np.generic]:
