@@ -77,7 +77,7 @@ def _tensor(body: str) -> TensorType:
     sizes = ["?" if isinstance(size, Dim) else str(size) for size in shape]
     if match[3] is not None and (sizes != spelled or "?" not in sizes):
         raise ValueError(f"tensor<{body[:40]}> and its sizes {match[3]!r} disagree")
-    return TensorType(_dtype(match[2]), _not_negative(shape))
+    return TensorType(_dtype(match[2]), _in_range(shape))
 
 
 def _vector(body: str) -> VectorType:
@@ -91,7 +91,7 @@ def _view(body: str) -> ViewType:
     match = _VIEW.fullmatch(body)
     if match is None:
         raise ValueError(f'!mem.view<{body[:40]}> is no view; write !mem.view<f32, "B, 64">')
-    shape = _not_negative(read_shape(match[2]))
+    shape = _in_range(read_shape(match[2]))
     strides = None if match[3] is None else read_shape(match[3])
     if strides is not None and len(strides) != len(shape):
         raise ValueError(f"the view has {len(shape)} sizes and {len(strides)} strides")
@@ -105,9 +105,12 @@ def _dtype(text: str) -> DType:
     return DType.spelled[text]
 
 
-def _not_negative(shape: Shape) -> Shape:
-    if any(isinstance(size, int) and size < 0 for size in shape):
-        raise ValueError(f"the shape {list(shape)} has a negative size")
+def _in_range(shape: Shape) -> Shape:
+    for size in shape:
+        if isinstance(size, int) and size < 0:
+            raise ValueError(f"the shape {list(shape)} has a negative size")
+        if isinstance(size, int) and size >= 1 << 63:
+            raise ValueError(f"the size {size} does not fit 64 bits")
     return shape
 
 

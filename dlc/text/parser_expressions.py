@@ -444,6 +444,8 @@ class ExpressionParser(Cursor, ABC):
         return self.peek() in STATEMENT_WORDS or self.peek() == "}"
 
     def _braced(self) -> ast.Expr:
+        if self.text != "{":
+            self.unexpected("`{`", ("{",))
         opener = self.open()
         value = self.expression()
         self.close(opener)

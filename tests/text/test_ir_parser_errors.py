@@ -296,6 +296,7 @@ VALUES = [
     ("tensor<2x-3xf32>", "D0156", "tensor<2x-3xf32> is no tensor type; write tensor<2x3xf32>"),
     ("tensor<2xf33>", "D0156", "'f33' is no element type"),
     ("tensor<99999999999999999999xf32>", "D0156", "does not fit 64 bits"),
+    ("tensor<9223372036854775808x2xf32>", "D0156", "9223372036854775808 does not fit 64 bits"),
     ("tensor<?xf32>", "D0156", 'tensor<?xf32> does not name its sizes: #dlc.dims<"...">'),
     ('tensor<?x2xf32, #dlc.dims<"B, 3">>', "D0156", "and its sizes 'B, 3' disagree"),
     ('tensor<?xf32, #dlc.dims<"B, 3">>', "D0156", "and its sizes 'B, 3' disagree"),

@@ -1,0 +1,171 @@
+"""Models that were changed at random, from the file to its loops: nothing but diagnostics, and soon.
+
+Artifacts are treated likewise in tests/runtime/test_lies.py, weights in tests/runtime/test_weight_files.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from dlc.driver.compile import Opened, Settings, lower
+from dlc.driver.open import open_model
+from dlc.errors import DlcError, InternalError
+from dlc.text.ir_printer import print_module
+from tests import documents, example_models
+from tests.fuzz.mutation import mutated_bytes, mutated_text
+from tests.importers.onnx_models import model_of
+
+SECONDS = 2.0
+FEW, MANY = 200, 10_000
+SETTINGS = Settings(2, "cpu:x86-64-v3")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models that refer to files find none; what a failure leaves behind is not left here."""
+    monkeypatch.chdir(tmp_path)
+
+
+def survives(read: Callable[[], Opened], label: object) -> bool:
+    """Whether a model is one, down to its loops. Fails the test for any other end than a diagnostic."""
+    start = time.process_time()
+    refusal = None
+    try:
+        lower(read(), SETTINGS, "loop")
+    except InternalError:
+        raise
+    except DlcError as error:
+        refusal = error.render()
+    assert refusal is None or refusal.startswith(("error", "mutant")), label
+    assert time.process_time() - start < SECONDS, label
+    return refusal is None
+
+
+def survive(make: Callable[[Random], Callable[[], Opened]], count: int) -> None:
+    """So many mutants, some of which are models."""
+    accepted = sum(survives(make(Random(seed)), seed) for seed in range(count))
+    assert 0 < accepted < count
+
+
+# Model text.
+
+
+def texts() -> list[str]:
+    """The programs of the language's reference, and the small examples."""
+    found = [block.text for block in documents.blocks("docs/language.md") if block.kind == "dlm"]
+    found += [
+        (example_models.FOLDER / f"{name}.dlm").read_text(encoding="utf-8")
+        for name in ("poly", "product", "digits", "lenet", "softmax")
+    ]
+    return found
+
+
+def mutant_text(corpus: Sequence[str]) -> Callable[[Random], Callable[[], Opened]]:
+    def make(random: Random) -> Callable[[], Opened]:
+        text = mutated_text(random.choice(corpus), corpus, random)
+        return lambda: open_model("mutant.dlm", text=text)
+
+    return make
+
+
+def test_mutated_model_texts_are_compiled_or_refused() -> None:
+    survive(mutant_text(texts()), FEW)
+
+
+@pytest.mark.long
+def test_ten_thousand_mutated_model_texts_are_compiled_or_refused() -> None:
+    survive(mutant_text(texts()), MANY)
+
+
+# IR.
+
+
+def dumps() -> list[str]:
+    """Small models at every level."""
+    found: list[str] = []
+    for name in ("poly", "product", "softmax", "digits"):
+        opened = example_models.opened(name)
+        found.append(print_module(opened.module))
+        for stage in ("graph", "kernel", "plan", "loop"):
+            lower(opened, SETTINGS, stage)
+            found.append(print_module(opened.module))
+    return found
+
+
+def mutant_ir(corpus: Sequence[str]) -> Callable[[Random], Callable[[], Opened]]:
+    def make(random: Random) -> Callable[[], Opened]:
+        text = mutated_text(random.choice(corpus), corpus, random)
+        Path("mutant.dlir").write_bytes(text.encode("utf-8", "surrogatepass"))
+        return lambda: open_model("mutant.dlir")
+
+    return make
+
+
+def test_mutated_ir_of_any_level_is_compiled_or_refused() -> None:
+    survive(mutant_ir(dumps()), FEW)
+
+
+@pytest.mark.long
+def test_ten_thousand_mutated_irs_of_any_level_are_compiled_or_refused() -> None:
+    survive(mutant_ir(dumps()), MANY)
+
+
+# ONNX.
+
+
+def networks() -> list[bytes]:
+    """A small convolutional network, and operators on shapes."""
+    rng = np.random.default_rng(0)
+
+    def numbers(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        return rng.normal(size=shape).astype(np.float32)
+
+    convolution = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Gemm", ["f", "v"], ["g"], transB=1),
+        helper.make_node("Softmax", ["g"], ["y"], axis=-1),
+    ]
+    shapes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"], axis=0),
+        helper.make_node("Concat", ["n", "minus"], ["t"], axis=0),
+        helper.make_node("Reshape", ["x", "t"], ["z"]),
+        helper.make_node("Slice", ["z", "zero", "two", "one"], ["y"]),
+    ]
+    weights = {"w": numbers(3, 2, 3, 3), "b": numbers(3), "v": numbers(4, 12)}
+    whole = {
+        name: np.array([value], np.int64)
+        for name, value in {"zero": 0, "one": 1, "two": 2, "minus": -1}.items()
+    }
+    models = [
+        model_of(convolution, {"x": numbers(1, 2, 4, 4)}, ["y"], weights),
+        model_of(shapes, {"x": numbers(2, 3, 4)}, ["y"], whole, shapes={"x": ["B", 3, 4]}),
+    ]
+    return [model.SerializeToString() for model in models]
+
+
+def mutant_network(corpus: Sequence[bytes]) -> Callable[[Random], Callable[[], Opened]]:
+    def make(random: Random) -> Callable[[], Opened]:
+        Path("mutant.onnx").write_bytes(mutated_bytes(random.choice(corpus), random))
+        return lambda: open_model("mutant.onnx")
+
+    return make
+
+
+def test_mutated_networks_are_compiled_or_refused() -> None:
+    survive(mutant_network(networks()), FEW)
+
+
+@pytest.mark.long
+def test_ten_thousand_mutated_networks_are_compiled_or_refused() -> None:
+    survive(mutant_network(networks()), MANY)
