@@ -79,6 +79,8 @@ class Settings:
             disabled=self.disabled,
             vector_bytes=self.processor.vector_bytes,
             fma="fma" in self.processor.features,
+            half="f16c" in self.processor.features,
+            rounding="sse4.1" in self.processor.features,
         )
 
 
@@ -162,7 +164,9 @@ def _reproducer(opened: Opened, settings: Settings, stage: str) -> Callable[[str
         return again.module, again.context
 
     passes = pipeline(opened.read_at, stage, settings.level)
-    return reproducer(read_again, passes, settings.options(), Path.cwd())
+    usual = Settings().flags
+    flags = [flag for flag in settings.flags if flag not in usual]
+    return reproducer(read_again, passes, settings.options(), flags, Path.cwd())
 
 
 def compile_opened(

@@ -37,6 +37,10 @@ class Options:
     """Width of a register of the target."""
     fma: bool = True
     """Whether the target multiplies and adds in one instruction."""
+    half: bool = True
+    """Whether it converts between f16 and f32 in one instruction."""
+    rounding: bool = True
+    """Whether it rounds to integers in one instruction."""
     extra: dict[str, str] = field(default_factory=dict)
 
 

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dlc.dialects import kernel, kernels_in_order, mem
+from dlc.dialects import kernel, kernels_in_order, loop, mem
 from dlc.dialects.builtin import Module
+from dlc.dialects.kernel_attention import Attention
 from dlc.dialects.measured import at_most
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context, define_pass
+from dlc.lowering.attention_to_loop import lower_attention
 from dlc.lowering.depthwise_to_loop import lower_depthwise
+from dlc.lowering.expand import expand, expansions_for
 from dlc.lowering.gemm_to_loop import lower_gemm
 from dlc.lowering.generic_to_loop import lower_generic
+from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.math import Expansion
 from dlc.lowering.needs import needs
 from dlc.lowering.nonzero_to_loop import lower_nonzero
 from dlc.lowering.panels_to_loop import lower_panels
@@ -43,6 +48,7 @@ LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
     kernel.Generic: lower_generic,
     kernel.Gemm: _lower_product,
     kernel.Conv: _lower_convolution,
+    Attention: lower_attention,
     kernels_in_order.NonZero: lower_nonzero,
     kernels_in_order.Running: lower_running,
     kernels_in_order.Scatter: lower_scatter,
@@ -56,22 +62,28 @@ def lower_to_loops(module: Op, context: Context) -> None:
     """Turn every kernel into a function of loops and a call of it."""
     assert isinstance(module, Module)
     known: dict[tuple[object, ...], str] = {}
+    table = expansions_for(context.options)
     for wave in [op for op in module.walk() if isinstance(op, mem.Wave)]:
         for op in wave.body:
             if isinstance(op, kernel.Kernel):
-                _lower_one(op, module, known, context)
+                lowered = LOWERINGS[type(op)](op, context)
+                key = fingerprint(lowered.function)
+                if key not in known:
+                    known[key] = f"{op.name.removeprefix('kernel.')}_{len(known)}"
+                    _finish(lowered.function, known[key], table)
+                    Builder(module.body, op.location).place(lowered.function)
+                _call(op, lowered, known[key])
 
 
-def _lower_one(
-    op: kernel.Kernel, module: Module, known: dict[tuple[object, ...], str], context: Context
-) -> None:
-    lowered = LOWERINGS[type(op)](op, context)
-    key = fingerprint(lowered.function)
-    name = known.get(key)
-    if name is None:
-        name = known[key] = f"{op.name.removeprefix('kernel.')}_{len(known)}"
-        lowered.function.attributes["sym_name"] = name
-        Builder(module.body, op.location).place(lowered.function)
+def _finish(function: loop.Func, name: str, table: dict[type[Op], Expansion]) -> None:
+    """Give a function its name, and formulas for what the target has no instruction for."""
+    function.attributes["sym_name"] = name
+    if expand(function, table):
+        tidy(function)
+
+
+def _call(op: kernel.Kernel, lowered: Lowered, name: str) -> None:
+    """Call a function in the place of its kernel."""
     program = mem.program_of(op)
     limits = {} if program is None else program.limit_of
     facts = (lowered.tiles, lowered.cost, lowered.scratch, needs(op))

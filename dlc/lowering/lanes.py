@@ -14,7 +14,6 @@ from dlc.dialects.scalar import element
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone
 from dlc.ir.core import Op, Value
-from dlc.lowering.math import EXPANSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +74,8 @@ def compute(emit: Builder, op: Op, operands: list[Lane], lanes: int) -> Lane:
             pass
     uniform = [lane.value for lane in operands if isinstance(lane, Uniform)]
     if len(uniform) == len(operands):
-        return Uniform(apply(emit, op, uniform))
-    return Varying(apply(emit, op, [register(emit, lane, lanes) for lane in operands]))
-
-
-def apply(emit: Builder, op: Op, operands: list[Value]) -> Value:
-    """The operation on other operands, expanded if the machine has no instruction for it."""
-    return place(emit, clone(op, operands))
-
-
-def place(emit: Builder, new: Op) -> Value:
-    """Place a scalar operation, expanded if the machine has no instruction for it; its value."""
-    expansion = EXPANSIONS.get(type(new))
-    if expansion is None:
-        return emit(new)
-    new.location = emit.location
-    result = expansion(emit, new)
-    new.erase()
-    return result
+        return Uniform(emit(clone(op, uniform)))
+    return Varying(emit(clone(op, [register(emit, lane, lanes) for lane in operands])))
 
 
 def combine(emit: Builder, name: str, lhs: Value, rhs: Value) -> Value:
@@ -105,11 +88,9 @@ __all__ = [
     "Linear",
     "Uniform",
     "Varying",
-    "apply",
     "combine",
     "compute",
     "element",
     "in_lanes",
-    "place",
     "register",
 ]

@@ -16,7 +16,6 @@ from dlc.ir.core import Block, Value
 from dlc.ir.dims import Atom, Dim, Extreme, Quotient, Shape, Size, names, symbol
 from dlc.ir.location import Location
 from dlc.ir.types import INDEX, POINTER, Type, ViewType
-from dlc.lowering.lanes import place
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ def _compute_atom(emit: Builder, atom: Atom, dim: Callable[[str], Value]) -> Val
             return dim(atom)
         case Quotient(top, bottom):
             both = [compute_size(emit, size, dim) for size in (top, bottom)]
-            return place(emit, scalar.FloorDivide(*both))
+            return emit(scalar.FloorDivide(*both))
         case Extreme(which, sizes):
             both = [compute_size(emit, size, dim) for size in sizes]
             return emit((scalar.Maximum if which == "max" else scalar.Minimum)(*both))

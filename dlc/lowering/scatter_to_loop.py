@@ -16,7 +16,7 @@ from dlc.ir.passes import Context
 from dlc.ir.types import INDEX
 from dlc.lowering.body import Body, Point, Step
 from dlc.lowering.hoist import tidy
-from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, in_lanes, place
+from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, in_lanes
 from dlc.lowering.loop_writer import Lowered, Writer, for_each, index, minimum, nest, unravel
 from dlc.lowering.work import ceil_divide, nanoseconds
 from dlc.runtime.abi import Status
@@ -124,7 +124,7 @@ class _Scatter:
         places: list[Lane] = [Uniform(value) for value in which]
         lane = self.body.load(Point(emit, 1, {}), 2 + k, places, self.index.dtype)
         value = in_lanes(emit, lane, 1)
-        return place(emit, scalar.Cast(value, INDEX))
+        return emit(scalar.Cast(value, INDEX))
 
     def _inside(
         self, emit: Builder, found: list[Value], k: int, then: Callable[[Builder], None]

@@ -18,7 +18,7 @@ from dlc.ir.types import INDEX, POINTER, U8, DType
 from dlc.lowering.body import Body, Point
 from dlc.lowering.formula import wide
 from dlc.lowering.hoist import tidy
-from dlc.lowering.lanes import Lane, Uniform, in_lanes, place
+from dlc.lowering.lanes import Lane, Uniform, in_lanes
 from dlc.lowering.loop_writer import Lowered, Writer, for_each, index, minimum, unravel
 from dlc.lowering.work import ceil_divide, tile_rows, tiles
 
@@ -95,7 +95,7 @@ class _Sort:
             lane = self.body.load(Point(inner, 1, {}), 0, self._at(others, k), self.dtype)
             key = in_lanes(inner, lane, 1)
             if self.key is not self.dtype:
-                key = place(inner, scalar.Cast(key, self.key))
+                key = inner(scalar.Cast(key, self.key))
             inner.place(loop.Store(key, run.keys, k))
             inner.place(loop.Store(k, run.places, k))
             return ()

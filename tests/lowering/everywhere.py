@@ -120,18 +120,23 @@ def check(
 
 
 def model_of(
-    program: Program, types: Sequence[TensorType], options: Options, *, threads: int = 1
+    program: Program,
+    types: Sequence[TensorType],
+    options: Options,
+    *,
+    threads: int = 1,
+    target: str = "host",
 ) -> Model:
     """A program as machine code, compiled without looking at what happens between."""
     module, function = function_of(program, types, {})
     return_counts(function)
     entry = interface_of(function)
     Manager(Context(options=options)).run(module, pipeline("graph", "loop", options.level))
-    return Model(_artifact(module, entry, options.level), threads=threads)
+    return Model(_artifact(module, entry, options.level, target), threads=threads)
 
 
-def _artifact(module: Module, entry: Entry, level: int) -> Artifact:
-    code = CodeMaker(Target.named("host"), level)
+def _artifact(module: Module, entry: Entry, level: int, target: str = "host") -> Artifact:
+    code = CodeMaker(Target.named(target), level)
     sources = Sources("program.dlm", {"program.dlm": "dlc 1\n"}, "")
     return build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
 

@@ -8,15 +8,15 @@ from typing import cast
 import numpy as np
 import pytest
 
-from dlc.codegen.llvm import Target
 from dlc.dialects import func
 from dlc.dialects.measured import measuring
 from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
+from dlc.driver.compile import Settings
 from dlc.driver.pipelines import pipeline
 from dlc.driver.weights import Weights
 from dlc.ir.attributes import decode
 from dlc.ir.core import OPS
-from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.passes import Context, Manager
 from dlc.ir.types import BF16, TensorType
 from dlc.lowering.return_counts import return_counts
 from dlc.runtime.model import Model
@@ -33,16 +33,18 @@ CASES = [
 ]
 
 
-def natively(example: Example, level: int) -> Sequence[Numbers]:
+def natively(example: Example, settings: Settings) -> Sequence[Numbers]:
     """The results of an example from machine code."""
+    level = settings.level
     module = example.module()
     main = module.symbol("main")
     assert isinstance(main, func.Func)
     return_counts(main)
     entry = interface_of(main)
-    Manager(Context(options=Options(level=level))).run(module, pipeline("graph", "loop", level))
+    context = Context(options=settings.options())
+    Manager(context).run(module, pipeline("graph", "loop", level))
     sources = Sources("example.dlm", {"example.dlm": "dlc 1\n"}, "")
-    code = CodeMaker(Target.named("host"), level)
+    code = CodeMaker(settings.processor, level)
     artifact = build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
     model = Model(artifact, threads=1)
     main_of = cast("Callable[..., object]", model.main)
@@ -75,7 +77,9 @@ def _stored(result: object) -> Numbers:
 def test_its_machine_code_gives_what_its_evaluation_gives(example: Example, level: int) -> None:
     block, op = example.block()
     wanted = example.run(block)
-    for value, one, other in zip(op.results, natively(example, level), wanted, strict=True):
+    for value, one, other in zip(
+        op.results, natively(example, Settings(level)), wanted, strict=True
+    ):
         assert isinstance(value.type, TensorType)
         dtype = value.type.dtype
         assert one.dtype == other.dtype

@@ -25,6 +25,7 @@ from dlc.lowering.math import (
     logarithm,
     power,
     remainder,
+    rounding,
     sign,
     trigonometric,
 )
@@ -71,8 +72,18 @@ BINARY: dict[type[Op], tuple[Binary | None, Binary | None]] = {
 """Functions of two floats, and of two integers."""
 
 
-def expansions(*, fma: bool, half: bool) -> dict[type[Op], Expansion]:
-    """For a processor that has, or has not, instructions that multiply and add, and that convert f16."""
+ROUNDING: dict[type[Op], Unary] = {
+    scalar.Round: rounding.nearest,
+    scalar.Trunc: rounding.trunc,
+    scalar.Floor: rounding.floor,
+    scalar.Ceil: rounding.ceil,
+}
+"""Functions that the oldest processors have no instruction for."""
+
+
+def expansions(*, fma: bool, half: bool, rounding: bool = True) -> dict[type[Op], Expansion]:
+    """For a processor that has, or has not, instructions that multiply and add, that convert f16, and
+    that round to integers."""
 
     def unary(function: Unary) -> Expansion:
         return lambda emit, op: function(Term(emit, op.operands[0], fma)).value
@@ -97,6 +108,8 @@ def expansions(*, fma: bool, half: bool) -> dict[type[Op], Expansion]:
     table = {cls: unary(function) for cls, function in UNARY.items()}
     table |= {cls: binary(*functions) for cls, functions in BINARY.items()}
     table[scalar.Cast] = cast
+    if not rounding:
+        table |= {cls: unary(function) for cls, function in ROUNDING.items()}
     return table if fma else {**table, scalar.Fma: multiply_add}
 
 

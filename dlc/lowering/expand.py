@@ -1,0 +1,39 @@
+"""Scalar operations that the target has no instruction for become formulas of those that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlc.dialects import loop
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op
+from dlc.ir.passes import Options
+from dlc.lowering.math import Expansion, expansions
+
+
+def expansions_for(options: Options) -> dict[type[Op], Expansion]:
+    """The formulas that code for a target needs."""
+    return expansions(fma=options.fma, half=options.half, rounding=options.rounding)
+
+
+def expand(function: loop.Func, table: Mapping[type[Op], Expansion]) -> bool:
+    """Put formulas into the place of operations; whether there were any.
+
+    What a formula places is expanded in its turn; where it places the operation itself, that is basic.
+    """
+    pending = [op for op in function.walk() if type(op) in table]
+    found = bool(pending)
+    while pending:
+        op = pending.pop()
+        before = op.previous
+        block = op.parent
+        assert block is not None
+        op.result.replace_by(table[type(op)](Builder.before_op(op), op))
+        new = block.first if before is None else before.next
+        while new is not op:
+            assert new is not None
+            if type(new) in table and type(new) is not type(op):
+                pending.append(new)
+            new = new.next
+        op.erase()
+    return found
