@@ -107,7 +107,8 @@ def _gradient(entry: str | None, text: str) -> tuple[str | None, str, str]:
 def _compiled(
     wanted: driver.Wanted, request: driver.Request, threads: int | None, max_memory: int | None
 ) -> driver.Results:
-    with progress(f"compiling and running {wanted.path}"):
+    doing = "running" if wanted.is_compiled else "compiling and running"
+    with progress(f"{doing} {wanted.path}"):
         results, remarks = driver.run_model(wanted, request, threads, max_memory)
     notes(remarks)
     return results
@@ -117,7 +118,7 @@ def _evaluated(
     wanted: driver.Wanted, request: driver.Request, watch: driver.Watch
 ) -> driver.Results:
     with progress(f"evaluating {wanted.path}"):
-        results, remarks = driver.evaluate_entry(wanted.open(), request, wanted.weights, watch)
+        results, remarks = driver.evaluate_model(wanted, request, watch)
     notes(remarks)
     return results
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from dlc.driver.gradcheck import GradientRow, check_gradients
     from dlc.driver.importing import Imported, import_model
     from dlc.driver.inspect import Inspection, inspect_file
-    from dlc.driver.interpret import Watch, evaluate_entry
-    from dlc.driver.make import Made, Wanted, make_artifact, make_model, run_model
+    from dlc.driver.interpret import Watch
+    from dlc.driver.make import Made, Wanted, evaluate_model, make_artifact, make_model, run_model
     from dlc.driver.new import new_model
     from dlc.driver.opt import optimise_file
     from dlc.driver.outputs import (
@@ -60,7 +60,7 @@ __all__ = [
     "check_last_step",
     "check_model",
     "documentation",
-    "evaluate_entry",
+    "evaluate_model",
     "examine",
     "format_path",
     "import_model",
@@ -94,8 +94,8 @@ _HOMES = {
     "importing": ("Imported", "import_model"),
     "gradcheck": ("GradientRow", "check_gradients"),
     "inspect": ("Inspection", "inspect_file"),
-    "interpret": ("Watch", "evaluate_entry"),
-    "make": ("Made", "Wanted", "make_artifact", "make_model", "run_model"),
+    "interpret": ("Watch",),
+    "make": ("Made", "Wanted", "evaluate_model", "make_artifact", "make_model", "run_model"),
     "new": ("new_model",),
     "opt": ("optimise_file",),
     "outputs": (

@@ -25,7 +25,7 @@ def add_gradient(opened: Opened, entry: str | None, result: str, input: str) -> 
             code="D0905",
             help="start from the model's text",
         )
-    function = _function(opened, entry, result)
+    function = gradient_function(opened, entry, result)
     position = _result_position(function, result)
     if input not in function.input_names:
         raise UsageError(
@@ -36,11 +36,11 @@ def add_gradient(opened: Opened, entry: str | None, result: str, input: str) -> 
     _extend(function, position, function.input_names.index(input), f"d{result}/d{input}")
 
 
-def _function(opened: Opened, entry: str | None, result: str) -> func.Func:
-    """The entry point; where none is named, the only one, or the one called like the result."""
-    functions = entry_functions(opened.module)
-    if entry is None and len(functions) > 1 and result in {f.sym_name for f in functions}:
-        entry = result
+def gradient_function(opened: Opened, entry: str | None, result: str) -> func.Func:
+    """The entry point; where none is named, the only one, or the only one with such a result."""
+    having = [f for f in entry_functions(opened.module) if result in _result_names(f)]
+    if entry is None and len(having) == 1:
+        return having[0]
     return find_function(opened.module, entry)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dlc.driver.calls import Request, call, call_with, load_model
 from dlc.driver.compile import Opened, Report, Settings, compile_opened
 from dlc.driver.entries import interfaces
-from dlc.driver.gradient import add_gradient
+from dlc.driver.gradient import add_gradient, gradient_function
+from dlc.driver.interpret import Watch, evaluate_entry
 from dlc.driver.open import open_model
 from dlc.driver.results import Results
 from dlc.driver.weights import INIT, Given
@@ -51,6 +52,13 @@ class Wanted:
             and not self.parameters
             and self.module is None
         )
+
+    def meant(self, opened: Opened, request: Request) -> Request:
+        """The request; where it names no entry point, with the one that the derivative is of."""
+        if self.gradient is None or request.entry is not None:
+            return request
+        entry, result, _ = self.gradient
+        return replace(request, entry=gradient_function(opened, entry, result).sym_name)
 
     def open(self) -> Opened:
         """The model, read."""
@@ -103,10 +111,18 @@ def run_model(
     if wanted.is_compiled:
         return _run_artifact(wanted, request, threads, max_memory), ()
     opened = _graph(wanted)
-    arguments = request.arguments(interfaces(opened.module))
+    arguments = wanted.meant(opened, request).arguments(interfaces(opened.module))
     made = _made(wanted, opened)
     with Model(made.artifact, threads=threads, max_memory=max_memory) as model:
         return call_with(model, arguments), made.report.notes
+
+
+def evaluate_model(
+    wanted: Wanted, request: Request, watch: Watch
+) -> tuple[Results, tuple[str, ...]]:
+    """The same without compiling: each operation says in NumPy what it computes."""
+    opened = wanted.open()
+    return evaluate_entry(opened, wanted.meant(opened, request), wanted.weights, watch)
 
 
 def _run_artifact(

@@ -111,6 +111,23 @@ def test_a_derivative_is_given_after_the_results(dlc: Command) -> None:
     assert done.out.endswith("dtotal/dx: f32[1, 3]\n[[1. 2. 3.]]\n")
 
 
+def test_a_derivative_is_of_the_entry_point_that_has_such_a_result(
+    dlc: Command, folder: Path
+) -> None:
+    (folder / "two.dlm").write_text(
+        "dlc 1\nexport fn square(x: f32 = 3) -> f32 = x * x\n"
+        "export fn both(x: f32 = 3) -> (twice: f32, half: f32) "
+        "{ return (twice = 2 * x, half = x / 2) }\n"
+    )
+    for extra in ((), ("--interpret",)):
+        done = dlc("run", "two.dlm", "--grad", "square:x", *extra)
+        assert done.out == "square: f32\n9.0\ndsquare/dx: f32\n6.0\n"
+        assert dlc("run", "two.dlm", "--grad", "half:x", *extra).out.endswith(
+            "dhalf/dx: f32\n0.5\n"
+        )
+    assert dlc("run", "two.dlm", "--grad", "third:x").code == 2
+
+
 def test_an_artifact_is_compiled_again_with_its_own_weights(dlc: Command, folder: Path) -> None:
     (folder / "m.dlm").write_text(
         "dlc 1\nmodule M() {\n  param w: f32[3] = normal(1.0)\n"
