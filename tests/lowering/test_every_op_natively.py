@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from dlc.dialects import func
+from dlc.dialects import func, kernel
 from dlc.dialects.measured import measuring
 from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
 from dlc.driver.compile import Settings
@@ -75,11 +75,37 @@ def _stored(result: object) -> Numbers:
 @pytest.mark.parametrize("level", [0, 2])
 @pytest.mark.parametrize("example", CASES)
 def test_its_machine_code_gives_what_its_evaluation_gives(example: Example, level: int) -> None:
+    compare(example, Settings(level))
+
+
+PRODUCTS = (
+    *("array.convolution", "array.dot_general", "array.matmul"),
+    *("nn.attention", "nn.linear", "nn.lstm"),
+)
+"""Operations that become products of matrices; the others do not depend on who computes those."""
+
+
+@pytest.mark.parametrize("matmul", ["blas", "generated"])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_its_products_are_right_whoever_computes_them(name: str, matmul: str) -> None:
+    for example in EXAMPLES[name]:
+        compare(example, Settings(2, matmul=matmul))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_no_product_unless_it_is_tested_as_one(name: str) -> None:
+    module = EXAMPLES[name][0].module()
+    context = Context(options=Settings(2, matmul="generated").options())
+    Manager(context).run(module, pipeline("graph", "kernel", 2))
+    has_product = any(isinstance(op, kernel.Product) for op in module.walk())
+    assert not has_product or name in PRODUCTS
+
+
+def compare(example: Example, settings: Settings) -> None:
+    """Machine code against the evaluated graph."""
     block, op = example.block()
     wanted = example.run(block)
-    for value, one, other in zip(
-        op.results, natively(example, Settings(level)), wanted, strict=True
-    ):
+    for value, one, other in zip(op.results, natively(example, settings), wanted, strict=True):
         assert isinstance(value.type, TensorType)
         dtype = value.type.dtype
         assert one.dtype == other.dtype
