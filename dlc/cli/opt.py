@@ -18,13 +18,18 @@ def command(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Where to write; else it is printed.")
     ] = None,
+    level: options.Level = 2,
+    target: options.Target = "cpu",
+    matmul: options.Matmul = "auto",
+    disable_pass: options.Disabled = [],  # noqa: B006 - typer wants it; nothing changes it
     verify_each: options.Verify = False,
     as_json: options.Json = False,
 ) -> None:
     """Run passes on IR and show what they give."""
     names = [name for name in passes.split(",") if name]
     with progress(f"running passes on {file}"):
-        text = driver.optimise_file(file, names, verify_each=verify_each)
+        settings = driver.Settings(level, target, matmul, frozenset(disable_pass), verify_each)
+    text = driver.optimise_file(file, names, settings)
     if out is not None:
         driver.write_text(out, text)
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlc.driver.compile import Settings
 from dlc.driver.extensions import load_extensions
 from dlc.driver.open import open_model, read_ir
 from dlc.driver.pipelines import LOADED
@@ -23,17 +24,18 @@ def optimise_text(text: str, passes: Sequence[str], *, file: str, verify_each: b
     Raises ModelError for a text that is wrong, UsageError for a pass that does not exist.
     """
     load_extensions()
-    return _run(read_ir(text, file), Context(), passes, verify_each)
+    return _run(read_ir(text, file), Context(), passes, Settings(verify_each=verify_each))
 
 
-def optimise_file(path: str, passes: Sequence[str], *, verify_each: bool = False) -> str:
-    """The IR of a model in a file after the passes, in order."""
+def optimise_file(path: str, passes: Sequence[str], settings: Settings) -> str:
+    """The IR of a model in a file after the passes, in order; `settings` are what passes are told."""
     opened = open_model(Path(path))
-    return _run(opened.module, opened.context, passes, verify_each)
+    return _run(opened.module, opened.context, passes, settings)
 
 
-def _run(module: Op, context: Context, passes: Sequence[str], verify_each: bool) -> str:
-    check = EachPass() if verify_each else None
+def _run(module: Op, context: Context, passes: Sequence[str], settings: Settings) -> str:
+    context.options = settings.options()
+    check = EachPass() if settings.verify_each else None
     manager = Manager(
         context,
         before=None if check is None else check.before,

@@ -17,13 +17,14 @@ Reopen = Callable[[], tuple[Op, Context]]
 
 
 def reproducer(
-    reopen: Reopen, passes: Sequence[str], options: Options, folder: Path
+    reopen: Reopen, passes: Sequence[str], options: Options, flags: Sequence[str], folder: Path
 ) -> Callable[[str], str]:
     """What a pass manager calls with the name of a pass that failed.
 
     It runs `passes` again on the model as it was read, up to the failure, writes what the pass was given
-    to `dlc-reproducer-HASH.dlir` in `folder`, and says the file and the command; empty where the
-    failure does not come again or the file cannot be written.
+    to `dlc-reproducer-HASH.dlir` in `folder`, and says the file and the command, with `flags`, which are
+    the options on a command line; empty where the failure does not come again or the file cannot be
+    written.
     """
 
     def reproduce(name: str) -> str:
@@ -39,17 +40,17 @@ def reproducer(
         try:
             Manager(context, before=before).run(module, passes)
         except DlcError:
-            return _written(given, name, folder)
+            return _written(given, " ".join((f"--passes {name}", *flags)), folder)
         return ""
 
     return reproduce
 
 
-def _written(text: str, name: str, folder: Path) -> str:
+def _written(text: str, arguments: str, folder: Path) -> str:
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     file = f"dlc-reproducer-{digest}.dlir"
     try:
         write_file(folder / file, [text.encode()])
     except DlcError:
         return ""  # the failure itself must be reported, wherever we are
-    return f"{file} (dlc opt {file} --passes {name} shows it)"
+    return f"{file} (dlc opt {file} {arguments} shows it)"
