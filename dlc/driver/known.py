@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from uuid import uuid4
 
 import dlc
 from dlc.codegen import llvm
@@ -77,11 +78,17 @@ def recall(
 
 
 def _elsewhere(module: Module) -> list[str]:
-    """The files, as they are, of operations that are not part of this compiler."""
-    found = {sys.modules[type(op).__module__].__file__ for op in module.walk()}
+    """The files, as they are, of operations that are not part of this compiler.
+
+    One that was defined in a notebook or on a command line has no file: nothing says whether it is the
+    same as before, so what stands for it is the same never again.
+    """
+    homes = {sys.modules[type(op).__module__] for op in module.walk()}
+    found = {getattr(home, "__file__", None) for home in homes}
     own = str(Path(dlc.__file__).parent)
     files = [Path(name) for name in found if name is not None and not name.startswith(own)]
-    return [_as_it_is(path, path) for path in sorted(files)]
+    unknown = [uuid4().hex] if None in found else []
+    return [*unknown, *(_as_it_is(path, path) for path in sorted(files))]
 
 
 @cache

@@ -224,7 +224,7 @@ class Convolution(Op):
             reach = (kernel.shape[layout.kernel_spatial[number]] - 1) * self.dilations[number]
             low = reach - self.padding[number][0]
             there = (source.shape[axis] - 1) * self.source_dilations[number] + 1
-            here = spread(result.shape[axis], self.strides[number] - 1)
+            here = _apart(result.shape[axis], self.strides[number])
             padding.append((low, there + reach - low - here))
         swapped = _swap_channels(emit, self.kernel, layout, self.groups)
         return emit(
@@ -249,7 +249,7 @@ class Convolution(Op):
             low = self.padding[number][0]
             reach = (result.shape[axis] - 1) * self.strides[number] + 1
             steps = (kernel.shape[layout.kernel_spatial[number]] - 1) * self.dilations[number]
-            here = spread(source.shape[axis], self.source_dilations[number] - 1)
+            here = _apart(source.shape[axis], self.source_dilations[number])
             padding.append((low, steps + reach - here - low))
         as_picture = emit(
             Convolution(
