@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from dlc.cli import main
 from dlc.dialects import array, func, mem, scalar, vec
 from dlc.driver.compile import Settings, compile_opened, lower
 from dlc.driver.open import open_model, read_ir
@@ -65,6 +67,11 @@ def forget_type(module: Op, context: Context) -> None:
 
 def crash(module: Op, context: Context) -> None:
     raise KeyError("lost")
+
+
+def crash_at_three(module: Op, context: Context) -> None:
+    if context.options.level == 3:
+        crash(module, context)
 
 
 def test_right_passes_change_no_result() -> None:
@@ -164,7 +171,10 @@ def test_opt_checks_every_pass_if_asked(replace_pass: PassReplacer) -> None:
 
 
 def test_a_crash_leaves_a_file_that_shows_it_again(
-    replace_pass: PassReplacer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    replace_pass: PassReplacer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     replace_pass("cse", crash)
@@ -177,5 +187,18 @@ def test_a_crash_leaves_a_file_that_shows_it_again(
     assert "pass cse failed: KeyError" in told
     text = file.read_text(encoding="utf-8")
     assert [function.sym_name for function in functions(read_ir(text, file.name))] == ["f"]
-    with pytest.raises(InternalError):
-        optimise_text(text, ["cse"], file=file.name)
+    assert main(["opt", file.name, "--passes", "cse"]) == 70
+    assert "pass cse failed: KeyError: 'lost'" in capsys.readouterr().err
+
+
+def test_a_file_that_shows_a_crash_comes_with_the_options_that_it_needs(
+    replace_pass: PassReplacer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    replace_pass("fuse", crash_at_three)
+    settings = Settings(3, "cpu:x86-64-v3", "generated", frozenset({"cse"}))
+    with pytest.raises(InternalError, match="pass fuse failed") as caught:
+        lower(open_model("m.dlm", text=MODEL), settings, "kernel")
+    (command,) = re.findall(r"dlc (opt .*) shows it", str(caught.value))
+    assert main(command.split()) == 70
+    assert main(command.replace("-O3", "-O2").split()) == 0
