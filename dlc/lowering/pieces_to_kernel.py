@@ -60,7 +60,8 @@ def _pad(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Pad)
     shape = tensor_type(op.source).shape
     if 0 in shape:
-        return (emit(array.Broadcast(op.value, tensor_type(op.result).shape, ())),)
+        filled = tensor_type(op.result).shape
+        return (generic(emit, (op.value,), filled, lambda e, i, a: e(kernel.Load(a[0], []))),)
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         source, filler = arrays
