@@ -51,6 +51,7 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
         find_function(opened.module, shown.entry)
     if shown.stage == "text":
         return _source(opened)
+    _check_ahead(opened, shown.stage)
     steps = _Steps(shown, last=_printed(opened.module, shown.entry))
     stage = shown.stage if shown.stage in STAGES[1:5] else "loop"
     lower(opened, wanted.settings, stage, steps.see)
@@ -65,6 +66,16 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
             return _assembly(opened, wanted.settings, shown.entry)
         case _:
             return _printed(opened.module, shown.entry)
+
+
+def _check_ahead(opened: Opened, stage: str) -> None:
+    """Lowering goes one way: IR of a later level does not come back to an earlier one."""
+    if STAGES.index(stage) < STAGES.index(opened.stage):
+        raise UsageError(
+            f"{opened.name} is at {opened.stage} level, past {stage}",
+            code="D0915",
+            help=f"--stage {opened.stage} shows it as it is",
+        )
 
 
 def _check_stage(stage: str) -> None:

@@ -165,6 +165,17 @@ def test_ir_that_was_shown_is_compiled_to_the_same_numbers(dlc: Command, folder:
     assert dlc("run", "rows.dlc", *given).out == dlc("run", "rows.dlm", *given).out
 
 
+def test_ir_goes_on_from_its_level_and_not_back(dlc: Command, folder: Path) -> None:
+    for level, before in (("kernel", "graph"), ("plan", "kernel"), ("loop", "plan")):
+        (folder / "rows.dlir").write_text(dlc("show", "rows.dlm", "--stage", level).out)
+        refused = dlc("show", "rows.dlir", "--stage", before)
+        assert refused.code == 2
+        assert f"rows.dlir is at {level} level, past {before}" in refused.err
+        for stage in ("loop", "llvm"):
+            shown = dlc("show", "rows.dlir", "--stage", stage).out
+            assert shown == dlc("show", "rows.dlm", "--stage", stage).out
+
+
 def test_passes_run_on_ir_by_name(dlc: Command, folder: Path) -> None:
     (folder / "rows.dlir").write_text(dlc("show", "rows.dlm").out)
     done = dlc("opt", "rows.dlir", "--passes", "canonicalize,cse,dce", "--verify-each")
