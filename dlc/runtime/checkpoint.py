@@ -17,14 +17,14 @@ from dlc.runtime import canonical, safetensors
 from dlc.runtime.atomic import remove_leftovers
 from dlc.runtime.canonical import BadJson, Json
 from dlc.runtime.files import map_file
-from dlc.runtime.history import History, restored, stored
+from dlc.runtime.history import History, number_of, restored, stored
 from dlc.runtime.schema import Mismatch
 from dlc.runtime.tensor import Tensor
 
 _KEY = "dlc.checkpoint"
 _VERSION = 1
 _NUMBERS = ("epoch", "step", "position", "seed")
-_KEYS = {"version", *_NUMBERS, "history"}
+_KEYS = {"version", *_NUMBERS, "history", "total"}
 
 
 class Facts(NamedTuple):
@@ -38,6 +38,8 @@ class Facts(NamedTuple):
     """Examples of the current epoch that are done."""
     seed: int
     history: History = ()
+    total: float = 0.0
+    """The losses of those examples together, so that the mean over the epoch comes out the same."""
 
 
 class Checkpoint(NamedTuple):
@@ -56,7 +58,8 @@ def write_checkpoint(
     (D0502) where the file cannot be written; the old one is then as it was.
     """
     numbers: dict[str, Json] = {name: getattr(facts, name) for name in _NUMBERS}
-    text: Json = {"version": _VERSION, **numbers, "history": stored(facts.history)}
+    measured: dict[str, Json] = {"history": stored(facts.history), "total": repr(facts.total)}
+    text: Json = {"version": _VERSION, **numbers, **measured}
     remove_leftovers(path)
     safetensors.write(path, tensors, {_KEY: canonical.dump(text).decode()})
 
@@ -93,7 +96,8 @@ def _facts(text: str, name: str) -> Facts:
         if not all(type(found[key]) is int and cast(int, found[key]) >= 0 for key in _NUMBERS):
             raise Mismatch(f"{', '.join(_NUMBERS)} are whole numbers from 0 on")
         numbers = {key: cast(int, found[key]) for key in _NUMBERS}
-        return Facts(**numbers, history=restored(found["history"]))
+        history, total = restored(found["history"]), number_of(found["total"])
+        return Facts(**numbers, history=history, total=total)
     except (BadJson, Mismatch) as error:
         raise ArtifactError(
             f"{name}: what it says about the training is damaged: {error}",

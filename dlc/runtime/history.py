@@ -65,11 +65,18 @@ def restored(value: Json) -> History:
 
 
 def _restored(record: _Stored) -> Record:
-    try:
-        values = {name: float(text) for name, text in record.values.items()}
-    except ValueError:
-        raise Mismatch("a measure is no number") from None
+    values = {name: number_of(text) for name, text in record.values.items()}
     return Record(record.epoch, record.step, values)
+
+
+def number_of(value: Json) -> float:
+    """The number that a text in canonical JSON spells; raises `schema.Mismatch` if it spells none."""
+    try:
+        if isinstance(value, str):
+            return float(value)
+    except ValueError:
+        pass
+    raise Mismatch("a measure is no number")
 
 
 def as_json(history: Sequence[Record]) -> str:

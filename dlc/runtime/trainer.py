@@ -10,7 +10,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -99,6 +99,8 @@ class Trainer:
         self.position = 0
         """Examples of the current epoch that are done."""
         self.history: History = ()
+        self._total = 0.0
+        """The losses of those examples together."""
 
     @property
     def facts(self) -> Training:
@@ -225,23 +227,23 @@ class Trainer:
         self, examples: Dataset, last: int, report: Callable[[Progress], None] | None
     ) -> None:
         """What is left of the current epoch, then the measures."""
-        total, seen = 0.0, 0
         loss = math.nan
-        batches = examples.batches(self.epoch, self._facts.batch, self.seed, self.position)
-        for batch in batches:
-            loss = self._stepped(batch)
-            if not math.isfinite(loss):
-                raise self._diverged(loss)
-            size = _examples(batch)
-            self.position += size
-            total, seen = total + loss * size, seen + size
-            if report is not None:
-                report(self._progress(last, examples, loss, None))
-        measured = {"loss": total / seen if seen else math.nan}
+        begun = examples.batches(self.epoch, self._facts.batch, self.seed, self.position)
+        with closing(begun) as batches:  # a thread may be preparing the next ones
+            for batch in batches:
+                loss = self._stepped(batch)
+                if not math.isfinite(loss):
+                    raise self._diverged(loss)
+                size = _examples(batch)
+                self.position += size
+                self._total += loss * size
+                if report is not None:
+                    report(self._progress(last, examples, loss, None))
+        measured = {"loss": self._total / self.position if self.position else math.nan}
         if examples.test is not None:
             found = self._measured(examples.test)
             measured |= {f"test_{name}" if name == "loss" else name: v for name, v in found.items()}
-        self.epoch, self.position = self.epoch + 1, 0
+        self.epoch, self.position, self._total = self.epoch + 1, 0, 0.0
         self.history = (*self.history, Record(self.epoch, self.steps, measured))
         if report is not None:
             report(self._progress(last, examples, loss, measured))
@@ -271,7 +273,7 @@ class Trainer:
                 self._write_checkpoint(path)
 
     def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
-        facts = Facts(self.epoch, self.steps, self.position, self.seed, self.history)
+        facts = Facts(self.epoch, self.steps, self.position, self.seed, self.history, self._total)
         write_checkpoint(path, self._tensors, facts)
 
     def resume(self, path: str | os.PathLike[str]) -> None:
@@ -287,7 +289,7 @@ class Trainer:
                 tensor.bits[...] = found.tensors[name].bits
             facts = found.facts
             self.epoch, self.steps, self.position = facts.epoch, facts.step, facts.position
-            self.seed, self.history = facts.seed, facts.history
+            self.seed, self.history, self._total = facts.seed, facts.history, facts.total
 
     def _check_fit(self, found: Checkpoint, path: str) -> None:
         for name, tensor in self._tensors.items():

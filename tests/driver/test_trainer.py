@@ -137,6 +137,10 @@ def test_a_resumed_training_ends_with_the_bits_of_one_that_never_stopped(tmp_pat
     for name, value in whole.weights.items():
         np.testing.assert_array_equal(np.asarray(second.weights[name]), np.asarray(value))
     assert second.weights["steps"] == 9
+    for trainer, name in ((whole, "whole"), (second, "resumed")):
+        trainer.save(tmp_path / f"{name}.safetensors")
+    one, two = ((tmp_path / f"{k}.safetensors").read_bytes() for k in ("whole", "resumed"))
+    assert one == two, "with the history"
 
 
 def test_every_step_draws_anew_and_the_same_seed_draws_the_same() -> None:

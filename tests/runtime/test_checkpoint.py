@@ -29,7 +29,7 @@ HISTORY = (
     Record(1, 100, {"loss": 0.1, "accuracy": 1 / 3}),
     Record(2, 200, {"loss": math.inf, "accuracy": 5e-324}),
 )
-FACTS = Facts(epoch=2, step=212, position=384, seed=2**64 - 1, history=HISTORY)
+FACTS = Facts(epoch=2, step=212, position=384, seed=2**64 - 1, history=HISTORY, total=0.1)
 
 
 def tensors() -> dict[str, Tensor]:
@@ -117,7 +117,7 @@ def test_a_file_of_weights_is_no_checkpoint(tmp_path: Path) -> None:
 def altered(path: Path, **changes: object) -> Path:
     """A checkpoint whose facts are others."""
     facts: dict[str, object] = {
-        "version": 1, "epoch": 0, "step": 0, "position": 0, "seed": 0, "history": []
+        "version": 1, "epoch": 0, "step": 0, "position": 0, "seed": 0, "history": [], "total": "0.0"
     }  # fmt: skip
     facts.update(changes)
     there = {key: value for key, value in facts.items() if value is not None}
@@ -138,6 +138,8 @@ SENSELESS: list[dict[str, object]] = [
     {"step": True},
     {"step": None},
     {"more": 1},
+    {"total": "x"},
+    {"total": 1},
     {"history": {}},
     {"history": [1]},
     {"history": [{"epoch": 1, "step": 1, "values": {"loss": "x"}}]},
