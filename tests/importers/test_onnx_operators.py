@@ -21,6 +21,7 @@ def ints(*numbers: int) -> Array:
 
 
 PICTURE = floats(2, 4, 7, 9)
+SPECIAL = np.asarray([1, np.nan, np.inf, -np.inf], np.float32)
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,73 @@ CASES = [
     case("Pad", floats(2, 3), k=(ints(1, -1, 0, 2), np.asarray(7, np.float32))),
     case("Resize", PICTURE, opset=10, k=(np.asarray([1, 1, 2, 3], np.float32),)),
     case("Upsample", PICTURE, opset=9, k=(np.asarray([1, 1, 2, 2], np.float32),), mode="linear"),
+    *[case("DepthToSpace", floats(2, 8, 3, 2), blocksize=2, mode=mode) for mode in ("DCR", "CRD")],
+    case("SpaceToDepth", floats(2, 3, 4, 6), blocksize=2),
+    case("Range", k=(np.asarray(3), np.asarray(10), np.asarray(2))),
+    case("Range", k=tuple([np.asarray(n, np.float32) for n in (3, -1, -0.5)])),
+    # Places.
+    case("GatherElements", floats(3, 4), k=(np.asarray([[0, -1], [2, 1], [1, 0]]),), axis=1),
+    case("GatherElements", floats(3, 4), np.asarray([[0, -1, 2, 1]])),
+    case("GatherND", floats(3, 4, 5), k=(np.asarray([[0, -1], [2, 1]]),)),
+    case("GatherND", floats(2, 3, 4), np.asarray([[[-1]], [[0]]]), batch_dims=1),
+    case("ScatterElements", floats(3, 4), np.asarray([[1, -2], [0, 3]]), floats(2, 2), axis=1),
+    *[
+        case("ScatterElements", floats(5), np.asarray([1, 3, 1]), floats(3), reduction=way)
+        for way in ("add", "mul", "max", "min")
+    ],
+    case("ScatterND", floats(4, 3), np.asarray([[2], [-4]]), floats(2, 3)),
+    case("ScatterND", floats(4, 3), np.asarray([[2, 0], [2, 0]]), floats(2), reduction="add"),
+    case("TopK", floats(3, 6), k=(ints(4),), outputs=2),
+    case("TopK", floats(6, 3), k=(ints(2),), outputs=2, axis=0, largest=0),
+    case("CumSum", floats(3, 4), k=(np.asarray(1),)),
+    case("CumSum", floats(3, 4), k=(np.asarray(-2),), exclusive=1, reverse=1),
+    case("OneHot", ints(0, 2, -1, 7), k=(np.asarray(4), np.asarray([-1, 2], np.float32))),
+    case("OneHot", np.asarray([[1, 0]]), k=(ints(3), np.asarray([0, 1])), axis=1),
+    *[case("Trilu", floats(2, 4, 5), k=(np.asarray(n),), upper=n % 2) for n in (-1, 0, 1, 2)],
+    case("Trilu", floats(4, 5)),
+    case("NonZero", np.asarray([[1, 0], [0, 3], [5, 0]], np.float32)),
+    case("Compress", floats(3, 4), k=(np.asarray([True, False, True]),), axis=0),
+    case("Compress", floats(2, 3), k=(np.asarray([False, True, True, False, True]),)),
+    case("EyeLike", floats(3, 4), dtype=1),
+    # More functions.
+    case("Celu", floats(3, 5), alpha=0.5),
+    case("Shrink", floats(3, 5), lambd=0.4, bias=0.1),
+    case("ThresholdedRelu", floats(3, 5), alpha=0.3),
+    case("IsNaN", SPECIAL),
+    case("IsInf", SPECIAL),
+    case("IsInf", SPECIAL, detect_negative=0),
+    *[
+        case("BitShift", np.asarray([1, 5, 200], np.uint8), np.asarray([3, 1, 2], np.uint8), direction=way)
+        for way in ("LEFT", "RIGHT")
+    ],
+    case("Mod", ints(7, -7, 5), ints(3, 3, -3)),
+    case("Mod", ints(7, -7, 5), ints(3, 3, -3), fmod=1),
+    case("Mod", floats(3, 4), floats(4), fmod=1),
+    case("Hardmax", floats(3, 5)),
+    case("LpNormalization", floats(3, 5), axis=0),
+    case("LpNormalization", floats(3, 5), p=1),
+    case("MeanVarianceNormalization", PICTURE),
+    case("ReduceLogSumExp", floats(3, 5), k=(ints(1),)),
+    case("ReduceLogSum", abs(floats(3, 5)), k=(ints(0),)),
+    case("GroupNormalization", PICTURE, k=(floats(2), floats(2) + 1), num_groups=2),
+    case("GroupNormalization", PICTURE, k=(floats(4), floats(4) + 1), num_groups=2, opset=21),
+    case("RMSNormalization", floats(3, 5), k=(floats(5),), opset=23),
+    # Recurrent layers: 3 steps of 2 sequences of 4 numbers, 5 cells.
+    *[
+        case(
+            kind, floats(3, 2, 4),
+            k=(floats(ways, n * 5, 4), floats(ways, n * 5, 5), floats(ways, n * 10)),
+            hidden_size=5, direction=direction, outputs=outputs, **more,
+        )
+        for kind, n, outputs, more in (
+            ("LSTM", 4, 3, {}), ("RNN", 1, 2, {}),
+            ("GRU", 3, 2, {}), ("GRU", 3, 2, {"linear_before_reset": 1}),
+        )
+        for ways, direction in ((1, "forward"), (1, "reverse"), (2, "bidirectional"))
+    ],
+    case(
+        "LSTM", floats(3, 2, 4), floats(1, 20, 4), floats(1, 20, 5), outputs=3, hidden_size=5,
+    ),
 ]  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def _enter(op: type[Op], name: str, build: Build, named: Named) -> None:
     @reads(op)
     def _(graph: Graph, value: Value) -> Term | None:
         type = tensor_type(value)
-        found = matched(graph, value, build, [type]) if type.dtype.is_float else None
+        found = matched(graph, value, build, [type])
         if found is None:
             return None
         (x,), numbers = found
@@ -79,7 +79,7 @@ for _op, _name, _build in ADJUSTABLE:
 @reads(array.Select)
 def _prelu(graph: Graph, value: Value) -> Term | None:
     type = tensor_type(value)
-    found = matched(graph, value, nn.prelu, [type, type]) if type.dtype.is_float else None
+    found = matched(graph, value, nn.prelu, [type, type])
     if found is None:
         return None
     (x, slope), _ = found
@@ -118,6 +118,26 @@ def _layer_norm(graph: Graph, value: Value) -> Term:
     flat = Call("flatten", (op.source, op.axis))
     given = tuple([(name, Call("flatten", (row, 0))) for name, row in rows])
     return Call("reshape", (Call("layer_norm", (flat,), (*given, *eps)), type.shape))
+
+
+@spells(nn.RMSNorm)
+def _rms_norm(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, nn.RMSNorm)
+    type = tensor_type(op.source)
+    if op.axis != type.rank - 1:
+        return None
+    named: Named = (("eps", short(op.eps, type.dtype)),)
+    return Call("rms_norm", (op.source, *op.scale), named)
+
+
+@spells(nn.LSTM)
+def _lstm(graph: Graph, value: Value) -> Term | None:
+    """All its results; the language has the batch first."""
+    op = value.op
+    assert isinstance(op, nn.LSTM)
+    named: Named = (("reverse", True),) if op.reverse else ()
+    return Call("lstm", op.operands, named) if op.time == 1 else None
 
 
 @reads(array.Divide)

@@ -55,8 +55,10 @@ def matched(
 ) -> tuple[list[Value], list[float]] | None:
     """The values that `build` makes `value` of, and the numbers in its holes; None if it does not.
 
-    What the pattern makes on the way is used for nothing else.
+    What the pattern makes on the way is used for nothing else. All such functions are of floats.
     """
+    if not all(type.dtype.is_float for type in types):
+        return None
     block, root = _pattern(build, tuple(types))
     found = _matched(graph, root, value, Match())
     if found is None:

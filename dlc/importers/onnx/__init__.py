@@ -2,7 +2,7 @@
 
 `reading` protobuf, distrustfully, to `facts` · `importing` the graph, node by node · `step` what the
 importer of one operator is given · `symbolic` computations with sizes. The operators, each family with
-a table by their names: `elementwise` · `shapes` · `products` · `windows`.
+a table by their names: `elementwise` · `shapes` · `places` · `products` · `windows` · `recurrent`.
 """
 
 from dlc.importers.onnx.importing import OnnxModel, import_graph, read_onnx

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from dlc.dialects import array, nn
@@ -67,10 +68,7 @@ def _where(step: Step) -> Made:
 
 
 def _cast(step: Step) -> Made:
-    dtype = DTYPES.get(step.integer("to"))
-    if dtype is None:
-        raise step.unsupported(f"makes the ONNX element type {step.integer('to')}")
-    return in_dtype(step.emit, step.value(0), dtype)
+    return in_dtype(step.emit, step.value(0), step.dtype("to"))
 
 
 def _cast_like(step: Step) -> Made:
@@ -124,6 +122,50 @@ def _hard_sigmoid(step: Step) -> Made:
     return nn.clip(emit, plus(emit, scaled, step.number("beta", 0.5)), 0, 1)
 
 
+def _celu(step: Step) -> Made:
+    """`max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`."""
+    emit, alpha = step.emit, step.number("alpha", 1.0)
+    scaled = nn.elu(emit, times(emit, step.value(0), 1 / alpha), 1.0)
+    return times(emit, scaled, alpha)
+
+
+def _thresholded_relu(step: Step) -> Made:
+    x, emit = step.value(0), step.emit
+    limit = array.constant_like(emit, step.number("alpha", 1.0), x)
+    above = emit(array.Compare(x, limit, "gt"))
+    return emit(array.Select(above, x, array.constant_like(emit, 0, x)))
+
+
+def _shrink(step: Step) -> Made:
+    """Elements nearer to 0 than `lambd` become 0, the others move towards it by `bias`."""
+    x, emit = step.value(0), step.emit
+    bias, limit = step.number("bias", 0.0), step.number("lambd", 0.5)
+    above = emit(array.Compare(x, array.constant_like(emit, limit, x), "gt"))
+    below = emit(array.Compare(x, array.constant_like(emit, -limit, x), "lt"))
+    zero = array.constant_like(emit, 0, x)
+    raised = emit(array.Select(below, plus(emit, x, bias), zero))
+    return emit(array.Select(above, plus(emit, x, -bias), raised))
+
+
+def _is_nan(step: Step) -> Made:
+    return step.emit(array.Compare(step.value(0), step.value(0), "ne"))
+
+
+def _is_infinite(step: Step) -> Made:
+    x, emit = step.value(0), step.emit
+    plus_infinity = array.constant_like(emit, math.inf, x)
+    minus_infinity = array.constant_like(emit, -math.inf, x)
+    high, low = (emit(array.Compare(x, end, "eq")) for end in (plus_infinity, minus_infinity))
+    if not step.flag("detect_negative", default=True):
+        return high
+    return emit(array.Or(high, low)) if step.flag("detect_positive", default=True) else low
+
+
+def _bit_shift(step: Step) -> Made:
+    left = step.text("direction", "") == "LEFT"
+    return _binary(array.ShiftLeft if left else array.ShiftRight)(step)
+
+
 def _dropout(step: Step) -> Made:
     """In inference nothing is dropped; the mask says that all was kept."""
     if step.opset >= 12 and step.operand(2) is not None and any(step.constant(2).sizes):
@@ -145,6 +187,7 @@ IMPORTERS: dict[str, Importer] = {
     "Asinh": _unary(array.Asinh),
     "Atan": _unary(array.Atan),
     "Atanh": _unary(array.Atanh),
+    "BitShift": _bit_shift,
     "BitwiseAnd": _binary(array.And),
     "BitwiseNot": _unary(array.Not),
     "BitwiseOr": _binary(array.Or),
@@ -152,6 +195,7 @@ IMPORTERS: dict[str, Importer] = {
     "Cast": _cast,
     "CastLike": _cast_like,
     "Ceil": _unary(array.Ceil),
+    "Celu": _celu,
     "Clip": _clip,
     "Cos": _unary(array.Cos),
     "Cosh": _unary(array.Cosh),
@@ -168,6 +212,8 @@ IMPORTERS: dict[str, Importer] = {
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _function(nn.hardswish),
     "Identity": lambda step: step.needed(0),
+    "IsInf": _is_infinite,
+    "IsNaN": _is_nan,
     "LeakyRelu": _leaky_relu,
     "Less": _compare("lt"),
     "LessOrEqual": _compare("le"),
@@ -187,6 +233,7 @@ IMPORTERS: dict[str, Importer] = {
     "Relu": _function(nn.relu),
     "Round": _unary(array.Round),
     "Selu": _selu,
+    "Shrink": _shrink,
     "Sigmoid": _unary(array.Sigmoid),
     "Sign": _unary(array.Sign),
     "Sin": _unary(array.Sin),
@@ -198,6 +245,7 @@ IMPORTERS: dict[str, Importer] = {
     "Sum": _all(array.Add),
     "Tan": _unary(array.Tan),
     "Tanh": _unary(array.Tanh),
+    "ThresholdedRelu": _thresholded_relu,
     "Where": _where,
     "Xor": _binary(array.Xor),
 }

@@ -14,7 +14,7 @@ import numpy as np
 from dlc.dialects import func, weight
 from dlc.dialects.builtin import Module
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported, UsageError
-from dlc.importers.onnx import elementwise, products, shapes, windows
+from dlc.importers.onnx import elementwise, places, products, recurrent, shapes, windows
 from dlc.importers.onnx.facts import Array, Graph, Input, Node
 from dlc.importers.onnx.reading import read_graph
 from dlc.importers.onnx.step import Constant, Importer, Made, Operand, Step
@@ -30,7 +30,9 @@ from dlc.ir.value_map import ValueMap
 
 IMPORTERS: dict[str, Importer] = {
     **elementwise.IMPORTERS,
+    **places.IMPORTERS,
     **products.IMPORTERS,
+    **recurrent.IMPORTERS,
     **shapes.IMPORTERS,
     **windows.IMPORTERS,
 }

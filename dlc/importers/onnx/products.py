@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from dlc.dialects import array, nn
 from dlc.dialects.array.arithmetic import square, times
 from dlc.dialects.array.shape import reshape, transpose
-from dlc.dialects.nn.rows import in_dtype, mean, total, widened
+from dlc.dialects.nn.normalize import normalized
+from dlc.dialects.nn.rows import in_dtype, mean, spread, total, widened
 from dlc.importers.onnx.step import Importer, Made, Step, common_shape, stretched
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
@@ -95,6 +97,40 @@ def _layer_normalization(step: Step) -> Made:
     return nn.layer_norm(step.emit, x, scale, shift, axis=axis, eps=step.number("epsilon", 1e-5))
 
 
+def _rms_normalization(step: Step) -> Made:
+    x = step.value(0)
+    type = array.tensor_type(x)
+    axis = step.axis(step.integer("axis", -1), type.rank)
+    scale = stretched(step.emit, step.value(1), type.shape[axis:])
+    return nn.rms_norm(step.emit, x, scale, axis=axis, eps=step.number("epsilon", 1e-5))
+
+
+def _hardmax(step: Step) -> Made:
+    """1 at the first largest element of each row, elsewhere 0."""
+    x, emit = step.value(0), step.emit
+    type = array.tensor_type(x)
+    if step.opset < 13:
+        raise step.unsupported("before opset 13 is not imported")
+    axis = step.axis(step.integer("axis", -1), type.rank)
+    places = array.iota(emit, type, axis)
+    best = emit(array.Cast(emit(array.ArgMax(x, axis)), I64))
+    here = emit(array.Compare(places, spread(emit, best, places, (axis,)), "eq"))
+    return emit(array.Cast(here, type.dtype))
+
+
+def _lp_normalization(step: Step) -> Made:
+    """Each row divided by its norm."""
+    x, emit = step.value(0), step.emit
+    axis = step.axis(step.integer("axis", -1), array.tensor_type(x).rank)
+    norm = _norm1 if step.integer("p", 2) == 1 else _norm2
+    return emit(array.Divide(x, spread(emit, norm(emit, x, (axis,)), x, (axis,))))
+
+
+def _mean_variance(step: Step) -> Made:
+    axes = step.axes(step.list("axes") or (0, 2, 3), step.type(0).rank)
+    return normalized(step.emit, step.value(0), axes, 1e-9)
+
+
 # Reductions ---------------------------------------------------------------------------------------
 
 Reduce = Callable[[Builder, Value, Sequence[int]], Value]
@@ -148,6 +184,17 @@ def _log_sum(emit: Builder, x: Value, axes: Sequence[int]) -> Value:
     return emit(array.Log(total(emit, x, axes)))
 
 
+def _log_sum_exp(emit: Builder, x: Value, axes: Sequence[int]) -> Value:
+    """With the largest element taken out, so that no exponential overflows."""
+    largest = emit(array.ReduceMax(x, tuple(axes)))
+    finite = emit(
+        array.Compare(emit(array.Abs(largest)), array.constant_like(emit, math.inf, largest), "lt")
+    )
+    base = emit(array.Select(finite, largest, array.constant_like(emit, 0, largest)))
+    apart = emit(array.Subtract(x, spread(emit, base, x, axes)))
+    return emit(array.Add(emit(array.Log(total(emit, emit(array.Exp(apart)), axes))), base))
+
+
 def _arg(make: Callable[[Value, int], Op]) -> Importer:
     def apply(step: Step) -> Made:
         x, emit = step.value(0), step.emit
@@ -168,12 +215,17 @@ IMPORTERS: dict[str, Importer] = {
     "ArgMin": _arg(array.ArgMin),
     "Einsum": _einsum,
     "Gemm": _gemm,
+    "Hardmax": _hardmax,
     "LayerNormalization": _layer_normalization,
     "LogSoftmax": _softmax(nn.LogSoftmax),
+    "LpNormalization": _lp_normalization,
     "MatMul": _matmul,
+    "MeanVarianceNormalization": _mean_variance,
+    "RMSNormalization": _rms_normalization,
     "ReduceL1": _reduction(_norm1, 18),
     "ReduceL2": _reduction(_norm2, 18),
     "ReduceLogSum": _reduction(_log_sum, 18),
+    "ReduceLogSumExp": _reduction(_log_sum_exp, 18),
     "ReduceMax": _reduction(_plain(array.ReduceMax), 18),
     "ReduceMean": _reduction(_mean, 18),
     "ReduceMin": _reduction(_plain(array.ReduceMin), 18),

@@ -11,7 +11,6 @@ import numpy as np
 from dlc.dialects import array, nn
 from dlc.dialects.array.pieces import slice_axis
 from dlc.dialects.array.shape import reshape, transpose
-from dlc.dialects.nn.rows import numbers
 from dlc.importers.onnx.facts import Tensor
 from dlc.importers.onnx.step import Constant, Importer, Made, Step, common_shape, stretched
 from dlc.ir.core import Value
@@ -195,20 +194,6 @@ def _backwards(step: Step, start: Size, end: Size, stride: int, size: Size) -> t
     return (first - (count - 1) * stride, first + 1) if count else (0, 0)
 
 
-def _gather(step: Step) -> Made:
-    x, index, emit = step.value(0), step.value(1), step.emit
-    rank, type = step.type(0).rank, array.tensor_type(index)
-    axis = step.axis(step.integer("axis", 0), rank)
-    # A negative index counts from the end.
-    size = numbers(emit, step.type(0).shape[axis], type)
-    negative = emit(array.Compare(index, array.constant_like(emit, 0, index), "lt"))
-    index = emit(array.Select(negative, emit(array.Add(index, size)), index))
-    taken = emit(array.Gather(x, (index,), (axis,)))
-    front = type.rank
-    order = (*range(front, front + axis), *range(front), *range(front + axis, front + rank - 1))
-    return transpose(emit, taken, order)
-
-
 def _expand(step: Step) -> Made:
     shape = common_shape(step, [step.type(0).shape, tuple(step.sizes(1))])
     return stretched(step.emit, step.value(0), shape)
@@ -361,7 +346,6 @@ IMPORTERS: dict[str, Importer] = {
     "ConstantOfShape": _constant_of_shape,
     "Expand": _expand,
     "Flatten": _flatten,
-    "Gather": _gather,
     "Pad": _pad,
     "Reshape": _reshape,
     "Resize": _resize,

@@ -15,7 +15,7 @@ import numpy as np
 from dlc.dialects import array
 from dlc.dialects.array.shape import reshape
 from dlc.errors import DlcError, ModelError, Unsupported
-from dlc.importers.onnx.facts import Array, Node, Tensor
+from dlc.importers.onnx.facts import DTYPES, Array, Node, Tensor
 from dlc.ir.attributes import INLINE_BYTES, Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
@@ -215,6 +215,13 @@ class Step:
         if len(integers) != len(found):
             raise self._attribute(name, "a list of integers")
         return integers
+
+    def dtype(self, name: str) -> DType:
+        """An attribute that names an element type."""
+        found = DTYPES.get(self.integer(name))
+        if found is None:
+            raise self.unsupported(f"makes the ONNX element type {self.integer(name)}")
+        return found
 
     def tensor(self, name: str) -> Tensor | None:
         """An attribute that is a tensor; None where it is left out."""

@@ -259,6 +259,20 @@ def _instance_normalization(step: Step) -> Made:
     return nn.group_norm(step.emit, x, scale, shift, groups=channels, axis=1, eps=eps)
 
 
+def _group_normalization(step: Step) -> Made:
+    """Before opset 21 there is a scale and a shift for each group, since then for each channel."""
+    x, groups, emit = step.value(0), step.integer("num_groups"), step.emit
+    channels = array.tensor_type(x).shape[1]
+    if not isinstance(channels, int) or groups < 1 or channels % groups:
+        raise step.wrong(f"makes {groups} groups of {channels} channels")
+    rows = [step.value(1), step.value(2)]
+    if step.opset < 21:
+        each = (groups, channels // groups)
+        rows = [reshape(emit, emit(array.Broadcast(row, each, (0,))), (channels,)) for row in rows]
+    eps = step.number("epsilon", 1e-5)
+    return nn.group_norm(emit, x, rows[0], rows[1], groups=groups, axis=1, eps=eps)
+
+
 def _lrn(step: Step) -> Made:
     """`x / (bias + alpha / size * sum of squares of the channels around) ** beta`."""
     x, size = step.value(0), step.integer("size")
@@ -283,6 +297,7 @@ IMPORTERS: dict[str, Importer] = {
     "ConvTranspose": _conv_transpose,
     "GlobalAveragePool": _global_average_pool,
     "GlobalMaxPool": _global_max_pool,
+    "GroupNormalization": _group_normalization,
     "InstanceNormalization": _instance_normalization,
     "LRN": _lrn,
     "MaxPool": _max_pool,
