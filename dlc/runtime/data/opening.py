@@ -19,6 +19,7 @@ from dlc.runtime.data.given import NAME, given_table
 from dlc.runtime.data.order import SPLIT, Rows, order
 from dlc.runtime.data.pictures import picture_table
 from dlc.runtime.data.place import Place
+from dlc.runtime.data.source import check_source
 from dlc.runtime.data.stream import Stream
 from dlc.runtime.data.tables import csv_table
 from dlc.runtime.data.windows import text_table
@@ -64,6 +65,7 @@ def open_data(
         raise UsageError("there is no data to train on", help="name a file: --data FILE")
     home = os.fspath(folder)
     source = source or DataSource("npz", "", {})
+    check_source(source)
     place = Place(source.path, home)
     if override is not None:
         place = Place(os.fspath(override))
@@ -77,6 +79,7 @@ def _given(override: object, source: DataSource | None, fitting: Fitting, seed: 
     if isinstance(override, Mapping):
         table = given_table(cast("Mapping[str, object]", override), fitting)
         options = source or DataSource("npz", "", {})
+        check_source(options)
         return _split(NAME, options._replace(test_path=""), fitting, table, seed, None)
     if isinstance(override, Iterable):
         return Stream(cast("Iterable[object]", override), fitting)

@@ -29,6 +29,36 @@ def source_of(
     return made._replace(**found)
 
 
+def check_source(source: DataSource) -> None:
+    """Refuse what no text describes, as a damaged artifact may hold it: ModelError (D0540)."""
+    settings = {name: value for name, value in _settings(source).items() if value is not None}
+    if source_of(source.kind, source.path, source.fields, settings) != source:
+        raise _wrong(
+            f"the data {source.path[:80]} has options that no text gives", "compile it anew"
+        )
+
+
+def _settings(source: DataSource) -> dict[str, Setting]:
+    """The options that a text would have for this source."""
+    return {
+        "test": _part(source.test_part) or source.test_path or None,
+        "limit": source.limit,
+        "shuffle": source.shuffle,
+        "header": source.header,
+        "separator": source.separator or None,
+        "size": None if source.size is None else "x".join(map(str, source.size)),
+    }
+
+
+def _part(text: str) -> float:
+    try:
+        return float(text or "0")
+    except ValueError:
+        raise _wrong(
+            f"test is a part between 0 and 1; found {text[:20]!r}", "compile it anew"
+        ) from None
+
+
 def _option(kind: str, name: str, value: Setting) -> dict[str, object]:
     read = _OPTIONS.get(name)
     if read is None:

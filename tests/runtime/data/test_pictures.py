@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dlc.runtime.canonical import dump, load
-from dlc.runtime.data import Dataset, Setting, source_of
+from dlc.runtime.data import Dataset, Setting, open_data, source_of
 from dlc.runtime.manifest import DataSource, Input
 from dlc.runtime.schema import decode, encode
 from tests.runtime.data.sources import LABEL, in_order, opened, part, refused
@@ -174,6 +174,31 @@ def test_a_source_travels_through_canonical_json() -> None:
         assert decode(DataSource, load(dump(encode(source)))) == source
     assert sources[0].test_part == "0.2"
     assert (sources[2].size, sources[2].test_path) == ((64, 64), "q")
+
+
+SENSELESS: list[dict[str, object]] = [
+    {"test_part": "half"},
+    {"test_part": "1e-999999999"},
+    {"test_part": "0.20"},
+    {"test_part": "nan"},
+    {"test_part": "2.0"},
+    {"test_part": "0.2", "test_path": "q"},
+    {"limit": 0},
+    {"limit": -5},
+    {"kind": "csv", "separator": "||"},
+    {"kind": "npz", "header": True},
+    {"kind": "pictures", "size": ()},
+    {"kind": "pictures", "size": (0, 5)},
+    {"kind": "pictures", "size": (1, 2, 3)},
+]
+
+
+@pytest.mark.parametrize("changes", SENSELESS)
+def test_a_source_of_a_damaged_artifact_is_told(tmp_path: Path, changes: dict[str, object]) -> None:
+    source = DataSource("npz", "d.npz", {})._replace(**changes)
+    for override in (None, {"label": np.arange(10)}):
+        with refused("D0540"):
+            open_data(source, [LABEL], tmp_path, override)
 
 
 def test_a_dataset_says_where_it_comes_from(flowers: Path) -> None:
