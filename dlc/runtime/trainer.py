@@ -36,6 +36,8 @@ Array = NDArray[np.generic]
 STEP, EVALUATE = "train_step", "evaluate"
 """The entry points of an artifact that trains."""
 _MASK = (1 << 64) - 1
+_BUFFERS = 3
+"""Batches in memory at a time: the one of the step that runs, and those that are being prepared."""
 
 
 class Progress(NamedTuple):
@@ -228,15 +230,17 @@ class Trainer:
     ) -> None:
         """What is left of the current epoch, then the measures."""
         loss = math.nan
-        begun = examples.batches(self.epoch, self._facts.batch, self.seed, self.position)
+        size = self._facts.batch
+        buffers = examples.buffers(size, _BUFFERS)
+        begun = examples.batches(self.epoch, size, self.seed, self.position, out=buffers)
         with closing(begun) as batches:  # a thread may be preparing the next ones
             for batch in batches:
                 loss = self._stepped(batch)
                 if not math.isfinite(loss):
                     raise self._diverged(loss)
-                size = _examples(batch)
-                self.position += size
-                self._total += loss * size
+                count = _examples(batch)
+                self.position += count
+                self._total += loss * count
                 if report is not None:
                     report(self._progress(last, examples, loss, None))
         measured = {"loss": self._total / self.position if self.position else math.nan}
