@@ -3,8 +3,8 @@
 Checked are: the parts that each operation's class declares, its own `infer` and the types of its
 results; that values are defined before they are used, in the same block or one around it, and not
 around an isolated operation; that blocks end with a terminator and have none before; that symbols are
-unique and references to them resolve; that every operation has a location; and that the links of the
-graph (parents, neighbours, owners, uses) agree with each other.
+unique and stand in modules, and references to them resolve; that every operation has a location; and that
+the links of the graph (parents, neighbours, owners, uses) agree with each other.
 """
 
 from __future__ import annotations
@@ -169,6 +169,10 @@ class _Verifier:
         if self._frames:
             frame = self._frames[-1]
             self._define(op.results, op, frame)
+            if "sym_name" in attributes and not frame.op.symbol_table:
+                self._report(
+                    op, "D0162", f"{op.name} stands in {frame.op.name}, which has no symbols"
+                )
             if op.terminator and op.next is not None and not frame.op.symbol_table:
                 self._report(op, "D0160", f"{op.name} is not the last operation of its region")
 

@@ -77,7 +77,9 @@ class RandomModule:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._kinds = [kind for name, kind in OPS.items() if not name.startswith(NOT_MADE)]
+        kinds = [kind for name, kind in OPS.items() if not name.startswith(NOT_MADE)]
+        # Symbols stand in modules, not in functions.
+        self._kinds = [kind for kind in kinds if "sym_name" not in signature_of(kind).attributes]
         self._ends = [kind for kind in self._kinds if kind.terminator]
         self.made: set[str] = set()
 

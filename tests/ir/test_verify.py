@@ -270,6 +270,14 @@ def test_symbols_are_unique() -> None:
     assert messages(module) == ["D0162: there are two symbols @main"]
 
 
+def test_symbols_stand_in_modules() -> None:
+    program = Program()
+    program.emit.place(source("w"))
+    assert messages(program.done()) == [
+        "D0162: weight.source stands in func.func, which has no symbols"
+    ]
+
+
 def test_references_to_symbols_resolve() -> None:
     program = Program()
     program.emit.place(weight.Get(Symbol("w"), TensorType(F32, ())))

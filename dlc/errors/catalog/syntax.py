@@ -194,7 +194,8 @@ PAGES: dict[str, Page] = {
     ),
     "D0162": Page(
         "a symbol that is missing or there twice",
-        "Functions and weights of a module have names of their own, and `@name` refers to one of them.",
+        "Functions and weights of a module have names of their own, and `@name` refers to one of them. "
+        "They stand in the module itself, not inside of other operations.",
     ),
     "D0163": Page(
         "operations that are not linked as they must be",
