@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import onnx
@@ -25,7 +24,7 @@ from dlc.importers.onnx.reading import graph_of
 from dlc.ir.passes import Context
 from dlc.runtime.model import Model
 from tests.conformance.seeded import seeded
-from tests.importers.onnx_models import Array, expected
+from tests.importers.onnx_models import Array, expected, results
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 FOLDER = "DLC_ONNX_MODELS"
@@ -116,15 +115,6 @@ def random_inputs(model: ModelProto) -> dict[str, Array]:
             case kind:
                 raise ValueError(f"no random numbers for the input {declared.name}, {kind}")
     return found
-
-
-def results(model: Model, inputs: Sequence[Array]) -> list[Array]:
-    """What a model's only entry point gives."""
-    (entry,) = model.entry_points.values()
-    found = entry(*inputs)
-    if isinstance(found, tuple):
-        return [np.asarray(result) for result in cast("tuple[Array, ...]", found)]
-    return [np.asarray(found)]
 
 
 def agreement(network: Network, matmul: str) -> Agreement:

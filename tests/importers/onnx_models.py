@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnxruntime
@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from dlc.dialects import func
+from dlc.driver.compile import Opened, Settings, compile_opened
 from dlc.importers.onnx import OnnxModel, import_graph
 from dlc.importers.onnx.reading import graph_of
 from dlc.ir.evaluation import Evaluation
+from dlc.ir.passes import Context
 from dlc.ir.verify import verify
+from dlc.runtime.model import Model
 
 Array = NDArray[Any]
 
@@ -69,3 +72,20 @@ def evaluated(
     functions = [op for op in made.module.body if isinstance(op, func.Func)]
     run = Evaluation(dims, made.arrays)
     return list(run.run(functions[0].body, list(inputs.values())))
+
+
+def compiled(model: ModelProto, inputs: Mapping[str, Array]) -> list[Array]:
+    """What our code for a model computes."""
+    made = imported(model)
+    texts = {"test.onnx": made.listing}
+    opened = Opened(made.module, Context(), "test", texts, Path(), arrays=made.arrays)
+    return results(Model(compile_opened(opened, Settings())), list(inputs.values()))
+
+
+def results(model: Model, inputs: Sequence[Array]) -> list[Array]:
+    """What a model's only entry point gives."""
+    (entry,) = model.entry_points.values()
+    found = entry(*inputs)
+    if isinstance(found, tuple):
+        return [np.asarray(result) for result in cast("tuple[Array, ...]", found)]
+    return [np.asarray(found)]

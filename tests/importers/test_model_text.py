@@ -22,7 +22,7 @@ from dlc.ir.evaluation import Evaluation
 from dlc.ir.types import I32
 from dlc.text.fmt import format_source
 from tests.importers.onnx_models import Array, evaluated, imported, model_of
-from tests.importers.test_onnx_operators import CASES, Case
+from tests.importers.test_onnx_operators import CASES, Case, ids, model_and_inputs
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -47,7 +47,7 @@ WORDLESS = ("Compress", "GRU", "NonZero", "RNN", "ScatterElements", "ScatterND")
 SPOKEN = [one for one in CASES if one.kind not in WORDLESS]
 
 
-@pytest.mark.parametrize("one", SPOKEN, ids=[f"{one.kind}-{n}" for n, one in enumerate(SPOKEN)])
+@pytest.mark.parametrize("one", SPOKEN, ids=ids(SPOKEN))
 def test_the_text_of_an_operator_means_the_same(one: Case) -> None:
     inputs, made = imported_case(one)
     text = written(made)
@@ -58,11 +58,8 @@ def test_the_text_of_an_operator_means_the_same(one: Case) -> None:
 
 
 def imported_case(one: Case) -> tuple[dict[str, Array], OnnxModel]:
-    inputs = {f"x{k}": array for k, array in enumerate(one.inputs)}
-    constants = {f"k{k}": array for k, array in enumerate(one.constants)}
-    outputs = [f"y{k}" for k in range(one.outputs)]
-    node = helper.make_node(one.kind, [*inputs, *constants], outputs, **one.attributes)  # pyright: ignore[reportArgumentType]
-    return inputs, imported(model_of([node], inputs, outputs, constants, opset=one.opset))
+    model, inputs = model_and_inputs(one)
+    return inputs, imported(model)
 
 
 @pytest.mark.parametrize("kind", WORDLESS)

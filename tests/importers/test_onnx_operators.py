@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import ModelProto, helper
 
-from tests.importers.onnx_models import Array, evaluated, expected, imported, model_of
+from tests.importers.onnx_models import (
+    Array,
+    compiled,
+    evaluated,
+    expected,
+    imported,
+    model_of,
+)
 
 
 def floats(*shape: int) -> Array:
@@ -213,14 +220,43 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("one", CASES, ids=[f"{one.kind}-{n}" for n, one in enumerate(CASES)])
-def test_an_operator_means_what_onnxruntime_computes(one: Case) -> None:
+def model_and_inputs(one: Case) -> tuple[ModelProto, dict[str, Array]]:
     inputs = {f"x{k}": array for k, array in enumerate(one.inputs)}
     constants = {f"k{k}": array for k, array in enumerate(one.constants)}
     outputs = [f"y{k}" for k in range(one.outputs)]
     node = helper.make_node(one.kind, [*inputs, *constants], outputs, **one.attributes)  # pyright: ignore[reportArgumentType]
-    model = model_of([node], inputs, outputs, constants, opset=one.opset)
+    return model_of([node], inputs, outputs, constants, opset=one.opset), inputs
+
+
+def ids(cases: Sequence[Case]) -> list[str]:
+    return [f"{one.kind}-{n}" for n, one in enumerate(cases)]
+
+
+@pytest.mark.parametrize("one", CASES, ids=ids(CASES))
+def test_an_operator_means_what_onnxruntime_computes(one: Case) -> None:
+    model, inputs = model_and_inputs(one)
     found = evaluated(imported(model), inputs)
     for got, wanted in zip(found, expected(model, inputs), strict=True):
         assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+QUICK = [one for one in CASES if one.kind in ("Conv", "ConvTranspose", "MatMul", "ScatterND")]
+
+
+def check_compiled(one: Case) -> None:
+    model, inputs = model_and_inputs(one)
+    for got, wanted in zip(compiled(model, inputs), expected(model, inputs), strict=True):
+        assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("one", QUICK, ids=ids(QUICK))
+def test_an_operator_of_much_work_compiles(one: Case) -> None:
+    check_compiled(one)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("one", CASES, ids=ids(CASES))
+def test_an_operator_compiles(one: Case) -> None:
+    check_compiled(one)
