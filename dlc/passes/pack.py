@@ -104,7 +104,7 @@ def _add_border(op: kernel.Conv) -> None:
 
 def _bordered(emit: Builder, op: kernel.Conv) -> Value:
     """The picture with its padding."""
-    low, high = ((pair[k] for pair in op.padding) for k in (0, 1))
+    low, high = ([pair[k] for pair in op.padding] for k in (0, 1))
     zero = array.fill(emit, 0, kernel.array_type(op.lhs).with_shape(()))
     return emit(array.Pad(op.lhs, zero, (0, *low, 0), (0, *high, 0), (0, 0, 0, 0)))
 
