@@ -25,6 +25,8 @@ _WIDTH, _PANEL = 720.0, 250.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76.0, 24.0, 34.0, 40.0
 _SERIES = (("test", TEST, "#d97706"), ("training", "", "#1d4ed8"))
 """What is drawn into a panel, from the right: what it is called, its prefix and its colour."""
+_ALONE = "#047857"
+"""The colour of what is the only thing in its panel, and needs no name beside the panel's."""
 _GRID, _INK, _SOFT = "#e5e7eb", "#111827", "#4b5563"
 _DECADES = 1.5
 """From how many decades on an axis is logarithmic."""
@@ -197,8 +199,11 @@ def _panel(name: str, series: dict[str, list[Point]], across: _Axis, top: float)
         points = [at(*point) for point in series.get(prefix + name, ())]
         if not points:
             continue
-        marks.append(_Text((x, top + 22), kind, "end", 12, colour))
-        x -= 8 * len(kind) + 12
+        if len(series) > 1:
+            marks.append(_Text((x, top + 22), kind, "end", 12, colour))
+            x -= 8 * len(kind) + 12
+        else:
+            colour = _ALONE
         marks.append(_Line(tuple(points), colour, 2))
         if len(points) <= _DOTS:
             marks += [_Dot(point, colour, 2.6) for point in points]

@@ -99,7 +99,7 @@ class ProgressLine:
         parts += [f"{name} {value:.4g}" for name, value in values.items()]
         if rate := self._rate():
             parts.append(f"{rate:,.0f} samples/s")
-        if left := self._left(now):
+        if (left := self._left(now)) >= 0.5:
             parts.append(f"{duration(left)} left")
         return "  ".join(parts)
 
