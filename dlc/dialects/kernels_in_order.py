@@ -1,7 +1,7 @@
 """Kernels whose elements depend on each other, so that the order of the work is part of the meaning.
 
-They have no formula: running totals, sorted rows, scattered updates, the places of what is not 0. As in
-`dlc.dialects.kernel`, each has a form on tensors and a destination form on views.
+They have no formula: running totals, sorted rows, scattered and other updates, the places of what is
+not 0. As in `dlc.dialects.kernel`, each has a form on tensors and a destination form on views.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from dlc.dialects.array.index import MODES, check_range, in_front, in_order
 from dlc.dialects.array.order import sorting
+from dlc.dialects.array.pieces import placed
 from dlc.dialects.kernel import COMBINE, Kernel, array_type, identity
 from dlc.dialects.measured import Measuring, places
 from dlc.ir.core import Value
@@ -115,6 +116,30 @@ class Scatter(Kernel):
         result = target.copy()
         places = tuple([index.astype(np.int64) for index in indices])
         in_order(self.mode, in_front(result, self.axes), places, updates)
+        return result
+
+
+@op("kernel.update")
+class Update(Kernel):
+    """The target with an update in the place that begins at the computed starts, one for each axis.
+
+    Written over the target, it leaves all other elements where they are. An update that is not inside the
+    target fails the call.
+    """
+
+    inputs: Sequence[Value] = operands(doc="the target, the update, an i64 start for each axis")
+    outs: Sequence[Value] = operands()
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        target, update, *starts = [array_type(value) for value in self.inputs]
+        if update.rank != target.rank or len(starts) != target.rank:
+            raise self.fail(f"{self.name} puts {update} at {len(starts)} starts into {target}")
+        return (target,)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        target, update, *starts = inputs[: len(self.inputs)]
+        result = target.copy()
+        result[placed(self, starts, update.shape, target.shape)] = update
         return result
 
 

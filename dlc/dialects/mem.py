@@ -175,6 +175,15 @@ class Program(Op):
         return ()
 
 
+def same_place(one: Value, other: Value) -> bool:
+    """Whether two views are the same elements of the same memory."""
+    match one.op, other.op:
+        case View() as first, View() as second:
+            return first.root is second.root and first.attributes == second.attributes
+        case _:
+            return False
+
+
 def program_of(op: Op) -> Program | None:
     """The program that an operation of a plan belongs to."""
     current: Op | None = op

@@ -30,6 +30,7 @@ from dlc.lowering.panels_to_loop import lower_panels
 from dlc.lowering.running_to_loop import lower_running
 from dlc.lowering.scatter_to_loop import lower_scatter
 from dlc.lowering.sort_to_loop import lower_sort
+from dlc.lowering.update_to_loop import lower_update
 
 
 def _lower_product(op: kernel.Kernel, context: Context) -> Lowered:
@@ -53,6 +54,7 @@ LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
     kernels_in_order.Running: lower_running,
     kernels_in_order.Scatter: lower_scatter,
     kernels_in_order.Sort: lower_sort,
+    kernels_in_order.Update: lower_update,
 }
 """How each kind of kernel is written as loops."""
 

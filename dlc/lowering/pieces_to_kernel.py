@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import array, kernel, scalar
+from dlc.dialects import array, kernel, kernels_in_order, scalar
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
@@ -188,6 +188,8 @@ def _start(emit: Builder, start: Value, extent: Size, part: Size) -> Value:
 def _dynamic_update_slice(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.DynamicUpdateSlice)
     shape, part = tensor_type(op.target).shape, tensor_type(op.update).shape
+    if _is_small_part(op):
+        return (emit(kernels_in_order.Update(op.operands, ())),)
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         target, update, *starts = arrays
@@ -202,6 +204,14 @@ def _dynamic_update_slice(op: Op, emit: Builder) -> Sequence[Value]:
         return choose(inner, both(inner, conditions), new, old)
 
     return (generic(emit, op.operands, shape, formula),)
+
+
+def _is_small_part(op: array.DynamicUpdateSlice) -> bool:
+    """Whether an update is better put into its target than chosen for each element of a formula."""
+    whole, part = tensor_type(op.target).size, tensor_type(op.update).size
+    if isinstance(op.target.op, array.Fill | array.Constant) or not tensor_type(op.target).rank:
+        return False
+    return not (isinstance(whole, int) and isinstance(part, int)) or 2 * part <= whole
 
 
 @lowers(array.Extent)

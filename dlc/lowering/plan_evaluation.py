@@ -21,7 +21,7 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType, ViewType
 from dlc.lowering.loop_evaluation import run_tile
-from dlc.lowering.plan_storage import reads_only_own_element
+from dlc.lowering.plan_storage import replaceable
 from dlc.passes.place import align
 
 
@@ -228,23 +228,21 @@ class PlanRun:
 
     def _is_in_place(self, op: kernel.Kernel, target: Value, used: Value) -> bool:
         """Whether a kernel writes exactly the elements that it reads, each over itself."""
-        if not isinstance(op, kernel.Generic) or target.type is not used.type:
+        places = replaceable(op)
+        if target.type is not used.type:
             return False
         same = self.array(target).ctypes.data == self.array(used).ctypes.data
-        return same and all(
-            reads_only_own_element(op, argument)
-            for argument, view in zip(op.arrays, op.inputs, strict=True)
-            if view is used
-        )
+        reads = op.operands[: len(op.operands) - len(op.targets)]
+        return same and all(k in places for k, view in enumerate(reads) if view is used)
 
     def array(self, view: Value) -> Array:
         """The window on memory that a view is at this point of the loops."""
         op: Op | None = view.op
         match op:
-            case mem.Constant(value=value):
-                return value.array
-            case mem.Weight(symbol=symbol):
-                return self.at.weights[symbol.name]
+            case mem.Constant(value=value, type=type):
+                return value.array.reshape(self.at.shape(type.shape))
+            case mem.Weight(symbol=symbol, type=type):
+                return self.at.weights[symbol.name].reshape(self.at.shape(type.shape))
             case mem.View(root=root, type=type):
                 return self._window(self._memory_of(root), type, self._start(op))
             case _:

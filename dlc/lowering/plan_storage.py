@@ -3,7 +3,8 @@
 A value that a region hands over is written where it is wanted: a carried value into the memory that the
 loop reads it from, if nothing reads that any more; a value to stack into its place in the stack; the
 result of a branch into the memory of the choice; a result that updates an argument over it, or else it is
-copied there at the end. An element-wise kernel may write over an input that dies with it.
+copied there at the end. An element-wise kernel may write over an input that dies with it, and an update
+is put into its target where nothing reads that any more.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dlc.dialects import array, flow, func, kernel
+from dlc.dialects import flow, func, kernel, kernels_in_order
 from dlc.dialects.measured import at_most
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size
@@ -150,10 +151,8 @@ class _Assignment:
 
     def _home(self, value: Value) -> Home | None:
         """Where a value is; None for constants and weights."""
-        while value not in self.storage.homes and isinstance(value.op, array.Reshape):
-            value = value.op.source
-        found = self.storage.homes.get(value)
-        return found if found is not None else self.storage.homes.get(self.origins[value])
+        homes = self.storage.homes
+        return next((homes[known] for known in self.origins.chain(value) if known in homes), None)
 
     def _items(self, items: list[Item]) -> None:
         for item in items:
@@ -190,9 +189,8 @@ class _Assignment:
         self, op: kernel.Kernel, result: Value, number: int, readers: Counter[int]
     ) -> Value | None:
         """A value in the arena that dies with `op` and that the result may overwrite."""
-        if not isinstance(op, kernel.Generic) or len(op.results) != 1:
-            return None
-        for operand, argument in zip(op.inputs, op.arrays, strict=True):
+        for position in replaceable(op):
+            operand = op.operands[position]
             origin = self.origins[operand]
             home = self.storage.homes.get(origin)
             if self.lives.reads_of.is_count(origin):
@@ -207,8 +205,7 @@ class _Assignment:
                 and memory.last == number
                 and self.lives.written.get(origin, -1) >= 0
                 and kernel.array_type(operand) is kernel.array_type(result)
-                and sum(self.origins[other] is origin for other in op.inputs) == 1
-                and reads_only_own_element(op, argument)
+                and sum(self.origins[other] is origin for other in op.operands) == 1
             ):
                 return origin
         return None
@@ -272,21 +269,16 @@ class _Assignment:
         for number, reader in self.lives.reads.get(self.origins[argument], []):
             if not enter < number < leave or number < written:
                 continue
-            own = (
-                number == written
-                and reader is producer
-                and isinstance(producer, kernel.Generic)
-                and self._reads_own(producer, argument)
-            )
+            own = number == written and reader is producer and self._reads_own(producer, argument)
             if not own:
                 return False
         return True
 
-    def _reads_own(self, op: kernel.Generic, argument: Value) -> bool:
+    def _reads_own(self, op: kernel.Kernel, argument: Value) -> bool:
+        places = replaceable(op)
         return all(
-            reads_only_own_element(op, inner)
-            and kernel.array_type(operand) is kernel.array_type(op.results[0])
-            for operand, inner in zip(op.inputs, op.arrays, strict=True)
+            position in places and kernel.array_type(operand) is kernel.array_type(op.results[0])
+            for position, operand in enumerate(op.operands)
             if self.origins[operand] is self.origins[argument]
         )
 
@@ -300,6 +292,22 @@ class _Assignment:
                 self.storage.homes[self.origins[value]] = self.storage.homes[result]
         self._items(item.then)
         self._items(item.otherwise)
+
+
+def replaceable(op: kernel.Kernel) -> list[int]:
+    """The operands over which the only result may be written, element by element or part by part."""
+    match op:
+        case kernel.Generic() if len(op.body.terminator.operands) == 1:
+            first = len(op.operands) - len(op.inputs) - len(op.outs)
+            return [
+                first + k
+                for k, argument in enumerate(op.arrays)
+                if reads_only_own_element(op, argument)
+            ]
+        case kernels_in_order.Scatter() | kernels_in_order.Update():
+            return [0]
+        case _:
+            return []
 
 
 def reads_only_own_element(op: kernel.Generic, argument: Value) -> bool:

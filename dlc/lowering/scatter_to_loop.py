@@ -1,4 +1,5 @@
 """`kernel.scatter` as loops: a tile copies its part of the target, then goes through all updates of it.
+Where the result is written over the target, there is nothing to copy.
 
 Tiles share the axes that are not indexed, so no place belongs to two of them and the order of the updates
 is the one stated.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dlc.dialects import kernel, kernels_in_order, loop, scalar
+from dlc.dialects import kernel, kernels_in_order, loop, mem, scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import product
@@ -48,6 +49,7 @@ class _Scatter:
             self.writer.size(size, "extent", axis) for axis, size in enumerate(self.shape)
         ]
         self.target = len(op.inputs)
+        self.in_place = mem.same_place(op.inputs[0], op.outs[0])
 
     def lower(self) -> Lowered:
         writer = self.writer
@@ -60,12 +62,14 @@ class _Scatter:
             lower = emit(scalar.Multiply(block, index(emit, BLOCK)))
             above = emit(scalar.Add(lower, index(emit, BLOCK)))
             upper = minimum(emit, above, self.extents[self.rest[-1]]) if self.rest else above
-            self._copy(emit, places, lower, upper)
+            if not self.in_place:
+                self._copy(emit, places, lower, upper)
             self._update(emit, places, lower, upper)
             return ()
 
         for_each(writer.emit, writer.first, writer.last, 1, (), tile)
-        indexed = product([self.shape[axis] for axis in self.op.axes])
+        axes = () if self.in_place else self.op.axes
+        indexed = product([self.shape[axis] for axis in axes])
         work = (indexed + self.index.size) * ELEMENT * (BLOCK if self.rest else 1)
         return writer.finish(product(outer) * across, nanoseconds(work))
 
