@@ -28,7 +28,7 @@ from dlc.frontend.values import (
     is_number,
 )
 from dlc.ir.core import Value
-from dlc.ir.dims import Dim, Size
+from dlc.ir.dims import MAX_FACTOR, Dim, Size
 from dlc.text import ast
 from dlc.text.source import Source, Span
 
@@ -160,6 +160,8 @@ class Evaluator:
 
     def as_size(self, value: Datum, span: Span) -> Size:
         """A value as a size."""
+        if isinstance(value, int) and value >= MAX_FACTOR:
+            raise self.at.fail("D0329", f"the size {value} does not fit 64 bits", span)
         if isinstance(value, Dim) or (isinstance(value, int) and not isinstance(value, bool)):
             return value
         if isinstance(value, Hole):

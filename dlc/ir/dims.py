@@ -17,6 +17,8 @@ from functools import lru_cache
 from math import gcd
 from typing import ClassVar, TypeAlias
 
+from dlc.errors import ModelError
+
 Bounds: TypeAlias = Mapping[str, tuple[int, int | None]]
 """Lowest and highest value of each named dim; a highest of `None` means unbounded."""
 
@@ -55,7 +57,7 @@ MAX_FACTOR = 1 << 63
 class Dim:
     """A canonical polynomial: sorted monomials, each with a coefficient that is not 0. Interned.
 
-    Raises OverflowError for a coefficient that does not fit 64 bits.
+    Raises ModelError (D0329) for a coefficient that does not fit 64 bits.
     """
 
     __slots__ = ("_hash", "terms")
@@ -68,7 +70,7 @@ class Dim:
         found = cls._known.get(terms)
         if found is None:
             if any(abs(factor) > MAX_FACTOR for _, factor in terms):
-                raise OverflowError("a number in a size does not fit 64 bits")
+                raise ModelError("a number in a size does not fit 64 bits", code="D0329")
             found = object.__new__(cls)
             found.terms = terms
             found._hash = hash(terms)
@@ -132,6 +134,15 @@ class Dim:
 Size: TypeAlias = int | Dim
 """The extent of one axis: a number, or a symbolic size."""
 Shape: TypeAlias = tuple[Size, ...]
+
+
+def check_shape(shape: Shape) -> None:
+    """Raises ModelError (D0329) for a size that does not fit 64 bits; none is negative."""
+    for size in shape:
+        if isinstance(size, int):
+            assert size >= 0, shape
+            if size >= MAX_FACTOR:
+                raise ModelError(f"the size {size} does not fit 64 bits", code="D0329")
 
 
 def symbol(name: str) -> Dim:
@@ -446,7 +457,7 @@ def parse_size(text: str) -> Size:
         if len(terms) > MAX_TERMS:
             raise ValueError(f"the size {text[:40]!r}... is a sum of more than {MAX_TERMS} terms")
         if isinstance(value, int) and abs(value) > MAX_FACTOR:
-            raise OverflowError
+            raise ModelError("it is too large")
         return value
 
     def divide(value: Size, by: Size) -> Size:
@@ -476,7 +487,7 @@ def parse_size(text: str) -> Size:
 
     try:
         value = total(0)
-    except OverflowError:
+    except ModelError:
         raise ValueError(f"a number in the size {text[:40]!r} does not fit 64 bits") from None
     take("")
     return value

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dlc.ir.dims import Dim, Shape, Size, product
+from dlc.ir.dims import Dim, Shape, Size, check_shape, product
 
 Kind = Literal["float", "int", "uint", "bool", "index"]
 
@@ -95,7 +95,7 @@ class TensorType(Type):
         key = (dtype, shape)
         found = cls._known.get(key)
         if found is None:
-            assert all(isinstance(size, Dim) or 0 <= size < 1 << 63 for size in shape), shape
+            check_shape(shape)
             found = object.__new__(cls)
             found.dtype, found.shape, found._text = dtype, shape, None
             found = cls._known.setdefault(key, found)
@@ -184,7 +184,7 @@ class ViewType(Type):
         found = cls._known.get(key)
         if found is None:
             assert len(shape) == len(strides), key
-            assert all(isinstance(size, Dim) or 0 <= size < 1 << 63 for size in shape), shape
+            check_shape(shape)
             found = object.__new__(cls)
             found.dtype, found.shape, found.strides = key
             found = cls._known.setdefault(key, found)

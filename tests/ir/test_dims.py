@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dlc.errors import ModelError
 from dlc.ir.dims import (
     MAX_DEPTH,
     MAX_TERMS,
@@ -195,7 +196,7 @@ def test_a_dim_without_a_number_is_missing_by_name() -> None:
 
 def test_a_number_in_a_size_fits_64_bits() -> None:
     largest = B + ((1 << 63) - 1)
-    with pytest.raises(OverflowError, match="does not fit 64 bits"):
+    with pytest.raises(ModelError, match="a number in a size does not fit 64 bits"):
         _ = largest + largest
 
 
