@@ -184,11 +184,10 @@ class Constant(Op):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         dtype = element(self.type)
-        return (
-            numeric.encode(np.asarray(self.value), dtype)
-            if dtype is BF16
-            else np.asarray(self.value, dtype.numpy)
-        )
+        shape = (self.type.lanes,) if isinstance(self.type, VectorType) else ()
+        if dtype is BF16:
+            return numeric.encode(np.full(shape, self.value), dtype)
+        return np.full(shape, self.value, dtype.numpy)
 
 
 @op("scalar.fma")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dlc.dialects import kernel
+from dlc.dialects import kernel, nn
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL
 from dlc.lowering.array_to_kernel import find_lowering
+from dlc.lowering.nn_to_kernel import attends_at_once
 
 
 @define_pass("decompose", required=True)
@@ -16,7 +17,7 @@ def decompose(module: Op, context: Context) -> None:
     pending = list(module.walk())
     while pending:
         op = pending.pop()
-        if op.parent is None or isinstance(op, kernel.Kernel) or find_lowering(type(op)):
+        if op.parent is None or isinstance(op, kernel.Kernel) or _has_kernel(op):
             continue
         block, before = op.parent, op.previous
         results = op.decompose(rewriter.before(op))
@@ -27,3 +28,9 @@ def decompose(module: Op, context: Context) -> None:
             pending.extend(new.walk())
             new = new.next
         rewriter.replace(op, results, relation=EQUAL)
+
+
+def _has_kernel(op: Op) -> bool:
+    if isinstance(op, nn.Attention) and not attends_at_once(op):
+        return False
+    return find_lowering(type(op)) is not None

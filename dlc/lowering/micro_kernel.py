@@ -147,7 +147,12 @@ def _add(emit: Builder, shape: Shape, one: Value, other: Value, sums: Value) -> 
     return emit(scalar.Add(emit(scalar.Multiply(one, other)), sums))
 
 
-def store(emit: Builder, shape: Shape, sums: Sums, room: Value) -> None:
-    """Write the tile of sums to memory, row by row."""
+def store(
+    emit: Builder, shape: Shape, sums: Sums, room: Value, distance: int | None = None
+) -> None:
+    """Write the tile of sums to memory, row by row, rows so many elements apart: none between them."""
+    lanes = shape.register.lanes
     for number, value in enumerate(sums):
-        emit.place(vec.Store(value, room, index(emit, number * shape.register.lanes)))
+        row, register = divmod(number, shape.across)
+        place = row * (distance or shape.columns) + register * lanes
+        emit.place(vec.Store(value, room, index(emit, place)))

@@ -1,6 +1,7 @@
 """Normalisers as one kernel each: a row is read into the cache once and stays there to the end.
 
 The steps are those of the operation's decomposition, in the same order and with the same roundings.
+Attention is one kernel, too; its sums are those of the decomposition in another order.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from collections.abc import Callable, Sequence
 
 from dlc.dialects import array, kernel, nn, scalar
 from dlc.dialects.array.elementwise import tensor_type
+from dlc.dialects.kernel_attention import Attention
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Shape, product
-from dlc.ir.types import INDEX, DType
+from dlc.ir.types import F32, INDEX, DType
 from dlc.lowering.array_to_kernel import lowers
 from dlc.lowering.formula import convert, fold, load, number, size, wide
 
@@ -178,3 +180,22 @@ def _inverse_root(
     """`1 / sqrt(mean + eps)`."""
     mean = _mean(emit, extents, squared, dtype)
     return emit(scalar.Rsqrt(emit(scalar.Add(mean, number(emit, eps, dtype)))))
+
+
+MOST_VALUES = 256
+"""Numbers in a value of attention: a kernel keeps the sums of some queries on its stack."""
+
+
+def attends_at_once(op: nn.Attention) -> bool:
+    """Whether attention is one kernel: in f32, with values of a known and moderate size."""
+    width = tensor_type(op.values).shape[-1]
+    small = isinstance(width, int) and 0 < width <= MOST_VALUES
+    return small and tensor_type(op.query).dtype is F32
+
+
+@lowers(nn.Attention)
+def _attention(op: Op, emit: Builder) -> Sequence[Value]:
+    assert isinstance(op, nn.Attention)
+    *_, count, width = tensor_type(op.values).shape
+    made = Attention(op.query, op.keys, op.values, op.mask, (), op.scale, count, width, op.causal)
+    return emit.all(made)

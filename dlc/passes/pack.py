@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dlc.dialects import array, kernel, weight
 from dlc.dialects.builtin import Module
+from dlc.dialects.kernel_attention import Attention
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Dim, product
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
-from dlc.ir.types import F32, F64
+from dlc.ir.types import F32, F64, DType
 
 THIN = 16
 """Channels: with fewer, the loop over those that one tap meets is too short to be fast."""
@@ -28,6 +29,8 @@ def pack(module: Op, context: Context) -> None:
     for op in list(module.walk()):
         if isinstance(op, kernel.Conv) and not op.panel and not op.outs:
             _convolution(op, module, context)
+        elif isinstance(op, Attention) and not op.panel and not op.outs:
+            _attention(op, context.options.vector_bytes)
         elif isinstance(op, kernel.Gemm) and not op.panel and not op.outs:
             reason = _why_blas(op, options.matmul)
             if reason:
@@ -87,6 +90,16 @@ def window_rows(emit: Builder, op: kernel.Conv) -> Value:
     return emit(array.Reshape(whole, (batch * height * width, len(taps) * channels)))
 
 
+def _attention(op: Attention, vector_bytes: int) -> None:
+    """Put the keys, as columns, and the values of attention into panels."""
+    emit = Builder.before_op(op)
+    columns = panel_columns(kernel.array_type(op.query).dtype, vector_bytes)
+    keys = panels_of(emit, op.keys, columns, True)
+    values = panels_of(emit, op.values, columns, False)
+    op.set_operands([op.query, keys, values, *op.operands[3:]])
+    op.attributes["panel"] = columns
+
+
 def _is_thin(op: kernel.Conv) -> bool:
     """Whether the channels are so few that the sums are best taken over whole rows of the window."""
     channels = kernel.array_type(op.lhs).shape[-1]
@@ -111,8 +124,13 @@ def _bordered(emit: Builder, op: kernel.Conv) -> Value:
 
 def _columns(op: kernel.Product, vector_bytes: int) -> int:
     """Columns of a panel: those of the micro-kernel."""
+    return panel_columns(op.accumulator, vector_bytes)
+
+
+def panel_columns(dtype: DType, vector_bytes: int) -> int:
+    """Columns of a panel of numbers: two registers, or three where there are many."""
     registers = 3 if vector_bytes == 64 else 2
-    return registers * vector_bytes // op.accumulator.bytes
+    return registers * vector_bytes // dtype.bytes
 
 
 def _why_blas(op: kernel.Gemm, choice: str) -> str:
@@ -144,10 +162,26 @@ def _use_panels(op: kernel.Gemm | kernel.Conv, columns: int, module: Module) -> 
         rhs = _panels(emit, op, op.rhs, columns)
     else:
         rhs = _derived_panels(op, columns, stored, module, emit)
+    before = op.rhs
     op.set_operands([lhs, rhs, *op.operands[2:]])
     op.attributes["panel"] = columns
+    _erase_unused(before)
     if isinstance(op, kernel.Gemm):
         op.attributes["lhs_transposed"] = op.attributes["rhs_transposed"] = False
+
+
+def _erase_unused(value: Value) -> None:
+    """Erase what nothing reads any more: a weight that is read is kept in memory as it is, too."""
+    while not value.uses:
+        match value.op:
+            case array.Reshape(source=source) as op:
+                op.erase()
+                value = source
+            case weight.Get() as op:
+                op.erase()
+                return
+            case _:
+                return
 
 
 def _stored(value: Value) -> weight.Get | None:
