@@ -120,6 +120,7 @@ class _Writer:
         self.end = scheduler.waves - 1
         self.body = Block()
         self.epochs: dict[int, int] = {}
+        self._counted = 0
         self.roots: list[Value] = []
         self._views: dict[Value, Value] = {}
         self._divider: Op | None = None
@@ -170,8 +171,8 @@ class _Writer:
                     self._number(item.otherwise)
 
     def _count(self, number: int, real: bool) -> None:
-        before = self.epochs.get(number - 1, -1)
-        self.epochs[number] = before + 1 if real else max(before, 0)
+        self._counted += real
+        self.epochs[number] = max(self._counted - 1, 0)
 
     def _write_roots(self) -> None:
         layout = _lay_out(self.storage.memories, self.function.bounds)
@@ -231,15 +232,16 @@ class _Writer:
     def _home(self, value: Value) -> Home | None:
         """Where a value is, None for whole constants and weights.
 
-        A reshape of a dense array is a dense array of another shape.
+        What a branch or a loop is given is where it was before: a slice stays the slice that the loop
+        around is at. A reshape of a dense array is a dense array of another shape.
         """
         reshaped = False
-        while value not in self.storage.homes and isinstance(value.op, array.Reshape):
-            value, reshaped = value.op.source, True
-        home = self.storage.homes.get(value) or self.storage.homes.get(self.origins[value])
-        if home is None or not reshaped:
-            return home
-        return Home(home.memory, home.offset, None, home.steps)
+        for known in self.origins.chain(value):
+            home = self.storage.homes.get(known)
+            if home is not None:
+                return Home(home.memory, home.offset, None, home.steps) if reshaped else home
+            reshaped = reshaped or isinstance(known.op, array.Reshape)
+        return None
 
     # Work.
 

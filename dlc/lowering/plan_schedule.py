@@ -62,13 +62,20 @@ class Origins:
         self._shared[value] = other
 
     def __getitem__(self, value: Value) -> Value:
+        for origin in self.chain(value):
+            value = origin
+        return value
+
+    def chain(self, value: Value) -> Iterator[Value]:
+        """The value itself, then what it is, or is a part of, in the same memory, up to the whole."""
         while True:
+            yield value
             if isinstance(value.op, array.Reshape):
                 value = value.op.source
             elif value in self._shared:
                 value = self._shared[value]
             else:
-                return value
+                return
 
 
 class Scheduler:
