@@ -13,6 +13,9 @@ producer of both a maximum and the subtraction of that maximum is not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from dlc.dialects import array, kernel, scalar
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_into
@@ -58,6 +61,15 @@ def fuse(module: Op, context: Context) -> None:
                 fusion.take_in(op)
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What is asked again and again of a kernel's formula."""
+
+    count: int
+    is_map: bool
+    adds_floats: bool
+
+
 class _Fusion:
     def __init__(self, context: Context) -> None:
         self.rewriter: Rewriter = context.rewriter
@@ -65,6 +77,17 @@ class _Fusion:
         self.keeps_order = context.options.level < 2
         self.depth: dict[Op, int] = {}
         """How many kernels each one has before it, at least: equals could run at the same time."""
+        self._facts: dict[kernel.Generic, _Facts] = {}
+
+    def facts(self, op: kernel.Generic) -> _Facts:
+        """What there is to know of a formula as it is now."""
+        found = self._facts.get(op)
+        if found is None:
+            found = self._facts[op] = _Facts(_count(op.body), op.is_map, op.adds_floats)
+        return found
+
+    def _count(self, op: kernel.Product | kernel.Generic) -> int:
+        return self.facts(op).count if isinstance(op, kernel.Generic) else _count(op.formula)
 
     def look_at(self, block: Block) -> None:
         """Note the depth of every operation of a block."""
@@ -93,21 +116,27 @@ class _Fusion:
 
     def _inline(self, consumer: kernel.Generic, argument: Value, value: Value) -> bool:
         producer = value.op
-        if not isinstance(producer, kernel.Generic) or producer.outs or not producer.is_map:
+        if not isinstance(producer, kernel.Generic) or producer.outs:
             return False
-        reason = self._reordered(consumer) or _why_not_inline(producer, consumer, argument)
+        if not self.facts(producer).is_map:
+            return False
+        size = self.facts(producer).count, self.facts(consumer).count
+        reason = self._reordered(consumer) or _why_not_inline(producer, consumer, argument, size)
         if reason:
             self.log.refused(f"fuse: {reason}", value)
             return False
         self.log.did("fuse into its reader", value)
         arrays = [_argument_for(consumer, read) for read in producer.inputs]
-        for load in [use for use in argument.uses if isinstance(use, kernel.Load)]:
-            emit = Builder.before_op(load)
-            (element,) = clone_into(producer.body, emit, [*load.indices, *arrays])
+        loads = [use for use in argument.uses if isinstance(use, kernel.Load)]
+        alone = len(loads) == 1 and len(value.uses) == 1 and value.uses[consumer] == 1
+        for load in loads:
+            (element,) = (_moved if alone else _cloned)(producer.body, load, arrays)
             load.result.replace_by(element)
             load.erase()
         consumer.remove_input(argument)
+        del self._facts[consumer]
         if producer.is_unused:
+            del self._facts[producer]
             self.rewriter.erase(producer, Gone("fused into the kernel that reads it"))
         return True
 
@@ -134,6 +163,7 @@ class _Fusion:
             self._reordered(producer)
             or _why_not_append(producer, consumer, argument, value)
             or self._rival(producer, consumer)
+            or _too_large(self._count(producer) + self.facts(consumer).count)
         )
         if reason:
             self.log.refused(f"fuse: {reason}", value)
@@ -150,6 +180,9 @@ class _Fusion:
         assert consumer.parent is not None
         consumer.parent.move(producer, consumer)
         _write_behind(producer, consumer, argument)
+        for changed in (producer, consumer):
+            if isinstance(changed, kernel.Generic):
+                self._facts.pop(changed, None)
         result = producer.result
         self.rewriter.values.replaced(result, None, Gone("fused with the kernel that reads it"))
         result.type, result.name = kernel.array_type(consumer.result), None
@@ -158,7 +191,7 @@ class _Fusion:
 
     def _reordered(self, op: kernel.Product | kernel.Generic) -> str:
         """Why nothing is fused with a kernel at this level."""
-        adds = self.keeps_order and isinstance(op, kernel.Generic) and op.adds_floats
+        adds = self.keeps_order and isinstance(op, kernel.Generic) and self.facts(op).adds_floats
         return "it would add in another order" if adds else ""
 
     def _rival(self, producer: kernel.Product | kernel.Generic, consumer: kernel.Generic) -> str:
@@ -181,6 +214,22 @@ class _Fusion:
             reshape = value.op
             value = reshape.source
             self.rewriter.erase(reshape, Gone("fused with the kernel that reads it"))
+
+
+def _cloned(formula: Block, load: kernel.Load, arrays: Sequence[Value]) -> Sequence[Value]:
+    """What a formula yields, computed before a load at the element that this asks for."""
+    return clone_into(formula, Builder.before_op(load), [*load.indices, *arrays])
+
+
+def _moved(formula: Block, load: kernel.Load, arrays: Sequence[Value]) -> Sequence[Value]:
+    """The same with the operations of the formula itself, which nothing else needs."""
+    assert load.parent is not None
+    for argument, value in zip(formula.arguments, [*load.indices, *arrays], strict=True):
+        argument.replace_by(value)
+    for op in list(formula)[:-1]:
+        formula.unlink(op)
+        load.parent.insert(op, load)
+    return formula.terminator.operands
 
 
 def _write_behind(
@@ -237,8 +286,10 @@ def _argument_for(op: kernel.Kernel, value: Value) -> Value:
     return op.add_input(value)
 
 
-def _why_not_inline(producer: kernel.Generic, consumer: kernel.Generic, argument: Value) -> str:
-    """Why a formula stays a kernel of its own; empty if it need not."""
+def _why_not_inline(
+    producer: kernel.Generic, consumer: kernel.Generic, argument: Value, counts: tuple[int, int]
+) -> str:
+    """Why a formula stays a kernel of its own; empty if it need not. `counts` are of both formulas."""
     if len(producer.results) != 1:
         return "it has several results"
     loads = [use for use in argument.uses if isinstance(use, kernel.Load)]
@@ -248,10 +299,12 @@ def _why_not_inline(producer: kernel.Generic, consumer: kernel.Generic, argument
     reads = {*producer.inputs, *consumer.inputs} - {producer.result}
     if len(reads) > MAX_INPUTS:
         return f"the kernel would read {len(reads)} arrays"
-    size = _count(producer.body) * max(1, len(loads)) + _count(consumer.body)
-    if size > MAX_OPERATIONS:
-        return f"the formula would have {size} operations"
-    return ""
+    return _too_large(counts[0] * max(1, len(loads)) + counts[1])
+
+
+def _too_large(size: int) -> str:
+    """Why formulas of so many operations together stay apart; empty if they need not."""
+    return f"the formula would have {size} operations" if size > MAX_OPERATIONS else ""
 
 
 def _walks_once(producer: kernel.Generic, loads: list[kernel.Load]) -> bool:

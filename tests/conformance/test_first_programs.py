@@ -20,6 +20,7 @@ from dlc.driver.inspect import inspect_file
 from dlc.driver.interpret import Watch, evaluate_entry
 from dlc.errors import ModelError
 from dlc.runtime.certificate import read_certificate
+from dlc.text.ir_printer import print_module
 from tests.frontend.programs import Numbers, Program, as_list
 
 HERE = Path(__file__).parent
@@ -234,6 +235,49 @@ print(np.asarray(dlc.load(sys.argv[1]).dy_sin(np.float32([[1, 2], [3, 4]]))).tob
     run = [sys.executable, "-c", code, str(tmp_path / "poly.dlc")]
     done = subprocess.run(run, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == as_list(model.dy_sin(GRID))[0].tobytes().hex()
+
+
+CHAIN = 5_000
+
+
+def test_a_chain_of_ten_thousand_operations_compiles_and_differentiates() -> None:
+    steps = "\n".join(f"  let x = x * 0.999 + {k % 7}.0" for k in range(CHAIN))
+    program = Program(f"""dlc 1
+fn f(x: f32[2]) -> f32 {{
+{steps}
+  return sum(x)
+}}
+export fn both(x: f32[2]) -> (f32, f32[2]) = value_and_grad(f)(x)
+""")
+    opened = program.opened()
+    printed = print_module(opened.module)
+    assert printed.count('"array.multiply"') + printed.count('"array.add"') == 2 * CHAIN
+    x = np.array([1, 2], np.float32)
+    value, slope = as_list(program.model(1).both(x))
+    expected = x.astype(np.float64)
+    for k in range(CHAIN):
+        expected = expected * 0.999 + k % 7
+    np.testing.assert_allclose(value, expected.sum(), rtol=1e-4)
+    np.testing.assert_allclose(slope, np.full(2, 0.999**CHAIN), rtol=1e-2)
+
+
+@pytest.mark.long
+def test_a_graph_of_a_hundred_thousand_operations_compiles_and_prints() -> None:
+    random = np.random.default_rng(0)
+    names, wanted = ["x"], [np.array([3, 5], np.int64)]
+    lines: list[str] = []
+    for k in range(100_000):
+        first, second = (int(i) for i in random.integers(max(0, k - 50), k + 1, 2))
+        lines.append(f"  let v{k} = {names[first]} - {names[second]}")
+        wanted.append(wanted[first] - wanted[second])
+        names.append(f"v{k}")
+    text = "\n".join(lines)
+    program = Program(
+        f"dlc 1\nexport fn f(x: i64[2]) -> i64[2] {{\n{text}\n  return {names[-1]}\n}}\n"
+    )
+    assert print_module(program.opened().module).count('"array.subtract"') == 100_000
+    (found,) = as_list(program.model(0).f(wanted[0]))
+    np.testing.assert_array_equal(found, wanted[-1])
 
 
 def test_the_gradient_through_a_scan_is_that_of_the_unrolled_text() -> None:
