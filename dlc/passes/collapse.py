@@ -152,7 +152,7 @@ def regroup_like(
     `argument` stands for a reshape of an array of that shape, which the new kernel reads directly.
     None if some access is not at the element's own place.
     """
-    if len(op.domain) != 1 or product(domain) != op.domain[0]:
+    if len(op.domain) != 1 or not domain or product(domain) != op.domain[0]:
         return None
     if any(kernel.array_type(value).shape != op.domain for value in op.inputs):
         return None
