@@ -2,7 +2,8 @@
 
 `reading` protobuf, distrustfully, to `facts` · `importing` the graph, node by node · `step` what the
 importer of one operator is given · `symbolic` computations with sizes. The operators, each family with
-a table by their names: `elementwise` · `shapes` · `places` · `products` · `windows` · `recurrent`.
+a table by their names: `elementwise` · `shapes` · `places` · `products` · `windows` ·
+`recurrent` · `control`.
 """
 
 from dlc.importers.onnx.importing import OnnxModel, import_graph, read_onnx

@@ -28,18 +28,20 @@ class Tensor:
     array: Array
 
 
-Attribute: TypeAlias = (
-    "int | float | str | Tensor | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | None"
-)
-"""None for a kind of attribute that no operator of ours has, such as a subgraph."""
+Numbers: TypeAlias = "int | float | tuple[int, ...] | tuple[float, ...]"
+Attribute: TypeAlias = "Numbers | str | tuple[str, ...] | Tensor | Graph | None"
+"""None for a kind of attribute that no operator of ours has, such as a list of tensors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A declared input: its axes are numbers, names of dims, or None where nothing is known."""
+    """A declared input: its axes are numbers, names of dims, or None where nothing is known.
+
+    The inputs of a graph inside a node may leave all of that out: the node tells it.
+    """
 
     name: str
-    dtype: DType
+    dtype: DType | None
     axes: tuple[int | str | None, ...]
 
 
@@ -68,7 +70,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A graph whose nodes stand in an order in which each follows those that it reads."""
+    """A graph whose nodes stand in an order in which each follows those that it reads.
+
+    One inside a node also reads the tensors of the graphs around it.
+    """
 
     name: str
     file: str

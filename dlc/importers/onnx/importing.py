@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,15 @@ import numpy as np
 from dlc.dialects import func, weight
 from dlc.dialects.builtin import Module
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported, UsageError
-from dlc.importers.onnx import elementwise, places, products, recurrent, shapes, windows
+from dlc.importers.onnx import (
+    control,
+    elementwise,
+    places,
+    products,
+    recurrent,
+    shapes,
+    windows,
+)
 from dlc.importers.onnx.facts import Array, Graph, Input, Node
 from dlc.importers.onnx.reading import read_graph
 from dlc.importers.onnx.step import Constant, Importer, Made, Operand, Step
@@ -25,10 +33,11 @@ from dlc.ir.core import Block, Value
 from dlc.ir.dims import Shape, Size, names, substitute, symbol
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.location import FileLocation
-from dlc.ir.types import TensorType
+from dlc.ir.types import TensorType, Type
 from dlc.ir.value_map import ValueMap
 
 IMPORTERS: dict[str, Importer] = {
+    **control.IMPORTERS,
     **elementwise.IMPORTERS,
     **places.IMPORTERS,
     **products.IMPORTERS,
@@ -99,7 +108,7 @@ def _check_names(graph: Graph, what: str, given: Iterable[str], known: Sequence[
 def _refuse_unknown(graph: Graph) -> None:
     """Raise Unsupported with every kind of operator that has no importer."""
     missing: dict[tuple[str, int], list[Node]] = defaultdict(list)
-    for node in graph.nodes:
+    for node in _all_nodes(graph):
         if node.domain or node.kind not in IMPORTERS or node.opset not in OPSETS:
             kind = f"{node.domain}.{node.kind}" if node.domain else node.kind
             missing[kind, node.opset].append(node)
@@ -109,6 +118,17 @@ def _refuse_unknown(graph: Graph) -> None:
             for (kind, opset), nodes in sorted(missing.items())
         ]
         raise Unsupported(problems, sources={graph.file: graph.listing})
+
+
+def _all_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph and of the graphs inside them."""
+    pending = list(graph.nodes[::-1])
+    while pending:
+        node = pending.pop()
+        yield node
+        for attribute in node.attributes.values():
+            if isinstance(attribute, Graph):
+                pending += attribute.nodes[::-1]
 
 
 def _unsupported(graph: Graph, message: str, nodes: list[Node], code: str = "D0710") -> Diagnostic:
@@ -133,6 +153,17 @@ class _Names:
             found, number = f"{text}_{number}", number + 1
         self._taken.add(found)
         return found
+
+
+class _Lost(Exception):
+    """A graph inside a node has results that could not be imported, which is reported elsewhere."""
+
+
+def _held(graph: Graph) -> dict[str, Operand]:
+    """The tensors that a graph holds itself."""
+    return {
+        name: Constant(tensor.array, tensor.dtype, name) for name, tensor in graph.tensors.items()
+    }
 
 
 class _Sizes:
@@ -175,15 +206,12 @@ class _Import:
         self._graph = graph
         self._sizes = sizes
         self._values = values
-        self._block = Block()
+        self._block = self._top = Block()
         self._module = Module.empty(self._place(1))
         self._weight_names = _Names()
         self._arrays: dict[str, Array] = {}
         self._gets: dict[int, Value] = {}
-        self._known: dict[str, Operand | None] = {
-            name: Constant(tensor.array, tensor.dtype, name)
-            for name, tensor in graph.tensors.items()
-        }
+        self._known: dict[str, Operand | None] = {**_held(graph)}
         self._lost: set[str] = set()
         self._refused: dict[tuple[str, str], list[Node]] = defaultdict(list)
 
@@ -211,6 +239,7 @@ class _Import:
         found: list[str] = []
         for declared in self._graph.inputs:
             name = entry_names.of(declared.name)
+            assert declared.dtype is not None
             type = TensorType(declared.dtype, self._sizes.of(declared, name))
             self._known[declared.name] = self._block.add_argument(type, name)
             found.append(name)
@@ -221,7 +250,7 @@ class _Import:
         last = self._place(max(1, len(self._graph.nodes)))
         emit = Builder(self._block, last)
         node = Node("result", "", "", (), (), {}, 0, last.line)
-        step = Step(node, (), emit, self._weight)
+        step = Step(node, (), emit, self._weight, self)
         results: list[Value] = []
         for name in self._graph.outputs:
             found = self._known[name]
@@ -254,9 +283,13 @@ class _Import:
             self._lost.update(node.outputs)
             return
         operands = [self._known[name] if name else None for name in node.inputs]
-        step = Step(node, operands, Builder(self._block, self._place(node.line)), self._weight)
+        emit = Builder(self._block, self._place(node.line))
+        step = Step(node, operands, emit, self._weight, self)
         try:
             made = self._made(step)
+        except _Lost:
+            self._lost.update(node.outputs)
+            return
         except Unsupported as error:
             for problem in error.diagnostics:
                 self._refused[problem.code, problem.message].append(node)
@@ -274,6 +307,40 @@ class _Import:
         if len(results) < len(list(filter(None, node.outputs))):
             raise self._located(step.wrong(f"has only {len(results)} results"), node)
 
+    # Graphs inside nodes.
+
+    def inline(self, graph: Graph) -> list[Operand]:
+        """The results of a graph whose nodes are imported where its node stands."""
+        outer = self._known
+        self._known = {**outer, **_held(graph)}
+        try:
+            for node in graph.nodes:
+                self._node(node)
+            lost = [name for name in graph.outputs if name in self._lost]
+            if lost:
+                raise _Lost
+            found = [self._known[name] for name in graph.outputs]
+            return [operand for operand in found if operand is not None]
+        finally:
+            self._known = outer
+
+    def block(
+        self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
+    ) -> tuple[Block, list[Value]]:
+        """A graph as a block, and its results in it; it may use values of the blocks around it."""
+        outer, known = self._block, self._known
+        names = [declared.name for declared in graph.inputs]
+        self._block = Block(types)
+        bound = [self._block.arguments[number] for number in arguments]
+        self._known = {**known, **dict(zip(names, bound, strict=True))}
+        try:
+            results = self.inline(graph)
+            emit = Builder(self._block, self._place(graph.nodes[-1].line if graph.nodes else 1))
+            end = Step(Node("result", "", "", (), (), {}, 0, 1), (), emit, self._weight, self)
+            return self._block, [end.as_value(result) for result in results]
+        finally:
+            self._block, self._known = outer, known
+
     def _located(self, error: DlcError, node: Node) -> ModelError:
         place = self._place(node.line).place
         found = [
@@ -285,6 +352,8 @@ class _Import:
     def _made(self, step: Step) -> Made:
         node = step.node
         constants = [operand for operand in step.operands if isinstance(operand, Constant)]
+        if any(isinstance(attribute, Graph) for attribute in node.attributes.values()):
+            return IMPORTERS[node.kind](step)
         if constants and len(constants) == len([o for o in step.operands if o is not None]):
             if any(constant.is_symbolic for constant in constants):
                 folded = fold_sizes(step)
@@ -299,7 +368,8 @@ class _Import:
     def _evaluated(self, step: Step) -> list[Operand] | None:
         """What a node on constants makes, computed now; None if that is much."""
         block = Block()
-        scratch = Step(step.node, step.operands, Builder(block, step.emit.location), self._weight)
+        emit = Builder(block, step.emit.location)
+        scratch = Step(step.node, step.operands, emit, self._weight, self)
         made = IMPORTERS[step.node.kind](scratch)
         results = [made] if isinstance(made, Value | Constant) else list(made)
         types = [value.type for op in block for value in op.results]
@@ -333,7 +403,7 @@ class _Import:
             self._module.body.append(source)
             self._arrays[name] = constant.array
             get = weight.Get(Symbol(name), type)
-            found = Builder(self._block, emit.location)(get, name)
+            found = Builder(self._top, emit.location)(get, name)
             self._gets[id(constant.array)] = found
         return found
 

@@ -7,7 +7,7 @@ data may only lie in the model's folder (see `dlc.runtime.files`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 MAX_RANK = 16
+MAX_DEPTH = 16
+"""Graphs inside of nodes, one in another."""
 MAX_BYTES = 1 << 31
 """Protobuf itself goes no further; weights beyond that are external data."""
 EXTERNAL_KEYS = frozenset(("location", "offset", "length", "checksum"))
@@ -76,30 +78,42 @@ def graph_of(model: ModelProto, file: str, folder: Path) -> Graph:
         kind = "sparse tensors" if graph.sparse_initializer else "functions of its own"
         raise Unsupported(f"{file} has {kind}, which dlc does not import", code="D0710")
     inputs = tuple([_input(file, value) for value in graph.input if value.name not in tensors])
-    nodes = _ordered(file, graph, _opsets(file, model.opset_import), reader, {*tensors})
+    nodes = _Nodes(file, _opsets(file, model.opset_import), reader).ordered(graph, {*tensors})
+    return Graph(graph.name, file, inputs, _outputs(file, graph), nodes, tensors)
+
+
+def _outputs(file: str, graph: GraphProto) -> tuple[str, ...]:
     outputs = tuple([value.name for value in graph.output])
     if "" in outputs:
         raise _wrong(file, "an output has no name")
-    return Graph(graph.name, file, inputs, outputs, nodes, tensors)
+    return outputs
 
 
 def _texts(model: ModelProto) -> Iterator[str | bytes]:
     """Every text that is used; protobuf gives bytes for one that is no UTF-8."""
-    graph = model.graph
-    yield graph.name
     yield from [entry.domain for entry in model.opset_import]
-    for value in (*graph.input, *graph.output):
-        yield value.name
-        yield from [dim.dim_param for dim in value.type.tensor_type.shape.dim]
-    for tensor in graph.initializer:
-        yield tensor.name
-        yield from [text for entry in tensor.external_data for text in (entry.key, entry.value)]
-    for node in graph.node:
-        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
-        for attribute in node.attribute:
-            yield from (attribute.name, attribute.t.name)
-            external = attribute.t.external_data
-            yield from [text for entry in external for text in (entry.key, entry.value)]
+    pending = [model.graph]
+    while pending:
+        graph = pending.pop()
+        yield graph.name
+        for value in (*graph.input, *graph.output):
+            yield value.name
+            yield from [dim.dim_param for dim in value.type.tensor_type.shape.dim]
+        for tensor in graph.initializer:
+            yield tensor.name
+            yield from [text for entry in tensor.external_data for text in (entry.key, entry.value)]
+        for node in graph.node:
+            yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+            for attribute in node.attribute:
+                yield from (attribute.name, attribute.t.name)
+                external = attribute.t.external_data
+                yield from [text for entry in external for text in (entry.key, entry.value)]
+            pending += _inner(node)
+
+
+def _inner(node: NodeProto) -> list[GraphProto]:
+    """The graphs inside a node."""
+    return [attribute.g for attribute in node.attribute if attribute.type == attribute.GRAPH]
 
 
 def _damaged(file: str, why: str) -> ArtifactError:
@@ -157,61 +171,116 @@ def _check_shape(what: str, shape: Sequence[int]) -> None:
 # Nodes --------------------------------------------------------------------------------------------
 
 
-def _ordered(
-    file: str, graph: GraphProto, opsets: dict[str, int], reader: _Tensors, tensors: set[str]
-) -> tuple[Node, ...]:
-    """The nodes that results depend on, each after those whose outputs it reads."""
-    known = {"", *tensors, *[value.name for value in graph.input]}
-    makers: dict[str, int] = {}
-    for number, node in enumerate(graph.node):
-        for name in filter(None, node.output):
-            if name in makers or name in known:
-                raise _wrong(file, f"two things are called {name}")
-            makers[name] = number
-    order: list[int] = []
-    state = bytearray(len(graph.node))  # 0 new, 1 its inputs are being looked at, 2 done
-    for value in graph.output:
-        todo = [_maker(file, makers, known, value.name, "an output")]
-        while todo:
-            number = todo[-1]
-            if number < 0 or state[number] == 2:
-                todo.pop()
-            elif state[number] == 1:
-                state[number] = 2
-                order.append(todo.pop())
-            else:
-                state[number] = 1
-                for name in graph.node[number].input:
-                    maker = _maker(file, makers, known, name, graph.node[number].op_type)
-                    if maker >= 0 and state[maker] == 1:
-                        raise _wrong(file, f"{name} depends on itself")
-                    if maker >= 0 and state[maker] == 0:
-                        todo.append(maker)
-    return tuple([_node(graph.node[k], opsets, line, reader) for line, k in enumerate(order, 1)])
+class _Nodes:
+    """Reads the nodes of a file's graphs."""
 
+    def __init__(self, file: str, opsets: dict[str, int], reader: _Tensors) -> None:
+        self._file = file
+        self._opsets = opsets
+        self._reader = reader
+        self._depth = 0
 
-def _maker(file: str, makers: dict[str, int], known: set[str], name: str, user: str) -> int:
-    """The number of the node that makes a tensor; -1 for one that no node makes."""
-    found = makers.get(name)
-    if found is not None:
+    def ordered(
+        self,
+        graph: GraphProto,
+        tensors: Collection[str],
+        around: Collection[str] = (),
+        line: int = 0,
+    ) -> tuple[Node, ...]:
+        """The nodes that results depend on, each after those whose outputs it reads.
+
+        `around` are the tensors of the graphs around this one, which stands in a node of that line.
+        """
+        known = frozenset(("", *around, *tensors, *[value.name for value in graph.input]))
+        makers = self._makers(graph, known)
+        order: list[int] = []
+        state = bytearray(len(graph.node))  # 0 new, 1 its inputs are being looked at, 2 done
+        for value in graph.output:
+            todo = [self._maker(makers, known, value.name, "an output")]
+            while todo:
+                number = todo[-1]
+                if number < 0 or state[number] == 2:
+                    todo.pop()
+                elif state[number] == 1:
+                    state[number] = 2
+                    order.append(todo.pop())
+                else:
+                    state[number] = 1
+                    node = graph.node[number]
+                    for name in (*node.input, *_captured(node)):
+                        maker = self._maker(makers, known, name, node.op_type)
+                        if maker >= 0 and state[maker] == 1:
+                            raise _wrong(self._file, f"{name} depends on itself")
+                        if maker >= 0 and state[maker] == 0:
+                            todo.append(maker)
+        visible = known | {*makers}
+        return tuple(
+            [self._node(graph.node[k], line or place, visible) for place, k in enumerate(order, 1)]
+        )
+
+    def _makers(self, graph: GraphProto, known: Collection[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for number, node in enumerate(graph.node):
+            for name in filter(None, node.output):
+                if name in found or name in known:
+                    raise _wrong(self._file, f"two things are called {name}")
+                found[name] = number
         return found
-    if name not in known:
-        raise _wrong(file, f"nothing makes {name}, which {user} needs")
-    return -1
+
+    def _maker(self, makers: dict[str, int], known: Collection[str], name: str, user: str) -> int:
+        """The number of the node that makes a tensor; -1 for one that no node makes."""
+        found = makers.get(name)
+        if found is not None:
+            return found
+        if name not in known:
+            raise _wrong(self._file, f"nothing makes {name}, which {user} needs")
+        return -1
+
+    def _node(self, node: NodeProto, line: int, visible: Collection[str]) -> Node:
+        domain = "" if node.domain in DOMAINS else node.domain
+        attributes: dict[str, Attribute] = {}
+        for attribute in node.attribute:
+            if attribute.type == attribute.GRAPH:
+                attributes[attribute.name] = self._graph(attribute.g, line, visible)
+            else:
+                attributes[attribute.name] = _attribute(attribute, self._reader)
+        return Node(
+            node.op_type,
+            domain,
+            node.name,
+            tuple(node.input),
+            tuple(node.output),
+            attributes,
+            self._opsets.get(domain, 0),
+            line,
+        )
+
+    def _graph(self, graph: GraphProto, line: int, visible: Collection[str]) -> Graph:
+        """A graph inside a node."""
+        if self._depth == MAX_DEPTH:
+            raise _wrong(self._file, f"its graphs are nested more than {MAX_DEPTH} deep")
+        self._depth += 1
+        tensors = {tensor.name: self._reader.tensor(tensor) for tensor in graph.initializer}
+        inputs = tuple([Input(value.name, None, ()) for value in graph.input])
+        nodes = self.ordered(graph, {*tensors}, visible, line)
+        self._depth -= 1
+        return Graph(graph.name, self._file, inputs, _outputs(self._file, graph), nodes, tensors)
 
 
-def _node(node: NodeProto, opsets: dict[str, int], line: int, reader: _Tensors) -> Node:
-    domain = "" if node.domain in DOMAINS else node.domain
-    return Node(
-        node.op_type,
-        domain,
-        node.name,
-        tuple(node.input),
-        tuple(node.output),
-        {attribute.name: _attribute(attribute, reader) for attribute in node.attribute},
-        opsets.get(domain, 0),
-        line,
-    )
+def _captured(node: NodeProto) -> set[str]:
+    """What the graphs inside a node read of those around them."""
+    found: set[str] = set()
+    pending = [(graph, frozenset[str]()) for graph in _inner(node)]
+    while pending:
+        graph, around = pending.pop()
+        made = [name for inner in graph.node for name in inner.output]
+        held = [tensor.name for tensor in graph.initializer]
+        own = around | {*made, *held, *[value.name for value in graph.input]}
+        read = [name for inner in graph.node for name in inner.input]
+        read += [value.name for value in graph.output]
+        found.update(name for name in read if name and name not in own)
+        pending += [(deeper, own) for inner in graph.node for deeper in _inner(inner)]
+    return found
 
 
 def _attribute(attribute: AttributeProto, reader: _Tensors) -> Attribute:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from dlc.dialects import array
 from dlc.dialects.array.shape import reshape
 from dlc.errors import DlcError, ModelError, Unsupported
-from dlc.importers.onnx.facts import DTYPES, Array, Node, Tensor
+from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
 from dlc.ir.attributes import INLINE_BYTES, Dense
 from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Block, Value
 from dlc.ir.dims import Dim, Shape, Size
-from dlc.ir.types import I64, DType, TensorType
+from dlc.ir.types import I64, DType, TensorType, Type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +61,22 @@ class Constant:
 
 
 Operand: TypeAlias = Value | Constant
+
+
+class Regions(Protocol):
+    """Imports the graphs inside a node."""
+
+    def inline(self, graph: Graph) -> list[Operand]:
+        """Where the node stands; gives the results."""
+        ...
+
+    def block(
+        self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
+    ) -> tuple[Block, list[Value]]:
+        """As a block with arguments of these types; the graph's inputs are those of these numbers."""
+        ...
+
+
 Weights: TypeAlias = Callable[[Builder, Constant], Value]
 """Gives the value of a constant too large for the IR."""
 
@@ -69,11 +85,17 @@ class Step:
     """One node while it is imported."""
 
     def __init__(
-        self, node: Node, operands: Sequence[Operand | None], emit: Builder, weights: Weights
+        self,
+        node: Node,
+        operands: Sequence[Operand | None],
+        emit: Builder,
+        weights: Weights,
+        regions: Regions,
     ) -> None:
         self.node = node
         self.operands = operands
         self.emit = emit
+        self.regions = regions
         self._weights = weights
 
     @property
@@ -229,6 +251,13 @@ class Step:
         if found is None or isinstance(found, Tensor):
             return found
         raise self._attribute(name, "a tensor")
+
+    def graph(self, name: str) -> Graph:
+        """An attribute that is a graph."""
+        found = self.node.attributes.get(name)
+        if not isinstance(found, Graph):
+            raise self._attribute(name, "a graph")
+        return found
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis that may count from the end, as one that counts from the start."""

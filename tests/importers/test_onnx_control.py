@@ -1,0 +1,161 @@
+"""Choices and loops: what onnxruntime computes, evaluated and as machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from dlc.dialects import flow
+from dlc.errors import ModelError, Unsupported
+from tests.importers.onnx_models import Array, compiled, evaluated, expected, imported, model_of
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+
+
+def scalar(number: float) -> Array:
+    return np.asarray(number, np.float32)
+
+
+def graph(
+    nodes: Sequence[NodeProto],
+    inputs: Sequence[tuple[str, int]],
+    outputs: Sequence[str],
+    held: Mapping[str, Array] | None = None,
+) -> GraphProto:
+    """A graph inside a node."""
+    # The counter and the condition of a loop must say that they are scalars.
+    declared = [
+        helper.make_tensor_value_info(name, kind, None if kind == TensorProto.FLOAT else ())
+        for name, kind in inputs
+    ]
+    results = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    tensors = [numpy_helper.from_array(array, name) for name, array in (held or {}).items()]
+    return helper.make_graph(list(nodes), "inner", declared, results, tensors)
+
+
+def check(model: ModelProto, inputs: Mapping[str, Array]) -> None:
+    wanted = expected(model, inputs)
+    for found in (evaluated(imported(model), inputs), compiled(model, inputs)):
+        for got, right in zip(found, wanted, strict=True):
+            assert (got.dtype, got.shape) == (right.dtype, right.shape)
+            np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-5)
+
+
+def a_choice() -> list[NodeProto]:
+    """`y = x + 1 if c else x * k`, both of tensors around."""
+    then = graph(
+        [helper.make_node("Add", ["x", "one"], ["t"])],
+        [],
+        ["t"],
+        {"one": scalar(1)},
+    )
+    otherwise = graph([helper.make_node("Mul", ["x", "k"], ["o"])], [], ["o"])
+    return [helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)]
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_a_choice(condition: bool) -> None:
+    inputs = {"c": np.asarray(condition), "x": X}
+    check(model_of(a_choice(), inputs, ["y"], {"k": scalar(3)}), inputs)
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_a_choice_that_is_known_leaves_one_branch(condition: bool) -> None:
+    constants = {"k": scalar(3), "c": np.asarray(condition)}
+    model = model_of(a_choice(), {"x": X}, ["y"], constants)
+    assert not any(isinstance(op, flow.If) for op in imported(model).module.walk())
+    check(model, {"x": X})
+
+
+def a_loop(rounds: Sequence[str], goes_on: str) -> list[NodeProto]:
+    """`s = s + x * i`, and stacked the sums of its rows."""
+    body = graph(
+        [
+            helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["x", "f"], ["part"]),
+            helper.make_node("Add", ["s", "part"], ["s2"]),
+            helper.make_node("ReduceSum", ["s2", "axes"], ["row"], keepdims=0),
+            helper.make_node("Identity", ["c"], ["c2"]),
+        ],
+        [("i", TensorProto.INT64), ("c", TensorProto.BOOL), ("s", TensorProto.FLOAT)],
+        ["c2", "s2", "row"],
+        {"axes": np.asarray([1])},
+    )
+    return [helper.make_node("Loop", [*rounds, goes_on, "x"], ["last", "rows"], body=body)]
+
+
+def test_a_loop_of_so_many_rounds_stacks_results() -> None:
+    model = model_of(a_loop(["n"], ""), {"x": X}, ["last", "rows"], {"n": np.asarray(4)})
+    assert any(isinstance(op, flow.Scan) for op in imported(model).module.walk())
+    check(model, {"x": X})
+
+
+def test_a_loop_ends_by_its_condition() -> None:
+    body = graph(
+        [
+            helper.make_node("Add", ["s", "x"], ["s2"]),
+            helper.make_node("ReduceSum", ["s2"], ["whole"], keepdims=0),
+            helper.make_node("Less", ["whole", "limit"], ["c2"]),
+        ],
+        [("i", TensorProto.INT64), ("c", TensorProto.BOOL), ("s", TensorProto.FLOAT)],
+        ["c2", "s2"],
+        {"limit": scalar(20)},
+    )
+    loop = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
+    for rounds in (2, 100):
+        inputs = {"n": np.asarray(rounds), "x": X}
+        check(model_of([loop], inputs, ["y"]), inputs)
+
+
+def test_a_loop_that_stacks_an_unknown_number_of_results_is_refused() -> None:
+    model = model_of(a_loop(["n"], ""), {"n": np.asarray(4), "x": X}, ["last", "rows"])
+    with pytest.raises(Unsupported, match="Loop that stacks results"):
+        imported(model)
+
+
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_a_scan(backwards: int) -> None:
+    body = graph(
+        [
+            helper.make_node("Add", ["s", "row"], ["s2"]),
+            helper.make_node("Mul", ["s2", "k"], ["z"]),
+        ],
+        [("s", TensorProto.FLOAT), ("row", TensorProto.FLOAT)],
+        ["s2", "z"],
+    )
+    scan = helper.make_node(
+        "Scan", ["start", "x"], ["last", "rows"], body=body, num_scan_inputs=1,
+        scan_input_axes=[1], scan_output_axes=[1],
+        scan_input_directions=[backwards], scan_output_directions=[backwards],
+    )  # fmt: skip
+    constants = {"start": np.zeros(2, np.float32), "k": scalar(3)}
+    check(model_of([scan], {"x": X}, ["last", "rows"], constants), {"x": X})
+
+
+def test_a_loop_inside_a_choice() -> None:
+    (loop,) = a_loop(["n"], "")
+    then = graph([loop], [], ["last"], {"n": np.asarray(3)})
+    otherwise = graph([helper.make_node("Neg", ["x"], ["o"])], [], ["o"])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)
+    for condition in (True, False):
+        inputs = {"c": np.asarray(condition), "x": X}
+        check(model_of([node], inputs, ["y"]), inputs)
+
+
+def test_operators_that_are_unknown_are_found_inside_graphs() -> None:
+    then = graph([helper.make_node("Frobnicate", ["x"], ["t"])], [], ["t"])
+    otherwise = graph([helper.make_node("Neg", ["x"], ["o"])], [], ["o"])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)
+    with pytest.raises(Unsupported, match="Frobnicate of opset 18 is not imported"):
+        imported(model_of([node], {"c": np.asarray(True), "x": X}, ["y"]))
+
+
+def test_branches_of_different_shapes_are_refused() -> None:
+    then = graph([helper.make_node("Neg", ["x"], ["t"])], [], ["t"])
+    otherwise = graph([helper.make_node("Flatten", ["x"], ["o"], axis=0)], [], ["o"])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)
+    with pytest.raises(ModelError, match="the other"):
+        imported(model_of([node], {"c": np.asarray(True), "x": X}, ["y"]))
