@@ -22,6 +22,9 @@ LINKS = ("dialects", "runtime", "cli")
 
 GENERATED = re.compile(r"\.git|\.venv.*|\..*_cache|__pycache__|.*\.egg-info|build|dist|out")
 
+INSIDE = re.compile(r"^(?!from|import).*\b(?:from|import)\s+dlc\b", re.MULTILINE)
+"""A line with an import of ours that does not begin the line."""
+
 SUBJECTS = {
     "syntax": "D01",
     "names": "D02",
@@ -125,7 +128,9 @@ def test_every_package_says_what_it_is() -> None:
 def test_our_own_packages_are_imported_at_the_top_of_a_file() -> None:
     hidden: list[str] = []
     for path, text in sources():
-        if path != ROOT / "dlc" / "__init__.py":  # its public names load on first use
+        if path == ROOT / "dlc" / "__init__.py":  # its public names load on first use
+            continue
+        if INSIDE.search(text):  # most files need not be parsed
             hidden += [f"{path}:{line}" for line in imports_in_functions(ast.parse(text))]
     assert hidden == []
 
@@ -149,6 +154,7 @@ def imports_in_functions(tree: ast.Module) -> Iterator[int]:
 
 def test_an_import_in_a_function_is_noticed() -> None:
     text = "from dlc import ir\ndef f():\n    if f:\n        import dlc.text\n"
+    assert INSIDE.search(text) and not INSIDE.search(text[:30])
     assert list(imports_in_functions(ast.parse(text))) == [4]
 
 
