@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, helper
 
+from dlc.cli import main
 from dlc.dialects import array, func, weight
 from dlc.driver.api import compile
 from dlc.driver.importing import import_model
@@ -160,3 +162,33 @@ def test_sizes_that_are_not_there_are_refused(
     with pytest.raises(UsageError, match=message):
         import_model(source, tmp_path / "net.dlm", dims=dims, shapes=shapes)
     assert not (tmp_path / "net.dlm").exists()
+
+
+def test_the_command_writes_a_text_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    weights = {"w": np.ones((4, 2), np.float32)}
+    model = model_of(nodes, {"x": X}, ["y"], weights, shapes={"x": ["N", 4]})
+    Path("net.onnx").write_bytes(model.SerializeToString())
+    assert main(["import", "net.onnx", "--dim", "N=1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"text": "net.dlm", "weights": "net.safetensors", "parameters": 8}
+    assert main(["run", "net.dlm", "--input", "x=[[1, 2, 3, 4]]"]) == 0
+    assert "[[10. 10.]]" in capsys.readouterr().out
+
+
+def test_the_command_lists_what_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nodes = [
+        helper.make_node("Frobnicate", ["x"], ["a"]),
+        helper.make_node("Grommet", ["a"], ["y"]),
+    ]
+    Path("net.onnx").write_bytes(model_of(nodes, {"x": X}, ["y"]).SerializeToString())
+    assert main(["import", "net.onnx", "-o", "net.dlm"]) == 4
+    told = capsys.readouterr().err
+    assert "Frobnicate" in told and "Grommet" in told
+    assert not list(tmp_path.glob("*.dlm"))

@@ -148,6 +148,10 @@ CASES = [
     case("Expand", floats(3, 1), k=(ints(2, 1, 4),)),
     case("Tile", floats(2, 3), k=(ints(2, 3),)),
     case("Pad", floats(2, 3), k=(ints(1, -1, 0, 2), np.asarray(7, np.float32))),
+    *[
+        case("Pad", floats(2, 3, 4), k=(ints(0, 1, 2, 1, 2, 3),), mode=mode, opset=19)
+        for mode in ("reflect", "edge", "wrap")
+    ],
     case("Resize", PICTURE, opset=10, k=(np.asarray([1, 1, 2, 3], np.float32),)),
     case("Upsample", PICTURE, opset=9, k=(np.asarray([1, 1, 2, 2], np.float32),), mode="linear"),
     *[case("DepthToSpace", floats(2, 8, 3, 2), blocksize=2, mode=mode) for mode in ("DCR", "CRD")],

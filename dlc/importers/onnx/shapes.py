@@ -9,8 +9,10 @@ from typing import cast
 import numpy as np
 
 from dlc.dialects import array, nn
+from dlc.dialects.array.arithmetic import plus
 from dlc.dialects.array.pieces import slice_axis
 from dlc.dialects.array.shape import reshape, transpose
+from dlc.dialects.nn.rows import numbers
 from dlc.importers.onnx.facts import Tensor
 from dlc.importers.onnx.step import Constant, Importer, Made, Step, common_shape, stretched
 from dlc.ir.core import Value
@@ -213,8 +215,6 @@ def _tile(step: Step) -> Made:
 
 
 def _pad(step: Step) -> Made:
-    if step.text("mode", "constant") != "constant":
-        raise step.unsupported(f"in mode {step.text('mode', '')} is not imported")
     x, type = step.value(0), step.type(0)
     pads = list(step.list("pads") or ()) if step.opset < 11 else step.integers(1)
     axes = tuple(range(type.rank))
@@ -225,6 +225,9 @@ def _pad(step: Step) -> Made:
     low, high = [0] * type.rank, [0] * type.rank
     for k, axis in enumerate(axes):
         low[axis], high[axis] = pads[k], pads[len(axes) + k]
+    mode = step.text("mode", "constant")
+    if mode != "constant":
+        return _continued(step, x, mode, low, high)
     value = step.optional(2) if step.opset >= 11 else None
     if value is None:
         value = array.fill(step.emit, step.number("value", 0.0), type.with_shape(()))
@@ -235,6 +238,38 @@ def _pad(step: Step) -> Made:
     return step.emit(
         array.Pad(inner, reshape(step.emit, value, ()), grow[0], grow[1], (0,) * type.rank)
     )
+
+
+def _continued(step: Step, x: Value, mode: str, low: list[int], high: list[int]) -> Value:
+    """The tensor with its own elements around it, one axis after the other."""
+    if mode not in ("reflect", "edge", "wrap"):
+        raise step.wrong(f"has the unknown mode {mode!r}")
+    if min(*low, *high, 0) < 0:
+        raise step.unsupported(f"in mode {mode} that cuts elements off is not imported")
+    for axis, (before, behind) in enumerate(zip(low, high, strict=True)):
+        if before or behind:
+            index = _places(step, array.tensor_type(x).shape[axis], mode, before, behind)
+            found = step.emit(array.Gather(x, (index,), (axis,)))
+            rank = array.tensor_type(x).rank
+            x = transpose(step.emit, found, (*range(1, axis + 1), 0, *range(axis + 1, rank)))
+    return x
+
+
+def _places(step: Step, size: Size, mode: str, before: int, behind: int) -> Value:
+    """Which element of an axis each place of the longer one has."""
+    emit = step.emit
+    if mode == "reflect" and isinstance(size, int) and max(before, behind) >= size:
+        raise step.wrong(f"reflects {max(before, behind)} elements of {size}")
+    type = TensorType(I64, (before + size + behind,))
+    place = plus(emit, array.iota(emit, type, 0), -before)
+    last = numbers(emit, size - 1, type)
+    if mode == "wrap":
+        return emit(array.Remainder(place, numbers(emit, size, type)))
+    if mode == "edge":
+        inside = emit(array.Maximum(place, array.constant_like(emit, 0, place)))
+        return emit(array.Minimum(inside, last))
+    from_end = emit(array.Abs(emit(array.Subtract(last, emit(array.Abs(place))))))
+    return emit(array.Subtract(last, from_end))
 
 
 # Constants and shapes -----------------------------------------------------------------------------
