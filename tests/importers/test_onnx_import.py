@@ -184,10 +184,10 @@ def test_damaged_files_give_typed_errors(tmp_path: Path) -> None:
         for place in stream.integers(0, max(len(data), 1), 2 if data else 0):
             data[place] = stream.integers(256)
         path.write_bytes(data)
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             read_onnx(path)
         except DlcError:
             refused += 1
-        assert time.perf_counter() - start < 2
+        assert time.process_time() - start < 2
     assert refused > 100

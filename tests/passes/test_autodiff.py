@@ -350,9 +350,9 @@ def test_a_chain_of_ten_thousand_operations() -> None:
             x = emit(array.Multiply(emit(array.Sin(x)), x))
         return x
 
-    start = time.perf_counter()
+    start = time.process_time()
     module = expanded(gradient(chain), [tensor(2)])
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert len(main(module).body) > 20_000
     (found,) = run(module, np.array([0.5, -0.5]))
     assert np.isfinite(found).all()

@@ -325,12 +325,12 @@ def survive(seed: int, count: int) -> tuple[int, int]:
     refused = 0
     for number in range(count):
         file = mutant(random_, MANY if number % 2 else TINY)
-        began = time.perf_counter()
+        began = time.process_time()
         try:
             repr(Model.from_bytes(file))
         except DlcError:
             refused += 1
-        assert time.perf_counter() - began < 2, (seed, number)
+        assert time.process_time() - began < 2, (seed, number)
     return refused, count - refused
 
 

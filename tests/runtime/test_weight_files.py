@@ -350,14 +350,14 @@ def survive(seed: int, count: int) -> int:
                 case _:
                     data[at : at + 4] = struct.pack("<i", random_.choice([0, -1, 1 << 30, 7]))
             data = data or bytearray(1)
-        began = time.perf_counter()
+        began = time.process_time()
         try:
             file = WeightFile(name, readers[Path(name).suffix](memoryview(bytes(data)), name))
             for each in file:
                 _ = file[each].tolist()
         except DlcError:
             refusals += 1
-        assert time.perf_counter() - began < 2, (seed, number)
+        assert time.process_time() - began < 2, (seed, number)
     return refusals
 
 
