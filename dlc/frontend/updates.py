@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlc.frontend.builtins.registry import SPECIALS
-from dlc.frontend.evaluator import Evaluator
+from dlc.frontend.evaluator import Evaluator, evaluates
 from dlc.frontend.indexing import updated
 from dlc.frontend.scope import Scope
 from dlc.frontend.tensors import as_tensor
@@ -24,11 +24,21 @@ def _update(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
             node.span,
             help="write update(x, value, at=[0, ..])",
         )
-    if not isinstance(place, ast.List):
+    if not isinstance(place, ast.List | ast.Place):
         raise ev.at.fail("D0320", "a place is written like an index: at=[0, ..]", place.span)
     target, value = ev.eval(parts["x"], scope), ev.eval(parts["value"], scope)
     ev.at.stand(parts["x"].span)
     return updated(ev, as_tensor(ev.at, target), place.items, value, scope, node.span)
+
+
+@evaluates(ast.Place)
+def _place(ev: Evaluator, node: ast.Place, scope: Scope) -> Datum:
+    raise ev.at.fail(
+        "D0320",
+        "a place in a tensor is no value",
+        node.span,
+        help="only update takes one, as at=[0, ..]",
+    )
 
 
 SPECIALS["update"] = Special(

@@ -195,6 +195,13 @@ class List(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Place(Node):
+    """`[0, 1:T, ..]` behind `at=`: a place in a tensor, written like an index."""
+
+    items: tuple[IndexItem, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Comprehension(Node):
     """`[for pattern in source: body]`."""
 
@@ -593,6 +600,7 @@ Expr: TypeAlias = (
     | Index
     | Attribute
     | List
+    | Place
     | Comprehension
     | Tuple
     | Range
@@ -603,7 +611,7 @@ Expr: TypeAlias = (
     | On
     | Dots
 )
-"""`Range` occurs only as a source, `Dots` only as a dim; the parser sees to both."""
+"""`Range` occurs only as a source, `Dots` as a dim, `Place` behind `at=`; the parser sees to it."""
 
 IndexItem: TypeAlias = Expr | Slice | NewAxis
 Pattern: TypeAlias = NamePattern | IgnorePattern | RestPattern | TuplePattern

@@ -53,6 +53,8 @@ class ExpressionParser(Cursor, ABC):
     def __init__(self, source: Source, tokens: Tokens) -> None:
         super().__init__(source, tokens)
         self.parens: set[Span] = set()
+        self._place = -1
+        """The token behind the last `at=`: a list that begins there may be a place."""
 
     @abstractmethod
     def block(self) -> ast.Block:
@@ -249,12 +251,15 @@ class ExpressionParser(Cursor, ABC):
     def _list(self, start: int) -> ast.Expr:
         if self.peek() == "for":
             return self._comprehension(start)
-        items, _ = self.listed("]", self.expression)
+        items, _ = self.listed("]", self._index_item if self.at == self._place else self.expression)
         span = self.span_from(start)
         if len(items) > MAX_ITEMS:
             help = "keep numbers in a weight file and read them with file(...) or npz(...)"
             self.error("D0106", f"a list of {len(items):,} items", span, help=help)
-        return ast.List(span, tuple(items))
+        values = [i for i in items if not isinstance(i, ast.Slice | ast.NewAxis | ast.Dots)]
+        if len(values) < len(items):
+            return ast.Place(span, tuple(items))
+        return ast.List(span, tuple(values))
 
     def _comprehension(self, start: int) -> ast.Expr:
         opener = self.open()
@@ -268,13 +273,15 @@ class ExpressionParser(Cursor, ABC):
         return ast.Comprehension(self.span_from(start), pattern, source, body)
 
     def argument(self) -> ast.Argument:
-        """`value` or `name = value`."""
+        """`value` or `name = value`; behind `at=` a list may be a place, written like an index."""
         start = self.starts[self.at]
         name: str | None = None
         if self.peek() == "=" and self.kinds[self.at] == NAME:
             name = self.text
             self.advance()
             self.advance()
+            if name == "at":
+                self._place = self.at
         value = self.expression()
         return ast.Argument(self.span_from(start), name, value)
 
@@ -303,7 +310,7 @@ class ExpressionParser(Cursor, ABC):
             if named and argument.name is None:
                 message = "a value without a name after one with a name"
                 self.error("D0116", message, argument.span, help="give it a name, or put it first")
-            named = named or argument.name is not None
+            named = named or argument.name not in (None, "at")
         return tuple(arguments)
 
     def _index_item(self) -> ast.IndexItem:
