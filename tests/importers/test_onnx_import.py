@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from onnx import ModelProto, TensorProto, helper
 from dlc.dialects import func, weight
 from dlc.errors import ArtifactError, DlcError, ModelError, Unsupported, UsageError
 from dlc.importers.onnx import read_onnx
+from dlc.importers.onnx.importing import IMPORTERS
 from dlc.ir.dims import symbol
 from tests.importers.onnx_models import evaluated, expected, imported, model_of
 
@@ -191,3 +193,10 @@ def test_damaged_files_give_typed_errors(tmp_path: Path) -> None:
             refused += 1
         assert time.process_time() - start < 2
     assert refused > 100
+
+
+def test_the_page_about_onnx_lists_every_operator() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "onnx.md").read_text(encoding="utf-8")
+    _, _, table = page.partition("| | operators |")
+    listed = re.findall(r"`(\w+)`", table.partition("\n\n")[0])
+    assert sorted(listed) == sorted(IMPORTERS)
