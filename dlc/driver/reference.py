@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
 from dlc import dialects
 from dlc.dialects.decomposed import Decomposed
+from dlc.driver.example_graph import operations_of, result_type
 from dlc.driver.extensions import load_extensions
 from dlc.driver.initial import INITIALISERS
 from dlc.driver.library import LibraryEntry, library_entries
@@ -93,10 +94,13 @@ def _library_page(entry: LibraryEntry) -> str:
 def _function_page(function: Builtin | Special) -> str:
     lines = [function.signature, "", f"  {function.doc}"]
     if function.example:
-        lines += ["", f"  {function.example}  gives  {function.result}"]
-    related = [name for name in OPS if name.partition(".")[2] == function.name]
-    if related:
-        lines += ["", f"  in the IR: {', '.join(related)}"]
+        type = result_type(function)
+        shown = type if type == function.result else f"{function.result}: {type}"
+        lines += ["", f"  {function.example}  gives  {shown}"]
+    kinds = operations_of(function)
+    if kinds:
+        lines += ["", f"  in the IR: {', '.join(kind.name for kind in kinds)}"]
+        lines += [f"  derivative: {_derivative_through(kinds)}"]
     return "\n".join(lines)
 
 
@@ -108,6 +112,14 @@ def _op_page(kind: type[Op]) -> str:
         for field in fields_of(kind)
     ]
     return "\n".join([*lines, "", *fields, "", f"  derivative: {_derivative(kind)}"])
+
+
+def _derivative_through(kinds: Sequence[type[Op]]) -> str:
+    """Of a function that is made of these operations."""
+    if len(kinds) == 1:
+        return _derivative(kinds[0])
+    stops = [f"{kind.name} ({why})" for kind in kinds if (why := kind.not_differentiable)]
+    return f"not through {', '.join(stops)}" if stops else "of what it is made of"
 
 
 def _derivative(kind: type[Op]) -> str:
