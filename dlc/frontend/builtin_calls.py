@@ -113,6 +113,8 @@ def _help(function: Builtin, parameter: Parameter, value: Datum) -> str | None:
     kind = parameter.kind
     if function.name in ("max", "min") and parameter.name == "axis":
         return f"for each element of two tensors there is {function.name}imum(x, y)"
+    if isinstance(value, Value) and kind == "list":
+        return f"put them into a list: {function.name}([a, b])"
     if isinstance(value, Value) and kind not in ("tensor", "float", "any"):
         return "a tensor has its value only when the model runs"
     if isinstance(value, Callee) and kind in ("tensor", "float"):

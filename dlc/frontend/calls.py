@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dlc.errors import Label, ModelError
+from dlc.frontend.elsewhere import parameter_help
 from dlc.frontend.evaluator import Evaluator, calls, evaluates
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.rules import with_rule
@@ -111,7 +112,7 @@ def bind(
     bound = dict(zip(names, given.positional, strict=False))
     for name, argument in given.named.items():
         if name not in names:
-            near = suggest(name, names)
+            near = parameter_help(name, names) or suggest(name, names)
             raise ev.at.fail(
                 "D0208",
                 f"{called} has no parameter {name}",
@@ -151,7 +152,8 @@ def call_function(ev: Evaluator, function: Function, given: Arguments) -> Datum:
     at.source, at.span = given.source, given.span
     at.count()
     parameters = [(p.name, p.default is None) for p in declaration.parameters]
-    bound = bind(ev, declaration.name, parameters, given)
+    called = function.path or declaration.name if declaration.name == "call" else declaration.name
+    bound = bind(ev, called, parameters, given)
     if at.frame.depth >= MAX_CALLS:
         raise _too_deep(ev, function, given)
     scope = Scope(function.home)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dlc.errors import Diagnostic, ModelError
 from dlc.frontend.builtins.registry import BUILTINS, CONSTANTS, SPECIALS
+from dlc.frontend.elsewhere import attribute_help, name_help
 from dlc.frontend.evaluator import Evaluator, attributes_of, evaluates
 from dlc.frontend.patterns import unpack
 from dlc.frontend.problems import Poisoned
@@ -66,7 +67,7 @@ def unknown_name(source: Source, name: str, span: Span, known: list[str]) -> Dia
         "D0201",
         f"nothing is called {name} here",
         source.place(span),
-        help=f"did you mean {near}?" if near else None,
+        help=name_help(name) or (f"did you mean {near}?" if near else None),
     )
 
 
@@ -88,6 +89,14 @@ def _string(ev: Evaluator, node: ast.String, scope: Scope) -> Datum:
 @evaluates(ast.Placeholder)
 def _placeholder(ev: Evaluator, node: ast.Placeholder, scope: Scope) -> Datum:
     return PLACEHOLDER
+
+
+@attributes_of(Value)
+def _of_tensor(ev: Evaluator, value: Value, node: ast.Attribute) -> Datum:
+    """Tensors have no attributes: what others write so is a function."""
+    message = f"{describe(value)} has no `.{node.name}`"
+    help = attribute_help(node.name, BUILTINS)
+    raise ev.at.fail("D0206", message, node.name_span, help=help)
 
 
 @evaluates(ast.Tuple)

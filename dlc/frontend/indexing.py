@@ -221,14 +221,14 @@ def _place(
         index = as_tensor(ev.at, found)
         if dtype_of(index) is BOOL:
             raise ev.at.fail(
-                "D0326",
+                "D0337",
                 f"an index is a whole number, found {type_text(index)}",
                 item.span,
                 help="choose with where(mask, x, 0), or take the places from nonzero(mask)",
             )
         if not dtype_of(index).is_integer:
             raise ev.at.fail(
-                "D0326",
+                "D0337",
                 f"an index is a whole number, found {type_text(index)}",
                 item.span,
                 help="convert it: i32(...)",

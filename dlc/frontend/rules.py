@@ -124,7 +124,7 @@ class _Custom:
         wanted = {n: v for n, v in self.tensors.items() if dtype_of(v).is_float}
         if len(found) != len(wanted):
             raise self.at.fail(
-                "D0424",
+                "D0409",
                 f"the rule of {self.declaration.name} gives {len(found)} values, "
                 f"it has {len(wanted)} parameters of floats: {', '.join(wanted)}",
                 rule.body.span,
@@ -132,7 +132,7 @@ class _Custom:
         for value, (name, parameter) in zip(found, wanted.items(), strict=True):
             if value.type is not parameter.type:
                 raise self.at.fail(
-                    "D0424",
+                    "D0409",
                     f"the rule gives {type_text(value)} for {name}, which is {describe(parameter)}",
                     rule.body.span,
                     labels=(Label(self.at.source.place(rule.span), "the rule"),),
@@ -143,7 +143,7 @@ class _Custom:
             return
         names = [value.name or type_text(value) for value in captured]
         raise self.at.fail(
-            "D0424",
+            "D0430",
             f"{self.declaration.name} has a rule of its own and uses {names[0]} from outside",
             self.declaration.name_span,
             help="pass it as a parameter, so that the rule can say its derivative",

@@ -82,7 +82,7 @@ class _Scan(Loop):
         for other in lengths[1:]:
             if other != lengths[0]:
                 raise self.at.fail(
-                    "D0426",
+                    "D0407",
                     f"a scan goes through things of one length, found {lengths[0]} and {other}",
                     self.node.source.span,
                 )

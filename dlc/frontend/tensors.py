@@ -235,16 +235,29 @@ def broadcast_shape(at: Trace, one: Shape, other: Shape, verb: str = "combine") 
     return tuple(sizes)
 
 
+def _broadcast_help(
+    one: Shape, other: Shape, differing: tuple[Size, Size], verb: str
+) -> str | None:
+    longer, shorter = (one, other) if len(one) > len(other) else (other, one)
+    if verb == "multiply" and len(other) > 1 and one and one[-1] == other[-2]:
+        return "the product of matrices is written @"
+    if len(shorter) < len(longer) and longer[: len(shorter)] == shorter:
+        places = ", ".join([":"] * len(shorter) + ["new"] * (len(longer) - len(shorter)))
+        return f"axes are aligned at the right; a new last axis is made by x[{places}]"
+    if all(isinstance(size, Dim) for size in differing):
+        return "two sizes of different names never stretch to each other"
+    return "only a missing axis or one of size 1 stretches"
+
+
 def _no_broadcast(
     at: Trace, one: Shape, other: Shape, differing: tuple[Size, Size], verb: str
 ) -> Exception:
     texts = [f"[{', '.join(map(str, shape))}]" for shape in (one, other)]
-    symbolic = any(isinstance(size, Dim) for size in differing)
     return at.fail(
         "D0301",
         f"cannot {verb} tensors of shapes {texts[0]} and {texts[1]}: "
         f"the sizes {differing[0]} and {differing[1]} differ",
-        help="two sizes of different names never stretch to each other" if symbolic else None,
+        help=_broadcast_help(one, other, differing, verb),
     )
 
 

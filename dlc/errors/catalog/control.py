@@ -47,8 +47,10 @@ PAGES: dict[str, Page] = {
     "D0407": Page(
         "a loop and what it walks along differ in size",
         "Everything that a `scan` walks along has one size on its axis, which is the number of steps.",
-        "scan (x, m) in (xs, ms) ...   # xs: f32[10, 4], ms: f32[9]",
-        "scan (x, m) in (xs[:9], ms) ...",
+        "dlc 1\nexport fn f(xs: f32[10], ms: f32[9]) -> f32 =\n"
+        "  scan (x, m) in (xs, ms) with s = 0.0 { next s = s + x * m }",
+        "dlc 1\nexport fn f(xs: f32[10], ms: f32[9]) -> f32 =\n"
+        "  scan (x, m) in (xs[:9], ms) with s = 0.0 { next s = s + x * m }",
     ),
     "D0408": Page(
         "a derivative is asked for in a way that does not fit the function",
@@ -60,8 +62,10 @@ PAGES: dict[str, Page] = {
     "D0409": Page(
         "a derivative rule gives something else than it must",
         "A rule gives one value for each input that is a float, of the type of that input.",
-        "fn f(x: f32[3]) = sum(x) with vjp(x, dy) = dy",
-        "fn f(x: f32[3]) = sum(x) with vjp(x, dy) = dy * ones([3])",
+        "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x, dy) = sum(dy)\n"
+        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=ones([3]))",
+        "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x, dy) = 2 * dy\n"
+        "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=ones([3]))",
     ),
     # Loops and derivatives in model text.
     "D0421": Page(
@@ -86,11 +90,10 @@ PAGES: dict[str, Page] = {
         "dlc 1\nfn f(x: f32[3]) = sum(x * x)\nexport fn g(x: f32[3]) -> f32[3] = grad(f, wrt=x)(x)",
     ),
     "D0424": Page(
-        "a derivative rule that does not fit its function",
-        "`with vjp(x, dy)` names the parameters of the function, then one value for each of its results, "
-        "and gives one value of the same type for each parameter that is a float. The function uses no "
-        "other tensors, or their derivative would be lost.",
-        "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x, dy) = sum(dy)\n"
+        "a derivative rule with other parameters than it gets",
+        "`with vjp(x, dy)` names the parameters of the function, then one value for each of its results: "
+        "the gradient that arrives there.",
+        "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x) = 2 * x\n"
         "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=ones([3]))",
         "dlc 1\nfn f(x: f32[3]) = 2 * x with vjp(x, dy) = 2 * dy\n"
         "export fn g(x: f32[3]) -> f32[3] = vjp(f, wrt=x)(x, dy=ones([3]))",
@@ -105,7 +108,7 @@ PAGES: dict[str, Page] = {
     "D0426": Page(
         "nothing that a scan can go through",
         "A `scan` goes along an axis of a tensor, through a range `0..N`, a stack or list of layers, or "
-        "several of these of one length in a tuple. A range does not end before it begins.",
+        "several of these in a tuple. A range does not end before it begins.",
         "dlc 1\nexport fn f(x: f32) -> f32 = scan i in 10 with s = x { next s = s / 2 }",
         "dlc 1\nexport fn f(x: f32) -> f32 = scan i in 0..10 with s = x { next s = s / 2 }",
     ),
@@ -121,6 +124,17 @@ PAGES: dict[str, Page] = {
         "The `limit` of a `while` is the largest number of rounds that it may take.",
         "dlc 1\nexport fn f(x: f32) -> f32 = while x > 1 with x = x limit -1 { next x = x / 2 }",
         "dlc 1\nexport fn f(x: f32) -> f32 = while x > 1 with x = x limit 50 { next x = x / 2 }",
+    ),
+    "D0430": Page(
+        "a function with a rule of its own that uses more than its parameters",
+        "A rule gives the derivative by each parameter. That by a weight or another tensor from outside "
+        "would be lost without a word, so such tensors are passed as parameters.",
+        "dlc 1\nmodule Net() {\n  param w: f32[3] = ones()\n"
+        "  fn scaled(x: f32[3]) = w * x with vjp(x, dy) = w * dy\n"
+        "  export fn g(x: f32[3]) -> f32[3] = vjp(scaled, wrt=x)(x, dy=ones([3]))\n}",
+        "dlc 1\nmodule Net() {\n  param w: f32[3] = ones()\n"
+        "  fn scaled(x: f32[3], w: f32[3]) = w * x with vjp(x, w, dy) = (w * dy, x * dy)\n"
+        "  export fn g(x: f32[3]) -> f32[3] = vjp(scaled, wrt=x)(x, w, dy=ones([3]))\n}",
     ),
     "D0429": Page(
         "a `set` that could take effect any number of times",

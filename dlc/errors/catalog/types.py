@@ -128,7 +128,7 @@ PAGES: dict[str, Page] = {
     "D0326": Page(
         "a value of the wrong kind",
         "An operator, an index or a name was given something that has no meaning there: a function that "
-        "was not called, a tuple in place of a tensor, a float or a mask as an index.",
+        "was not called, or a tuple in place of a tensor.",
         "dlc 1\nexport fn f(x: f32[3]) -> f32[3] = relu + x",
         "dlc 1\nexport fn f(x: f32[3]) -> f32[3] = relu(x) + x",
     ),
@@ -196,6 +196,14 @@ PAGES: dict[str, Page] = {
         "The bounds of a `dim` are written with the smaller one first, and neither is negative.",
         "dlc 1\ndim B = 64..1\nexport fn f(x: f32[B]) -> f32 = sum(x)",
         "dlc 1\ndim B = 1..64\nexport fn f(x: f32[B]) -> f32 = sum(x)",
+    ),
+    "D0337": Page(
+        "an index that is no whole number",
+        "An axis is indexed by whole numbers, by slices, or by a tensor of whole numbers. A mask of bools "
+        "has no fixed number of places: choose between elements with `where`, or take the places from "
+        "`nonzero`.",
+        "dlc 1\nexport fn f(x: f32[3], i: f32[2]) -> f32[2] = x[i]",
+        "dlc 1\nexport fn f(x: f32[3], i: f32[2]) -> f32[2] = x[i32(i)]",
     ),
     "D0336": Page(
         "a pattern of `rearrange` that does not fit",

@@ -1,0 +1,64 @@
+"""Words of other languages and libraries, and how the same is written here: help for first texts."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final
+
+__all__ = ["attribute_help", "name_help", "parameter_help"]
+
+_NAMES: Final = {
+    "float": "f32(x)",
+    "double": "f64(x)",
+    "half": "f16(x)",
+    "int": "i32(x)",
+    "long": "i64(x)",
+    "None": "none",
+    "True": "true",
+    "False": "false",
+    "self": "the member alone: w for self.w",
+    "range": "0..n behind `in`, or arange(n)",
+    "matmul": "a @ b",
+    "dot": "a @ b",
+    "pow": "x ** y",
+    "concatenate": "concat([a, b])",
+    "expand_dims": "x[new, ..]",
+    "unsqueeze": "x[new, ..]",
+}
+_ATTRIBUTES: Final = {
+    "T": "transpose(x)",
+    "dtype": "dtype_of(x)",
+    "ndim": "rank(x)",
+    "astype": "f32(x)",
+    "float": "f32(x)",
+    "long": "i64(x)",
+    "int": "i32(x)",
+    "dot": "x @ y",
+    "matmul": "x @ y",
+    "mm": "x @ y",
+    "view": "reshape(x, [...])",
+    "t": "transpose(x)",
+    "unsqueeze": "x[new, ..]",
+    "pow": "x ** y",
+}
+_PARAMETERS: Final = {"dim": "axis", "dims": "axis", "axes": "axis", "keepdim": "keepdims"}
+
+
+def name_help(name: str) -> str | None:
+    """How to write what others call by this name; None where nothing is known about it."""
+    found = _NAMES.get(name)
+    return None if found is None else f"write {found}"
+
+
+def attribute_help(name: str, functions: Container[str]) -> str | None:
+    """How to write `x.name` of a tensor; `functions` are the functions of the language by name."""
+    found = _ATTRIBUTES.get(name)
+    if found is None and name in functions:
+        found = f"{name}(x)"
+    return None if found is None else f"write {found}"
+
+
+def parameter_help(name: str, names: Container[str]) -> str | None:
+    """The parameter that others call by this name, if it is one of `names`."""
+    found = _PARAMETERS.get(name)
+    return found if found is not None and found in names else None

@@ -1,0 +1,76 @@
+"""What somebody's first mistakes are told: the place, what disagrees, and how to write it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc.errors import Diagnostic, ModelError
+from dlc.frontend.elaborate import elaborate
+
+TEXT = """dlc 1
+dim B = 1..64
+import nn (Linear)
+module Net(h = 8) {
+  param w: f32[4, h] = normal(0.1)
+  use head = Linear(h, 2)
+  export fn f(x: f32[B, 4], ids: i32[B]) -> f32[B, 2] {
+    BODY
+  }
+}
+"""
+
+
+def told(body: str) -> list[Diagnostic]:
+    """The errors of a text with this function body."""
+    with pytest.raises(ModelError) as caught:
+        elaborate("model.dlm", text=TEXT.replace("BODY", body))
+    return [d for d in caught.value.diagnostics if d.severity == "error"]
+
+
+MISTAKES = [
+    ("return head(x @ W)", "D0201", "nothing is called W here", "did you mean w?"),
+    ("return softmx(x @ w)", "D0201", "nothing is called softmx here", "did you mean softmax?"),
+    ("return head(float(x) @ w)", "D0201", "nothing is called float here", "write f32(x)"),
+    ("return x @ self.w", "D0201", "nothing is called self here", "the member alone"),
+    ("return head(x * w)", "D0301", "the sizes B and 4 differ", "is written @"),
+    ("return where(ids > 0, x @ w[:, :2], 0)", "D0301", "differ", "x[:, new]"),
+    ("return head(x @ w) + ids", "D0322", "do not mix", "convert one of them"),
+    ("return head(x @ w, 3)", "D0208", "head takes 1 argument, found 2", "it is head(x)"),
+    ("return softmax(head(x @ w), dim=-1)", "D0208", "has no parameter dim", "did you mean axis?"),
+    ("return softmax(head(x @ w), axis=2)", "D0305", "has no axis 2", "the axes 0 to 1"),
+    ("return head(x.T @ w)", "D0206", "f32[B, 4] has no `.T`", "write transpose(x)"),
+    ("return x.sum() * head(x @ w)", "D0206", "has no `.sum`", "write sum(x)"),
+    ("return head(concat(x, x) @ w)", "D0320", "xs of concat is a list", "concat([a, b])"),
+    ("return head(x @ w)[:, 5]", "D0329", "index 5 is out of range", "the places 0 to 1"),
+    ("return head(w[x])", "D0337", "an index is a whole number", "convert it: i32(...)"),
+    ("return if x > 0 then x else x", "D0401", "a condition is one bool", "where(...)"),
+    ("return head(x @ w) if true else 0", "D0113", "no statement begins with `if`", "if c then a"),
+    ("for i in 0..3 { }", "D0113", "no statement begins with `for`", "scan x in xs"),
+    ("y = x @ w", "D0113", "no statement begins with `y`", "let y ="),
+    ("print(x)", "D0113", "no statement begins with `print`", "debug x"),
+    ("return head(x @ w);", "D0101", "`;` is not an operator", "leave the `;` out"),
+    ("return x && ids", "D0101", "`&&` is not an operator", "write `and`"),
+    ("return Linear(4, 2)(x)", "D0219", "instances are members of a module", "use layer = "),
+    ("return grad(head)(x @ w)", "D0423", "needs a function to one float", "sum it up"),
+    ("set w = w + 1  return head(x @ w)", "D0223", "w is a param", "declare it: state w"),
+]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message", "help"), MISTAKES, ids=[body for body, *_ in MISTAKES]
+)
+def test_a_mistake_is_told_with_a_way_out(body: str, code: str, message: str, help: str) -> None:
+    first = told(body)[0]
+    assert first.code == code
+    assert message in first.message
+    assert first.help is not None and help in first.help
+    assert first.place is not None and first.place.line == 8
+
+
+def test_one_run_reports_every_mistake_in_order() -> None:
+    errors = told("let a = x @ W\n    let b = softmx(x)\n    return head(x @ w, 3) + a + b")
+    assert [(d.code, d.place.line if d.place else 0) for d in errors] == [
+        ("D0201", 8),
+        ("D0201", 9),
+        ("D0208", 10),
+    ]
