@@ -6,6 +6,7 @@ here: `dlc.passes.fuse` puts formulas together afterwards.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from dlc.dialects import array, kernel, scalar
@@ -13,11 +14,11 @@ from dlc.dialects.array.elementwise import tensor_type
 from dlc.errors import Diagnostic, Unsupported
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import Size
+from dlc.ir.dims import Shape, Size
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
 from dlc.ir.types import DType
-from dlc.lowering.formula import convert, fold, gemm, generic, load, number, wide
+from dlc.lowering.formula import convert, fold, gemm, generic, load, number, size, times, wide
 
 Lowering = Callable[[Op, Builder], Sequence[Value]]
 """The results of an operation from kernels placed by the builder."""
@@ -170,16 +171,84 @@ def _reduction(op: Op, emit: Builder) -> Sequence[Value]:
     source, result = tensor_type(op.source), tensor_type(op.result)
     extents = tuple([source.shape[axis] for axis in op.axes])
     combine = op.scalar.name.removeprefix("scalar.")
+    length = _part_length(result.size, extents)
+    if length is not None:
+        return (_reduction_in_parts(op, emit, combine, length),)
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         def element(deep: Builder, folded: list[Value]) -> Value:
-            at: dict[int, Value] = dict(zip(op.axes, folded, strict=True))
-            at |= dict(zip(op.kept, indices, strict=True))
-            return load(deep, arrays[0], [at[axis] for axis in range(source.rank)])
+            return load(deep, arrays[0], _along(op, indices, folded))
 
         return convert(inner, fold(inner, extents, combine, element), result.dtype)
 
     return (generic(emit, op.operands, result.shape, formula),)
+
+
+def _along(op: array.Reduction, indices: list[Value], folded: list[Value]) -> list[Value]:
+    """The index of an element from those along the axes that stay and those that are folded."""
+    at: dict[int, Value] = dict(zip(op.axes, folded, strict=True))
+    at |= dict(zip(op.kept, indices, strict=True))
+    return [at[axis] for axis in range(len(at))]
+
+
+FEW = 64
+"""Results up to which a reduction has too few of them to share the work by results alone."""
+PART = 1 << 14
+"""Elements of one part of a reduction in parts, at least."""
+
+
+def _part_length(results: Size, extents: Shape) -> int | None:
+    """Into stretches of which length a reduction cuts its first axis; None if it is better not cut."""
+    if not isinstance(results, int) or results > FEW:
+        return None
+    if not extents or not all(isinstance(extent, int) for extent in extents):
+        return None
+    first, *rest = (extent for extent in extents if isinstance(extent, int))
+    inner = math.prod(rest)
+    if first * inner < 4 * PART:
+        return None
+    return max(1, PART // inner)
+
+
+def _reduction_in_parts(op: array.Reduction, emit: Builder, combine: str, length: int) -> Value:
+    """A reduction in two steps, so that threads can share it.
+
+    First parts whose size only the shape decides, then all parts of a result, and what is left over.
+    """
+    source, result = tensor_type(op.source), tensor_type(op.result)
+    first, *rest = [source.shape[axis] for axis in op.axes]
+    assert isinstance(first, int)
+    count = first // length
+
+    def stretch(
+        inner: Builder, array: Value, outer: list[Value], start: Value, length: int
+    ) -> Value:
+        """The elements from `start` on along the first axis, and all along the others, as one."""
+
+        def element(deep: Builder, folded: list[Value]) -> Value:
+            place = deep(scalar.Add(start, folded[0]))
+            return load(deep, array, _along(op, outer, [place, *folded[1:]]))
+
+        return fold(inner, (length, *rest), combine, element)
+
+    def part(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        *outer, number = indices
+        return stretch(inner, arrays[0], outer, times(inner, number, length), length)
+
+    def total(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        parts, *whole = arrays
+        value = fold(
+            inner, (count,), combine, lambda deep, k: deep(kernel.Load(parts, [*indices, *k]))
+        )
+        if whole:
+            done = size(inner, count * length)
+            left = stretch(inner, whole[0], indices, done, first - count * length)
+            value = inner(scalar.COMBINERS[combine](value, left))
+        return convert(inner, value, result.dtype)
+
+    parts = generic(emit, op.operands, (*result.shape, count), part)
+    read = [parts] if count * length == first else [parts, op.source]
+    return generic(emit, read, result.shape, total)
 
 
 @lowers(array.MatMul)

@@ -89,12 +89,14 @@ class Body:
         lower: Value,
         upper: Value,
         element_at: Callable[[int], Step],
+        together: int = 1,
     ) -> None:
-        """Whole registers first, then what is left one by one."""
-        if self.lanes > 1:
-            whole = whole_registers(emit, lower, upper, self.lanes)
-            for_each(emit, lower, whole, self.lanes, (), element_at(self.lanes), parallel=True)
-            lower = whole
+        """Whole registers first, as many `together` as there are, then what is left one by one."""
+        for width in sorted({self.lanes * together, self.lanes}, reverse=True):
+            if width > 1:
+                whole = whole_registers(emit, lower, upper, width)
+                for_each(emit, lower, whole, width, (), element_at(width), parallel=True)
+                lower = whole
         for_each(emit, lower, upper, 1, (), element_at(1), parallel=True)
 
     # Operations of a body.

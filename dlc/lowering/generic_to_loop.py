@@ -132,7 +132,7 @@ class _Generic:
 
             return write
 
-        self.body.stretch_loops(point.emit, lower, upper, element_at)
+        self.body.stretch_loops(point.emit, lower, upper, element_at, _columns_together(self.op))
 
     def _room(self, op: kernel.Stage, point: Point, extents: list[Value]) -> Row:
         """Where a staged row goes: into the result that it is, else into the thread's scratch."""
@@ -184,12 +184,30 @@ def _has_stage(block: Block) -> bool:
 def _folds_along_memory(op: kernel.Generic) -> bool:
     """Whether some fold walks the last axis of an array, and none of the domain's last axis."""
     for inner in op.walk():
-        if isinstance(inner, kernel.Fold):
-            last = inner.body.arguments[-1] if inner.extents else None
-            for load in inner.body:
-                if isinstance(load, kernel.Load) and load.indices and load.indices[-1] is last:
-                    return True
+        if isinstance(inner, kernel.Fold) and inner.extents:
+            last = inner.body.arguments[-1]
+            loads = (load for load in inner.body if isinstance(load, kernel.Load) and load.indices)
+            if any(_counts_up(load.indices[-1], last) for load in loads):
+                return True
     return False
+
+
+def _counts_up(place: Value, index: Value) -> bool:
+    """Whether a place is the index, or the index and something else added up."""
+    return place is index or (isinstance(place.op, scalar.Add) and index in place.op.operands)
+
+
+COLUMNS = 8
+"""Registers of neighbouring columns that are folded side by side: each row brings whole cache lines."""
+LIGHT = 4
+"""Operations between a load and a fold that leave registers for so many columns."""
+
+
+def _columns_together(op: kernel.Generic) -> int:
+    """How many registers of elements to compute at a time: several where folds walk down columns."""
+    folds = [inner for inner in op.walk() if isinstance(inner, kernel.Fold)]
+    heavy = any(sum(not isinstance(o, kernel.Load) for o in f.body) > LIGHT for f in folds)
+    return COLUMNS if len(folds) == 1 and not heavy else 1
 
 
 def _checks_depend_on(op: kernel.Generic, indices: Sequence[Value]) -> bool:
