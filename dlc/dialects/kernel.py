@@ -442,7 +442,8 @@ def panels(columns: Size, panel: int) -> Size:
 def unpanelled(array: Array, columns: int) -> Array:
     """`[.., p, k, panel]` as `[.., k, columns]`."""
     swapped = np.moveaxis(array, -3, -2)
-    return swapped.reshape(*swapped.shape[:-2], -1)[..., :columns]
+    *rows, count, panel = swapped.shape
+    return swapped.reshape(*rows, count * panel)[..., :columns]
 
 
 def accumulator(dtype: DType) -> DType:

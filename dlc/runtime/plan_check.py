@@ -15,7 +15,7 @@ dlc.runtime.plan_check.BadPlan: a (bytes 0 to 128) and b (bytes 64 to 128) overl
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 
@@ -102,8 +102,11 @@ def _check_epochs(roots: Sequence[Span], uses: Sequence[Use]) -> tuple[int, int]
     in_use = most = by_call = 0
     for epoch, event, subject in sorted([*begins, *calls, *ends]):
         if event == 1:
-            wanted = [at for at in uses[subject].addresses if at not in empty]
-            given = {_owner(at, epoch, alive, roots) for at in wanted}
+            given = {
+                owner
+                for at in uses[subject].addresses
+                if (owner := _owner(at, epoch, alive, roots, empty)) is not None
+            }
             by_call = max(by_call, sum(roots[index].bytes for index in given))
             continue
         root = roots[subject]
@@ -122,10 +125,16 @@ def _check_epochs(roots: Sequence[Span], uses: Sequence[Use]) -> tuple[int, int]
 
 
 def _owner(
-    address: int, epoch: int, alive: Sequence[tuple[int, int]], roots: Sequence[Span]
-) -> int:
-    """The root in use that an address lies in."""
+    address: int,
+    epoch: int,
+    alive: Sequence[tuple[int, int]],
+    roots: Sequence[Span],
+    empty: Container[int],
+) -> int | None:
+    """The root in use that an address lies in; None if it is only that of an empty value."""
     below = bisect_right(alive, (address, len(roots))) - 1
     if below < 0 or address >= roots[alive[below][1]].end:
+        if address in empty:
+            return None
         raise BadPlan(f"byte {address} of the arena is used in epoch {epoch} by nobody's leave")
     return alive[below][1]

@@ -11,7 +11,7 @@ from dlc.dialects import array, mem
 from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.passes import Context, Manager
+from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, TensorType
 from dlc.lowering.plan_evaluation import PlanConflict, evaluate_plan
 from dlc.passes.place import Buffer, height, order_above, place
@@ -23,7 +23,7 @@ SQUARE = TensorType(F32, (32, 32))
 def planned(program: Program, count: int) -> mem.Program:
     """The plan of a program of square matrices."""
     module, _ = function_of(program, [SQUARE] * count, {})
-    Manager(Context()).run(module, pipeline("graph", "plan", 2))
+    Manager(Context(options=Options(matmul="blas"))).run(module, pipeline("graph", "plan", 2))
     found = module.symbol("f")
     assert isinstance(found, mem.Program)
     return found
