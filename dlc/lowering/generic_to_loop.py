@@ -200,14 +200,15 @@ def _counts_up(place: Value, index: Value) -> bool:
 COLUMNS = 8
 """Registers of neighbouring columns that are folded side by side: each row brings whole cache lines."""
 LIGHT = 4
-"""Operations between a load and a fold that leave registers for so many columns."""
+"""Operations between a load and a fold, no functions among them, that leave registers for so many."""
 
 
 def _columns_together(op: kernel.Generic) -> int:
     """How many registers of elements to compute at a time: several where folds walk down columns."""
     folds = [inner for inner in op.walk() if isinstance(inner, kernel.Fold)]
-    heavy = any(sum(not isinstance(o, kernel.Load) for o in f.body) > LIGHT for f in folds)
-    return COLUMNS if len(folds) == 1 and not heavy else 1
+    inside = [inner for fold in folds for inner in fold.body if not isinstance(inner, kernel.Load)]
+    light = len(inside) <= LIGHT and all(not isinstance(inner, scalar.Unary) for inner in inside)
+    return COLUMNS if len(folds) == 1 and light else 1
 
 
 def _checks_depend_on(op: kernel.Generic, indices: Sequence[Value]) -> bool:

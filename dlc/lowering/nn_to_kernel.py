@@ -1,14 +1,15 @@
 """Normalisers as one kernel each: a row is read into the cache once and stays there to the end.
 
 The steps are those of the operation's decomposition, in the same order and with the same roundings.
-Attention is one kernel, too; its sums are those of the decomposition in another order.
+Softmax along another axis than the last is three kernels over neighbouring columns. Attention is one
+kernel, too; its sums are those of the decomposition in another order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dlc.dialects import array, kernel, nn, scalar
+from dlc.dialects import kernel, nn, scalar
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.kernel_attention import Attention
 from dlc.ir.builder import Builder
@@ -16,7 +17,7 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Shape, product
 from dlc.ir.types import F32, INDEX, DType
 from dlc.lowering.array_to_kernel import lowers
-from dlc.lowering.formula import convert, fold, load, number, size, wide
+from dlc.lowering.formula import convert, fold, generic, load, number, size, wide
 
 Element = Callable[[Builder, list[Value]], Value]
 """The value at some inner indices."""
@@ -45,22 +46,50 @@ def row_kernel(emit: Builder, inputs: Sequence[Value], axis: int, rows: Rows) ->
     return emit(kernel.Generic(inputs, [], body, domain))
 
 
-def along_last(op: Op, emit: Builder, axis: int, rows: Rows) -> Sequence[Value]:
-    """A row kernel along any axis, which comes last meanwhile."""
+Finish = Callable[[Builder, Value, Value], Value]
+"""A result from an element relative to the largest one, and the sum of the exponentials."""
+
+
+def in_columns(op: Op, emit: Builder, axis: int, finish: Finish) -> Value:
+    """Relative to the largest along an axis that is not the last: neighbouring columns side by side.
+
+    Exponentials are computed twice rather than stored and loaded, or the array transposed.
+    """
     (source,) = op.operands
-    rank = tensor_type(source).rank
-    if axis == rank - 1:
-        return (row_kernel(emit, (source,), axis, rows),)
-    order = (*range(axis), *range(axis + 1, rank), axis)
-    turned = emit(array.Transpose(source, order))
-    result = row_kernel(emit, (turned,), rank - 1, rows)
-    return (emit(array.Transpose(result, array.inverse(order))),)
+    type = tensor_type(source)
+    columns = (*type.shape[:axis], *type.shape[axis + 1 :])
+    extents = (type.shape[axis],)
+
+    def element(deep: Builder, array: Value, at: list[Value], k: Value) -> Value:
+        return load(deep, array, [*at[:axis], k, *at[axis:]])
+
+    def largest(inner: Builder, at: list[Value], arrays: list[Value]) -> Value:
+        return fold(inner, extents, "maximum", lambda d, k: element(d, arrays[0], at, k[0]))
+
+    def below(deep: Builder, arrays: list[Value], at: list[Value], k: Value) -> Value:
+        most = deep(kernel.Load(arrays[1], at))
+        return deep(scalar.Subtract(element(deep, arrays[0], at, k), most))
+
+    def total(inner: Builder, at: list[Value], arrays: list[Value]) -> Value:
+        return fold(inner, extents, "add", lambda d, k: d(scalar.Exp(below(d, arrays, at, k[0]))))
+
+    def result(inner: Builder, at: list[Value], arrays: list[Value]) -> Value:
+        column, k = [*at[:axis], *at[axis + 1 :]], at[axis]
+        difference = below(inner, arrays, column, k)
+        found = finish(inner, difference, inner(kernel.Load(arrays[2], column)))
+        return convert(inner, found, type.dtype)
+
+    most = generic(emit, (source,), columns, largest)
+    sums = generic(emit, (source, most), columns, total)
+    return generic(emit, (source, most, sums), type.shape, result)
 
 
 @lowers(nn.Softmax)
 def _softmax(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, nn.Softmax)
     dtype = tensor_type(op.source).dtype
+    if op.axis != tensor_type(op.source).rank - 1:
+        return (in_columns(op, emit, op.axis, _share),)
 
     def rows(inner: Builder, at: list[Value], arrays: list[Value], extents: Shape) -> Value:
         powers, total = _exponentials(inner, at, arrays, extents)
@@ -71,7 +100,7 @@ def _softmax(op: Op, emit: Builder) -> Sequence[Value]:
 
         return stage(inner, extents, share)
 
-    return along_last(op, emit, op.axis, rows)
+    return (row_kernel(emit, op.operands, op.axis, rows),)
 
 
 def _exponentials(
@@ -88,10 +117,20 @@ def _below_largest(emit: Builder, at: list[Value], arrays: list[Value], extents:
     return lambda deep, k: deep(scalar.Subtract(load(deep, arrays[0], [*at, *k]), largest))
 
 
+def _share(emit: Builder, below: Value, total: Value) -> Value:
+    return emit(scalar.Divide(emit(scalar.Exp(below)), total))
+
+
+def _logarithm_of_share(emit: Builder, below: Value, total: Value) -> Value:
+    return emit(scalar.Subtract(below, emit(scalar.Log(total))))
+
+
 @lowers(nn.LogSoftmax)
 def _log_softmax(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, nn.LogSoftmax)
     dtype = tensor_type(op.source).dtype
+    if op.axis != tensor_type(op.source).rank - 1:
+        return (in_columns(op, emit, op.axis, _logarithm_of_share),)
 
     def rows(inner: Builder, at: list[Value], arrays: list[Value], extents: Shape) -> Value:
         below = _below_largest(inner, at, arrays, extents)
@@ -103,7 +142,7 @@ def _log_softmax(op: Op, emit: Builder) -> Sequence[Value]:
 
         return stage(inner, extents, share)
 
-    return along_last(op, emit, op.axis, rows)
+    return (row_kernel(emit, op.operands, op.axis, rows),)
 
 
 @lowers(nn.LayerNorm)

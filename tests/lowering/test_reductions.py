@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dlc.dialects import array, mem
+from dlc.dialects import array, mem, nn
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
@@ -77,3 +77,24 @@ def test_a_large_sum_is_many_tiles_and_then_one() -> None:
     assert isinstance(parts.tiles, int)
     assert parts.tiles > 8
     assert rest.tiles == 1
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("dtype", [F32, F64, F16], ids=str)
+def test_softmax_along_any_axis(dtype: DType, level: int) -> None:
+    def softmaxes(emit: Builder, x: Value) -> Sequence[Value]:
+        kinds = (nn.Softmax, nn.LogSoftmax)
+        return [emit(kind(x, axis)) for kind in kinds for axis in (0, 1, 2)]
+
+    check(
+        softmaxes, TensorType(dtype, (5, 7, 70)), level=level, rtol=2e-3 if dtype is F16 else 2e-6
+    )
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 63, 64, 65, 200])
+def test_columns_are_summed_in_any_width(width: int) -> None:
+    def columns(emit: Builder, x: Value) -> Sequence[Value]:
+        sums = emit(array.ReduceSum(emit(array.Multiply(x, x)), (0,)))
+        return sums, emit(array.ReduceMax(x, (0,)))
+
+    check(columns, TensorType(F32, (50, width)))
