@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -192,3 +193,29 @@ def test_the_command_lists_what_is_not_imported(
     told = capsys.readouterr().err
     assert "Frobnicate" in told and "Grommet" in told
     assert not list(tmp_path.glob("*.dlm"))
+
+
+def test_sizes_that_differ_become_parameters_and_weights_belong_to_the_module() -> None:
+    sizes = (4, 6, 8, 10)
+    stream = np.random.default_rng(0)
+    weights: dict[str, Array] = {}
+    nodes: list[NodeProto] = []
+    for k, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        weights[f"w{k}"] = stream.standard_normal((outputs, inputs, 1, 1)).astype(np.float32)
+        weights[f"s{k}"] = stream.standard_normal((outputs, 1, 1)).astype(np.float32)
+        weights[f"v{k}"] = stream.standard_normal((outputs, outputs, 1, 1)).astype(np.float32)
+        nodes += [
+            helper.make_node("Conv", [f"a{k}", f"w{k}"], [f"b{k}"], kernel_shape=[1, 1]),
+            helper.make_node("Mul", [f"b{k}", f"s{k}"], [f"c{k}"]),
+            helper.make_node("Conv", [f"c{k}", f"v{k}"], [f"d{k}"], kernel_shape=[1, 1]),
+            helper.make_node("Tanh", [f"d{k}"], [f"a{k + 1}"]),
+        ]
+    picture = np.ones((1, 4, 5, 5), np.float32)
+    made = imported(model_of(nodes, {"a0": picture}, ["a3"], weights))
+    text = written(made)
+    assert "module Block(inputs, outputs) {" in text.text
+    assert "param w: f32[outputs, 1, 1]" in text.text
+    assert "use block3 = Block(8, 10)" in text.text
+    assert text.weights["block3.w"].origin == "s2"
+    (got,), (wanted,) = meant(text, {"a0": picture}), evaluated(made, {"a0": picture})
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)

@@ -11,7 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dlc.importers.model_text.names import Names, short_name
+from dlc.dialects.array import tensor_type
+from dlc.importers.model_text.body import BodyWriter
+from dlc.importers.model_text.names import Names
 from dlc.importers.model_text.terms import (
     Call,
     Code,
@@ -29,10 +31,13 @@ from dlc.importers.model_text.terms import (
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim
 
+SOURCE = "x"
+"""What the input of every module is called."""
 MOST = 60
 """Terms in a region."""
 LEAST = 3
 """Terms in a region, below which the text would not be shorter."""
+MOST_PARAMETERS = 6
 GAIN = 6
 """Terms that a module must save."""
 WITHOUT = {"stride": 1, "groups": 1}
@@ -58,21 +63,32 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A module: its parameters, and the terms of one of its instances with these in place of numbers."""
+    """A module: its parameters, and the terms of one of its instances with these in place of numbers.
+
+    `shapes` are those of the weights that belong to no layer.
+    """
 
     name: str
     parameters: tuple[str, ...]
     source: Value
     terms: Mapping[Value, Term]
+    shapes: Mapping[Value, tuple[Item, ...]]
     result: Value
 
 
 class Repetition:
-    """Finds and replaces repeated regions; `terms` are changed."""
+    """Finds and replaces repeated regions; `terms` are changed. `stored` are weights without a layer."""
 
-    def __init__(self, terms: dict[Value, Term], results: Sequence[Value], names: Names) -> None:
+    def __init__(
+        self,
+        terms: dict[Value, Term],
+        stored: Mapping[Value, Weight],
+        results: Sequence[Value],
+        names: Names,
+    ) -> None:
         self.blocks: list[Block] = []
         self._terms = terms
+        self._stored = stored
         self._results = results
         self._names = names
 
@@ -101,7 +117,7 @@ class Repetition:
                 continue
             apart = _apart(regions)
             saved = (len(apart) - 1) * len(apart[0].values)
-            if saved > gain:
+            if saved > gain and _parameters(apart) <= MOST_PARAMETERS:
                 best, gain = apart, saved
         return best or None
 
@@ -111,33 +127,41 @@ class Repetition:
         """The regions that end with a value, each with what is equal for regions that are alike."""
         inside = {result}
         found: list[tuple[object, Region]] = []
-        edge = Counter(values_of(self._terms[result]))
+        read = Counter(values_of(self._terms[result]))
         while len(inside) < MOST:
-            if len(edge) == 1 and len(inside) >= LEAST:
+            edge = {value: count for value, count in read.items() if value not in self._stored}
+            own = all(read[value] == uses[value] for value in read if value in self._stored)
+            if len(edge) == 1 and len(inside) >= LEAST and own:
                 (source,) = edge
                 values = tuple(sorted(inside, key=order.__getitem__))
                 described = self._described(source, values)
                 if described is not None:
                     found.append(described)
             # The latest value comes in next, if nothing outside needs it.
-            inner = max(edge, key=lambda value: order.get(value, -1), default=result)
-            if inner not in order or edge[inner] < uses[inner]:
+            inner = max(edge, key=lambda value: order.get(value, -1), default=None)
+            if inner is None or inner not in order or edge[inner] < uses[inner]:
                 break
-            del edge[inner]
+            del read[inner]
             inside.add(inner)
-            edge.update(values_of(self._terms[inner]))
+            read.update(values_of(self._terms[inner]))
         return found
 
     def _described(self, source: Value, values: tuple[Value, ...]) -> tuple[object, Region] | None:
-        places = {source: 0, **{value: k for k, value in enumerate(values, 1)}}
-        reader = _Reader(places)
+        reader = self._reader(source, values)
         try:
             shape = tuple([reader.read(self._terms[value]) for value in values])
         except LookupError:
             return None
-        if reader.layers < 2 or len({*shape}) == 1:
+        terms = [self._terms[value] for value in values]
+        kinds = {term.module if isinstance(term, Layer) else None for term in terms}
+        alone = len(kinds) == 1 and None not in kinds
+        if reader.layers < 2 or alone:
             return None
         return shape, Region(source, values, tuple(reader.numbers))
+
+    def _reader(self, source: Value, values: tuple[Value, ...]) -> _Reader:
+        places = {source: 0, **{value: k for k, value in enumerate(values, 1)}}
+        return _Reader(places, self._stored)
 
     # Replacing --------------------------------------------------------------------------------
 
@@ -146,28 +170,30 @@ class Repetition:
         template = regions[0]
         kinds = [self._terms[value] for value in template.values]
         name = self._names.of(_name(kinds))
-        writer = _Replacer(columns.items)
-        terms = {value: writer.term(self._terms[value]) for value in template.values}
-        self.blocks.append(
-            Block(name, tuple(columns.parameters), template.source, terms, template.result)
-        )
+        reader = self._reader(template.source, template.values)
+        for value in template.values:
+            reader.read(self._terms[value])
+        items = dict(zip(reader.slots, columns.items, strict=True))
+        terms = {value: _replaced(self._terms[value], items) for value in template.values}
+        shapes = {
+            value: tuple([items[value, axis] for axis in range(tensor_type(value).rank)])
+            for value in reader.weights
+        }
+        parameters = tuple(columns.parameters)
+        self.blocks.append(Block(name, parameters, template.source, terms, shapes, template.result))
         for k, region in enumerate(regions):
-            weights = self._weights(region)
-            layer = Layer(name, columns.settings(k), tuple(weights), region.source)
+            layer = Layer(name, columns.settings(k), self._weights(region), region.source)
             for value in region.values[:-1]:
                 del self._terms[value]
             self._terms[region.result] = layer
 
-    def _weights(self, region: Region) -> list[tuple[str, Weight]]:
-        """The weights of a region by their path in the module, named as its body names the layers."""
-        names = Names()
-        found: list[tuple[str, Weight]] = []
-        for value in region.values:
-            term = self._terms[value]
-            if isinstance(term, Layer):
-                name = names.numbered(short_name(term.module))
-                found += [(f"{name}.{path}", weight) for path, weight in term.weights]
-        return found
+    def _weights(self, region: Region) -> tuple[tuple[str, Weight], ...]:
+        """The weights of a region by their path in the module, as its body names them."""
+        terms = {value: self._terms[value] for value in region.values}
+        given = {region.source: SOURCE}
+        shapes = dict.fromkeys(self._stored, ())
+        body = BodyWriter(terms, given, self._stored, [region.result], shapes).run()
+        return tuple(body.weights.items())
 
 
 def _apart(regions: Sequence[Region]) -> list[Region]:
@@ -181,25 +207,39 @@ def _apart(regions: Sequence[Region]) -> list[Region]:
     return found
 
 
+def _parameters(regions: Sequence[Region]) -> int:
+    """How many parameters a module for these regions has."""
+    columns = zip(*[region.numbers for region in regions], strict=True)
+    return len({column for column in columns if len({*column}) > 1})
+
+
 def _name(terms: Sequence[Term]) -> str:
-    signs = {term.op for term in terms if isinstance(term, Infix)}
-    if "+" in signs:
-        return "Residual"
-    calls = {term.function for term in terms if isinstance(term, Call)}
-    return "Branches" if "concat" in calls else "Block"
+    """By what its last two terms do."""
+    for term in terms[:-3:-1]:
+        if isinstance(term, Infix) and term.op == "+":
+            return "Residual"
+        if isinstance(term, Call) and term.function == "concat":
+            return "Branches"
+    return "Block"
 
 
 class _Reader:
     """Reads terms: what is equal in all regions that are alike, and the numbers that may differ."""
 
-    def __init__(self, places: Mapping[Value, int]) -> None:
+    def __init__(self, places: Mapping[Value, int], stored: Mapping[Value, Weight]) -> None:
         self.numbers: list[int] = []
+        self.slots: list[tuple[Layer | Value, int]] = []
+        """Where the numbers stand: in which setting of a layer, at which axis of a weight."""
+        self.weights: list[Value] = []
         self.layers = 0
         self._places = places
+        self._stored = stored
 
     def read(self, item: Item | Cut) -> object:
         """The item without its numbers. Raises LookupError for what no region may hold."""
         match item:
+            case Value() if item in self._stored:
+                return self._weight(item)
             case Value():
                 return ("value", self._places[item])
             case Layer():
@@ -225,14 +265,29 @@ class _Reader:
         self.layers += 1
         settings = normal(layer)
         fixed: list[object] = [layer.module, self.read(layer.source)]
-        for name, value in settings:
+        for place, (name, value) in enumerate(settings):
             if is_free(name, value):
                 assert isinstance(value, int)
-                self.numbers.append(value)
+                self._number(value, layer, place)
                 fixed.append(name)
             else:
                 fixed.append((name, self.read(value)))
         return tuple(fixed)
+
+    def _weight(self, value: Value) -> object:
+        if value in self.weights:
+            return ("weight", self.weights.index(value))
+        self.weights.append(value)
+        self.layers += 1
+        type = tensor_type(value)
+        for axis, size in enumerate(type.shape):
+            assert isinstance(size, int)
+            self._number(size, value, axis)
+        return ("weight", type.dtype, type.rank, self._stored[value].trained)
+
+    def _number(self, number: int, owner: Layer | Value, place: int) -> None:
+        self.numbers.append(number)
+        self.slots.append((owner, place))
 
 
 def is_free(name: str, value: Item) -> bool:
@@ -288,20 +343,13 @@ def _is_step(parameter: str) -> bool:
     return parameter.startswith("stride")
 
 
-class _Replacer:
-    """Writes parameters in place of the numbers of a region, in the order in which they are read."""
-
-    def __init__(self, items: Sequence[Item]) -> None:
-        self._items = iter(items)
-
-    def term(self, term: Term) -> Term:
-        """The term with its numbers replaced; those of convolutions that are as by default vanish."""
-        if not isinstance(term, Layer):
-            return term
-        settings: list[tuple[str, Item]] = []
-        for name, value in normal(term):
-            item = next(self._items) if is_free(name, value) else value
-            if term.module.startswith("Conv") and WITHOUT.get(name) == item:
-                continue
+def _replaced(term: Term, items: Mapping[tuple[Layer | Value, int], Item]) -> Term:
+    """The term with parameters in place of numbers; what is as by default for convolutions vanishes."""
+    if not isinstance(term, Layer):
+        return term
+    settings: list[tuple[str, Item]] = []
+    for place, (name, value) in enumerate(normal(term)):
+        item = items.get((term, place), value)
+        if not (term.module.startswith("Conv") and WITHOUT.get(name) == item):
             settings.append((name, item))
-        return replace(term, settings=tuple(settings))
+    return replace(term, settings=tuple(settings))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dlc.dialects.array import tensor_type
 from dlc.importers.model_text.expressions import Expr, Expressions, type_text
 from dlc.importers.model_text.names import Names, brief, readable, short_name
-from dlc.importers.model_text.terms import Layer, Part, Term, Weight, values_of
+from dlc.importers.model_text.terms import Item, Layer, Part, Term, Weight, values_of
 from dlc.ir.core import Op, Value
 
 LONG_CHAIN = 12
@@ -42,6 +42,7 @@ class BodyWriter:
     """Writes the terms of some values in their order.
 
     `given` are the values that have names already; `weights` those that are read from the weight file.
+    In a module that has several instances, `shapes` are theirs, and their own names say nothing.
     """
 
     def __init__(
@@ -50,8 +51,10 @@ class BodyWriter:
         given: Mapping[Value, str],
         weights: Mapping[Value, Weight],
         results: Sequence[Value],
+        shapes: Mapping[Value, Sequence[Item]] | None = None,
     ) -> None:
         self.body = Body()
+        self._shapes = shapes
         self._terms = terms
         self._weights = weights
         self._results = results
@@ -121,10 +124,13 @@ class BodyWriter:
 
     def _param(self, value: Value) -> str:
         weight = self._weights[value]
-        name = self._names.of(readable(weight.origin, "w"))
+        name = self._names.of("w" if self._shapes is not None else readable(weight.origin, "w"))
         self._called[value] = name
         kind = "param" if weight.trained else "state"
         type = type_text(tensor_type(value))
+        if self._shapes is not None:
+            sizes = ", ".join(self._write.of(item).text for item in self._shapes[value])
+            type = f"{weight.dtype.name}[{sizes}]"
         self.body.members.append(Member(name, f"{kind} {name}: {type}", brief(weight.origin)))
         self.body.weights[name] = weight
         return name

@@ -13,7 +13,7 @@ from dlc.dialects.builtin import Module
 from dlc.errors import Diagnostic, Unsupported
 from dlc.frontend.imports import library_names
 from dlc.importers.model_text import elementwise, functions, layers, shapes
-from dlc.importers.model_text.blocks import Block, Repetition
+from dlc.importers.model_text.blocks import SOURCE, Block, Repetition
 from dlc.importers.model_text.body import Body, BodyWriter
 from dlc.importers.model_text.expressions import type_text
 from dlc.importers.model_text.graph import Graph
@@ -59,9 +59,10 @@ def write_model(
     given = dict(zip(function.body.arguments, inputs, strict=True))
     stored = {value: graph.weight(value) for value in _weights(graph, terms, function)}
     root = as_type(name)
-    blocks = Repetition(terms, function.results_returned, Names([root, *library_names()])).run()
+    taken = Names([root, *library_names()])
+    blocks = Repetition(terms, stored, function.results_returned, taken).run()
     body = BodyWriter(terms, given, stored, function.results_returned).run()
-    modules = [_module(block) for block in blocks]
+    modules = [_module(block, stored) for block in blocks]
     text = _file(function, body, inputs, root, weight_file, docs, modules)
     return Written(format_source(text, f"{name}.dlm"), body.weights)
 
@@ -141,14 +142,15 @@ def _file(
     return "\n".join(lines) + "\n"
 
 
-def _module(block: Block) -> str:
+def _module(block: Block, stored: Mapping[Value, Weight]) -> str:
     """A module for what is repeated."""
-    body = BodyWriter(block.terms, {block.source: "x"}, {}, [block.result]).run()
+    given = {block.source: SOURCE}
+    body = BodyWriter(block.terms, given, stored, [block.result], block.shapes).run()
     lines = [f"module {block.name}({', '.join(block.parameters)}) {{"]
     lines += [member.text for member in body.members]
     # What is said of one instance is not true of the others.
     statements = [(text, "") for text, _ in body.statements]
-    lines += ["fn call(x) " + _block(statements, body.results[0]), "}", ""]
+    lines += [f"fn call({SOURCE}) " + _block(statements, body.results[0]), "}", ""]
     return "\n".join(lines)
 
 
