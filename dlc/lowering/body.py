@@ -35,6 +35,14 @@ Step = Callable[[Builder, Value, list[Value]], Sequence[Value]]
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """Places in each lane: `start`, and from there what a register says."""
+
+    start: Value
+    steps: Value
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """A staged row: where its first element is, and the strides of its axes (None is 1)."""
 
@@ -156,38 +164,46 @@ class Body:
             case Linear(offset):
                 type = VectorType(dtype, point.lanes)
                 return Varying(point.emit(vec.Load(pointer, offset, type)))
-            case Varying(offsets):
+            case Apart(start, steps):
                 type = VectorType(dtype, point.lanes)
-                return Varying(point.emit(vec.Gather(pointer, offsets, type)))
+                moved = point.emit(loop.Offset(pointer, start, dtype))
+                return Varying(point.emit(vec.Gather(moved, steps, type)))
+            case Varying():
+                raise AssertionError("an address in each lane has a start")
 
     def address(
         self, point: Point, indices: Sequence[Lane], strides: Sequence[Value | None]
-    ) -> Lane:
+    ) -> Lane | Apart:
         """The sum of indices times strides: one offset, consecutive ones, or one in each lane."""
-        emit = point.emit
+        emit, lanes = point.emit, point.lanes
         offset: Value | None = None
-        spread: list[tuple[Lane, Value | None]] = []
+        counting: list[Value | None] = []
+        apart: Value | None = None
         for lane, stride in zip(indices, strides, strict=True):
             match lane:
                 case Uniform(value):
                     offset = add(emit, offset, times(emit, value, stride))
-                case _:
-                    spread.append((lane, stride))
+                case Linear(base):
+                    offset = add(emit, offset, times(emit, base, stride))
+                    counting.append(stride)
+                case Varying(value):
+                    apart = add(emit, apart, self._times(emit, value, stride, lanes))
         start = index(emit, 0) if offset is None else offset
-        match spread:
-            case []:
-                return Uniform(start)
-            case [(Linear(base), None)]:
-                return Linear(base if offset is None else emit(scalar.Add(offset, base)))
-            case _:
-                total = register(emit, Uniform(start), point.lanes)
-                for lane, stride in spread:
-                    part = register(emit, lane, point.lanes)
-                    if stride is not None:
-                        by = register(emit, Uniform(stride), point.lanes)
-                        part = emit(scalar.Multiply(part, by))
-                    total = emit(scalar.Add(total, part))
-                return Varying(total)
+        if apart is None and not counting:
+            return Uniform(start)
+        if apart is None and counting == [None]:
+            return Linear(start)
+        for stride in counting:
+            # From lane to lane; this does not change in any loop.
+            steps = emit(vec.Ramp(index(emit, 0), lanes))
+            apart = add(emit, apart, self._times(emit, steps, stride, lanes))
+        assert apart is not None
+        return Apart(start, apart)
+
+    def _times(self, emit: Builder, lanes_of: Value, stride: Value | None, lanes: int) -> Value:
+        if stride is None:
+            return lanes_of
+        return emit(scalar.Multiply(lanes_of, register(emit, Uniform(stride), lanes)))
 
     def _check(self, op: kernel.CheckIndex, point: Point) -> Lane:
         lane = point.lane(op.index)
@@ -340,8 +356,10 @@ class Body:
                 emit.place(loop.Store(value, pointer, offset))
             case Linear(offset), _:
                 emit.place(vec.Store(register(emit, lane, point.lanes), pointer, offset))
-            case Varying(offsets), _:
-                emit.place(vec.Scatter(register(emit, lane, point.lanes), pointer, offsets))
+            case Apart(start, steps), _:
+                value = register(emit, lane, point.lanes)
+                moved = emit(loop.Offset(pointer, start, element(value.type)))
+                emit.place(vec.Scatter(value, moved, steps))
             case _:
                 raise AssertionError("many values for one place")
 
