@@ -135,9 +135,15 @@ def _run_artifact(
 
 def _graph(wanted: Wanted, stage: str | None = None) -> Opened:
     opened = wanted.open()
-    if stage not in (None, opened.stage) or opened.stage != "graph":
+    if stage not in (None, opened.stage):
         raise UsageError(
-            f"{opened.name} is at {opened.stage} level, not at {stage or 'graph'}",
+            f"{opened.name} is at {opened.stage} level, not at {stage}",
+            code="D0905",
+            help=f"say --from {opened.stage}, or leave it out",
+        )
+    if opened.stage != "graph":
+        raise UsageError(
+            f"{opened.name} is at {opened.stage} level, which says too little of its entry points",
             code="D0905",
             help="artifacts are made from the graph, or from a model's text",
         )

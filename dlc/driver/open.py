@@ -23,7 +23,7 @@ from dlc.runtime.data import source_of
 from dlc.runtime.files import map_file
 from dlc.runtime.manifest import Layer, Training
 from dlc.runtime.weights import WeightViews
-from dlc.text.ir_parser import parse_op
+from dlc.text.ir_parser import parse_ops
 from dlc.text.source import Source, readable
 
 MAX_IR_BYTES = 64 << 20
@@ -186,8 +186,17 @@ OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen], Opened]] = {
 
 
 def read_ir(text: str, name: str) -> Module:
-    """The module of IR in a text. Raises ModelError with what is wrong in it."""
-    module = parse_op(text, name, Module)
+    """The module of IR in a text, or of the functions and programs that the text is, as MLIR reads it.
+
+    Raises ModelError with what is wrong in it.
+    """
+    match parse_ops(text, name):
+        case [Module() as module]:
+            pass
+        case ops:
+            module = Module.empty(ops[0].location)
+            for op in ops:
+                module.body.append(op)
     try:
         verify(module)
     except DlcError as error:

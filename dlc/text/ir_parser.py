@@ -22,7 +22,7 @@ from dlc.text.ir_attributes import Malformed, Reader
 from dlc.text.ir_lexer import read_tokens
 from dlc.text.suggest import suggest
 
-__all__ = ["parse_module", "parse_op"]
+__all__ = ["parse_module", "parse_op", "parse_ops"]
 
 MAX_NESTING = 200
 """How deep regions may be nested."""
@@ -43,6 +43,11 @@ def parse_module(text: str, file: str) -> Op:
     Operations without `loc(...)` are located in the text. Raises ModelError with all that was found.
     """
     return parse_op(text, file, OPS["builtin.module"])
+
+
+def parse_ops(text: str, file: str) -> list[Op]:
+    """The operations of a text, which follow each other: a module, or some that would stand in one."""
+    return _Parser(text, file).parse_all()
 
 
 def parse_op(text: str, file: str, kind: type[OpKind]) -> OpKind:
@@ -100,20 +105,30 @@ class _Parser:
         self._defined: dict[str, int] = {}
         self._open: list[_Open] = []
         self._errors: list[Diagnostic] = []
-        self._root: Op | None = None
+        self._roots: list[Op] = []
 
     def parse(self) -> Op:
         """The operation that the text is."""
+        (op,) = self._parsed(only=True)
+        return op
+
+    def parse_all(self) -> list[Op]:
+        """The operations that the text is."""
+        return self._parsed(only=False)
+
+    def _parsed(self, *, only: bool) -> list[Op]:
+        """One operation, or all that follow each other."""
         try:
             self._operation()
-            if self._tokens[self._at]:
-                self._read.unexpected(self._at, "the end of the text after one operation")
+            while self._tokens[self._at]:
+                if only:
+                    self._read.unexpected(self._at, "the end of the text after one operation")
+                self._operation()
         except Malformed as error:
             self._report(error.index, error.message, error.code, help=error.help)
         if self._errors:
             raise ModelError(self._errors, sources={self._file: self._text})
-        assert self._root is not None
-        return self._root
+        return self._roots
 
     def _operation(self) -> None:
         """One operation with all that is in it, without recursion."""
@@ -324,7 +339,7 @@ class _Parser:
         for (name, at), result in zip(head.names, op.results, strict=False):
             self._define(name, at, result)
         if not self._open:
-            self._root = op
+            self._roots.append(op)
             return
         block = self._open[-1].block
         if block.last is not None and block.last.terminator:

@@ -6,7 +6,10 @@ import pytest
 
 from dlc.driver.compile import Settings
 from dlc.driver.make import Wanted
+from dlc.driver.open import read_ir
 from dlc.driver.show import Shown, show_stage
+from dlc.errors import ModelError
+from dlc.text.ir_printer import print_module
 
 TWO = """\
 dlc 1
@@ -37,3 +40,16 @@ def test_an_entry_point_is_shown_without_the_others(
     both, first = shown(stage, None), shown(stage, "tripled")
     assert of_tripled in both and of_floored in both
     assert of_tripled in first and of_floored not in first
+
+
+@pytest.mark.parametrize("stage", ["graph", "kernel", "plan", "loop"])
+def test_what_is_shown_of_one_entry_point_is_read_again(stage: str) -> None:
+    text = shown(stage, "tripled")
+    module = read_ir(text, "tripled.dlir")
+    assert "\n".join(print_module(op) for op in module.body) == text
+
+
+def test_operations_that_follow_each_other_are_verified_as_one_module() -> None:
+    text = shown("graph", "tripled")
+    with pytest.raises(ModelError, match="tripled"):
+        read_ir(text + text, "twice.dlir")
