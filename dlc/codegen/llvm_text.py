@@ -1,0 +1,111 @@
+"""The parts of LLVM text: types, names, and which operation is written how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dlc.dialects.scalar import element
+from dlc.ir.core import Op, Value
+from dlc.ir.types import BOOL, POINTER, DType, Type, VectorType
+
+LLVM_TYPES = {
+    "f64": "double",
+    "f32": "float",
+    "f16": "i16",
+    "bf16": "i16",
+    "index": "i64",
+    "bool": "i1",
+}
+"""How LLVM spells a type that it does not call by its bits.
+
+16-bit floats are their bits, and floats for the one instruction that converts them: given `half` or
+`bfloat`, LLVM may move them by converting there and back, through functions that nobody provides.
+"""
+
+
+def llvm_type(type: Type) -> str:
+    """The type as LLVM spells it."""
+    match type:
+        case VectorType(dtype, lanes):
+            return f"<{lanes} x {llvm_type(dtype)}>"
+        case DType(name):
+            return LLVM_TYPES.get(name, f"i{type.bits}")
+        case _ if type is POINTER:
+            return "ptr"
+        case _:
+            raise AssertionError(f"{type} has no LLVM type")
+
+
+def memory_type(type: Type) -> str:
+    """The type of the same value in memory: bools are bytes."""
+    if element(type) is not BOOL:
+        return llvm_type(type)
+    return f"<{type.lanes} x i8>" if isinstance(type, VectorType) else "i8"
+
+
+def suffix(type: Type) -> str:
+    """The type in the name of an overloaded intrinsic: `v8f32`."""
+    dtype = element(type)
+    name = {"index": "i64", "bool": "i1"}.get(dtype.name, dtype.name.replace("u", "i"))
+    return f"v{type.lanes}{name}" if isinstance(type, VectorType) else name
+
+
+class FunctionText:
+    """Collects the lines of one function and the intrinsics it declares."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.entry: list[str] = []
+        self.declarations: dict[str, None] = {}
+        self.names: dict[Value, str] = {}
+        self.label = "entry"
+        self._count = 0
+
+    def fresh(self) -> str:
+        """A new local name."""
+        self._count += 1
+        return f"%v{self._count}"
+
+    def fresh_label(self) -> str:
+        """A new block label."""
+        self._count += 1
+        return f"b{self._count}"
+
+    def line(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def assign(self, text: str) -> str:
+        """A line that computes something; the name of it."""
+        name = self.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def start(self, label: str) -> None:
+        """Begin a basic block."""
+        self.lines.append(f"{label}:")
+        self.label = label
+
+    def intrinsic(self, result: str, name: str, *arguments: tuple[str, str]) -> str:
+        """A call of an LLVM intrinsic with (type, value) arguments."""
+        types = ", ".join(type for type, _ in arguments)
+        self.declarations[f"declare {result} @{name}({types})"] = None
+        given = ", ".join(f"{type} {value}" for type, value in arguments)
+        return self.assign(f"call {result} @{name}({given})")
+
+    def name(self, value: Value) -> str:
+        return self.names[value]
+
+
+Write = Callable[[Op, FunctionText], tuple[str, ...]]
+WRITERS: dict[type[Op], Write] = {}
+"""How each operation is written; it gives the names of its results."""
+
+
+def writes(*classes: type[Op]) -> Callable[[Write], Write]:
+    """Register the text of operations of these classes."""
+
+    def apply(write: Write) -> Write:
+        WRITERS.update(dict.fromkeys(classes, write))
+        return write
+
+    return apply
