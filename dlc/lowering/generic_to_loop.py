@@ -87,6 +87,9 @@ class _Generic:
         upper = minimum(emit, end, writer.size(rows, "rows"))
         extents = [writer.size(size, "extent", axis) for axis, size in enumerate(outer)]
         stop = writer.size(inner, "extent", len(outer)) if inner != 1 else index(emit, 1)
+        if not self.folds_in_registers and _turns_axes(self.op):
+            self._down_the_rows(lower, upper, extents, stop)
+            return tiles(rows, per_tile, inner * work)
 
         def row(inside: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
             write(self._start(inside), unravel(inside, number, extents), zero, stop)
@@ -94,6 +97,34 @@ class _Generic:
 
         for_each(emit, lower, upper, 1, (), row, parallel=True)
         return tiles(rows, per_tile, inner * work)
+
+    def _down_the_rows(
+        self, lower: Value, upper: Value, extents: Sequence[Value], stop: Value
+    ) -> None:
+        """The rows of a tile one register wide at a time: what they read lies side by side down there."""
+        last = self.op.indices[-1]
+
+        def element_at(lanes: int) -> Step:
+            def strip(emit: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
+                lane = Uniform(position) if lanes == 1 else Linear(position)
+
+                def row(inside: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
+                    places = unravel(inside, number, extents)
+                    known: dict[Value, Lane] = {
+                        argument: Uniform(place)
+                        for argument, place in zip(self.op.indices[:-1], places, strict=True)
+                    }
+                    here = self._start(inside).at(inside, lanes, {**known, last: lane})
+                    self._store_results(self.body.run(self.op.body, here), [*places, position])
+                    return ()
+
+                for_each(emit, lower, upper, 1, (), row, parallel=True)
+                return ()
+
+            return strip
+
+        emit = self.writer.emit
+        self.body.stretch_loops(emit, index(emit, 0), stop, element_at)
 
     def _stretch(self, work: Size) -> Size:
         """Elements of a tile along the only axis: a multiple of the lanes, so tails come last."""
@@ -195,6 +226,15 @@ def _folds_along_memory(op: kernel.Generic) -> bool:
 def _counts_up(place: Value, index: Value) -> bool:
     """Whether a place is the index, or the index and something else added up."""
     return place is index or (isinstance(place.op, scalar.Add) and index in place.op.operands)
+
+
+def _turns_axes(op: kernel.Generic) -> bool:
+    """Whether a formula reads along the last axis but one what it writes along the last."""
+    if len(op.domain) < 2 or not op.is_map:
+        return False
+    row, column = op.indices[-2:]
+    loads = (load for load in op.body if isinstance(load, kernel.Load) and load.indices)
+    return any(load.indices[-1] is row and column in load.indices for load in loads)
 
 
 COLUMNS = 8
