@@ -103,6 +103,11 @@ def test_a_cycle_is_refused() -> None:
         imported(model_of(nodes, {"x": X}, ["b"]))
 
 
+def test_a_graph_without_outputs_is_refused() -> None:
+    with pytest.raises(ModelError, match="it has no outputs"):
+        imported(model_of([helper.make_node("Neg", ["x"], ["y"])], {"x": X}, []))
+
+
 def test_a_tensor_that_nothing_makes_is_refused() -> None:
     with pytest.raises(ModelError, match="nothing makes gone"):
         imported(model_of([helper.make_node("Neg", ["gone"], ["y"])], {"x": X}, ["y"]))

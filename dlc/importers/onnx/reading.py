@@ -70,6 +70,8 @@ def graph_of(model: ModelProto, file: str, folder: Path) -> Graph:
     graph = model.graph
     if not graph.node and not graph.output:
         raise _damaged(file, "it has no graph")
+    if not graph.output:
+        raise _wrong(file, "it has no outputs")
     if not all(isinstance(text, str) for text in _texts(model)):
         raise _damaged(file, "a name in it is no UTF-8")
     reader = _Tensors(file, folder)
