@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 
@@ -109,11 +110,15 @@ def _waves(program: mem.Program) -> list[mem.Wave]:
 
 
 def _kernels(wave: mem.Wave) -> Iterator[str]:
-    """What the operations of a wave are called, without numbers and dialects."""
-    for op in wave.body:
-        if not op.terminator:
-            name = op.kernel.name if isinstance(op, mem.Call) else op.name
-            yield name.rpartition(".")[2].rstrip("0123456789_")
+    """What the operations of a wave are called, without numbers and dialects, and how many there are."""
+    names = [
+        op.kernel.name if isinstance(op, mem.Call) else op.name
+        for op in wave.body
+        if not op.terminator
+    ]
+    kinds = Counter(name.rpartition(".")[2].rstrip("0123456789_") for name in names)
+    for kind, count in kinds.items():
+        yield kind if count == 1 else f"{count} {kind}"
 
 
 def _type(root: Value) -> str:
