@@ -16,7 +16,7 @@ from dlc.frontend.files import File
 from dlc.frontend.imports import library_names
 from dlc.frontend.initialisers import FILES, INITIALISERS
 from dlc.frontend.patterns import names_of
-from dlc.frontend.problems import Problems
+from dlc.frontend.problems import MAX_PROBLEMS, Problems
 from dlc.frontend.types import DTYPES
 from dlc.text import ast
 from dlc.text.source import Span
@@ -87,6 +87,8 @@ class _Resolver:
         self.top = Names(None, file.known())
         self.members: dict[str, ast.Named] = {}
         self.found: list[Diagnostic] = []
+        self.unknown = 0
+        """How many names mean nothing; after `MAX_PROBLEMS` nobody looks at more of them."""
 
     # Declarations ---------------------------------------------------------------------------------
 
@@ -231,6 +233,8 @@ class _Resolver:
 
     def _undeclared(self, dim: ast.Expr, name: str) -> None:
         """A size of an entry point or a weight that nothing declares."""
+        if self._is_enough():
+            return
         where = next(node for node in walk(dim) if isinstance(node, ast.Name) and node.name == name)
         found = unknown_name(self.source, name, where.span, [*self.top.known()])
         help = found.help or f"declare the size: dim {name} = 1..1024"
@@ -269,7 +273,14 @@ class _Resolver:
             case _:
                 self._children(node, names)
 
+    def _is_enough(self) -> bool:
+        """Whether more errors would not be told; each takes a search among all names."""
+        self.unknown += 1
+        return self.unknown > MAX_PROBLEMS
+
     def _unknown(self, node: ast.Name, names: Names) -> None:
+        if self._is_enough():
+            return
         found = unknown_name(self.source, node.name, node.span, names.known())
         help = found.help
         if node.name in library_names():
