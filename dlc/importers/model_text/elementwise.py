@@ -46,6 +46,8 @@ def _operator(graph: Graph, value: Value) -> Term:
     if sign == "*" and op.operands[0] is op.operands[1]:
         return Infix("**", op.operands[0], 2)
     left, right = _operands(graph, value)
+    if sign == "+" and isinstance(right, int | float) and right < 0:
+        return Infix("-", left, -right)
     if sign == "**" and isinstance(right, int):
         # Small whole exponents are products in the language.
         right = Code(f"{right}.0")

@@ -45,14 +45,16 @@ class Names:
 def readable(name: str | None, otherwise: str) -> str:
     """A name of another tool as one for people: its last part, if that says something.
 
-    >>> readable("model/head/Softmax:0", "h"), readable("537", "h"), readable("x.weight", "w")
-    ('softmax', 'h', 'weight')
+    >>> readable("model/head/Scores:0", "h"), readable("537", "h"), readable("x.weight", "w")
+    ('scores', 'h', 'weight')
     """
     last = re.split(r"[/.]", _OUTPUT.sub("", name or ""))[-1]
     text = re.sub(r"\W+", "_", last, flags=re.ASCII).strip("_")
     if text[:1].isupper():
         text = text.lower()
-    if not text[:1].isalpha() or len(text) > LONGEST or re.fullmatch(r"[a-z]\d+(_\d+)?", text):
+    if text in RESERVED or not text[:1].isalpha() or len(text) > LONGEST:
+        return otherwise
+    if re.fullmatch(r"[a-z]\d+(_\d+)?", text):
         return otherwise
     return text
 

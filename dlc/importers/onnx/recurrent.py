@@ -85,7 +85,8 @@ class _Layer:
 
     def _of(self, value: Value, k: int) -> Value:
         """The part of one direction, which is the first axis."""
-        part = array.slice_axis(self.step.emit, value, 0, k, k + 1)
+        whole = array.tensor_type(value).shape[0] == 1
+        part = value if whole else array.slice_axis(self.step.emit, value, 0, k, k + 1)
         return reshape(self.step.emit, part, array.tensor_type(part).shape[1:])
 
     def _ordered(self, value: Value) -> Value:
