@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dlc.dialects import kernel, kernels_in_order, loop, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel_attention import Attention
+from dlc.dialects.kernel_pieces import Concatenate
 from dlc.dialects.measured import at_most
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
@@ -17,6 +18,7 @@ from dlc.ir.core import Op
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.attention_to_loop import lower_attention
+from dlc.lowering.concatenate_to_loop import lower_concatenate
 from dlc.lowering.depthwise_to_loop import lower_depthwise
 from dlc.lowering.expand import expand, expansions_for
 from dlc.lowering.gemm_to_loop import lower_gemm
@@ -50,6 +52,7 @@ LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
     kernel.Gemm: _lower_product,
     kernel.Conv: _lower_convolution,
     Attention: lower_attention,
+    Concatenate: lower_concatenate,
     kernels_in_order.NonZero: lower_nonzero,
     kernels_in_order.Running: lower_running,
     kernels_in_order.Scatter: lower_scatter,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import array, kernel, kernels_in_order, scalar
+from dlc.dialects import array, kernel, kernel_pieces, kernels_in_order, scalar
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import Size
+from dlc.ir.dims import Size, product
 from dlc.ir.types import INDEX
 from dlc.lowering.array_to_kernel import lowers
 from dlc.lowering.formula import between, both, choose, convert, generic, plus, size, times
@@ -110,6 +110,30 @@ def _concatenate(op: Op, emit: Builder) -> Sequence[Value]:
     return (_joined(emit, op.sources, op.axis),)
 
 
+STRETCH = 16
+"""Elements of a piece from which on copying it beats asking for each element which piece it is from."""
+
+
+def _in_stretches(sources: Sequence[Value], axis: int) -> bool:
+    """Whether tensors lie behind each other along rows, each with a good part of a row."""
+    types = [tensor_type(source) for source in sources]
+    extents = [type.shape[axis] for type in types]
+    long = all(isinstance(extent, int) and extent >= STRETCH for extent in extents)
+    return long and len(types) > 1 and axis == types[0].rank - 1 and axis > 0
+
+
+def _side_by_side(emit: Builder, sources: Sequence[Value]) -> Value:
+    """The tensors one after the other along their last axis, as matrices."""
+    *outer, _ = tensor_type(sources[0]).shape
+    rows = product(outer)
+    matrices = [
+        emit(array.Reshape(source, (rows, tensor_type(source).shape[-1]))) for source in sources
+    ]
+    whole = emit(kernel_pieces.Concatenate(matrices, ()))
+    width = tensor_type(whole).shape[-1]
+    return emit(array.Reshape(whole, (*outer, width)))
+
+
 def _joined(emit: Builder, sources: Sequence[Value], axis: int) -> Value:
     """The tensors one after the other along an axis; many of them in groups first."""
     if len(sources) > MAX_PARTS:
@@ -117,6 +141,8 @@ def _joined(emit: Builder, sources: Sequence[Value], axis: int) -> Value:
         groups = [_joined(emit, sources[k : k + MAX_PARTS], axis) for k in starts]
         return _joined(emit, groups, axis)
     sources = [source for source in sources if 0 not in tensor_type(source).shape] or sources[:1]
+    if _in_stretches(sources, axis):
+        return _side_by_side(emit, sources)
     extents = [tensor_type(source).shape[axis] for source in sources]
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
