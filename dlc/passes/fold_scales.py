@@ -42,6 +42,29 @@ class _Weights:
             array.Subtract: [self.subtract_is_add],
         }
 
+    def _combined(
+        self, emit: Builder, kind: type[array.Add | array.Multiply], one: Value, other: Value
+    ) -> Value | None:
+        """Two values from weights as one, repeated only afterwards; None if that takes more memory."""
+        match one.op, other.op:
+            case array.Broadcast() as a, array.Broadcast() as b:
+                if a.axes != b.axes or a.source.type is not b.source.type:
+                    return None
+                small = self._made(emit, kind(a.source, b.source))
+                return self._made(emit, array.Broadcast(small, tensor_type(one).shape, a.axes))
+            case (array.Broadcast(), _) | (_, array.Broadcast()):
+                return None
+            case _:
+                return self._made(emit, kind(one, other))
+
+    def _negative(self, emit: Builder, value: Value) -> Value:
+        """A negative value from weights, repeated only afterwards."""
+        if not isinstance(value.op, array.Broadcast):
+            return self._made(emit, array.Negate(value))
+        source, axes = value.op.source, value.op.axes
+        small = self._made(emit, array.Negate(source))
+        return self._made(emit, array.Broadcast(small, tensor_type(value).shape, axes))
+
     def _fixed(self, value: Value) -> bool:
         return value in self.known
 
@@ -64,7 +87,7 @@ class _Weights:
         if self._fixed(lhs) or not self._fixed(rhs):
             return False
         emit = rewriter.before(op)
-        negative = self._made(emit, array.Negate(rhs))
+        negative = self._negative(emit, rhs)
         rewriter.replace(op, emit(array.Add(lhs, negative)), relation=EQUAL)
         return True
 
@@ -84,7 +107,9 @@ class _Weights:
         if inner is None:
             return False
         emit = rewriter.before(op)
-        both = self._made(emit, kind(inner[1], sides[1]))
+        both = self._combined(emit, kind, inner[1], sides[1])
+        if both is None:
+            return False
         rewriter.replace(op, emit(kind(inner[0], both)), relation=EQUAL)
         return True
 
@@ -97,8 +122,10 @@ class _Weights:
         if inner is None:
             return False
         emit = rewriter.before(op)
+        shift = self._combined(emit, array.Multiply, inner[1], sides[1])
+        if shift is None:
+            return False
         scaled = emit(array.Multiply(inner[0], sides[1]))
-        shift = self._made(emit, array.Multiply(inner[1], sides[1]))
         rewriter.replace(op, emit(array.Add(scaled, shift)), relation=EQUAL)
         return True
 

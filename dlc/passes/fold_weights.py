@@ -1,4 +1,4 @@
-"""Whatever is computed from weights alone is computed once, when the weights are loaded.
+"""Whatever is computed from weights and constants alone is computed once, when the weights are loaded.
 
 The largest such values become derived weights. Repeating along an axis stays where it is: it is free in
 the kernel that reads it and would only make the weight larger.
@@ -32,11 +32,15 @@ def fold_weights(module: Op, context: Context) -> None:
 
 
 def constant_values(block: Block) -> dict[Value, None]:
-    """The values of a block that depend on weights and constants only, and on some weight, in order."""
+    """The values of a block that depend on weights and constants only, in order.
+
+    Some weight must have a part in each, or a constant of several numbers: networks keep their small
+    weights in such.
+    """
     known: set[Value] = set()
     weights: dict[Value, None] = {}
     for op in block:
-        if isinstance(op, weight.Get):
+        if isinstance(op, weight.Get) or _is_table(op):
             known.update(op.results)
             weights.update(dict.fromkeys(op.results))
         elif op.pure and not op.regions and all(value in known for value in op.operands):
@@ -46,6 +50,11 @@ def constant_values(block: Block) -> dict[Value, None]:
             if any(value in weights for value in op.operands):
                 weights.update(dict.fromkeys(op.results))
     return weights
+
+
+def _is_table(op: Op) -> bool:
+    """Whether an operation is a constant of several numbers."""
+    return isinstance(op, array.Constant) and not op.value.is_splat
 
 
 def _is_static(value: Value) -> bool:
@@ -61,7 +70,7 @@ class _Folding:
     def block(self, block: Block) -> None:
         constant = constant_values(block)
         for value in list(_largest(constant)):
-            if isinstance(value.op, weight.Get) or value.op is None:
+            if isinstance(value.op, weight.Get | array.Constant) or value.op is None:
                 continue
             derived = self._derive(value)
             emit = Builder.before_op(value.op)
@@ -99,7 +108,7 @@ class _Folding:
 
     def _name(self, symbols: Iterable[str]) -> str:
         """A name after the first weight that it is made of."""
-        first = next(iter(symbols))
+        first = next(iter(symbols), "constant")
         number = len(self.known)
         while self.module.symbol(f"{first}.derived{number}") is not None:
             number += 1
