@@ -100,7 +100,7 @@ def clamp(emit: Builder, index: Value, extent: Size) -> Value:
     return emit(scalar.Maximum(below, size(emit, 0)))
 
 
-MAX_PARTS = 16
+MAX_PARTS = 8
 """So many tensors are put together by one kernel, whose arguments, pointers and sizes, are limited."""
 
 
@@ -110,6 +110,8 @@ def _concatenate(op: Op, emit: Builder) -> Sequence[Value]:
     return (_joined(emit, op.sources, op.axis),)
 
 
+MAX_PIECES = 12
+"""Pieces of one `kernel.concatenate`: each takes four of the arguments that a kernel can have."""
 STRETCH = 16
 """Elements of a piece from which on copying it beats asking for each element which piece it is from."""
 
@@ -136,9 +138,10 @@ def _side_by_side(emit: Builder, sources: Sequence[Value]) -> Value:
 
 def _joined(emit: Builder, sources: Sequence[Value], axis: int) -> Value:
     """The tensors one after the other along an axis; many of them in groups first."""
-    if len(sources) > MAX_PARTS:
-        starts = range(0, len(sources), MAX_PARTS)
-        groups = [_joined(emit, sources[k : k + MAX_PARTS], axis) for k in starts]
+    most = MAX_PIECES if _in_stretches(sources, axis) else MAX_PARTS
+    if len(sources) > most:
+        starts = range(0, len(sources), most)
+        groups = [_joined(emit, sources[k : k + most], axis) for k in starts]
         return _joined(emit, groups, axis)
     sources = [source for source in sources if 0 not in tensor_type(source).shape] or sources[:1]
     if _in_stretches(sources, axis):

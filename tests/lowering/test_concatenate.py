@@ -46,3 +46,7 @@ def test_narrow_pieces_are_chosen_element_by_element() -> None:
     passes = ("lower_to_kernels",)
     assert "kernel.concatenate" not in text_after(joined, parts(F32, 3, 20), passes)
     assert "kernel.concatenate" in text_after(joined, parts(F32, 16, 20), passes)
+
+
+def test_many_pieces_are_joined_in_groups() -> None:
+    check(joined, *parts(F32, *range(16, 46)))
