@@ -310,12 +310,12 @@ def test_two_independent_products_run_in_one_wave_with_the_same_bits_for_any_thr
 export fn f(a: {t}, b: {t}, c: {t}, d: {t}) -> {t} = a @ b + c @ d
 """)
     opened = program.opened()
-    lower(opened, Settings(level=0), "plan")
+    lower(opened, Settings(matmul="blas"), "plan")
     plan = opened.module.symbol("f")
     assert isinstance(plan, mem.Program)
     waves = [op for op in plan.body if isinstance(op, mem.Wave)]
     assert [op.name for op in waves[0].body] == ["kernel.gemm", "kernel.gemm", "mem.end"]
-    model = program.model(0)
+    model = dlc.compile(text=program.text, matmul="blas")
     (target,) = model.artifact.manifest.targets
     certificate = read_certificate(bytes(model.artifact.section(target.programs["f"].certificate)))
     first, second = [root for root in certificate.roots if root.first == 0][:2]
