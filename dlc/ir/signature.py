@@ -53,6 +53,10 @@ class Signature:
     required: tuple[str, ...]
     is_bare: bool
     """Whether single operands are all that must be there."""
+    is_symbol: bool
+    """Whether it has a name in a module."""
+    refers: bool
+    """Whether a declared attribute may refer to a symbol."""
 
     def misfits(
         self, operands: int, regions: int, attributes: Mapping[str, Attribute]
@@ -122,7 +126,13 @@ def signature_of(cls: type[Op]) -> Signature:
         attributes={kind.name: kind for kind in kinds},
         required=required,
         is_bare=not (groups or regions or required),
+        is_symbol=any(kind.name == "sym_name" for kind in kinds),
+        refers=any(_mentions_symbol(hints[field.name]) for field in declared),
     )
+
+
+def _mentions_symbol(hint: object) -> bool:
+    return hint is Symbol or any(map(_mentions_symbol, get_args(hint)))
 
 
 def _count(number: int, noun: str) -> str:

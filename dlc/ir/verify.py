@@ -163,13 +163,13 @@ class _Verifier:
             self._report(op, "D0158", f"{op.name} {misfit}")
         if not misfits:
             self._infer(op)
-        for value in attributes.values():
-            if isinstance(value, Symbol) or (isinstance(value, tuple) and _may_refer(value)):
-                self._references(op, value)
+        declared = signature.attributes
+        if attributes and (signature.refers or not attributes.keys() <= declared.keys()):
+            self._check_references(op)
         if self._frames:
             frame = self._frames[-1]
             self._define(op.results, op, frame)
-            if "sym_name" in attributes and not frame.op.symbol_table:
+            if signature.is_symbol and not frame.op.symbol_table:
                 self._report(
                     op, "D0162", f"{op.name} stands in {frame.op.name}, which has no symbols"
                 )
@@ -277,6 +277,11 @@ class _Verifier:
             name = child.attributes.get("sym_name")
             if isinstance(name, str) and table[name] is not child:
                 self._report(child, "D0162", f"there are two symbols @{name}")
+
+    def _check_references(self, op: Op) -> None:
+        for value in op.attributes.values():
+            if isinstance(value, Symbol) or (isinstance(value, tuple) and _may_refer(value)):
+                self._references(op, value)
 
     def _references(self, op: Op, value: Attribute) -> None:
         """Check the symbols in an attribute, where it is known which there are."""
