@@ -37,12 +37,13 @@ _MAX_NESTING = 64
 def read_value(text: str, item: Input, *, resize: bool = False) -> Value:
     """The value of an input, from what the user wrote for it.
 
-    A file of arrays (`.npy`, `.npz`, `.safetensors`), a picture, `text:...`, or numbers such as `3.5` and
+    A file of arrays (`.npy`, `.npz`, `.safetensors`), a picture, `text:'...'` (the quotes may be left
+    out), or numbers such as `3.5` and
     `[[1, 2], [3, 4]]`. Raises UsageError (D0907) where it is none of these, CallError where the numbers
     do not fit the input, and what reading a file raises.
     """
     if text.startswith(TEXT):
-        found = np.frombuffer(text.removeprefix(TEXT).encode(), np.uint8)
+        found = np.frombuffer(_unquoted(text.removeprefix(TEXT)).encode(), np.uint8)
         return found[None] if len(item.shape) == 2 else found  # a batch of one
     suffix = Path(text).suffix.lower()
     if suffix in ARRAYS:
@@ -65,6 +66,12 @@ def _from_file(path: str, item: Input) -> Value:
     names = list(file)
     found = file[names[0] if len(names) == 1 else item.name]
     return found if found.dtype == "bf16" else found.bits
+
+
+def _unquoted(text: str) -> str:
+    """A text without the quotes around it, where it has them."""
+    quoted = len(text) >= 2 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
 
 
 def _from_numbers(text: str, item: Input) -> Value:

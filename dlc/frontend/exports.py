@@ -145,11 +145,25 @@ def _results(
     checked = check_result(ev, declaration, value, scope)
     if isinstance(checked, Record):
         types = _field_types(declaration.result, len(checked.items))
+        _refuse_twice(ev, declaration, checked)
         return [
             (name or "", _result(ev, item, type, scope))
             for name, item, type in zip(checked.names, checked.items, types, strict=True)
         ]
     return [("", _result(ev, checked, declaration.result, scope))]
+
+
+def _refuse_twice(ev: Evaluator, declaration: ast.Fn, result: Record) -> None:
+    """Refuse two results of one name: callers take them by name."""
+    for name in filter(None, result.names):
+        if result.names.count(name) > 1:
+            assert declaration.result is not None
+            raise ev.at.fail(
+                "D0202",
+                f"two results of {declaration.name} are called {name}",
+                declaration.result.span,
+                help="rename one of them",
+            )
 
 
 def _field_types(type: ast.Type, count: int) -> list[ast.Type]:
