@@ -16,7 +16,8 @@ module sgd(lr = 0.01, weight_decay = 0.0, clip_norm = none, clip_value = none) {
 }
 
 ## Gradient descent with a heavy ball (Polyak, 1964).
-module momentum(lr = 0.01, momentum = 0.9, weight_decay = 0.0, clip_norm = none, clip_value = none) {
+module momentum(lr = 0.01, momentum = 0.9, weight_decay = 0.0, clip_norm = none,
+                clip_value = none) {
   state v: f32[..] = zeros()
   fn update(p: f32[..], g: f32[..], step: i32) -> f32[..] {
     let v2 = momentum * v + g + weight_decay * p
@@ -26,7 +27,8 @@ module momentum(lr = 0.01, momentum = 0.9, weight_decay = 0.0, clip_norm = none,
 }
 
 ## Accelerated gradient (Nesterov, 1983), in the form that needs the gradient at the weight itself.
-module nesterov(lr = 0.01, momentum = 0.9, weight_decay = 0.0, clip_norm = none, clip_value = none) {
+module nesterov(lr = 0.01, momentum = 0.9, weight_decay = 0.0, clip_norm = none,
+                clip_value = none) {
   state v: f32[..] = zeros()
   fn update(p: f32[..], g: f32[..], step: i32) -> f32[..] {
     let g2 = g + weight_decay * p
@@ -57,7 +59,8 @@ module adagrad(lr = 0.01, eps = 1e-10, clip_norm = none, clip_value = none) {
 }
 
 ## Adam (Kingma and Ba, 2015) for dense gradients.
-module adam(lr = 0.001, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, clip_norm = none, clip_value = none) {
+module adam(lr = 0.001, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, clip_norm = none,
+            clip_value = none) {
   state m: f32[..] = zeros()
   state v: f32[..] = zeros()
   fn update(p: f32[..], g: f32[..], step: i32) -> f32[..] {
@@ -71,8 +74,8 @@ module adam(lr = 0.001, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, clip_norm = none
 }
 
 ## Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
-module adamw(lr = 0.001, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01, clip_norm = none,
-             clip_value = none) {
+module adamw(lr = 0.001, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01,
+             clip_norm = none, clip_value = none) {
   state m: f32[..] = zeros()
   state v: f32[..] = zeros()
   fn update(p: f32[..], g: f32[..], step: i32) -> f32[..] {
@@ -87,7 +90,7 @@ module adamw(lr = 0.001, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 
 }
 
 ## A straight line up over `warmup` steps, then half a cosine down to `floor` at step `steps`.
-fn cosine(step: i32, peak, steps, warmup = 0, floor = 0.0) -> f32 {
+fn cosine(step: i32, peak, steps = total_steps, warmup = 0, floor = 0.0) -> f32 {
   let t = f32(step)
   let rising = peak * (t + 1) / maximum(warmup, 1.0)
   let done = clip((t - warmup) / maximum(steps - warmup, 1.0), 0, 1)
@@ -96,7 +99,7 @@ fn cosine(step: i32, peak, steps, warmup = 0, floor = 0.0) -> f32 {
 }
 
 ## A straight line up over `warmup` steps, then one down to `floor` at step `steps`.
-fn slope(step: i32, peak, steps, warmup = 0, floor = 0.0) -> f32 {
+fn slope(step: i32, peak, steps = total_steps, warmup = 0, floor = 0.0) -> f32 {
   let t = f32(step)
   let rising = peak * (t + 1) / maximum(warmup, 1.0)
   let done = clip((t - warmup) / maximum(steps - warmup, 1.0), 0, 1)
@@ -104,5 +107,4 @@ fn slope(step: i32, peak, steps, warmup = 0, floor = 0.0) -> f32 {
 }
 
 ## The first value, multiplied by `factor` after every `every` steps.
-fn staircase(step: i32, start, every, factor = 0.1) -> f32 =
-  start * factor ** f32(step // every)
+fn staircase(step: i32, start, every, factor = 0.1) -> f32 = start * factor ** f32(step // every)

@@ -6,8 +6,8 @@ dlc 1
 ## `dims="nchw"` is [out, in, ..].
 
 ## Convolution of sequences [batch, place, channel].
-module Conv1d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1, bias = true,
-              dims = "nwc", F: dtype = f32) {
+module Conv1d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1,
+              bias = true, dims = "nwc", F: dtype = f32) {
   require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
   const first = dims == "ncw"
   const k = ints(kernel, 1)
@@ -21,8 +21,8 @@ module Conv1d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, gr
 }
 
 ## Convolution of pictures [batch, height, width, channel].
-module Conv2d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1, bias = true,
-              dims = "nhwc", F: dtype = f32) {
+module Conv2d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1,
+              bias = true, dims = "nhwc", F: dtype = f32) {
   require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
   const first = dims == "nchw"
   const k = ints(kernel, 2)
@@ -37,8 +37,8 @@ module Conv2d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, gr
 }
 
 ## Convolution of volumes [batch, depth, height, width, channel].
-module Conv3d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1, bias = true,
-              dims = "ndhwc", F: dtype = f32) {
+module Conv3d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1,
+              bias = true, dims = "ndhwc", F: dtype = f32) {
   require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
   const first = dims == "ncdhw"
   const k = ints(kernel, 3)
@@ -47,8 +47,8 @@ module Conv3d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, gr
   param w: F[s[0], s[1], s[2], s[3], s[4]] = glorot_uniform()
   param b: F[if bias then outputs else 0] = zeros()
 
-  fn call(x: F[_, if first then inputs else _, _, _, if first then _ else inputs])
-      -> F[_, _, _, _, _] =
+  fn call(x: F[_, if first then inputs else _, _, _, if first then _ else inputs]) -> F[_, _, _, _,
+                                                                                        _] =
     conv(x, w, if bias then b else none, stride=stride, padding=padding, dilation=dilation,
          groups=groups, dims=dims)
 }
@@ -95,8 +95,8 @@ module ConvTranspose3d(inputs, outputs, kernel, stride = 1, padding = 0, output_
   param w: F[s[0], s[1], s[2], s[3], s[4]] = glorot_uniform()
   param b: F[if bias then outputs else 0] = zeros()
 
-  fn call(x: F[_, if first then inputs else _, _, _, if first then _ else inputs])
-      -> F[_, _, _, _, _] =
+  fn call(x: F[_, if first then inputs else _, _, _, if first then _ else inputs]) -> F[_, _, _, _,
+                                                                                        _] =
     conv_transpose(x, w, if bias then b else none, stride=stride, padding=padding,
                    output_padding=output_padding, dilation=dilation, groups=groups, dims=dims)
 }

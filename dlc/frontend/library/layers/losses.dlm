@@ -25,5 +25,4 @@ fn kl_divergence(logits: f32[.., C], target: f32[.., C]) -> f32 =
   mean(sum(target * (log(maximum(target, 1e-30)) - log_softmax(logits)), axis=-1))
 
 ## Labels as distributions that keep `by` for the other classes.
-fn label_smoothing(labels, classes, by = 0.1) =
-  one_hot(labels, classes) * (1 - by) + by / classes
+fn label_smoothing(labels, classes, by = 0.1) = one_hot(labels, classes) * (1 - by) + by / classes
