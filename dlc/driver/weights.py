@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
@@ -20,6 +20,7 @@ from dlc.errors import DlcError, ModelError, UsageError
 from dlc.ir.types import DType
 from dlc.passes.place import align
 from dlc.runtime import manifest
+from dlc.runtime.buffers import zeros
 from dlc.runtime.memory import check_fits
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.weight_files import WeightFile, open_weights, open_weights_inside
@@ -51,13 +52,18 @@ def gather(
     folder: Path,
     own: Mapping[str, Array] | None = None,
     seed: int = 0,
+    names: Collection[str] | None = None,
 ) -> Weights:
-    """The numbers of every source weight. Paths in the model are relative to `folder`.
+    """The numbers of every source weight, or of those of these `names`.
 
-    `own` are the numbers that the model's file itself has, `seed` is for initialisers. Raises ModelError
-    for weights that are missing or have another type.
+    Paths in the model are relative to `folder`, `own` are the numbers that the model's file itself has,
+    `seed` is for initialisers. Raises ModelError for weights that are missing or have another type.
     """
-    sources = [op for op in module.body if isinstance(op, weight.Source)]
+    sources = [
+        op
+        for op in module.body
+        if isinstance(op, weight.Source) and (names is None or op.sym_name in names)
+    ]
     notes: list[str] = []
     stored = _own(folder, sources, notes, seed) if own is None else _from_arrays(own)
     find = stored if given is None else _chosen(given)
@@ -68,7 +74,7 @@ def gather(
         table.append(row)
         end += align(row.bytes)
     check_fits("the block of weights", end)
-    block = np.zeros(end, np.uint8)
+    block = zeros(end)
     for row, source in zip(table, sources, strict=True):
         array = np.ascontiguousarray((stored if source.constant else find)(source, row))
         block[row.offset : row.offset + row.bytes] = array.reshape(-1).view(np.uint8)

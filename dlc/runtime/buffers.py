@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -21,6 +22,9 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 ALIGNMENT = 64
 """A cache line, and the widest vector register."""
+
+POPULATED = 1 << 20
+"""Bytes from which a block is worth a mapping of its own."""
 
 _UINT8 = np.dtype(np.uint8)
 # Looked up once: these are in the way of every call of a model.
@@ -69,6 +73,25 @@ def aligned_copy(data: bytes | memoryview | Bytes) -> Bytes:
     view = memoryview(data).cast("B") if not isinstance(data, np.ndarray) else data
     block = aligned_bytes(len(view))
     block[:] = np.frombuffer(view, np.uint8)
+    return block
+
+
+def zeros(length: int) -> Bytes:
+    """A new aligned block of zeros, all of which is going to be written.
+
+    Its pages are asked for at once where the system can: one call instead of a fault for each. What
+    NumPy does instead, huge pages, took five times as long on a virtual machine that had not touched
+    them before (290 ms for 100 MB).
+    """
+    if length < POPULATED or not hasattr(mmap, "MAP_POPULATE"):
+        return _zeros(length)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+    return np.frombuffer(mmap.mmap(-1, length, flags), np.uint8)
+
+
+def _zeros(length: int) -> Bytes:
+    block = aligned_bytes(length)
+    block[:] = 0
     return block
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
@@ -59,7 +59,8 @@ def read_graph(path: str | Path) -> Graph:
             help="save the weights as external data",
         )
     try:
-        model = onnx.ModelProto.FromString(bytes(data))
+        # Protobuf reads any buffer, whatever its annotations say: no copy of the file is made for it.
+        model = onnx.ModelProto.FromString(cast("bytes", data))
     except DecodeError as error:
         raise _damaged(path.name, f"it is no protobuf message of a model ({error})") from None
     return graph_of(model, path.name, path.parent)
@@ -326,9 +327,10 @@ class _Tensors:
             data = self._external(what, proto, count * dtype.bytes)
             array = np.frombuffer(data, dtype.numpy)
         elif proto.HasField("raw_data"):
-            if len(proto.raw_data) != count * dtype.bytes:
-                raise _short(what, shape, dtype, f"{len(proto.raw_data)} bytes")
-            array = np.frombuffer(proto.raw_data, dtype.numpy)
+            raw = proto.raw_data  # a copy of its own each time that it is asked for
+            if len(raw) != count * dtype.bytes:
+                raise _short(what, shape, dtype, f"{len(raw)} bytes")
+            array = np.frombuffer(raw, dtype.numpy)
         else:
             array = _typed(proto, dtype)
             if array.size != count:
