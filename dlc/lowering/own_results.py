@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dlc.dialects import array, flow, func, kernel, scalar
 from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import TensorType
 from dlc.lowering.formula import generic
 
@@ -63,7 +63,18 @@ def _fits_stack(value: Value, origin: Value, stacked: dict[Value, int]) -> bool:
     if axis == 0:
         return True
     innermost = axis == kernel.array_type(value).rank
-    return value is origin and isinstance(origin.op, kernel.Generic if innermost else kernel.Kernel)
+    made = isinstance(origin.op, kernel.Generic if innermost else kernel.Kernel)
+    readers = [use for use in value.uses if not isinstance(use, flow.Yield)]
+    return value is origin and made and _read_rows_apart(readers, innermost=innermost)
+
+
+def _read_rows_apart(readers: list[Op], *, innermost: bool) -> bool:
+    """Whether these operations can read an array whose rows, or with `innermost` elements, lie apart.
+
+    A reshape is no other array than its source, and a nested loop takes slices: both want it dense.
+    """
+    known = kernel.Generic if innermost else kernel.Generic | kernel.Gemm
+    return all(isinstance(reader, known) for reader in readers)
 
 
 def _walk_index(op: flow.Scan) -> None:
@@ -96,9 +107,7 @@ def _copy_slices(op: flow.Scan) -> None:
     ):
         rank = kernel.array_type(source).rank
         wanted = [use for use in argument.uses if not isinstance(use, kernel.Generic)]
-        if axis == 0 or not wanted:
-            continue
-        if axis < rank - 1 and all(isinstance(use, kernel.Gemm) for use in wanted):
+        if axis == 0 or _read_rows_apart(wanted, innermost=axis == rank - 1):
             continue
         assert op.body.first is not None
         whole = copy(Builder(op.body, op.location, op.body.first), argument)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias, cast
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import dlc
 from dlc.driver.calls import Request
 from dlc.driver.interpret import evaluate_entry
 from dlc.driver.make import Wanted
+
+Pair: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 PROGRAMS = {
     "a branch": "scan (row, k) in (x, c) { yield if k then row * 2 else -row }",
@@ -39,6 +44,32 @@ def test_a_slice_is_the_same_inside(body: str, level: int) -> None:
     ((_, wanted),) = evaluate_entry(opened, request)[0].values
     found = dlc.compile(text=text, level=level).entry_points["f"](X, C)
     assert np.asarray(found).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_what_is_yielded_may_also_be_read_in_another_shape(axis: int) -> None:
+    """Its place in the stack is in pieces, and a reshape of pieces would read what lies between."""
+    text = f"""\
+dlc 1
+export fn f(x: f32[4, 4, 4]) -> (h: f32[4, 4], y: f32[4, 4, 4]) {{
+  let (h, y) = scan a in x along {axis} with h = zeros([4, 4]) {{
+    let t = a * 2 + h
+    next h = reshape(transpose(reshape(t, [2, 8])), [4, 4]) + t @ t
+    yield t
+  }}
+  return (h = h, y = y)
+}}
+"""
+    x = np.random.default_rng(axis).uniform(-0.1, 0.1, (4, 4, 4)).astype(np.float32)
+    h = np.zeros((4, 4), np.float32)
+    rows: list[NDArray[np.float32]] = []
+    for a in np.moveaxis(x, axis, 0):
+        rows.append(a * 2 + h)
+        h = rows[-1].reshape(2, 8).T.reshape(4, 4) + rows[-1] @ rows[-1]
+    for level in (0, 2):
+        last, stack = cast("Pair", dlc.compile(text=text, level=level).entry_points["f"](x))
+        np.testing.assert_allclose(last, h, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(stack, np.stack(rows, axis), rtol=1e-4, atol=1e-6)
 
 
 def test_a_slice_of_stacked_weights_is_the_same_in_a_branch() -> None:
