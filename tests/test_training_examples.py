@@ -14,11 +14,11 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 @pytest.mark.parametrize(
     ("name", "measure", "least", "most"),
     [
-        ("digits_mlp", "accuracy", 0.95, 1),
-        ("tumours", "accuracy", 0.96, 1),
-        ("autoencoder", "rms", 0, 0.14),
-        ("robust", "error", 0, 1),
-        pytest.param("digits_cnn", "accuracy", 0.985, 1, marks=pytest.mark.long),
+        ("digits_mlp", "test_accuracy", 0.95, 1),
+        ("tumours", "test_accuracy", 0.96, 1),
+        ("autoencoder", "test_rms", 0, 0.14),
+        ("robust", "test_error", 0, 1),
+        pytest.param("digits_cnn", "test_accuracy", 0.985, 1, marks=pytest.mark.long),
     ],
 )
 def test_the_examples_learn_what_they_promise(

@@ -132,7 +132,7 @@ def _fit(trainer: Trainer, data: str | None, checkpoint: Path | None) -> None:
                 raise KeyboardInterrupt
 
         try:
-            trainer.fit(data, report=report, checkpoint=checkpoint)
+            trainer.fit(examples, report=report, checkpoint=checkpoint)
         finally:
             line.close()
 

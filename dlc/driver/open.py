@@ -19,7 +19,6 @@ from dlc.ir.passes import Context
 from dlc.ir.verify import verify
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import as_bytes
-from dlc.runtime.data import source_of
 from dlc.runtime.files import map_file
 from dlc.runtime.manifest import Layer, Training
 from dlc.runtime.weights import WeightViews
@@ -116,12 +115,11 @@ def _open_text(
 
 def _training_facts(found: frontend.Training) -> Training:
     """What a `train` block says, as an artifact has it."""
-    data = found.data
     path, every = found.checkpoint or ("", 1)
     return Training(
         found.module,
         tuple([name for name, _ in found.inputs]),
-        source_of(data.kind, data.path, data.fields, data.options),
+        found.data,
         found.batch,
         found.epochs,
         found.seed,

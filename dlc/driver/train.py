@@ -13,6 +13,7 @@ from dlc.driver.make import Made, Wanted, make_artifact
 from dlc.driver.open import open_training
 from dlc.driver.weights import Weights
 from dlc.errors import UsageError
+from dlc.frontend.train_settings import MOST
 from dlc.frontend.values import Datum
 from dlc.ir.passes import Manager
 from dlc.runtime.artifact import SUFFIX, Artifact
@@ -85,9 +86,9 @@ def _set(artifact: Artifact, wanted: Wanted) -> Artifact:
 def _changed(facts: Training, own: Mapping[str, Datum]) -> Training:
     for name, value in own.items():
         least = 0 if name == "seed" else 1
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 32:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
             raise UsageError(
-                f"{name} is a whole number from {least} on, found {value}",
+                f"{name} is a whole number from {least} to {MOST}, found {value}",
                 code="D0902",
                 help=f"write --set {name}={max(least, 1)}",
             )

@@ -29,10 +29,12 @@ from dlc.text import ast
 from dlc.text.source import Source, Span
 from dlc.text.suggest import suggest
 
-__all__ = ["MAX_COMPREHENSION", "comprehended", "unknown_name"]
+__all__ = ["MAX_COMPREHENSION", "TRAINING", "comprehended", "unknown_name"]
 
 MAX_COMPREHENSION = 10_000
 """A comprehension makes at most so many items."""
+TRAINING = ("training", "total_steps")
+"""Names that every text knows and whose value depends on what is made of it."""
 
 
 @evaluates(ast.Name)
@@ -53,15 +55,29 @@ def _known_everywhere(ev: Evaluator, node: ast.Name, scope: Scope) -> Datum:
     name = node.name
     if name == "training":
         return ev.at.training
+    if name == "total_steps":
+        return _total_steps(ev, node)
     for table in (BUILTINS, CONSTANTS, DTYPES, SPECIALS):
         if name in table:
             return table[name]
     raise ModelError([unknown_name(scope.home.source, name, node.span, list(scope.known()))])
 
 
+def _total_steps(ev: Evaluator, node: ast.Name) -> Value:
+    """How many steps the training has in all: an input of its step, for what the optimizer computes."""
+    if ev.at.total_steps is None:
+        raise ev.at.fail(
+            "D0536",
+            "total_steps is known only to the functions that an update of a weight calls",
+            node.span,
+            help="use it in a schedule: fn falling(step: i32) -> f32 = 1 - f32(step) / f32(total_steps)",
+        )
+    return ev.at.total_steps
+
+
 def unknown_name(source: Source, name: str, span: Span, known: list[str]) -> Diagnostic:
     """The error for a name that means nothing, with the known one that is most like it."""
-    candidates = [*dict.fromkeys(known), *BUILTINS, *CONSTANTS, *DTYPES, *SPECIALS, "training"]
+    candidates = [*dict.fromkeys(known), *BUILTINS, *CONSTANTS, *DTYPES, *SPECIALS, *TRAINING]
     near = suggest(name, candidates)
     return Diagnostic(
         "D0201",

@@ -15,10 +15,11 @@ from dlc.ir.attributes import Dense
 from dlc.ir.core import Value
 from dlc.ir.types import U64, TensorType
 
-__all__ = ["SEED", "random_key", "seed_default"]
+__all__ = ["SEED", "SEED_NAME", "random_key", "seed_default"]
 
 SEED = TensorType(U64)
 """The type of the implicit input `seed` of an entry point that draws."""
+SEED_NAME = "seed"
 
 
 def random_key(at: Trace, site: str | None) -> Value:
@@ -47,7 +48,7 @@ def _base(at: Trace) -> Value:
 def _seed(at: Trace) -> Value:
     """The input `seed`: the entry point's own, or one more that it gets."""
     for argument in at.top.arguments:
-        if argument.name == "seed":
+        if argument.name == SEED_NAME:
             if argument.type is not SEED:
                 raise at.fail(
                     "D0320",
@@ -57,7 +58,7 @@ def _seed(at: Trace) -> Value:
                 )
             return argument
     at.implicit_seed = True
-    return at.top.add_argument(SEED, "seed")
+    return at.top.add_argument(SEED, SEED_NAME)
 
 
 def seed_default() -> Dense:

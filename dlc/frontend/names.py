@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dlc.errors import Diagnostic, Label
 from dlc.frontend.builtins.registry import BUILTINS, CONSTANTS, SPECIALS
-from dlc.frontend.expressions import unknown_name
+from dlc.frontend.expressions import TRAINING, unknown_name
 from dlc.frontend.files import File
 from dlc.frontend.imports import library_names
 from dlc.frontend.initialisers import FILES, INITIALISERS
@@ -25,7 +25,7 @@ from dlc.text.tree import children, walk
 
 __all__ = ["resolve"]
 
-EVERYWHERE = (BUILTINS, CONSTANTS, SPECIALS, DTYPES, INITIALISERS, FILES, {"training"})
+EVERYWHERE = (BUILTINS, CONSTANTS, SPECIALS, DTYPES, INITIALISERS, FILES, TRAINING)
 """Tables of the names that every text knows; a package may add to the first while dlc runs."""
 UNEVALUATED: dict[str, str] = dict.fromkeys(("grad", "vjp", "value_and_grad"), "wrt")
 """Functions one of whose arguments is not evaluated."""

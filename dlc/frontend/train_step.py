@@ -16,15 +16,23 @@ from dlc.dialects import array, flow, func
 from dlc.errors import ModelError
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.exports import begin, finish
+from dlc.frontend.keys import SEED_NAME
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import Scope
 from dlc.frontend.state_updates import lift_sets
 from dlc.frontend.tensors import broadcast_to, convert, dtype_of, tensor_type
 from dlc.frontend.trace import Frame, capture
-from dlc.frontend.training import Training, declared_input, one_number, scope_of, updated
+from dlc.frontend.training import (
+    Training,
+    declared_input,
+    one_number,
+    scope_of,
+    updated,
+)
 from dlc.frontend.weights import Weight
 from dlc.ir.core import Block, Value
 from dlc.ir.types import F32, I32, TensorType
+from dlc.runtime.manifest import NUMBER, TOTAL
 from dlc.text import ast
 
 __all__ = ["EVALUATE", "LOSS", "OPTIMIZER", "STEP", "Purpose", "train_functions"]
@@ -59,8 +67,9 @@ class _Functions:
         """The function of one training step."""
         scope = self._begin(STEP, self.training.loss.parameters)
         at = self.at
-        step = at.top.add_argument(TensorType(I32), "step")
-        at.training = True
+        step = at.top.add_argument(TensorType(I32), NUMBER)
+        total = at.top.add_argument(TensorType(I32), TOTAL)
+        at.training, at.total_steps = True, total
         try:
             loss, gradients, following = self._differentiated(scope)
             clipped = self._clipped(gradients)
@@ -68,7 +77,9 @@ class _Functions:
                 following[at.gets[symbol]] = self._updated(symbol, gradient, step)
             following.update(lift_sets(at.top))
         finally:
-            at.training = False
+            at.training, at.total_steps = False, None
+        if not total.uses:
+            at.top.remove_argument(total.index)
         names = {get: symbol for symbol, get in at.gets.items()}
         results = [("loss", loss), *[(names[get], value) for get, value in following.items()]]
         return self._finish(STEP, results)
@@ -202,7 +213,7 @@ class _Functions:
             get.op.erase()
         # The default of an implicit seed stands behind those of the inputs before it, which have none.
         names = [argument.name for argument in at.top.arguments]
-        defaults = [""] * names.index("seed") if at.implicit_seed else []
+        defaults = [""] * names.index(SEED_NAME) if at.implicit_seed else []
         made = finish(self.ev, name, self.training.loss.span, defaults, results)
         inputs = set(made.input_names)
         made.attributes["dlc.updates"] = tuple([n if n in inputs else "" for n, _ in results])

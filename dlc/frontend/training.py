@@ -8,31 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from dlc.errors import ModelError
 from dlc.frontend.definitions import ModuleDefinition
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
-from dlc.frontend.initialisers import beside
 from dlc.frontend.instances import Core, Instance
+from dlc.frontend.keys import SEED_NAME
 from dlc.frontend.layers import instantiate
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import MISSING, Scope
 from dlc.frontend.state_updates import lift_sets
 from dlc.frontend.tensors import as_tensor, dtype_of, tensor_type
 from dlc.frontend.trace import Frame
+from dlc.frontend.train_data import data_source
+from dlc.frontend.train_settings import checkpoint, whole
 from dlc.frontend.types import declared_type
 from dlc.frontend.values import UNKNOWN, Argument, Arguments, Callee, Datum, describe
 from dlc.frontend.weights import Weight
 from dlc.ir.core import Value
 from dlc.ir.dims import symbol
 from dlc.ir.types import F32, I32, TensorType
+from dlc.runtime.manifest import NUMBER, TOTAL, DataSource
 from dlc.text import ast
 from dlc.text.suggest import suggest
 
 __all__ = [
-    "Data",
     "Training",
     "check_training",
     "declared_input",
@@ -41,24 +44,7 @@ __all__ = [
     "updated",
 ]
 
-Setting = bool | int | float | str | None
-
 ENTRIES: Final = ("data", "loss", "metric", "optimizer", "batch", "epochs", "seed", "checkpoint")
-SOURCES: Final = ("npz", "csv", "text", "pictures")
-OPTIONS: Final = ("test", "shuffle", "limit", "header", "separator", "size")
-"""Arguments of a data source that are no names of what it gives."""
-GIVEN: Final = {"pictures": ("image", "label")}
-"""What a source gives that does not say it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Data:
-    """Where the examples come from: for each input of the loss how the source calls it."""
-
-    kind: str
-    path: str
-    fields: Mapping[str, str]
-    options: Mapping[str, Setting]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +57,7 @@ class Training:
     module: str
     inputs: tuple[tuple[str, TensorType], ...]
     metrics: tuple[str, ...]
-    data: Data
+    data: DataSource
     batch: int
     epochs: int
     seed: int
@@ -110,24 +96,22 @@ class _Check:
     def run(self, weights: Sequence[Weight]) -> Training | None:
         """Check every entry; an error in one leaves the others."""
         self._entries()
-        loss = self._loss()
-        data = self._data(loss)
+        inputs = self._inputs()
+        self._names(weights)
+        data = self._data(inputs)
         optimizer = self._optimizer(weights)
-        numbers = {
-            name: self._whole(name, default)
-            for name, default in (("batch", 32), ("epochs", 1), ("seed", 0))
-        }
-        checkpoint = self._checkpoint()
-        if loss is None or data is None or optimizer is None:
+        batch, epochs = self._whole("batch", 32, 1), self._whole("epochs", 1, 1)
+        seed, checkpoint = self._whole("seed", 0, 0), self._checkpoint()
+        if inputs is None or data is None or optimizer is None:
             return None
         return Training(
             self.node.name,
-            tuple(loss.items()),
+            tuple(inputs.items()),
             tuple([metric.name for metric in self.metrics]),
             data,
-            numbers["batch"],
-            numbers["epochs"],
-            numbers["seed"],
+            batch,
+            epochs,
+            seed,
             checkpoint,
             self.losses[0],
             tuple(self.metrics),
@@ -164,17 +148,39 @@ class _Check:
                     f"write {how}",
                 )
 
+    def _names(self, weights: Sequence[Weight]) -> None:
+        """No input of the step has the name of another: batch, weights, and what each step is told."""
+        own = {weight.symbol: weight.place for weight in weights}
+        for name in (NUMBER, TOTAL, SEED_NAME):
+            if name in own:
+                message = (
+                    f"a training step has an input {name} of its own, and a weight is called so"
+                )
+                help = (
+                    f"call the weight otherwise, or put it into a module of its own: layer.{name}"
+                )
+                self.ev.report(self.at.fail("D0537", message, place=own[name], help=help))
+        functions = [loss.parameters for loss in self.losses]
+        functions += [metric.parameters or () for metric in self.metrics]
+        for parameter in dict.fromkeys(chain(*functions)):
+            name = parameter.name
+            if name in own or name in (NUMBER, TOTAL):
+                whose = "a weight is" if name in own else "an input of every training step is"
+                message = f"{name} is an input, and {whose} called so"
+                self._report("D0537", message, parameter.span, "call the input otherwise")
+
     # Functions ------------------------------------------------------------------------------------
 
-    def _loss(self) -> dict[str, TensorType] | None:
-        """The types of what the loss takes, once it and the metrics are checked."""
+    def _inputs(self) -> dict[str, TensorType] | None:
+        """The types of what the loss and the metrics take, once these are checked."""
         if not self.losses:
             return None
         (loss, *_) = self.losses
         inputs = self._function(loss.name, loss.parameters, loss.body, loss, training=True)
         for metric in self.metrics:
             seen = loss.parameters if metric.parameters is None else metric.parameters
-            self._function(metric.name, seen, metric.body, None, training=False)
+            found = self._function(metric.name, seen, metric.body, None, training=False)
+            inputs = None if inputs is None or found is None else {**found, **inputs}
         return inputs
 
     def _function(
@@ -212,125 +218,17 @@ class _Check:
 
     # Settings -------------------------------------------------------------------------------------
 
-    def _called(self, entry: ast.Setting, known: Sequence[str]) -> tuple[str, ast.Call] | None:
-        """The name of the function that an entry calls, one of those known."""
-        call = entry.value
-        if isinstance(call, ast.Call) and isinstance(call.function, ast.Name):
-            if call.function.name in known:
-                return call.function.name, call
-            near = suggest(call.function.name, known)
-        else:
-            near = None
-        self._report(
-            "D0530",
-            f"{entry.name} is none of {', '.join(known)}",
-            call.span,
-            f"did you mean {near}?" if near else None,
-        )
-        return None
-
-    def _data(self, inputs: Mapping[str, TensorType] | None) -> Data | None:
+    def _data(self, inputs: Mapping[str, TensorType] | None) -> DataSource | None:
         entry = self.settings.get("data")
-        found = None if entry is None else self._called(entry, SOURCES)
-        if found is None:
-            return None
-        kind, call = found
-        path: str | None = None
-        fields: dict[str, str] = {}
-        options: dict[str, Setting] = {}
-        for item in call.arguments:
-            if item.name is None and path is None and isinstance(item.value, ast.String):
-                path = beside(self.scope, item.value.value)
-            elif item.name in OPTIONS:
-                options[item.name] = self._constant(item.value)
-            elif item.name is not None:
-                fields[item.name] = self._field(kind, item.value)
-            else:
-                self._report("D0533", f"{kind} takes one path", item.span)
-        if path is None:
-            self._report("D0533", f"{kind} needs the path of its data", call.span)
-            return None
-        given = [*fields, *GIVEN.get(kind, ())]
-        for name in inputs or ():
-            if name not in given:
-                near = suggest(name, given)
-                self._report(
-                    "D0533",
-                    f"the loss takes {name}, which the data does not give",
-                    call.span,
-                    f"did you mean {near}?" if near else f'name it: {kind}(..., {name}="...")',
-                )
-        return Data(kind, path, fields, options)
+        return None if entry is None else data_source(self.ev, self.root, entry, inputs or ())
 
-    def _field(self, kind: str, node: ast.Expr) -> str:
-        """How a source calls a value: a name, `columns(0, 30)`, `window(65)`; kept as text."""
-        if isinstance(node, ast.String):
-            return node.value
-        source = self.root.source
-        text = source.text[node.span.start : node.span.end]
-        shapes = {"csv": "columns", "text": "window"}
-        wanted = shapes.get(kind)
-        fits = (
-            wanted is not None
-            and isinstance(node, ast.Call)
-            and isinstance(node.function, ast.Name)
-            and node.function.name == wanted
-            and all(isinstance(item.value, ast.Number) for item in node.arguments)
-        )
-        if not fits:
-            forms = "a name in quotes" + (f", or {wanted}(...)" if wanted else "")
-            self._report("D0533", f"this part of the data is no {forms}", node.span)
-        return text
-
-    def _constant(self, node: ast.Expr) -> Setting:
-        try:
-            value = self.ev.eval(node, Scope(self.root))
-        except ModelError as error:
-            self.ev.report(error)
-            return None
-        if not isinstance(value, bool | int | float | str):
-            self._report(
-                "D0534", f"expected a number or a text, found {describe(value)}", node.span
-            )
-            return None
-        return value
-
-    def _whole(self, name: str, default: int) -> int:
+    def _whole(self, name: str, default: int, least: int) -> int:
         entry = self.settings.get(name)
-        if entry is None:
-            return default
-        value = self._constant(entry.value)
-        least = 0 if name == "seed" else 1
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            self._report(
-                "D0534",
-                f"{name} is a whole number from {least} on, found {value}",
-                entry.value.span,
-            )
-            return default
-        return value
+        return default if entry is None else whole(self.ev, self.root, entry, least)
 
     def _checkpoint(self) -> tuple[str, int] | None:
         entry = self.settings.get("checkpoint")
-        found = None if entry is None else self._called(entry, ("file",))
-        if found is None:
-            return None
-        _, call = found
-        named = {item.name: item.value for item in call.arguments if item.name is not None}
-        positional = [item.value for item in call.arguments if item.name is None]
-        every = self._constant(named.pop("every")) if "every" in named else 1
-        wrong = named or len(positional) != 1 or not isinstance(positional[0], ast.String)
-        if wrong or not isinstance(every, int) or every < 1:
-            self._report(
-                "D0534",
-                "a checkpoint is a file, and perhaps how many epochs lie between two",
-                call.span,
-                'write checkpoint = file("model.safetensors", every=1)',
-            )
-            return None
-        (path,) = positional
-        assert isinstance(path, ast.String)
-        return beside(self.scope, path.value), every
+        return None if entry is None else checkpoint(self.ev, self.root, entry)
 
     # Optimizers -----------------------------------------------------------------------------------
 
@@ -401,10 +299,11 @@ class _Check:
         try:
             with at.scratch():
                 at.stand(entry.value.span)
-                inputs = ((type, "p"), (type, "g"), (TensorType(I32), "step"))
+                at.total_steps = at.top.add_argument(TensorType(I32), TOTAL)
+                inputs = ((type, "p"), (type, "g"), (TensorType(I32), NUMBER))
                 updated(self.ev, core, *[at.top.add_argument(t, n) for t, n in inputs])
         finally:
-            at.training = outer
+            at.training, at.total_steps = outer, None
             at.source = self.root.source
 
 

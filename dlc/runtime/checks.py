@@ -16,6 +16,9 @@ from dlc.runtime.container import padded
 from dlc.runtime.dtypes import DTYPES, MAX_RANK, byte_count
 from dlc.runtime.manifest import (
     Default,
+    NUMBER,
+    SEED,
+    TOTAL,
     Entry,
     Image,
     Input,
@@ -65,7 +68,7 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
     weights = {
         weight.name: (weight.dtype, tuple(map(str, weight.shape))) for weight in manifest.weights
     }
-    own = {*facts.inputs, "step", "seed"}
+    own = {*facts.inputs, NUMBER, TOTAL, SEED}
     for entry in entries.values():
         for item in entry.inputs:
             if item.name not in own and weights.get(item.name) != (item.dtype, item.shape):

@@ -231,6 +231,11 @@ class DataSource(NamedTuple):
     size: tuple[int, ...] | None = None
 
 
+NUMBER, TOTAL, SEED = "step", "total_steps", "seed"
+"""Inputs of a training step that are neither batch nor weight: its number, counted from 0, how many steps
+there are in all, and what its random numbers come from."""
+
+
 class Training(NamedTuple):
     """How an artifact trains: entry point `train_step` makes a step, `evaluate` measures.
 

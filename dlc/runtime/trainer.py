@@ -21,12 +21,12 @@ from dlc.errors import CallError, UsageError
 from dlc.runtime.artifact import SUFFIX, Artifact
 from dlc.runtime.buffers import Bytes, aligned_bytes, as_bytes
 from dlc.runtime.checkpoint import Checkpoint, Facts, read_checkpoint, write_checkpoint
-from dlc.runtime.data import Dataset, open_data
+from dlc.runtime.data import Batch, Dataset, open_data
 from dlc.runtime.data.opening import Given
 from dlc.runtime.dtypes import BF16
 from dlc.runtime.entry import EntryPoint
-from dlc.runtime.history import History, Record
-from dlc.runtime.manifest import Input, Training
+from dlc.runtime.history import TEST, History, Record
+from dlc.runtime.manifest import NUMBER, SEED, TOTAL, Input, Training
 from dlc.runtime.model import Model
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.weights import WeightViews
@@ -100,6 +100,8 @@ class Trainer:
         """Steps that are done."""
         self.position = 0
         """Examples of the current epoch that are done."""
+        self.total_steps: int | None = None
+        """Steps of the whole training, which schedules may ask for. `fit` sets it where it can."""
         self.history: History = ()
         self._total = 0.0
         """The losses of those examples together."""
@@ -129,20 +131,35 @@ class Trainer:
     # Steps ----------------------------------------------------------------------------------------
 
     def step(self, **batch: object) -> float:
-        """Make one step with a batch and give its loss. Raises CallError for arrays that do not fit."""
+        """Make one step with a batch and give its loss.
+
+        Raises CallError for arrays that do not fit, and D0816 if the schedule of the learning rate needs
+        `total_steps` and nobody has set it.
+        """
         with self._alone():
             return self._stepped(batch)
 
     def _stepped(self, batch: Mapping[str, object]) -> float:
         # Every step draws from a seed of its own, so that a resumed training draws as it would have.
         seed = ((self.seed << 32) + self.steps) & _MASK
-        extra = {"step": np.array(self.steps, np.int32), "seed": np.array(seed, np.uint64)}
+        extra = {NUMBER: np.array(self.steps, np.int32), SEED: np.array(seed, np.uint64)}
+        if self._step.needs(TOTAL):
+            extra[TOTAL] = np.array(self._all_steps(), np.int32)
         if self._before is not None:
             self._before[:] = self._block
             self._last = {**batch, **extra}
         (loss, *_) = self._step(batch, extra)
         self.steps += 1
         return loss
+
+    def _all_steps(self) -> int:
+        if self.total_steps is None:
+            raise CallError(
+                "the schedule ends with the training, and how many steps that has is not known",
+                code="D0816",
+                help="say it in the text, cosine(peak=1e-3, steps=10_000), or set trainer.total_steps",
+            )
+        return self.total_steps
 
     def remember_steps(self) -> None:
         """From now on keep what each step was given, weights included, for `last_inputs`."""
@@ -156,7 +173,7 @@ class Trainer:
         found = {**self._last, **{name: weights.tensor(name) for name in weights}}
         return {item.name: found[item.name] for item in self._step.entry.inputs}
 
-    def evaluate(self, data: Given | None = None) -> dict[str, float]:
+    def evaluate(self, data: Given | Dataset | None = None) -> dict[str, float]:
         """The loss and the metrics, each the mean over all examples: of the test data if nothing is given.
 
         Raises UsageError (D0549) if the model has no test data.
@@ -184,23 +201,33 @@ class Trainer:
         count = 0
         for batch in data.batches(0, self._facts.batch, self.seed):
             size = _examples(batch)
-            for name, value in zip(totals, self._evaluate(batch, {}), strict=True):
+            found = self._evaluate(self._evaluate.part_of(batch), {})
+            for name, value in zip(totals, found, strict=True):
                 totals[name] += value * size
             count += size
         return {name: total / count if count else math.nan for name, total in totals.items()}
 
     # Epochs ---------------------------------------------------------------------------------------
 
-    def data(self, given: Given | None = None) -> Dataset:
-        """The examples that the model names, or those given in their place, checked."""
-        wanted = self._step.batch_inputs
-        dims = self._step.entry.dims
-        facts = self._facts
-        return open_data(facts.data, wanted, self._folder, given, seed=self.seed, dims=dims)
+    def data(self, given: Given | Dataset | None = None) -> Dataset:
+        """The examples that the model names, or those given in their place, checked; a dataset as it is."""
+        if isinstance(given, Dataset):
+            return given
+        calls = (self._step, self._evaluate)
+        wanted = {item.name: item for call in calls for item in call.batch_inputs}
+        dims = {dim.name: dim for call in calls for dim in call.entry.dims}
+        return open_data(
+            self._facts.data,
+            tuple(wanted.values()),
+            self._folder,
+            given,
+            seed=self.seed,
+            dims=tuple(dims.values()),
+        )
 
     def fit(
         self,
-        data: Given | None = None,
+        data: Given | Dataset | None = None,
         *,
         epochs: int | None = None,
         report: Callable[[Progress], None] | None = None,
@@ -208,12 +235,16 @@ class Trainer:
     ) -> History:
         """Train until `epochs` epochs are done, those before included; gives the history.
 
+        `data` is a file or folder, an array for each input by name, an iterable of batches, or what
+        `trainer.data` gave; without it, what the `train` block names.
         `report` is called after each step. With `checkpoint`, or one in the `train` block, the state is
         written there every so many epochs and at the end. Raises CallError (D0815) if the loss is no
         number any more: the weights are then those of that moment, the checkpoint is the last good one.
         """
         examples = self.data(data)
         last = self._facts.epochs if epochs is None else epochs
+        if examples.count is not None:
+            self.total_steps = last * math.ceil(examples.count / self._facts.batch)
         path = checkpoint or (
             self._folder / self._facts.checkpoint if self._facts.checkpoint else None
         )
@@ -235,7 +266,7 @@ class Trainer:
         begun = examples.batches(self.epoch, size, self.seed, self.position, out=buffers)
         with closing(begun) as batches:  # a thread may be preparing the next ones
             for batch in batches:
-                loss = self._stepped(batch)
+                loss = self._stepped(self._step.part_of(batch))
                 if not math.isfinite(loss):
                     raise self._diverged(loss)
                 count = _examples(batch)
@@ -246,7 +277,7 @@ class Trainer:
         measured = {"loss": self._total / self.position if self.position else math.nan}
         if examples.test is not None:
             found = self._measured(examples.test)
-            measured |= {f"test_{name}" if name == "loss" else name: v for name, v in found.items()}
+            measured |= {f"{TEST}{name}": value for name, value in found.items()}
         self.epoch, self.position, self._total = self.epoch + 1, 0, 0.0
         self.history = (*self.history, Record(self.epoch, self.steps, measured))
         if report is not None:
@@ -332,6 +363,14 @@ class _Call:
         updates = {output.updates for output in entry.outputs if output.updates}
         self.outputs = [output.name for output in entry.outputs if not output.updates]
         assert updates <= set(weights), "only weights are updated"
+
+    def needs(self, name: str) -> bool:
+        """Whether there is an input of this name."""
+        return any(item.name == name for item in self.entry.inputs)
+
+    def part_of(self, batch: Batch) -> Batch:
+        """What this function takes of the arrays of a dataset, which has those of both."""
+        return {item.name: batch[item.name] for item in self.batch_inputs}
 
     def __call__(self, batch: Mapping[str, object], extra: Mapping[str, Array]) -> list[float]:
         """The outputs that are no weights, as numbers."""

@@ -92,9 +92,9 @@ def test_digits_are_learned_from_the_data_that_the_model_names(digits: Path) -> 
     trainer = dlc.trainer(digits)
     history = trainer.fit()
     assert [record.epoch for record in history] == [1, 2, 3, 4, 5, 6]
-    assert history[-1].values["accuracy"] > 0.9
+    assert history[-1].values["test_accuracy"] > 0.9
     assert history[-1].values["test_loss"] < history[0].values["test_loss"]
-    assert trainer.evaluate()["accuracy"] == history[-1].values["accuracy"]
+    assert trainer.evaluate()["accuracy"] == history[-1].values["test_accuracy"]
 
 
 def test_the_trained_weights_serve_the_entry_points(digits: Path) -> None:
@@ -141,6 +141,62 @@ def test_a_resumed_training_ends_with_the_bits_of_one_that_never_stopped(tmp_pat
         trainer.save(tmp_path / f"{name}.safetensors")
     one, two = ((tmp_path / f"{k}.safetensors").read_bytes() for k in ("whole", "resumed"))
     assert one == two, "with the history"
+
+
+def test_batches_may_come_from_anything_that_can_be_gone_through_twice() -> None:
+    data = batch(24)
+    parts = [{name: array[k : k + 8] for name, array in data.items()} for k in (0, 8, 16)]
+    named, unnamed = noisy(epochs=2), noisy(epochs=2)
+    assert [record.step for record in named.fit(parts)] == [3, 6]
+    unnamed.fit([(part["x"], part["y"]) for part in parts])
+    assert named.trained()["a.w"].tobytes() == unnamed.trained()["a.w"].tobytes()
+    with pytest.raises(ModelError, match="gives its batches only once"):
+        noisy(epochs=2).fit(part for part in parts)
+
+
+def test_data_that_was_opened_before_is_not_opened_again(tmp_path: Path) -> None:
+    save(tmp_path / "data.npz", 24)
+    trainer = noisy(epochs=1)
+    data = trainer.data(tmp_path / "data.npz")
+    (tmp_path / "data.npz").unlink()
+    assert trainer.fit(data)[0].step == 3
+    assert trainer.evaluate(data).keys() == {"loss"}
+
+
+MEASURED = NOISY.replace(
+    "  optimizer",
+    "  metric weighed(x: f32[B, 4], w: f32[B]) = mean(w * call(x)[:, 0])\n  optimizer",
+).replace('y="y")', 'y="y", w="w")')
+
+
+def test_a_metric_may_take_what_the_loss_does_not() -> None:
+    trainer = dlc.trainer(text=MEASURED)
+    data = {**batch(24), "w": np.ones(24, np.float32)}
+    trainer.fit(data)
+    assert trainer.evaluate(data).keys() == {"loss", "weighed"}
+    assert trainer.step(**batch()) > 0
+    assert trainer.measure(**data).keys() == {"loss", "weighed"}
+
+
+SCHEDULED = NOISY.replace("momentum(lr=0.05)", "sgd(lr=slope(peak=0.1))")
+
+
+def test_a_schedule_without_steps_ends_with_the_training() -> None:
+    trainer = dlc.trainer(text=SCHEDULED, epochs=2)
+    trainer.fit(batch(20))
+    assert trainer.total_steps == 6
+    fixed = dlc.trainer(text=SCHEDULED.replace("peak=0.1", "peak=0.1, steps=6"), epochs=2)
+    fixed.fit(batch(20))
+    assert fixed.trained()["a.w"].tobytes() == trainer.trained()["a.w"].tobytes()
+
+
+def test_where_the_length_is_unknown_a_schedule_asks_for_it() -> None:
+    trainer = dlc.trainer(text=SCHEDULED)
+    with pytest.raises(CallError, match="how many steps that has is not known") as caught:
+        trainer.step(**batch())
+    assert caught.value.diagnostics[0].code == "D0816"
+    trainer.total_steps = 10
+    assert trainer.step(**batch()) > 0
 
 
 def test_every_step_draws_anew_and_the_same_seed_draws_the_same() -> None:
@@ -264,5 +320,5 @@ def test_without_test_data_evaluate_says_how_to_get_some(tmp_path: Path) -> None
 def test_epochs_batch_and_seed_may_be_set_from_outside() -> None:
     trainer = noisy(epochs=1, batch=5, seed=9)
     assert (trainer.facts.epochs, trainer.facts.batch, trainer.seed) == (1, 5, 9)
-    with pytest.raises(UsageError, match="batch is a whole number from 1 on"):
+    with pytest.raises(UsageError, match="batch is a whole number from 1 to"):
         noisy(batch=0)

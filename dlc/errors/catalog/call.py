@@ -84,4 +84,12 @@ PAGES: dict[str, Page] = {
         "optimizer = adam(lr=1.0)",
         "optimizer = adam(lr=1e-3, clip_norm=1)",
     ),
+    "D0816": Page(
+        "a schedule that needs to know how long the training is",
+        "Without `steps` the schedules `cosine` and `slope` end with the training. `fit` and `dlc train` "
+        "count its steps where the source of the data says how many examples it has. An iterable does "
+        "not, and neither do single steps: say the number in the text, or set it.",
+        "trainer.step(x=x, y=y)",
+        "trainer.total_steps = 10_000\ntrainer.step(x=x, y=y)",
+    ),
 }

@@ -81,7 +81,7 @@ PAGES: dict[str, Page] = {
     "D0530": Page(
         "an entry that a `train` block does not have",
         "The entries are data, loss, metric, optimizer, batch, epochs, seed and checkpoint, each once but "
-        "for metric. Data comes from npz, csv, text or pictures.",
+        "for metric. Data comes from npz, npy, safetensors, csv, text or pictures.",
         TRAIN.format("  epoch = 5\n"),
         TRAIN.format("  epochs = 5\n"),
     ),
@@ -117,6 +117,21 @@ PAGES: dict[str, Page] = {
         "An optimizer is a module with `fn update(p, g, step)`, which gives the next value of a weight: "
         "one of the library (sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw) or your own.",
         TRAIN.format("").replace("sgd(lr=0.1)", "sdg(lr=0.1)"),
+        TRAIN.format(""),
+    ),
+    "D0536": Page(
+        "total_steps outside of an optimizer",
+        "`total_steps` is how many steps the training has in all. Only the functions can use it that an "
+        "optimizer calls while it updates a weight, such as a schedule of the learning rate; those of the "
+        "library end with the training by themselves.",
+        TRAIN.format("").replace("sgd(lr=0.1)", "sgd(lr=cosine(peak=0.1, steps=total_steps))"),
+        TRAIN.format("").replace("sgd(lr=0.1)", "sgd(lr=cosine(peak=0.1))"),
+    ),
+    "D0537": Page(
+        "two inputs of the training step of one name",
+        "A training step takes the parameters of the loss and of the metrics, every weight by its path, "
+        "and `step`, `total_steps` and `seed`. So none of them may be called like another.",
+        TRAIN.format("").replace("y: i32[B]", "step: i32[B]").replace(", y)", ", step)"),
         TRAIN.format(""),
     ),
     "D0540": Page(

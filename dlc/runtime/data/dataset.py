@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from math import prod
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from dlc.runtime.buffers import aligned_array
 from dlc.runtime.data.ahead import made_ahead
@@ -21,33 +22,23 @@ _SMALL = 1 << 20
 _AHEAD = 2
 
 
-class Dataset(Protocol):
+class Dataset(ABC):
     """Examples to train on, or to test with."""
 
-    @property
-    def name(self) -> str:
-        """Where they come from, for messages."""
-        ...
+    name: str
+    """Where they come from, for messages."""
+    count: int | None
+    """How many there are in an epoch; None for a stream, which does not say."""
+    classes: Mapping[str, tuple[str, ...]]
+    """The names of the classes behind the numbers of an input, where the source has them as text."""
+    test: Dataset | None
+    """The examples that are kept for the test."""
 
-    @property
-    def count(self) -> int | None:
-        """How many there are in an epoch; None for a stream, which does not say."""
-        ...
-
-    @property
-    def classes(self) -> Mapping[str, tuple[str, ...]]:
-        """The names of the classes behind the numbers of an input, where the source has them as text."""
-        ...
-
-    @property
-    def test(self) -> Dataset | None:
-        """The examples that are kept for the test."""
-        ...
-
+    @abstractmethod
     def buffers(self, batch: int, sets: int) -> list[Batch]:
         """Memory for `batches(out=...)`, aligned for compiled code; nothing where no size is known."""
-        ...
 
+    @abstractmethod
     def batches(
         self,
         epoch: int,
@@ -66,10 +57,9 @@ class Dataset(Protocol):
         batches are prepared by another thread; None decides by what a batch costs, and with `out` there
         are never more than sets but one.
         """
-        ...
 
 
-class Examples:
+class Examples(Dataset):
     """A dataset of which any example can be read at any time."""
 
     def __init__(
@@ -82,10 +72,8 @@ class Examples:
         shuffled: bool,
         test: Dataset | None = None,
     ) -> None:
-        self.name = name
-        self.count = len(rows)
-        self.classes = table.classes
-        self.test = test
+        self.name, self.count = name, len(rows)
+        self.classes, self.test = table.classes, test
         self._wanted = tuple(wanted)
         self._fields = table.fields
         self._rows = rows
@@ -93,7 +81,7 @@ class Examples:
 
     def buffers(self, batch: int, sets: int) -> list[Batch]:
         """See `Dataset.buffers`."""
-        return [self._memory(min(batch, self.count)) for _ in range(sets)]
+        return [self._memory(min(batch, len(self._rows))) for _ in range(sets)]
 
     def batches(
         self,
@@ -106,7 +94,7 @@ class Examples:
         ahead: int | None = None,
     ) -> Generator[Batch]:
         """See `Dataset.batches`."""
-        assert batch > 0 and 0 <= start <= self.count, (batch, start, self.count)
+        assert batch > 0 and 0 <= start <= len(self._rows), (batch, start, self.count)
         made = self._made(epoch, batch, seed, start, out)
         ahead = self._default_ahead(batch) if ahead is None else ahead
         ahead = min(ahead, len(out) - 1) if out else ahead
@@ -117,8 +105,8 @@ class Examples:
     ) -> Generator[Batch]:
         rows = self._rows
         if self._shuffled:
-            rows = rows[order(self.count, seed, epoch_purpose(epoch))]
-        for number, first in enumerate(range(start, self.count, batch)):
+            rows = rows[order(len(rows), seed, epoch_purpose(epoch))]
+        for number, first in enumerate(range(start, len(rows), batch)):
             chosen = rows[first : first + batch]
             made = self._memory(len(chosen)) if not out else _part(out[number % len(out)], chosen)
             for name, field in self._fields.items():

@@ -16,6 +16,7 @@ from dlc.runtime.data.fields import Array, ArrayField, Field, Table, convert
 from dlc.runtime.data.fitting import Fitting, check_dtype, label_of, missing, refusal
 from dlc.runtime.data.order import Rows
 from dlc.runtime.data.place import Place
+from dlc.runtime.data.source import NAMES
 from dlc.runtime.dtypes import DTYPES, DType
 from dlc.runtime.manifest import DataSource, Input
 from dlc.runtime.picture_files import CHANNELS, ENDINGS, decoded, open_picture, require_pillow
@@ -42,7 +43,7 @@ def picture_table(place: Place, source: DataSource, fitting: Fitting, known: Cla
                 check_dtype(str(place), item.name, labels, DTYPES["i64"], DTYPES[item.dtype])
                 fields[item.name] = ArrayField(labels, DTYPES["i64"], DTYPES[item.dtype])
             case other:
-                raise missing(str(place), item, other, ("image", "label"))
+                raise missing(str(place), item, other, NAMES[source.kind])
     shown = {item.name: label_of(item, called[item.name]) for item in fitting.wanted}
     named = {name: classes for name in called if called[name] == "label"}
     return Table(fields, fitting.check(str(place), fields, shown), named)

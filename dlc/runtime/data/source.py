@@ -12,6 +12,12 @@ Setting: TypeAlias = "bool | int | float | str | None"
 """The value of an option in a text."""
 
 KINDS: tuple[str, ...] = get_args(DataKind)
+FORMS: Mapping[str, str] = {"csv": "columns", "text": "window"}
+"""What may stand, with numbers in parentheses, where a source otherwise has a name for a part of it."""
+NAMES: Mapping[str, tuple[str, ...]] = {"pictures": ("image", "label")}
+"""What a kind of source gives whose parts have names of their own."""
+NAMELESS: tuple[str, ...] = ("npy",)
+"""Kinds whose parts need no name: one array, or files that are called as the loss calls them."""
 FOR_KIND = {"header": "csv", "separator": "csv", "size": "pictures"}
 """Options that one kind of source alone has."""
 
@@ -125,6 +131,8 @@ _OPTIONS: dict[str, Callable[[Setting], dict[str, object]]] = {
     "separator": _separator,
     "size": _size,
 }
+OPTIONS = tuple(_OPTIONS)
+"""Arguments of a source that are no names of what it gives."""
 
 
 def _wrong(message: str, way_out: str) -> ModelError:

@@ -18,7 +18,7 @@ from dlc.runtime.dtypes import DTYPES
 NAME = "the iterable"
 
 
-class Stream:
+class Stream(Dataset):
     """A dataset of which nothing is known before it comes.
 
     Each item is a batch of any size: a mapping from input to array, or the arrays in the order of the
@@ -26,10 +26,8 @@ class Stream:
     """
 
     def __init__(self, source: Iterable[object], fitting: Fitting) -> None:
-        self.name = NAME
-        self.count = None
-        self.classes: Mapping[str, tuple[str, ...]] = {}
-        self.test: Dataset | None = None
+        self.name, self.count = NAME, None
+        self.classes, self.test = {}, None
         self._source = source
         self._fitting = fitting
         self._used_up = False
