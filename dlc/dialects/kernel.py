@@ -3,8 +3,7 @@
 `kernel.generic` computes every element of its results by a formula of the element's index. Its body is
 scalar code that loads from its inputs at computed indices; inside, `kernel.fold` reduces over inner
 indices and `kernel.stage` computes a row that later formulas of the same element read again (softmax is
-fold, stage, fold, stage). `kernel.gemm` and `kernel.conv` are products with a formula, the *epilogue*,
-applied to each finished element.
+fold, stage, fold, stage). Products have a file of their own, `kernel_products`.
 
 Every kernel has two forms: on tensors it has results; in destination form (at plan level) its inputs
 and `outs` are views and it has none.
@@ -17,12 +16,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc.dialects import scalar
-from dlc.ir.attributes import decode
 from dlc.ir.core import OPS, Block, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
-from dlc.ir.dims import Shape, Size, floor_divide
+from dlc.ir.dims import Shape, Size
 from dlc.ir.evaluation import Array, Evaluation
-from dlc.ir.types import BOOL, F32, INDEX, DType, TensorType, Type, ViewType
+from dlc.ir.types import BOOL, INDEX, DType, TensorType, Type, ViewType
 
 
 def array_type(value: Value) -> TensorType:
@@ -179,7 +177,7 @@ def enclosing(op: Op) -> Generic:
     return current
 
 
-def _grid(extents: Sequence[int], rank: int) -> list[Array]:
+def grid(extents: Sequence[int], rank: int) -> list[Array]:
     """Index arrays for the last axes of `rank` axes, each shaped to broadcast along its own."""
     first = rank - len(extents)
     grids: list[Array] = []
@@ -206,7 +204,7 @@ class Inner(Op):
                 return array.reshape(array.shape + (1,) * len(extents))
             return array
 
-        (values,) = at.run(self.body, _grid(extents, outer + len(extents)), lift)
+        (values,) = at.run(self.body, grid(extents, outer + len(extents)), lift)
         lead = np.broadcast_shapes(values.shape, (1,) * outer + extents)
         return np.broadcast_to(values, lead), extents
 
@@ -350,7 +348,7 @@ class Generic(Kernel):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         domain = at.shape(self.domain)
-        grids = _grid(domain, len(domain))
+        grids = grid(domain, len(domain))
         values = at.run(self.body, [*grids, *inputs[: len(self.inputs)]])
         types = self.result_types()
         return tuple(
@@ -359,189 +357,3 @@ class Generic(Kernel):
                 for value, type in zip(values, types, strict=True)
             ]
         )
-
-
-class Product(Kernel):
-    """Sums of products with an epilogue, the formula that makes each result from its sum.
-
-    The epilogue has an index for each axis of `domain`, the sum (in f32 for f16 and bf16), and an
-    argument for each extra array that it reads.
-    """
-
-    lhs: Value = operand()
-    rhs: Value = operand()
-    extras: Sequence[Value] = operands()
-    outs: Sequence[Value] = operands()
-    epilogue: Block = region()
-    domain: Shape = attribute()
-
-    isolated = True
-
-    @property
-    def accumulator(self) -> DType:
-        """The dtype of the sums."""
-        return accumulator(array_type(self.lhs).dtype)
-
-    @property
-    def columns(self) -> Size:
-        """The size of the last axis of the result."""
-        return self.domain[-1]
-
-    def finish(self, at: Evaluation, sums: Array, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """Apply the epilogue to all finished sums in NumPy."""
-        shape = at.shape(self.domain)
-        extras = inputs[2 : 2 + len(self.extras)]
-        values = at.run(self.epilogue, [*_grid(shape, len(shape)), sums, *extras])
-        return tuple([np.array(np.broadcast_to(value, shape), order="C") for value in values])
-
-
-@op("kernel.gemm")
-class Gemm(Product):
-    """Matrix products: sums over k of `lhs[.., m, k] * rhs[.., k, n]`; `domain` is (.., m, n).
-
-    An operand that is `transposed` is stored with its last two axes swapped; `rhs_shared` means that
-    rhs has no batch axes. With `panel` columns to a panel, rhs is stored in panels, `[.., p, k, panel]`:
-    column n is column `n % panel` of panel `n // panel`, and the last panel is filled up with zeros.
-    """
-
-    inner: Size = attribute(doc="k, the length of the sums")
-    lhs_transposed: bool = attribute(default=False)
-    rhs_transposed: bool = attribute(default=False)
-    rhs_shared: bool = attribute(default=False)
-    panel: int = attribute(default=0)
-
-    def result_types(self) -> tuple[TensorType, ...]:
-        *batch, m, n = self.domain
-        lhs = (self.inner, m) if self.lhs_transposed else (m, self.inner)
-        rhs = (n, self.inner) if self.rhs_transposed else (self.inner, n)
-        if self.panel:
-            rhs = (panels(n, self.panel), self.inner, self.panel)
-        expected = (*batch, *lhs), (*(() if self.rhs_shared else batch), *rhs)
-        found = array_type(self.lhs).shape, array_type(self.rhs).shape
-        if expected != found:
-            raise self.fail(f"kernel.gemm over {self.domain} needs {expected}, found {found}")
-        return epilogue_types(self.epilogue, self.domain)
-
-    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
-        source = array_type(self.lhs).dtype
-        lhs, rhs = (decode(array, source).astype(self.accumulator.numpy) for array in inputs[:2])
-        if self.panel:
-            rhs = unpanelled(rhs, at.size(self.domain[-1]))
-        if self.lhs_transposed:
-            lhs = lhs.swapaxes(-1, -2)
-        if self.rhs_transposed:
-            rhs = rhs.swapaxes(-1, -2)
-        return self.finish(at, np.matmul(lhs, rhs), inputs)
-
-
-def panels(columns: Size, panel: int) -> Size:
-    """How many panels hold these columns."""
-    return floor_divide(columns + (panel - 1), panel)
-
-
-def unpanelled(array: Array, columns: int) -> Array:
-    """`[.., p, k, panel]` as `[.., k, columns]`."""
-    swapped = np.moveaxis(array, -3, -2)
-    *rows, count, panel = swapped.shape
-    return swapped.reshape(*rows, count * panel)[..., :columns]
-
-
-def accumulator(dtype: DType) -> DType:
-    """The dtype in which sums of products are kept: f32 for f16 and bf16, else the dtype itself."""
-    return F32 if dtype.is_float and dtype.bits == 16 else dtype
-
-
-def epilogue_types(epilogue: Block, domain: Shape) -> tuple[TensorType, ...]:
-    """The results of a kernel whose epilogue yields these scalars."""
-    types: list[TensorType] = []
-    for value in epilogue.terminator.operands:
-        assert isinstance(value.type, DType)
-        types.append(TensorType(value.type, domain))
-    return tuple(types)
-
-
-@op("kernel.conv")
-class Conv(Product):
-    """Convolution of pictures.
-
-    `y[b, i, j, o] = sum over h, w, c of lhs[b, i*s + h*d - p, j*s + w*d - p, c] * rhs[h, w, c, o]`, with
-    strides s, dilations d and low paddings p. `domain` is (pixels of all results, output channels). With
-    g groups, the g-th part of the input channels makes the g-th part of the output channels. rhs is
-    `[h, w, c, o]`, c being the channels of a group, or with `panel` columns to a panel the matrices
-    `[h * w * c, o]` of all groups in panels as in `kernel.gemm`. `blank` are zeros, as many as lhs has
-    channels: what is read outside the picture.
-    """
-
-    blank: Value = operand()
-    window: tuple[int, int] = attribute()
-    strides: tuple[int, int] = attribute()
-    padding: tuple[tuple[Size, Size], tuple[Size, Size]] = attribute(doc="(low, high) by axis")
-    dilations: tuple[int, int] = attribute()
-    groups: int = attribute(default=1)
-    panel: int = attribute(default=0)
-
-    def result_types(self) -> tuple[TensorType, ...]:
-        batch, height, width, channels = array_type(self.lhs).shape
-        pixels, outputs = self.domain
-        taps, inputs = self.window[0] * self.window[1], channels // self.groups
-        rhs = (*self.window, inputs, outputs)
-        if self.panel:
-            count = self.groups * panels(outputs // self.groups, self.panel)
-            rhs = (count, taps * inputs, self.panel)
-        out_height, out_width = self.extents
-        if array_type(self.rhs).shape != rhs or pixels != batch * out_height * out_width:
-            raise self.fail(f"kernel.conv over {self.domain} needs {rhs}")
-        if array_type(self.blank).shape != (channels,) or not (height or width):
-            raise self.fail(f"kernel.conv needs {channels} zeros")
-        return epilogue_types(self.epilogue, self.domain)
-
-    @property
-    def is_depthwise(self) -> bool:
-        """Whether each output channel is made from one input channel, its own."""
-        return self.groups > 1 and self.groups == array_type(self.lhs).shape[-1] == self.columns
-
-    @property
-    def extents(self) -> tuple[Size, Size]:
-        """Height and width of a result."""
-        _, *spatial, _ = array_type(self.lhs).shape
-        found = [
-            floor_divide(size + low + high - dilation * (taps - 1) - 1, stride) + 1
-            for size, (low, high), taps, stride, dilation in zip(
-                spatial, self.padding, self.window, self.strides, self.dilations, strict=True
-            )
-        ]
-        return found[0], found[1]
-
-    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
-        picture, weights = inputs[:2]
-        low_high = [tuple(at.shape(pair)) for pair in self.padding]
-        padded = np.pad(picture, [(0, 0), *low_high, (0, 0)])
-        height, width = at.shape(self.extents)
-        taps = [
-            padded[
-                :,
-                self._walk(0, h, height),
-                self._walk(1, w, width),
-            ]
-            for h in range(self.window[0])
-            for w in range(self.window[1])
-        ]
-        pixels, outputs = at.shape(self.domain)
-        rows = np.stack(taps, axis=-2).reshape(pixels, len(taps), self.groups, -1)
-        rows = np.moveaxis(rows, 2, 0).reshape(self.groups, pixels, -1)
-        sums = np.matmul(rows, self._matrices(weights, outputs))
-        whole = np.moveaxis(sums, 0, 1).reshape(pixels, outputs)
-        return self.finish(at, whole, [*inputs[:2], *inputs[3:]])
-
-    def _matrices(self, weights: Array, outputs: int) -> Array:
-        """The weights as one matrix `[h * w * c, o]` for each group."""
-        each = outputs // self.groups
-        if self.panel:
-            return unpanelled(weights.reshape(self.groups, -1, *weights.shape[1:]), each)
-        split = weights.reshape(-1, self.groups, each)
-        return np.moveaxis(split, 1, 0)
-
-    def _walk(self, axis: int, tap: int, count: int) -> slice:
-        """The elements along an axis that one tap of the window meets."""
-        start, stride = tap * self.dilations[axis], self.strides[axis]
-        return slice(start, start + (count - 1) * stride + 1, stride)

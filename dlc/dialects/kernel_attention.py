@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dlc.dialects.kernel import Kernel, array_type, panels, unpanelled
+from dlc.dialects.kernel import Kernel, array_type
+from dlc.dialects.kernel_products import panel_count, unpanelled
 from dlc.ir.core import Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Size
@@ -39,7 +40,7 @@ class Attention(Kernel):
         *batch, m, d = query.shape
         expected = (*batch, self.count, d), (*batch, self.count, self.width)
         if self.panel:
-            keys, values = (panels(size, self.panel) for size in (self.count, self.width))
+            keys, values = (panel_count(size, self.panel) for size in (self.count, self.width))
             expected = (
                 (*batch, keys, d, self.panel),
                 (*batch, values, self.count, self.panel),

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from dlc.dialects import kernel, loop, scalar, vec
 from dlc.dialects.kernel_attention import Attention
+from dlc.dialects.kernel_products import panel_count
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import minimum, product
@@ -85,7 +86,7 @@ class _Attention:
         self.writer = Writer(op)
         *self.batch, self.m, self.depth = kernel.array_type(op.query).shape
         self.shape: Shape = shape_for(F32, self.m, context.options, grouped=True)
-        width = kernel.panels(op.width, op.panel)
+        width = panel_count(op.width, op.panel)
         assert isinstance(width, int)
         self.out_panels = width
         self.lanes = self.shape.register.lanes
@@ -118,7 +119,7 @@ class _Attention:
         query, keys, values = (self._part(emit, view, batch) for view in range(3))
         tile = _Tile(batch, top, bottom, query, keys, values, self._state(emit))
         self._clear(emit, tile.state)
-        panels = writer.size(kernel.panels(op.count, op.panel), "panels")
+        panels = writer.size(panel_count(op.count, op.panel), "panels")
 
         def block(inside: Builder, first: Value, _: list[Value]) -> Sequence[Value]:
             last = smaller(inside, inside(scalar.Add(first, index(inside, BLOCK_PANELS))), panels)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dlc.dialects import kernel, scalar
+from dlc.dialects.kernel_products import Conv
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import floor_divide, product
@@ -42,7 +43,7 @@ PICOSECONDS = 60
 
 def lower_depthwise(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one convolution in which each channel has a window of its own."""
-    assert isinstance(op, kernel.Conv)
+    assert isinstance(op, Conv)
     lowered = _Depthwise(op, context).lower()
     tidy(lowered.function)
     return lowered
@@ -79,7 +80,7 @@ class _Block:
 
 
 class _Depthwise:
-    def __init__(self, op: kernel.Conv, context: Context) -> None:
+    def __init__(self, op: Conv, context: Context) -> None:
         self.op = op
         self.writer = Writer(op)
         self.fma = context.options.fma

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import kernel, loop, scalar, vec
+from dlc.dialects import loop, scalar, vec
+from dlc.dialects.kernel_products import Product
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.types import VectorType
@@ -22,14 +23,14 @@ MAX_OPERATIONS = 16
 """Operations of an epilogue that is written once for each register of sums."""
 
 
-def is_identity(op: kernel.Product) -> bool:
+def is_identity(op: Product) -> bool:
     """Whether the epilogue hands the sums on as they are."""
     sums = op.epilogue.arguments[len(op.domain)]
     return op.epilogue.terminator.operands == (sums,)
 
 
 def write_epilogue(
-    op: kernel.Product,
+    op: Product,
     body: Body,
     emit: Builder,
     leading: Sequence[Value],
@@ -71,7 +72,7 @@ def write_epilogue(
     body.stretch_loops(emit, index(emit, 0), width, element_at)
 
 
-def in_registers(op: kernel.Product, body: Body, shape: Shape) -> bool:
+def in_registers(op: Product, body: Body, shape: Shape) -> bool:
     """Whether the epilogue can be applied to sums in registers: it is short, and as wide as they are."""
     operations = sum(not isinstance(step, scalar.Constant) for step in op.epilogue)
     return body.lanes == shape.register.lanes and operations <= MAX_OPERATIONS
@@ -89,7 +90,7 @@ class Tile:
 
 
 def write_registers(
-    op: kernel.Product,
+    op: Product,
     body: Body,
     emit: Builder,
     tile: Tile,
@@ -117,7 +118,7 @@ def write_registers(
             body.store(point, point.lane(result), pointer, [Uniform(m), place], [stride, None])
 
 
-def epilogue_body(op: kernel.Product, writer: Writer, lanes: int) -> Body:
+def epilogue_body(op: Product, writer: Writer, lanes: int) -> Body:
     """What writes the epilogue of a product: its extra arrays are the views after the operands."""
     extras = op.epilogue.arguments[len(op.domain) + 1 :]
     first = len(op.operands) - len(op.outs) - len(extras)

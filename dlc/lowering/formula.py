@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dlc.dialects import kernel, scalar
+from dlc.dialects.kernel_products import Gemm, sum_dtype
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Shape, Size
@@ -68,11 +69,11 @@ def gemm(
     lhs_transposed: bool = False,
 ) -> Value:
     """A product kernel whose epilogue only rounds to the result's dtype."""
-    accumulator = kernel.accumulator(type.dtype)
+    accumulator = sum_dtype(type.dtype)
     epilogue = Block([*[INDEX] * type.rank, accumulator], [f"i{axis}" for axis in range(type.rank)])
     body = Builder(epilogue, emit.location)
     body.place(kernel.Yield([convert(body, epilogue.arguments[-1], type.dtype)]))
-    return emit(kernel.Gemm(lhs, rhs, [], [], epilogue, type.shape, inner, lhs_transposed))
+    return emit(Gemm(lhs, rhs, [], [], epilogue, type.shape, inner, lhs_transposed))
 
 
 def size(emit: Builder, value: Size) -> Value:

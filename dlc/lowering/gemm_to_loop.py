@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import kernel, loop, scalar
+from dlc.dialects.kernel_products import Gemm
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import Size, maximum, minimum, product
@@ -31,7 +32,7 @@ MIN_COLUMNS = 128
 
 def lower_gemm(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one product in destination form."""
-    assert isinstance(op, kernel.Gemm)
+    assert isinstance(op, Gemm)
     lowered = _BlasGemm(op, context.options.vector_bytes).lower()
     tidy(lowered.function)
     return lowered
@@ -45,7 +46,7 @@ def cut(size: Size, least: int) -> Size:
 
 
 class _BlasGemm:
-    def __init__(self, op: kernel.Gemm, vector_bytes: int) -> None:
+    def __init__(self, op: Gemm, vector_bytes: int) -> None:
         self.op = op
         self.writer = Writer(op)
         self.lanes = lanes_of(op.epilogue, vector_bytes)

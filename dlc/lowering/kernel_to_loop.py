@@ -11,6 +11,7 @@ from dlc.dialects import kernel, kernels_in_order, loop, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel_attention import Attention
 from dlc.dialects.kernel_pieces import Concatenate
+from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.dialects.measured import at_most
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
@@ -37,20 +38,20 @@ from dlc.lowering.update_to_loop import lower_update
 
 def _lower_product(op: kernel.Kernel, context: Context) -> Lowered:
     """A product by BLAS, or by our own loops if its right operand is in panels."""
-    assert isinstance(op, kernel.Gemm)
+    assert isinstance(op, Gemm)
     return lower_panels(op, context) if op.panel else lower_gemm(op, context)
 
 
 def _lower_convolution(op: kernel.Kernel, context: Context) -> Lowered:
     """A convolution channel by channel, or on panels."""
-    assert isinstance(op, kernel.Conv)
+    assert isinstance(op, Conv)
     return lower_panels(op, context) if op.panel else lower_depthwise(op, context)
 
 
 LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
     kernel.Generic: lower_generic,
-    kernel.Gemm: _lower_product,
-    kernel.Conv: _lower_convolution,
+    Gemm: _lower_product,
+    Conv: _lower_convolution,
     Attention: lower_attention,
     Concatenate: lower_concatenate,
     kernels_in_order.NonZero: lower_nonzero,

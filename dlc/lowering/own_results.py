@@ -7,6 +7,7 @@ along an axis that leaves no row in one piece. Where that is so, a copying kerne
 from __future__ import annotations
 
 from dlc.dialects import array, flow, func, kernel, scalar
+from dlc.dialects.kernel_products import Gemm
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import TensorType
@@ -73,7 +74,7 @@ def _read_rows_apart(readers: list[Op], *, innermost: bool) -> bool:
 
     A reshape is no other array than its source, and a nested loop takes slices: both want it dense.
     """
-    known = kernel.Generic if innermost else kernel.Generic | kernel.Gemm
+    known = kernel.Generic if innermost else kernel.Generic | Gemm
     return all(isinstance(reader, known) for reader in readers)
 
 

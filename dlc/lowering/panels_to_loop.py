@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlc.dialects import kernel, loop, scalar
+from dlc.dialects.kernel_products import Conv, Gemm, panel_count
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Size, floor_divide, maximum, minimum, product
@@ -61,9 +62,9 @@ def tile_panels(across: Size, rows: Size, inner: Size, shape: Shape) -> Size:
 def lower_panels(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one product whose right operand is in panels."""
     match op:
-        case kernel.Gemm():
+        case Gemm():
             writer: _Panels = _Matrix(op, context)
-        case kernel.Conv():
+        case Conv():
             writer = _Pictures(op, context)
         case _:
             raise AssertionError(op.name)
@@ -79,7 +80,7 @@ Place = list[Value]
 class _Panels:
     """What all products on panels share. Subclasses say where the rows of the left operand are."""
 
-    def __init__(self, op: kernel.Gemm | kernel.Conv, context: Context) -> None:
+    def __init__(self, op: Gemm | Conv, context: Context) -> None:
         self.product = op
         self.writer = Writer(op)
         self.shape: Shape = shape_for(
@@ -94,7 +95,7 @@ class _Panels:
     @property
     def groups(self) -> int:
         """Products beside each other, each with columns and panels of its own."""
-        return self.product.groups if isinstance(self.product, kernel.Conv) else 1
+        return self.product.groups if isinstance(self.product, Conv) else 1
 
     footprint: Size
     """Elements of the left operand that a row reads and the rows beside it do not."""
@@ -102,7 +103,7 @@ class _Panels:
     @property
     def across(self) -> Size:
         """Panels of all groups."""
-        return self.groups * kernel.panels(self.columns, self.product.panel)
+        return self.groups * panel_count(self.columns, self.product.panel)
 
     @property
     def columns(self) -> Size:
@@ -148,7 +149,7 @@ class _Panels:
         across = writer.size(self.across, "panels")
         right = smaller(emit, emit(scalar.Add(left, wide)), across)
         room = emit(loop.Buffer(shape.rows * shape.columns, op.accumulator))
-        shared = isinstance(op, kernel.Conv) or op.rhs_shared
+        shared = isinstance(op, Conv) or op.rhs_shared
         rhs = self.part(emit, 1, [] if shared else batch)
         target = self.part(emit, len(op.operands) - 1, batch)
         place = self.first(emit, batch, top)
@@ -187,7 +188,7 @@ class _Panels:
         if self.groups == 1:
             column = emit(scalar.Multiply(p, width))
             return None, (column, emit(scalar.Subtract(columns, column)))
-        each = writer.size(kernel.panels(self.columns, self.product.panel), "panels of a group")
+        each = writer.size(panel_count(self.columns, self.product.panel), "panels of a group")
         group = emit(scalar.RawDivide(p, each))
         within = emit(scalar.Subtract(p, emit(scalar.Multiply(group, each))))
         inside = emit(scalar.Multiply(within, width))
@@ -296,7 +297,7 @@ class _Corner:
 class _Matrix(_Panels):
     """Rows of a matrix: a place is where the matrix begins."""
 
-    def __init__(self, op: kernel.Gemm, context: Context) -> None:
+    def __init__(self, op: Gemm, context: Context) -> None:
         super().__init__(op, context)
         self.op = op
         self.depth = self.footprint = op.inner
@@ -330,7 +331,7 @@ class _Pixel:
 class _Pictures(_Panels):
     """Rows are pixels of results: a place is the picture, row and column of the first pixel."""
 
-    def __init__(self, op: kernel.Conv, context: Context) -> None:
+    def __init__(self, op: Conv, context: Context) -> None:
         super().__init__(op, context)
         self.op = op
         self.channels = kernel.array_type(op.lhs).shape[-1]

@@ -9,6 +9,7 @@ from dlc.dialects.array.convolution import Layout
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.window import Windowed
+from dlc.dialects.kernel_products import Conv
 from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
@@ -212,7 +213,7 @@ def _product(op: array.Convolution, emit: Builder, picture: Value, weights: Valu
     pixels = batch * spatial[0] * spatial[1]
     epilogue = Block([INDEX, INDEX, type.dtype], ["i0", "i1"])
     Builder(epilogue, emit.location).place(kernel.Yield([epilogue.arguments[-1]]))
-    made = kernel.Conv(
+    made = Conv(
         lhs=picture,
         rhs=weights,
         blank=zeros,

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlc.dialects import array, kernel, scalar
+from dlc.dialects.kernel_products import Product
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Op, Value
@@ -86,7 +87,7 @@ class _Fusion:
             found = self._facts[op] = _Facts(_count(op.body), op.is_map, op.adds_floats)
         return found
 
-    def _count(self, op: kernel.Product | kernel.Generic) -> int:
+    def _count(self, op: Product | kernel.Generic) -> int:
         return self.facts(op).count if isinstance(op, kernel.Generic) else _count(op.formula)
 
     def look_at(self, block: Block) -> None:
@@ -147,14 +148,14 @@ class _Fusion:
             return
         for argument, value in _inputs(consumer):
             producer = _origin(value).op
-            if isinstance(producer, kernel.Product | kernel.Generic) and self._append_to(
+            if isinstance(producer, Product | kernel.Generic) and self._append_to(
                 producer, consumer, argument, value
             ):
                 return
 
     def _append_to(
         self,
-        producer: kernel.Product | kernel.Generic,
+        producer: Product | kernel.Generic,
         consumer: kernel.Generic,
         argument: Value,
         value: Value,
@@ -189,19 +190,19 @@ class _Fusion:
         self.rewriter.replace(consumer, result, relation=EQUAL)
         return True
 
-    def _reordered(self, op: kernel.Product | kernel.Generic) -> str:
+    def _reordered(self, op: Product | kernel.Generic) -> str:
         """Why nothing is fused with a kernel at this level."""
         adds = self.keeps_order and isinstance(op, kernel.Generic) and self.facts(op).adds_floats
         return "it would add in another order" if adds else ""
 
-    def _rival(self, producer: kernel.Product | kernel.Generic, consumer: kernel.Generic) -> str:
+    def _rival(self, producer: Product | kernel.Generic, consumer: kernel.Generic) -> str:
         """Why a kernel is not written behind a product: another product could run beside it."""
-        if not isinstance(producer, kernel.Product):
+        if not isinstance(producer, Product):
             return ""
         for _, value in _inputs(consumer):
             other = _origin(value).op
             if (
-                isinstance(other, kernel.Product)
+                isinstance(other, Product)
                 and other is not producer
                 and self.depth.get(other) == self.depth.get(producer)
             ):
@@ -233,7 +234,7 @@ def _moved(formula: Block, load: kernel.Load, arrays: Sequence[Value]) -> Sequen
 
 
 def _write_behind(
-    producer: kernel.Product | kernel.Generic, consumer: kernel.Generic, argument: Value
+    producer: Product | kernel.Generic, consumer: kernel.Generic, argument: Value
 ) -> None:
     """Continue the producer's formula with the consumer's."""
     formula = producer.formula
@@ -342,7 +343,7 @@ def _count(block: Block) -> int:
 
 
 def _why_not_append(
-    producer: kernel.Product | kernel.Generic,
+    producer: Product | kernel.Generic,
     consumer: kernel.Generic,
     argument: Value,
     value: Value,
@@ -362,7 +363,7 @@ def _why_not_append(
         if not isinstance(use, kernel.Load) or list(use.indices) != consumer.indices:
             return "its reader needs other elements than its own"
     if (
-        isinstance(producer, kernel.Product)
+        isinstance(producer, Product)
         and kernel.array_type(consumer.result).dtype is not producer.accumulator
     ):
         return "the reader's dtype is not that of the sums"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dlc.dialects import array, kernel, weight
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel_attention import Attention
+from dlc.dialects.kernel_products import Conv, Gemm, Product, panel_count
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
@@ -27,11 +28,11 @@ def pack(module: Op, context: Context) -> None:
     assert isinstance(module, Module)
     options = context.options
     for op in list(module.walk()):
-        if isinstance(op, kernel.Conv) and not op.panel and not op.outs:
+        if isinstance(op, Conv) and not op.panel and not op.outs:
             _convolution(op, module, context)
         elif isinstance(op, Attention) and not op.panel and not op.outs:
             _attention(op, context.options.vector_bytes)
-        elif isinstance(op, kernel.Gemm) and not op.panel and not op.outs:
+        elif isinstance(op, Gemm) and not op.panel and not op.outs:
             reason = _why_blas(op, options)
             if reason:
                 context.log.did(f"call BLAS: {reason}", op)
@@ -41,7 +42,7 @@ def pack(module: Op, context: Context) -> None:
             _use_panels(op, columns, module)
 
 
-def _convolution(op: kernel.Conv, module: Module, context: Context) -> None:
+def _convolution(op: Conv, module: Module, context: Context) -> None:
     if op.is_depthwise:
         context.log.did("generate the convolution, channel by channel", op)
         return
@@ -56,7 +57,7 @@ def _convolution(op: kernel.Conv, module: Module, context: Context) -> None:
     _use_panels(op, _columns(op, context.options.vector_bytes), module)
 
 
-def _by_rows(op: kernel.Conv, rewriter: Rewriter) -> None:
+def _by_rows(op: Conv, rewriter: Rewriter) -> None:
     """A convolution as a product of the matrix that has every window as a row."""
     emit = rewriter.before(op)
     rows = window_rows(emit, op)
@@ -64,11 +65,11 @@ def _by_rows(op: kernel.Conv, rewriter: Rewriter) -> None:
     depth = kernel.array_type(rows).shape[-1]
     weights = emit(array.Reshape(op.rhs, (depth, outputs)))
     epilogue, op.regions = op.epilogue, ()
-    made = kernel.Gemm(rows, weights, op.extras, [], epilogue, (pixels, outputs), depth)
+    made = Gemm(rows, weights, op.extras, [], epilogue, (pixels, outputs), depth)
     rewriter.replace(op, emit.all(made), relation=EQUAL)
 
 
-def window_rows(emit: Builder, op: kernel.Conv) -> Value:
+def window_rows(emit: Builder, op: Conv) -> Value:
     """`[pixels, h * w * c]`: what the window covers at every pixel of the results."""
     batch, _, _, channels = kernel.array_type(op.lhs).shape
     picture = op.lhs
@@ -100,14 +101,14 @@ def _attention(op: Attention, vector_bytes: int) -> None:
     op.attributes["panel"] = columns
 
 
-def _is_thin(op: kernel.Conv) -> bool:
+def _is_thin(op: Conv) -> bool:
     """Whether the channels are so few that the sums are best taken over whole rows of the window."""
     channels = kernel.array_type(op.lhs).shape[-1]
     few = isinstance(channels, int) and channels < THIN and op.groups == 1
     return few and op.window[1] > 1 and op.dilations[1] == 1 and op.padding[1] != (0, 0)
 
 
-def _add_border(op: kernel.Conv) -> None:
+def _add_border(op: Conv) -> None:
     """Read a larger picture, with zeros around it, in place of the padding."""
     emit = Builder.before_op(op)
     padded = _bordered(emit, op)
@@ -115,14 +116,14 @@ def _add_border(op: kernel.Conv) -> None:
     op.attributes["padding"] = ((0, 0), (0, 0))
 
 
-def _bordered(emit: Builder, op: kernel.Conv) -> Value:
+def _bordered(emit: Builder, op: Conv) -> Value:
     """The picture with its padding."""
     low, high = ([pair[k] for pair in op.padding] for k in (0, 1))
     zero = array.fill(emit, 0, kernel.array_type(op.lhs).with_shape(()))
     return emit(array.Pad(op.lhs, zero, (0, *low, 0), (0, *high, 0), (0, 0, 0, 0)))
 
 
-def _columns(op: kernel.Product, vector_bytes: int) -> int:
+def _columns(op: Product, vector_bytes: int) -> int:
     """Columns of a panel: those of the micro-kernel."""
     return panel_columns(op.accumulator, vector_bytes)
 
@@ -133,7 +134,7 @@ def panel_columns(dtype: DType, vector_bytes: int) -> int:
     return registers * vector_bytes // dtype.bytes
 
 
-def _why_blas(op: kernel.Gemm, options: Options) -> str:
+def _why_blas(op: Gemm, options: Options) -> str:
     """Why a product is left to BLAS; empty for those of our own.
 
     Measured in f32 with 256-bit registers, our own are faster at every size, packing included
@@ -154,10 +155,10 @@ def _why_blas(op: kernel.Gemm, options: Options) -> str:
             return ""
 
 
-def _use_panels(op: kernel.Gemm | kernel.Conv, columns: int, module: Module) -> None:
+def _use_panels(op: Gemm | Conv, columns: int, module: Module) -> None:
     emit = Builder.before_op(op)
     lhs = op.lhs
-    if isinstance(op, kernel.Gemm) and op.lhs_transposed:
+    if isinstance(op, Gemm) and op.lhs_transposed:
         lhs = _swapped(emit, lhs)
     stored = _stored(op.rhs)
     if stored is None:
@@ -168,7 +169,7 @@ def _use_panels(op: kernel.Gemm | kernel.Conv, columns: int, module: Module) -> 
     op.set_operands([lhs, rhs, *op.operands[2:]])
     op.attributes["panel"] = columns
     _erase_unused(before)
-    if isinstance(op, kernel.Gemm):
+    if isinstance(op, Gemm):
         op.attributes["lhs_transposed"] = op.attributes["rhs_transposed"] = False
 
 
@@ -193,9 +194,9 @@ def _stored(value: Value) -> weight.Get | None:
     return value.op if isinstance(value.op, weight.Get) else None
 
 
-def _panels(emit: Builder, op: kernel.Gemm | kernel.Conv, value: Value, columns: int) -> Value:
+def _panels(emit: Builder, op: Gemm | Conv, value: Value, columns: int) -> Value:
     """The right operand of a product in panels."""
-    if isinstance(op, kernel.Gemm):
+    if isinstance(op, Gemm):
         return panels_of(emit, value, columns, op.rhs_transposed)
     *taps, outputs = kernel.array_type(value).shape
     depth, each = product(taps), outputs // op.groups
@@ -204,7 +205,7 @@ def _panels(emit: Builder, op: kernel.Gemm | kernel.Conv, value: Value, columns:
     split = emit(array.Reshape(value, (depth, op.groups, each)))
     matrices = emit(array.Transpose(split, (1, 0, 2)))
     panels = panels_of(emit, matrices, columns, False)
-    count = op.groups * kernel.panels(each, columns)
+    count = op.groups * panel_count(each, columns)
     return emit(array.Reshape(panels, (count, depth, columns)))
 
 
@@ -219,7 +220,7 @@ def panels_of(emit: Builder, value: Value, columns: int, transposed: bool) -> Va
         value = _swapped(emit, value)
     type = kernel.array_type(value)
     *batch, k, n = type.shape
-    whole = kernel.panels(n, columns)
+    whole = panel_count(n, columns)
     padding = whole * columns - n
     if padding != 0:
         zero = array.fill(emit, 0, type.with_shape(()))
@@ -231,16 +232,20 @@ def panels_of(emit: Builder, value: Value, columns: int, transposed: bool) -> Va
 
 
 def _derived_panels(
-    op: kernel.Gemm | kernel.Conv, columns: int, stored: weight.Get, module: Module, emit: Builder
+    op: Gemm | Conv,
+    columns: int,
+    stored: weight.Get,
+    module: Module,
+    emit: Builder,
 ) -> Value:
     """The panels of a weight as a derived weight, made once for each weight, shape and width."""
     source = kernel.array_type(op.rhs)
     name = f"{stored.symbol.name}.panels{columns}"
-    if isinstance(op, kernel.Conv) and op.groups > 1:
+    if isinstance(op, Conv) and op.groups > 1:
         name += f".{op.groups}"
     if source.shape != kernel.array_type(stored.result).shape:
         name += f".{'x'.join(map(str, source.shape))}"
-    if isinstance(op, kernel.Gemm) and op.rhs_transposed:
+    if isinstance(op, Gemm) and op.rhs_transposed:
         name += "t"
     known = module.symbol(name)
     if not isinstance(known, weight.Derived):
@@ -249,7 +254,11 @@ def _derived_panels(
 
 
 def _derive(
-    op: kernel.Gemm | kernel.Conv, columns: int, stored: weight.Get, module: Module, name: str
+    op: Gemm | Conv,
+    columns: int,
+    stored: weight.Get,
+    module: Module,
+    name: str,
 ) -> weight.Derived:
     source = kernel.array_type(op.rhs)
     assert not any(isinstance(size, Dim) for size in source.shape)

@@ -15,10 +15,10 @@ from dlc.runtime import expressions
 from dlc.runtime.container import padded
 from dlc.runtime.dtypes import DTYPES, MAX_RANK, byte_count
 from dlc.runtime.manifest import (
-    Default,
     NUMBER,
     SEED,
     TOTAL,
+    Default,
     Entry,
     Image,
     Input,

@@ -8,7 +8,8 @@ from typing import cast
 import numpy as np
 import pytest
 
-from dlc.dialects import func, kernel
+from dlc.dialects import func
+from dlc.dialects.kernel_products import Product
 from dlc.dialects.measured import measuring
 from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
 from dlc.driver.compile import Settings
@@ -97,7 +98,7 @@ def test_it_is_no_product_unless_it_is_tested_as_one(name: str) -> None:
     module = EXAMPLES[name][0].module()
     context = Context(options=Settings(2, matmul="generated").options())
     Manager(context).run(module, pipeline("graph", "kernel", 2))
-    has_product = any(isinstance(op, kernel.Product) for op in module.walk())
+    has_product = any(isinstance(op, Product) for op in module.walk())
     assert not has_product or name in PRODUCTS
 
 
