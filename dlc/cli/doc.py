@@ -1,4 +1,4 @@
-"""`dlc doc`: the page of a function or an operation."""
+"""`dlc doc`: the page of a name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from dlc.cli.report import print_json
 
 
 def command(
-    name: Annotated[str, typer.Argument(help="A function such as softmax, or array.matmul.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="A function, keyword, layer, dtype, operation, dialect or pass."),
+    ],
     as_json: options.Json = False,
 ) -> None:
     """Show the signature, the meaning, an example and the derivative of one name."""
     page = driver.documentation(name)
     if as_json:
-        print_json({"name": name, "text": page})
+        print_json(page.data())
     else:
-        print(page)
+        print(page.text)

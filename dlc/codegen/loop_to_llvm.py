@@ -292,23 +292,6 @@ def _ramp(op: Op, text: FunctionText) -> tuple[str, ...]:
     return (text.assign(f"add {llvm_type(op.result.type)} {start}, <{steps}>"),)
 
 
-@writes(vec.Extract)
-def _extract(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, vec.Extract)
-    source = f"{llvm_type(op.source.type)} {text.name(op.source)}"
-    return (text.assign(f"extractelement {source}, i64 {op.lane}"),)
-
-
-@writes(vec.Pack)
-def _pack(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, vec.Pack)
-    type, result = op.result.type, "poison"
-    for lane, part in enumerate(op.parts):
-        one = f"{llvm_type(part.type)} {text.name(part)}"
-        result = text.assign(f"insertelement {llvm_type(type)} {result}, {one}, i64 {lane}")
-    return (result,)
-
-
 @writes(vec.Reduce)
 def _reduce(op: Op, text: FunctionText) -> tuple[str, ...]:
     assert isinstance(op, vec.Reduce)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from dlc.dialects.machine import machine, number
 from dlc.dialects.scalar import COMBINERS, element
 from dlc.ir.core import Op, Value
-from dlc.ir.define import attribute, op, operand, operands
+from dlc.ir.define import attribute, op, operand
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import INDEX, Type, VectorType
 
@@ -136,30 +134,3 @@ class Reduce(Op):
             half = len(lanes) // 2
             lanes = combine(lanes[:half], lanes[half:])
         return np.asarray(lanes[0])
-
-
-@op("vec.extract")
-class Extract(Op):
-    """One lane."""
-
-    source: Value = operand()
-    lane: int = attribute()
-
-    def infer(self) -> Type:
-        return element(self.source.type)
-
-    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
-        return np.asarray(inputs[0][self.lane])
-
-
-@op("vec.pack")
-class Pack(Op):
-    """A register from one scalar for each lane."""
-
-    parts: Sequence[Value] = operands()
-
-    def infer(self) -> Type:
-        return VectorType(element(self.parts[0].type), len(self.parts))
-
-    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
-        return np.stack(inputs)

@@ -86,38 +86,47 @@ def _orthogonal(stream: Stream, shape: Shape, gain: float = 1.0) -> Floats:
 
 
 def _zeros(stream: Stream, shape: Shape) -> Floats:
+    """All elements are 0."""
     return np.zeros(math.prod(shape))
 
 
 def _ones(stream: Stream, shape: Shape) -> Floats:
+    """All elements are 1."""
     return np.ones(math.prod(shape))
 
 
 def _constant(stream: Stream, shape: Shape, value: float) -> Floats:
+    """All elements are the number."""
     return np.full(math.prod(shape), value, np.float64)
 
 
 def _normal(stream: Stream, shape: Shape, scale: float = 1.0) -> Floats:
+    """Normally distributed around 0 with the standard deviation `scale`."""
     return scale * stream.normal(math.prod(shape))
 
 
 def _plain_uniform(stream: Stream, shape: Shape, low: float = 0.0, high: float = 1.0) -> Floats:
+    """Spread evenly from `low` to `high`."""
     return _uniform(stream, shape, low, high)
 
 
 def _glorot_uniform(stream: Stream, shape: Shape) -> Floats:
+    """Spread evenly around 0 with the variance 2 / (inputs + outputs) (Glorot and Bengio, 2010)."""
     return _scaled_uniform(stream, shape, _glorot(shape))
 
 
 def _glorot_normal(stream: Stream, shape: Shape) -> Floats:
+    """Normally distributed with the variance 2 / (inputs + outputs) (Glorot and Bengio, 2010)."""
     return _scaled_normal(stream, shape, _glorot(shape))
 
 
 def _he_uniform(stream: Stream, shape: Shape) -> Floats:
+    """Spread evenly around 0 with the variance 2 / inputs, for relu (He et al., 2015)."""
     return _scaled_uniform(stream, shape, _he(shape))
 
 
 def _he_normal(stream: Stream, shape: Shape) -> Floats:
+    """Normally distributed with the variance 2 / inputs, for relu (He et al., 2015)."""
     return _scaled_normal(stream, shape, _he(shape))
 
 

@@ -3,6 +3,7 @@ dlc 1
 import "dense.dlm" (Linear)
 
 ## Every place of a sequence looks at all places, or with `causal` at those up to itself.
+## Example: `Attention(8, 2, causal=true)` f32[2, 5, 8] -> f32[2, 5, 8]
 module Attention(width, heads, causal = false, bias = true, F: dtype = f32) {
   require width % heads == 0, "the heads must divide the width"
   use qkv = Linear(width, 3 * width, bias=bias, F=F)

@@ -6,6 +6,7 @@ dlc 1
 ## `dims="nchw"` is [out, in, ..].
 
 ## Convolution of sequences [batch, place, channel].
+## Example: `Conv1d(3, 8, kernel=5)` f32[2, 16, 3] -> f32[2, 12, 8]
 module Conv1d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1,
               bias = true, dims = "nwc", F: dtype = f32) {
   require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
@@ -21,6 +22,7 @@ module Conv1d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, gr
 }
 
 ## Convolution of pictures [batch, height, width, channel].
+## Example: `Conv2d(3, 8, kernel=3, stride=2, padding=1)` f32[2, 32, 32, 3] -> f32[2, 16, 16, 8]
 module Conv2d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1,
               bias = true, dims = "nhwc", F: dtype = f32) {
   require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
@@ -37,6 +39,7 @@ module Conv2d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, gr
 }
 
 ## Convolution of volumes [batch, depth, height, width, channel].
+## Example: `Conv3d(3, 8, kernel=3)` f32[2, 8, 8, 8, 3] -> f32[2, 6, 6, 6, 8]
 module Conv3d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, groups = 1,
               bias = true, dims = "ndhwc", F: dtype = f32) {
   require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
@@ -54,6 +57,7 @@ module Conv3d(inputs, outputs, kernel, stride = 1, padding = 0, dilation = 1, gr
 }
 
 ## Transposed convolution: every place of x adds the kernel, times itself, to the result.
+## Example: `ConvTranspose1d(3, 8, kernel=2, stride=2)` f32[2, 8, 3] -> f32[2, 16, 8]
 module ConvTranspose1d(inputs, outputs, kernel, stride = 1, padding = 0, output_padding = 0,
                        dilation = 1, groups = 1, bias = true, dims = "nwc", F: dtype = f32) {
   require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
@@ -69,6 +73,7 @@ module ConvTranspose1d(inputs, outputs, kernel, stride = 1, padding = 0, output_
 }
 
 ## Transposed convolution of pictures.
+## Example: `ConvTranspose2d(3, 8, kernel=2, stride=2)` f32[2, 8, 8, 3] -> f32[2, 16, 16, 8]
 module ConvTranspose2d(inputs, outputs, kernel, stride = 1, padding = 0, output_padding = 0,
                        dilation = 1, groups = 1, bias = true, dims = "nhwc", F: dtype = f32) {
   require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"
@@ -85,6 +90,7 @@ module ConvTranspose2d(inputs, outputs, kernel, stride = 1, padding = 0, output_
 }
 
 ## Transposed convolution of volumes.
+## Example: `ConvTranspose3d(3, 8, kernel=2, stride=2)` f32[2, 4, 4, 4, 3] -> f32[2, 8, 8, 8, 8]
 module ConvTranspose3d(inputs, outputs, kernel, stride = 1, padding = 0, output_padding = 0,
                        dilation = 1, groups = 1, bias = true, dims = "ndhwc", F: dtype = f32) {
   require inputs % groups == 0 and outputs % groups == 0, "the groups must divide the channels"

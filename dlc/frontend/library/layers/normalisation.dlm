@@ -2,6 +2,7 @@ dlc 1
 ## Normalisation over the batch, over each row, over groups of channels.
 
 ## Each channel normalised over the batch; outside of training by running figures.
+## Example: `BatchNorm(3)` f32[2, 8, 8, 3] -> f32[2, 8, 8, 3]
 module BatchNorm(channels, momentum = 0.1, eps = 1e-5, dims = "nhwc", F: dtype = f32) {
   param scale: F[channels] = ones()
   param shift: F[channels] = zeros()
@@ -27,6 +28,7 @@ module BatchNorm(channels, momentum = 0.1, eps = 1e-5, dims = "nhwc", F: dtype =
 }
 
 ## Each row normalised: mean 0, variance 1, then a scale and a shift for each place.
+## Example: `LayerNorm(8)` f32[2, 5, 8] -> f32[2, 5, 8]
 module LayerNorm(width, eps = 1e-5, bias = true, F: dtype = f32) {
   param scale: F[width] = ones()
   param shift: F[if bias then width else 0] = zeros()
@@ -35,12 +37,14 @@ module LayerNorm(width, eps = 1e-5, bias = true, F: dtype = f32) {
 }
 
 ## Each row divided by the root of its mean square, then a scale for each place.
+## Example: `RMSNorm(8)` f32[2, 5, 8] -> f32[2, 5, 8]
 module RMSNorm(width, eps = 1e-5, F: dtype = f32) {
   param scale: F[width] = ones()
   fn call(x: F[.., width]) -> F[.., width] = rms_norm(x, scale, eps=eps)
 }
 
 ## Each example normalised over groups of channels.
+## Example: `GroupNorm(2, 8)` f32[2, 4, 4, 8] -> f32[2, 4, 4, 8]
 module GroupNorm(groups, channels, eps = 1e-5, dims = "nhwc", F: dtype = f32) {
   require channels % groups == 0, "the groups must divide the channels"
   param scale: F[channels] = ones()

@@ -2,6 +2,7 @@ dlc 1
 ## Recurrent networks over [batch, time, feature]. Each gives all outputs and the last state.
 
 ## A plain recurrent network: h' = tanh(x @ wx + h @ wh + b).
+## Example: `RNN(3, 4)` f32[2, 5, 3] -> (y: f32[2, 5, 4], h: f32[2, 4])
 module RNN(inputs, width, act: fn = tanh, F: dtype = f32) {
   param wx: F[inputs, width] = glorot_uniform()
   param wh: F[width, width] = orthogonal()
@@ -21,6 +22,7 @@ module RNN(inputs, width, act: fn = tanh, F: dtype = f32) {
 }
 
 ## Long short-term memory; the gates are in the order in, forget, out, new.
+## Example: `LSTM(3, 4)` f32[2, 5, 3] -> (y: f32[2, 5, 4], h: f32[2, 4], c: f32[2, 4])
 module LSTM(inputs, width, F: dtype = f32) {
   param wx: F[inputs, 4 * width] = glorot_uniform()
   param wh: F[width, 4 * width] = orthogonal()
@@ -38,6 +40,7 @@ module LSTM(inputs, width, F: dtype = f32) {
 }
 
 ## Gated recurrent unit; the gates are in the order reset, update, new.
+## Example: `GRU(3, 4)` f32[2, 5, 3] -> (y: f32[2, 5, 4], h: f32[2, 4])
 module GRU(inputs, width, F: dtype = f32) {
   param wx: F[inputs, 3 * width] = glorot_uniform()
   param wh: F[width, 3 * width] = orthogonal()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from dlc.dialects import array, flow, func
 from dlc.dialects.builtin import Module
 from dlc.errors import DlcError
+from dlc.frontend.builtins.registry import BUILTINS, SPECIALS
 from dlc.frontend.elaborate import elaborate
 from dlc.frontend.values import Builtin, Special
 from dlc.ir.core import OPS, Op
@@ -41,12 +43,27 @@ def _type(value: Nested) -> str:
 
 def operations_of(function: Builtin | Special) -> list[type[Op]]:
     """The kinds of operations in the example's graph, in order; none where it is a number already."""
-    if not function.example:
-        return []
-    text = f"dlc 1\nexport fn example() -> {result_type(function)} = {function.example}\n"
-    try:
-        module = elaborate("example.dlm", text=text).module
-    except DlcError:  # it needs a bound or a file, which a line of text does not have
+    module = _graph_of(function)
+    if module is None:
         return []
     names = dict.fromkeys(op.name for op in module.walk() if not isinstance(op, _FRAME))
     return [OPS[name] for name in names if name in OPS]
+
+
+def example_graphs() -> Iterator[Module]:
+    """The graphs of the examples of all functions that have one."""
+    for function in (*BUILTINS.values(), *SPECIALS.values()):
+        module = _graph_of(function)
+        if module is not None:
+            yield module
+
+
+def _graph_of(function: Builtin | Special) -> Module | None:
+    """The graph of its example; None without one, and where it needs a bound or a file."""
+    if not function.example:
+        return None
+    text = f"dlc 1\nexport fn example() -> {result_type(function)} = {function.example}\n"
+    try:
+        return elaborate("example.dlm", text=text).module
+    except DlcError:
+        return None

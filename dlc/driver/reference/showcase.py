@@ -1,0 +1,92 @@
+"""Texts that use most of the language, so that every operation of the IR occurs on their way down."""
+
+from __future__ import annotations
+
+CALLED = """\
+dlc 1
+dim B = 1..8
+dim N = 1..64
+
+fn pooled(x: f32[B, 8, 8, 4]) -> f32[B, 4, 4, 4] = max_pool2d(x, 2)
+fn root(a: f32) -> f32 =
+  while abs(x * x - a) > 1e-6 with x = a limit 100 { next x = (x + a / x) / 2 }
+
+export fn products(x: f32[B, 64], w: f32[64, 32], v: f32[64, 32]) -> (f32[B, 32], f32[B, 32]) =
+  (relu(x @ w), x @ v)
+export fn pictures(x: f32[B, 8, 8, 4], w: f32[3, 3, 4, 8]) -> f32[B, 6, 6, 8] = conv(x, w)
+export fn pools(x: f32[B, 8, 8, 4]) -> f32[B, 8, 8, 4] = vjp(pooled)(x, dy=ones([B, 4, 4, 4]))
+export fn attends(q: f32[B, 2, 8, 4]) -> f32[B, 2, 8, 4] = attention(q, q, q)
+export fn choice(x: f32[N], c: bool) -> f32[N] = if c then x * 2 else x
+export fn steps(xs: f32[N, 3]) -> (f32[3], f32[N, 3]) =
+  scan x in xs with s = zeros([3]) { next s = s + x  yield s }
+export fn slope(a: f32) -> f32 = grad(root)(a)
+export fn rows(table: f32[30, 4], ids: i32[B]) -> f32[B, 4] = table[ids]
+export fn learns(table: f32[30, 4], ids: i32[B]) -> f32[30, 4] =
+  vjp(looks, wrt=table)(table, ids, dy=ones([B, 4]))
+fn looks(table: f32[30, 4], ids: i32[B]) -> f32[B, 4] = table[ids]
+export fn taken(x: f32[N, 4], i: i32) -> f32[4] = x[i]
+export fn put(x: f32[N, 4], i: i32) -> f32[N, 4] = update(x, at=[i, ..], 0)
+export fn divided(a: i32[N], b: i32[N]) -> (i32[N], i32[N], i32[N]) =
+  (a // b, a % b, truncated_remainder(a, b))
+export fn powers(a: f32[N], b: f32[N]) -> f32[N] = a ** b
+export fn sorted(a: f32[N]) -> f32[N] = sort(a)
+export fn sums(a: f32[N]) -> f32[N] = cumsum(a)
+export fn places(a: f32[N]) -> i64 { let (i, n) = nonzero(a > 0)  return sum(i) + i64(n) }
+export fn average(a: f32[N]) -> f32 = mean(a)
+export fn joined(a: f32[N], b: f32[B]) -> f32[N + B] = concat([a, b])
+export fn paired(a: f32[B, 16], b: f32[B, 16]) -> f32[B, 32] = concat([a, b], axis=1)
+export fn upright(xs: f32[64, N]) -> f32[64, N] = scan x in xs along 1 { yield x + 1 }
+export fn turned(a: f32[64, 64]) -> f32[64, 64] = transpose(a)
+export fn bits(x: i32[N], y: i32[N]) -> i32[N] =
+  shift_left(x, 2) + shift_right(y, 1) + bit_and(x, y) + bit_or(x, y) + bit_xor(x, y) + bit_not(x)
+export fn drawn() -> (i32[4], f32[4]) = (randint(0, 6, [4]), normal([4]))
+export fn rounded(x: f32[N]) -> f32[N] = sign(x) + floor(x) + ceil(x) + round(x) + trunc(x) - abs(x)
+export fn circles(x: f32[N], y: f32[N]) -> f32[N] =
+  sin(x) + cos(x) + tan(x) + asin(x) + acos(x) + atan(x) + atan2(x, y)
+export fn curves(x: f32[N]) -> f32[N] =
+  sinh(x) + cosh(x) + tanh(x) + asinh(x) + acosh(x) + atanh(x) + erf(x) + sigmoid(x)
+export fn growth(x: f32[N]) -> f32[N] =
+  exp(x) + expm1(x) + log(x) + log1p(x) + sqrt(x) + rsqrt(x) + maximum(x, minimum(x, 1))
+
+module Layer() {
+  param w: f32[64, 32] = glorot_uniform()
+  export fn layer(x: f32[B, 64]) -> f32[B, 32] = x @ w
+}
+"""
+"""What is called."""
+
+TRAINED = """\
+dlc 1
+dim B = 1..8
+
+module Counted() {
+  param w: f32[4, 2] = glorot_uniform()
+  state calls: i32 = 0
+  fn call(x: f32[B, 4]) -> f32[B, 2] {
+    set calls = calls + 1
+    return x @ w
+  }
+}
+
+train Counted {
+  data = npz("examples.npz", x="x", y="y")
+  loss(x: f32[B, 4], y: i32[B]) = mean(cross_entropy(call(x), y))
+  optimizer = sgd(lr=0.1)
+  batch = 8
+  epochs = 1
+}
+"""
+"""What is trained."""
+
+IR = """\
+"builtin.module"() ({
+  "func.func"() <{sym_name = "graph", function_type = (tensor<4xi32>) -> tensor<4xf32>}> ({
+  ^bb0(%x: tensor<4xi32>):
+    %y = "array.bitcast"(%x) <{dtype = f32}> : (tensor<4xi32>) -> tensor<4xf32>
+    %calls = "weight.get"() <{symbol = @calls, type = tensor<i32>}> : () -> tensor<i32>
+    "weight.set"(%calls, %calls) : (tensor<i32>, tensor<i32>) -> ()
+    "func.return"(%y) : (tensor<4xf32>) -> ()
+  }) : () -> ()
+}) : () -> ()
+"""
+"""What other programs may write."""
