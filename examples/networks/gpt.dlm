@@ -1,0 +1,42 @@
+dlc 1
+## A transformer that foretells the next token, as GPT-2 (Radford et al., 2019): pre-norm blocks,
+## learned positions, output weights tied to the embedding.
+import nn (Linear, LayerNorm, Attention)
+dim B = 1..256
+dim T = 1..128
+
+module Block(D, H) {
+  use norm1 = LayerNorm(D)
+  use attn = Attention(D, H, causal=true)
+  use norm2 = LayerNorm(D)
+  use up = Linear(D, 4 * D)
+  use down = Linear(4 * D, D)
+
+  fn call(x: f32[B, T, D]) -> f32[B, T, D] {
+    let y = x + attn(norm1(x))
+    return y + (norm2(y) |> up |> gelu |> down)
+  }
+}
+
+module GPT(V = 256, D = 256, H = 4, L = 4) {
+  param tokens: f32[V, D] = normal(0.02)
+  param positions: f32[128, D] = normal(0.02)
+  use blocks = L * Block(D, H)
+  use last = LayerNorm(D)
+
+  ## How likely each token is to come next, at every place.
+  export fn logits(ids: i32[B, T]) -> f32[B, T, V] {
+    let x = tokens[ids] + positions[0:T]
+    let y = scan block in blocks with h = x { next h = block(h) }
+    return last(y) @ transpose(tokens)
+  }
+}
+
+train GPT {
+  data = npz("texts.npz", ids="ids")
+  loss(ids: i32[B, T + 1]) = mean(cross_entropy(logits(ids[:, :-1]), ids[:, 1:]))
+  optimizer = adam(lr=1e-3)
+  batch = 8
+  epochs = 10
+  seed = 1
+}
