@@ -14,7 +14,7 @@ from dlc.driver.reference.example_graph import operations_of
 from dlc.driver.reference.library import TEXTS, example_of
 from dlc.errors import UsageError
 from dlc.frontend.builtins.registry import BUILTINS, SPECIALS
-from dlc.frontend.imports import library_names
+from dlc.frontend.imports import library_names, library_source
 from dlc.ir.core import OPS
 from dlc.ir.passes import PASSES
 from dlc.ir.types import LANGUAGE_DTYPES
@@ -110,7 +110,8 @@ def test_the_example_of_the_library_gives_what_it_says(name: str) -> None:
         )
         assert open_model("m.dlm", text=text).remarks == ()
     elif page.gives:
-        check_call(page, f"import nn ({short})\n" if group == "nn" else f"{page.source}\n")
+        whole = library_source(TEXTS[group]).text.removeprefix("dlc 1\n")
+        check_call(page, f"import nn ({short})\n" if group == "nn" else whole)
     else:
         train = documentation("train").example
         text = train.replace("optimizer = adam(lr=1e-3)", page.example)
