@@ -1,8 +1,9 @@
 """Where each value lives and when: the plan.
 
 A *root* is a stretch of memory: an input, an output, the weights, the constants, or a place in the one
-arena, alive from wave `first` to wave `last`. A *view* is a typed window on a root. Kernels stand in
-*waves*: the operations of a wave run together, a barrier follows. Sizes and offsets are in bytes.
+arena, alive from wave `first` to wave `last`. Each device has a part of the arena of its own. A *view* is a
+typed window on a root. Kernels stand in *waves*: the operations of a wave run together, a barrier follows.
+Sizes and offsets are in bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Root(Op):
     """A stretch of memory.
 
     `number` counts inputs, outputs and arena roots each from 0. An arena root lies at `offset`, or,
-    where sizes are symbolic, above the ends of the arena roots `above`, as low as that allows.
+    where sizes are symbolic, above the ends of the arena roots `above`, as low as that allows. It is in
+    the part of its `device`, of the host where there is none.
     """
 
     kind: str = attribute()
@@ -33,6 +35,7 @@ class Root(Op):
     last: int = attribute(default=0)
     offset: int | None = attribute(default=None)
     above: tuple[int, ...] | None = attribute(default=None)
+    device: str | None = attribute(default=None)
 
     pure = False
 

@@ -21,9 +21,11 @@ from dlc.passes import (
     collapse,
     cse,
     dce,
+    devices,
     fold_scales,
     fold_weights,
     fuse,
+    keep_wide,
     layout,
     pack,
     prepare,
@@ -41,9 +43,11 @@ LOADED = (
     cse,
     dce,
     decompose,
+    devices,
     fold_scales,
     fold_weights,
     fuse,
+    keep_wide,
     kernel_to_loop,
     kernel_to_plan,
     layout,
@@ -70,17 +74,31 @@ GRAPH = (
     "fold_weights",
     "dce",
 )
-KERNEL = ("fuse", "dce", "collapse", "canonicalize", "cse", "fuse", "canonicalize", "dce")
+KERNEL = (
+    "fuse",
+    "dce",
+    "collapse",
+    "canonicalize",
+    "cse",
+    "fuse",
+    "canonicalize",
+    "keep_wide",
+    "dce",
+)
 
 PREPARE = ("pack", "make_prepare", "lower_to_kernels")
 """What is computed when weights are loaded; packing finds most of it."""
 
 REASONS = (
+    Order("place", "autodiff", "the derivative of a transfer is one the other way"),
+    Order("autodiff", "place", "derivatives bring values of several devices together"),
+    Order("place", "plan_memory", "each device has memory of its own"),
     Order("autodiff", "decompose", "derivatives know the rules of whole operations"),
     Order("canonicalize", "algebra", "constants stand to the right only after it"),
     Order("cse", "fuse", "equal producers in different kernels can no longer be seen"),
     Order("collapse", "fuse", "kernels over the same elements must look the same"),
     Order("decompose", "lower_to_kernels", "kernels are known for primitives"),
+    Order("fuse", "keep_wide", "only what one kernel computes need not be rounded on the way"),
     Order("fuse", "pack", "the operand of a product may be a formula of a weight"),
     Order("pack", "make_prepare", "panels of weights are made when they are loaded"),
     Order("make_prepare", "plan_memory", "prepare is compiled like the entry points"),
@@ -100,11 +118,11 @@ def to_stage(stage: str, level: int) -> tuple[str, ...]:
     """The passes that lead to a stage from the one before, at an optimisation level."""
     match stage:
         case "graph":
-            return ("autodiff", *simplify(level))
+            return ("place", "autodiff", "place", *simplify(level))
         case "kernel":
             simpler = simplify(level)
             fused = KERNEL if level else ()
-            return ("decompose", *simpler, "lower_to_kernels", *fused, *PREPARE, *fused)
+            return ("decompose", *simpler, "lower_to_kernels", *fused, *PREPARE, *fused, "place")
         case "plan":
             return ("plan_memory",)
         case "loop":

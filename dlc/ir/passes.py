@@ -32,7 +32,7 @@ class Options:
     """`blas`, `generated` or `auto`."""
     disabled: frozenset[str] = frozenset()
     fast_narrow: bool = False
-    deterministic: bool = False
+    """Whether 16-bit values inside a kernel may stay wider: `limit fast_narrow`."""
     vector_bytes: int = 32
     """Width of a register of the target."""
     fma: bool = True
@@ -41,7 +41,6 @@ class Options:
     """Whether it converts between f16 and f32 in one instruction."""
     rounding: bool = True
     """Whether it rounds to integers in one instruction."""
-    extra: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from dlc.dialects import kernel, kernels_in_order, loop, mem
 from dlc.dialects.builtin import Module
+from dlc.dialects.comm import Send
 from dlc.dialects.kernel_attention import Attention
 from dlc.dialects.kernel_pieces import Concatenate
 from dlc.dialects.kernel_products import Conv, Gemm
@@ -32,6 +33,7 @@ from dlc.lowering.nonzero_to_loop import lower_nonzero
 from dlc.lowering.panels_to_loop import lower_panels
 from dlc.lowering.running_to_loop import lower_running
 from dlc.lowering.scatter_to_loop import lower_scatter
+from dlc.lowering.send_to_loop import lower_send
 from dlc.lowering.sort_to_loop import lower_sort
 from dlc.lowering.update_to_loop import lower_update
 
@@ -54,6 +56,7 @@ LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
     Conv: _lower_convolution,
     Attention: lower_attention,
     Concatenate: lower_concatenate,
+    Send: lower_send,
     kernels_in_order.NonZero: lower_nonzero,
     kernels_in_order.Running: lower_running,
     kernels_in_order.Scatter: lower_scatter,
@@ -75,7 +78,7 @@ def lower_to_loops(module: Op, context: Context) -> None:
                 lowered = LOWERINGS[type(op)](op, context)
                 key = fingerprint(lowered.function)
                 if key not in known:
-                    known[key] = f"{op.name.removeprefix('kernel.')}_{len(known)}"
+                    known[key] = f"{op.name.partition('.')[2]}_{len(known)}"
                     _finish(lowered.function, known[key], table)
                     Builder(module.body, op.location).place(lowered.function)
                 _call(op, lowered, known[key])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dlc.dialects import array, flow, func, kernel, mem, weight
 from dlc.dialects.builtin import Module
+from dlc.dialects.comm import HOST, Recv
 from dlc.dialects.measured import Measuring, limits_of, measuring
 from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
@@ -24,6 +25,7 @@ from dlc.lowering.own_results import copy, own_results
 from dlc.lowering.plan_schedule import Choice, Item, Loop, Scheduler, Wave, lifetimes
 from dlc.lowering.plan_sizes import Reads, refuse_unplanned
 from dlc.lowering.plan_storage import FIXED, Home, Memory, Storage, assign
+from dlc.passes.devices import devices_of
 from dlc.passes.place import Buffer, align, height, order_above, place
 
 SAMPLE = 64
@@ -56,7 +58,9 @@ class Constants:
 
 
 def _plan_function(function: func.Func, constants: Constants, context: Context) -> None:
+    _arrive(function, context)
     own_results(function)
+    devices = devices_of(function)
     measured = measuring(function)
     refuse_unplanned(function, measured)
     limits = limits_of(measured)
@@ -65,13 +69,21 @@ def _plan_function(function: func.Func, constants: Constants, context: Context) 
     items = scheduler.function(function.body)
     lives = lifetimes(items, scheduler.origins, reads)
     storage = assign(
-        function, items, scheduler.origins, lives, scheduler.waves, limits, context.log
+        function, items, scheduler.origins, lives, scheduler.waves, limits, devices, context.log
     )
     writer = _Writer(function, scheduler, storage, constants, context)
     program = writer.write(items, measured)
     if limits:
         program.attributes["measured"] = tuple(limits)
         program.attributes["limits"] = tuple(limits.values())
+
+
+def _arrive(function: func.Func, context: Context) -> None:
+    """What was sent to a device has arrived there behind the wave that sends it."""
+    rewriter = context.rewriter
+    for op in list(function.walk()):
+        if isinstance(op, Recv):
+            rewriter.replace(op, op.sent, relation=EQUAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +96,28 @@ class _Layout:
 
 
 def _lay_out(memories: list[Memory], bounds: Bounds) -> _Layout:
+    """Where all lies in the arena, the parts of the devices one after the other."""
     arena = [memory for memory in memories if memory.kind == "arena"]
     sample = {name: SAMPLE if high is None else high for name, (_, high) in bounds.items()}
-    buffers = [
-        Buffer(max(1, evaluate(memory.bytes, sample)), memory.first, memory.last)
-        for memory in arena
-    ]
-    offsets = place(buffers)
-    if all(isinstance(memory.bytes, int) for memory in arena):
-        numbered = {memory.number: offset for memory, offset in zip(arena, offsets, strict=True)}
-        return _Layout(numbered, {}, height(buffers, offsets))
-    above = {
-        memory.number: tuple(arena[j].number for j in below)
-        for memory, below in zip(arena, order_above(buffers, offsets), strict=True)
-    }
-    return _Layout({}, above, None)
+    static = all(isinstance(memory.bytes, int) for memory in arena)
+    offsets: dict[int, int] = {}
+    above: dict[int, tuple[int, ...]] = {}
+    floor, under = 0, tuple[int, ...]()
+    for device in sorted({memory.device for memory in arena}):
+        part = [memory for memory in arena if memory.device == device]
+        buffers = [
+            Buffer(max(1, evaluate(memory.bytes, sample)), memory.first, memory.last)
+            for memory in part
+        ]
+        starts = place(buffers)
+        if static:
+            offsets.update((m.number, floor + at) for m, at in zip(part, starts, strict=True))
+            floor += height(buffers, starts)
+            continue
+        for memory, below in zip(part, order_above(buffers, starts), strict=True):
+            above[memory.number] = tuple([part[j].number for j in below]) or under
+        under = tuple([memory.number for memory in part])
+    return _Layout(offsets, above, floor if static else None)
 
 
 class _Writer:
@@ -193,6 +212,7 @@ class _Writer:
                         self.epochs.get(memory.last, end) if arena else end,
                         layout.offsets.get(memory.number) if arena else None,
                         layout.above.get(memory.number) if arena else None,
+                        None if memory.device == HOST else memory.device,
                     )
                 )
             )

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dlc.dialects import flow, func, kernel, kernels_in_order
+from dlc.dialects.comm import HOST
 from dlc.dialects.measured import at_most
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size
@@ -31,6 +32,7 @@ class Memory:
     bytes: Size
     first: int
     last: int
+    device: str = HOST
 
 
 FIXED = -1
@@ -85,13 +87,15 @@ def assign(
     lives: Lifetimes,
     waves: int,
     limits: Mapping[str, Size],
+    devices: Mapping[Value, str],
     log: DecisionLog,
 ) -> Storage:
     """Find a home for every value of a function that is no whole constant or weight.
 
-    `limits` are those of measured dims: memories are as large as they may have to be.
+    `limits` are those of measured dims: memories are as large as they may have to be. `devices` says of
+    values that are not on the host where they are.
     """
-    return _Assignment(function, origins, lives, waves, limits, log).run(items)
+    return _Assignment(function, origins, lives, waves, limits, devices, log).run(items)
 
 
 class _Assignment:
@@ -102,6 +106,7 @@ class _Assignment:
         lives: Lifetimes,
         waves: int,
         limits: Mapping[str, Size],
+        devices: Mapping[Value, str],
         log: DecisionLog,
     ) -> None:
         self.function = function
@@ -109,6 +114,7 @@ class _Assignment:
         self.lives = lives
         self.waves = waves
         self.limits = limits
+        self.devices = devices
         self.log = log
         self.storage = Storage()
         self.arena = 0
@@ -141,7 +147,8 @@ class _Assignment:
     def _memory(self, kind: str, number: int, value: Value, first: int, last: int) -> Home:
         type = kernel.array_type(value)
         size = at_most(type.size, self.limits) * type.dtype.bytes
-        self.storage.memories.append(Memory(kind, number, size, first, last))
+        device = self.devices.get(value, HOST) if kind == "arena" else HOST
+        self.storage.memories.append(Memory(kind, number, size, first, last, device))
         return Home(len(self.storage.memories) - 1)
 
     def _in_arena(self, value: Value, first: int, last: int) -> Home:
@@ -202,6 +209,7 @@ class _Assignment:
             memory = self.storage.memories[home.memory]
             if (
                 memory.kind == "arena"
+                and memory.device == self.devices.get(result, HOST)
                 and memory.last == number
                 and self.lives.written.get(origin, -1) >= 0
                 and kernel.array_type(operand) is kernel.array_type(result)

@@ -371,3 +371,21 @@ export fn f(ids: i32[B, T], e: f32[30000, 8]) -> f32[B, T, 8] = one_hot(ids, 300
     expected = np.where(inside[..., None], table[np.where(inside, ids, 0)], 0)
     found: Numbers = as_list(program.model(2).f(ids, table))[0]
     np.testing.assert_array_equal(found, expected)
+
+
+def test_one_edge_between_two_devices_is_one_send_and_one_recv() -> None:
+    program = Program("""dlc 1
+dim N = 1..8
+export fn f(x: f32[N]) -> f32[N] {
+  let h = on cpu:1 { 3 + f32(arange(N)) }
+  return h * x + h
+}
+""")
+    x = np.array([1, 2, 3, 4], np.float32)
+    np.testing.assert_array_equal(program.result("f", x), (3 + np.arange(4)) * (x + 1))
+    for level in (0, 2):
+        for stage in ("graph", "kernel"):
+            opened = program.opened()
+            lower(opened, Settings(level=level), stage)
+            names = Counter(op.name for op in opened.module.walk())
+            assert (names["comm.send"], names["comm.recv"]) == (1, 1)

@@ -72,7 +72,7 @@ def test_a_pipeline_that_breaks_a_reason_is_refused() -> None:
 
 
 def test_every_level_has_a_pipeline() -> None:
-    assert pipeline("graph", "graph", 0) == ("autodiff",)
+    assert pipeline("graph", "graph", 0) == ("place", "autodiff", "place")
     assert set(pipeline("graph", "loop", 0)) < set(pipeline("graph", "loop", 2))
 
 

@@ -1,0 +1,95 @@
+"""Values that go from one device to another.
+
+A value that is computed on one device and needed on another is sent once: `comm.send` starts its way,
+`comm.recv` is where it has arrived. Between the two the value is on its way, and only the `comm.recv`
+takes it; so whoever starts a transfer may do other work until then. Nothing else in a graph says where an
+operation runs: it runs where its operands are.
+
+In the plan the send is the copy from the memory of the one device to that of the other, and the barrier
+behind its wave is where it has arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.dialects import array, weight
+from dlc.dialects.kernel import Kernel, array_type
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op, Value
+from dlc.ir.define import attribute, op, operand, operands
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.types import TensorType, Type
+
+__all__ = ["HOST", "PLACED", "Recv", "Send", "is_everywhere"]
+
+HOST = "cpu:0"
+"""The device that a caller's arrays are on, and where everything runs that is not placed elsewhere."""
+PLACED = "dlc.device"
+"""The attribute of an operation that its text places on a device, until the pass `place` has run."""
+
+
+def is_everywhere(op: Op | None) -> bool:
+    """Whether each device has the results of an operation without computing anything: data."""
+    return isinstance(op, array.Constant | array.Fill | weight.Get)
+
+
+@op("comm.send")
+class Send(Kernel):
+    """The value of the device `source` on its way to the device `target`, where a `comm.recv` takes it."""
+
+    inputs: Sequence[Value] = operands(doc="the value")
+    outs: Sequence[Value] = operands()
+    source: str = attribute()
+    target: str = attribute()
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        if len(self.inputs) != 1:
+            raise self.fail(f"{self.name} sends one value, found {len(self.inputs)}")
+        if self.source == self.target:
+            raise self.fail(f"{self.name} goes from {self.source} to another device")
+        return (array_type(self.inputs[0]),)
+
+    def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
+        (sent,) = cotangents
+        return (emit(Recv(sent, self.target, self.source)),)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return inputs[0]
+
+
+@op("comm.recv")
+class Recv(Op):
+    """What was sent from the device `source`, now on the device `target`."""
+
+    sent: Value = operand()
+    source: str = attribute()
+    target: str = attribute()
+
+    def infer(self) -> Type:
+        send = self.sent.op
+        if isinstance(send, Send) and (send.source, send.target) != (self.source, self.target):
+            raise self.fail(
+                f"{self.name} takes what goes from {self.source} to {self.target}, "
+                f"found what goes from {send.source} to {send.target}"
+            )
+        return self.sent.type
+
+    def fold(self) -> Value | None:
+        """What is everywhere need not be sent, and what came from the target is there already."""
+        send = self.sent.op
+        if not isinstance(send, Send):
+            return None
+        (value,) = send.inputs
+        before = value.op
+        if isinstance(before, Recv) and before.source == self.target:
+            first = before.sent.op
+            return first.inputs[0] if isinstance(first, Send) else None
+        return value if is_everywhere(before) else None
+
+    def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
+        (received,) = cotangents
+        return (emit(Send([received], [], self.target, self.source)),)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return inputs[0]

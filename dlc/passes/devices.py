@@ -1,0 +1,178 @@
+"""Placement: which device each operation of a function runs on, and the transfers in between.
+
+The text says it with `on cpu:1 { ... }`, which the graph has as the attribute `dlc.device` of
+operations; what has none is on the host. The pass `place` cuts every edge between two devices into a
+`comm.send` and a `comm.recv`: one pair for each value and each device that needs it. From then on the
+transfers alone say where operations run: where their operands are. So no other pass has to know of
+devices, and none can merge what runs on two of them, as they have no values in common.
+
+Derivatives and merged constants may bring operands together that are on two devices, so the pass comes
+again after those who do so. Such an operation then runs on the first device of its operands that is not
+the host.
+
+Constants and weights are everywhere. What is computed from nothing else runs where it is needed first. A
+region is where its operation is: so are its arguments and what it hands over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlc.dialects import flow, func
+from dlc.dialects.comm import HOST, PLACED, Recv, Send, is_everywhere
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.passes import Context, define_pass
+
+__all__ = ["devices_of", "place"]
+
+_REGIONS = (flow.Scan, flow.While, flow.If, flow.Vjp, flow.Custom)
+"""The operations whose regions run on devices."""
+
+
+@define_pass("place", required=True)
+def place(module: Op, context: Context) -> None:
+    """Cut the edges between devices into transfers."""
+    for block in module.regions:
+        for op in block:
+            if isinstance(op, func.Func):
+                _place_function(op, context)
+
+
+def devices_of(function: func.Func) -> dict[Value, str]:
+    """The device of every value of a placed function; nothing where all are on the host.
+
+    Constants and weights have none.
+    """
+    found: dict[Value, str] = {}
+    if any(isinstance(op, Send) for op in _ops(function)):
+        for block, home in _blocks(function):
+            found.update(_Settled(block, home).values)
+    return found
+
+
+def _place_function(function: func.Func, context: Context) -> None:
+    wished = any(PLACED in op.attributes for op in _ops(function))
+    if not wished and not any(isinstance(op, Send) for op in _ops(function)):
+        return
+    for op in _ops(function) if wished else ():
+        op.attributes.setdefault(PLACED, HOST)
+    for block, home in _blocks(function):
+        _Cut(block, _Settled(block, home), context).run()
+    for op in _ops(function):
+        op.attributes.pop(PLACED, None)
+
+
+def _ops(function: func.Func) -> Iterator[Op]:
+    """Every operation that runs on a device."""
+    pending = [function.body]
+    while pending:
+        for op in pending.pop():
+            yield op
+            if isinstance(op, _REGIONS):
+                pending += op.regions
+
+
+def _blocks(function: func.Func) -> Iterator[tuple[Block, str]]:
+    """The blocks of these, each with its device, which is known when the block around it is done."""
+    pending = [(function.body, HOST)]
+    while pending:
+        block, home = pending.pop()
+        yield block, home
+        settled = _Settled(block, home)
+        pending += [
+            (region, settled.device(op))
+            for op in block
+            if isinstance(op, _REGIONS)
+            for region in op.regions
+        ]
+
+
+class _Settled:
+    """The device of each operation of a block that is on `home`."""
+
+    def __init__(self, block: Block, home: str) -> None:
+        self.home = home
+        self.values: dict[Value, str] = dict.fromkeys(block.arguments, home)
+        self._devices: dict[Op, str] = {}
+        for op in block:
+            self._by_operands(op)
+        for op in reversed(list(block)):
+            if op not in self._devices and not is_everywhere(op):
+                self._settle(op, self._by_users(op))
+
+    def device(self, op: Op) -> str:
+        """Where an operation runs."""
+        return self._devices.get(op, self.home)
+
+    def _settle(self, op: Op, device: str) -> None:
+        self._devices[op] = device
+        arrives = op.target if isinstance(op, Send | Recv) else device
+        self.values.update(dict.fromkeys(op.results, arrives))
+
+    def _by_operands(self, op: Op) -> None:
+        """Settle an operation that says where it is, or whose operands are somewhere."""
+        wish = op.attributes.get(PLACED)
+        if op.terminator:
+            self._settle(op, self.home)
+        elif isinstance(op, Send):
+            self._settle(op, op.source)
+        elif isinstance(op, Recv):
+            self._settle(op, op.target)
+        elif is_everywhere(op):
+            return
+        elif isinstance(wish, str):
+            self._settle(op, wish)
+        else:
+            places = dict.fromkeys(self.values[v] for v in op.operands if v in self.values)
+            if places:
+                self._settle(op, next((at for at in places if at != HOST), HOST))
+
+    def _by_users(self, op: Op) -> str:
+        """Where what an operation computes from constants is needed first."""
+        users = (user for result in op.results for user in result.uses)
+        return next((self._devices[user] for user in users if user in self._devices), self.home)
+
+
+class _Cut:
+    """Puts the transfers that a block needs into it."""
+
+    def __init__(self, block: Block, settled: _Settled, context: Context) -> None:
+        self.block = block
+        self.settled = settled
+        self.log = context.log
+        self.arrived: dict[tuple[Value, str], Value] = {}
+        """Values that have been received, by what was sent and where to."""
+
+    def run(self) -> None:
+        for op in self.block:
+            if isinstance(op, Recv):
+                self._received(op)
+                continue
+            device = self.settled.device(op)
+            for operand in dict.fromkeys(op.operands):
+                if self.settled.values.get(operand, device) != device:
+                    op.replace_operand(operand, self._moved(operand, device, op))
+
+    def _received(self, op: Recv) -> None:
+        """Note what arrives here; what has arrived before is not sent again."""
+        send = op.sent.op
+        assert isinstance(send, Send)
+        known = self.arrived.setdefault((send.inputs[0], op.target), op.result)
+        if known is not op.result:
+            op.result.replace_by(known)
+            op.erase()
+            send.erase()
+
+    def _moved(self, value: Value, device: str, user: Op) -> Value:
+        """A value of another device on this one, before a user of it."""
+        found = self.arrived.get((value, device))
+        if found is not None:
+            return found
+        source = self.settled.values[value]
+        start = self.block.first if value.op is None else value.op.next
+        sent = Builder(self.block, user.location, start)(Send([value], [], source, device))
+        found = Builder.before_op(user)(Recv(sent, source, device))
+        self.log.did("send", value, to=device)
+        self.arrived[value, device] = found
+        return found
