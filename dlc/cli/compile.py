@@ -22,7 +22,9 @@ def command(
     target: options.Target = "cpu",
     stage: Annotated[
         str | None,
-        typer.Option("--from", metavar="STAGE", help="What an .dlir file must be: graph."),
+        typer.Option(
+            "--from", metavar="STAGE", help="The level of a .dlir: graph, kernel, plan or loop."
+        ),
     ] = None,
     weights: options.Weights = None,
     matmul: options.Matmul = "auto",

@@ -74,23 +74,17 @@ class Func(Op):
     @property
     def input_names(self) -> tuple[str, ...]:
         """The user's names of the arguments."""
-        given = _texts(self, "dlc.inputs")
-        return given or tuple(f"arg{index}" for index in range(len(self.body.arguments)))
+        return input_names_of(self, self.function_type)
 
     @property
     def result_names(self) -> tuple[str, ...]:
         """The user's names of the results; empty where they have none."""
-        return self._texts("dlc.results")
+        return result_names_of(self)
 
     @property
     def updates(self) -> dict[int, int]:
         """For each result that is written over an argument: the numbers of both."""
         return updates_of(self)
-
-    def _texts(self, key: str) -> tuple[str, ...]:
-        values = self.attributes.get(key, ())
-        assert isinstance(values, tuple)
-        return tuple([value for value in values if isinstance(value, str)])
 
     def retype(self) -> None:
         """Make the type say what the body takes and returns now."""
@@ -98,6 +92,16 @@ class Func(Op):
             tuple([argument.type for argument in self.body.arguments]),
             tuple([value.type for value in self.results_returned]),
         )
+
+
+def input_names_of(op: Op, type: FunctionType) -> tuple[str, ...]:
+    """The user's names of what a function of this type, or its plan, takes."""
+    return _texts(op, "dlc.inputs") or tuple(f"arg{index}" for index in range(len(type.inputs)))
+
+
+def result_names_of(op: Op) -> tuple[str, ...]:
+    """The user's names of what a function or its plan gives; empty where they have none."""
+    return _texts(op, "dlc.results")
 
 
 def updates_of(op: Op) -> dict[int, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlc.dialects.func import bounds_of, input_names_of, result_names_of, updates_of
 from dlc.ir.attributes import Dense, Symbol
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
@@ -155,7 +156,7 @@ class Program(Op):
 
     `arena` is how many bytes the arena needs where that is a number. Of each dim that the call measures
     there is a `mem.size`, and its limit is known before: the dim `measured[k]` is at most `limits[k]`.
-    The attributes `dlc.*` are the function's.
+    The visibility and the attributes `dlc.*` are the function's.
     """
 
     body: Block = region()
@@ -165,9 +166,30 @@ class Program(Op):
     arena: int | None = attribute(default=None)
     measured: tuple[str, ...] = attribute(default=())
     limits: Shape = attribute(default=())
+    sym_visibility: str | None = attribute(default=None)
 
     pure = False
     isolated = True
+
+    @property
+    def bounds(self) -> dict[str, tuple[int, int | None]]:
+        """Lowest and highest value of each named dim."""
+        return bounds_of(self)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The user's names of the inputs."""
+        return input_names_of(self, self.function_type)
+
+    @property
+    def result_names(self) -> tuple[str, ...]:
+        """The user's names of the results; empty where they have none."""
+        return result_names_of(self)
+
+    @property
+    def updates(self) -> dict[int, int]:
+        """For each result that is written over an input: the numbers of both."""
+        return updates_of(self)
 
     @property
     def limit_of(self) -> dict[str, Size]:

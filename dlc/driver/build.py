@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from dlc.codegen.engine import engine_image
 from dlc.codegen.image import Image as LinkedImage
@@ -17,6 +18,7 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.measured import limits_of, measuring
 from dlc.driver.weights import Weights
 from dlc.ir.attributes import Dense
+from dlc.ir.dims import Size
 from dlc.ir.types import TensorType
 from dlc.lowering.return_counts import hidden_results
 from dlc.passes.place import align
@@ -26,13 +28,19 @@ from dlc.runtime.artifact import Artifact
 from dlc.runtime.certificate import certificate_bytes
 from dlc.runtime.container import Data
 
+EntryPoint: TypeAlias = func.Func | mem.Program
+"""An entry point, before or after it has a plan."""
+
 OPSET = 1
 """Version of the set of operations in the graph IR of an artifact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What an artifact carries along to be read by people and recompiled: texts by file name."""
+    """What an artifact carries along to be read by people and recompiled: texts by file name.
+
+    `graph` is the IR that it is made from: the graph, or that of a later level where there was no other.
+    """
 
     model: str
     texts: Mapping[str, str]
@@ -186,13 +194,13 @@ def _constants(module: Module) -> bytes:
     return bytes(blob)
 
 
-def interface_of(function: func.Func) -> manifest.Entry:
-    """What a caller sees of an entry point, from the function's type and attributes.
+def interface_of(entry: EntryPoint) -> manifest.Entry:
+    """What a caller sees of an entry point, from its type and attributes.
 
     `return_counts` has made the function return what it measures.
     """
-    types = function.function_type
-    defaults = function.attributes.get("dlc.defaults", ())
+    types = entry.function_type
+    defaults = entry.attributes.get("dlc.defaults", ())
     assert isinstance(defaults, tuple)
     inputs = tuple(
         manifest.Input(
@@ -201,11 +209,11 @@ def interface_of(function: func.Func) -> manifest.Entry:
             tuple(map(str, _tensor(type).shape)),
             _default(defaults[k]) if k < len(defaults) else None,
         )
-        for k, (name, type) in enumerate(zip(function.input_names, types.inputs, strict=True))
+        for k, (name, type) in enumerate(zip(entry.input_names, types.inputs, strict=True))
     )
-    names = _output_names(function)
-    seen = len(names) - hidden_results(function)
-    updates = {k: function.input_names[at] for k, at in function.updates.items()}
+    names = _output_names(entry)
+    seen = len(names) - hidden_results(entry)
+    updates = {k: entry.input_names[at] for k, at in entry.updates.items()}
     outputs = tuple(
         manifest.Output(
             name,
@@ -216,43 +224,56 @@ def interface_of(function: func.Func) -> manifest.Entry:
         )
         for index, (name, type) in enumerate(zip(names, types.results, strict=True))
     )
-    dims = _dims(function, names)
-    doc = function.attributes.get("dlc.doc", "")
+    doc = entry.attributes.get("dlc.doc", "")
     assert isinstance(doc, str)
-    return manifest.Entry(function.sym_name, inputs, outputs, dims, doc)
+    return manifest.Entry(entry.sym_name, inputs, outputs, _dims(entry, names), doc)
 
 
 def _result_names(count: int) -> tuple[str, ...]:
     return ("",) if count == 1 else tuple(f"result{k}" for k in range(count))
 
 
-def _output_names(function: func.Func) -> tuple[str, ...]:
+def _output_names(entry: EntryPoint) -> tuple[str, ...]:
     """The names of all results; those that the caller does not see have names that no user writes."""
-    hidden = hidden_results(function)
-    seen = len(function.results_returned) - hidden
+    hidden = hidden_results(entry)
+    seen = len(entry.function_type.results) - hidden
     counts = tuple(f"#{number}" for number in range(hidden))
-    return (function.result_names or _result_names(seen)) + counts
+    return (entry.result_names or _result_names(seen)) + counts
 
 
-def _dims(function: func.Func, outputs: Sequence[str]) -> tuple[manifest.Dim, ...]:
+def _dims(entry: EntryPoint, outputs: Sequence[str]) -> tuple[manifest.Dim, ...]:
     """The dims of an entry point: those of its inputs, and those that a result tells."""
-    found = measuring(function)
-    limits = limits_of(found)
+    limits, told = _counted(entry) if isinstance(entry, func.Func) else _planned(entry)
     given = [
         manifest.Dim(name, low, high)
-        for name, (low, high) in function.bounds.items()
-        if name not in found
+        for name, (low, high) in entry.bounds.items()
+        if name not in limits
     ]
+    measured = [
+        manifest.Dim(name, measured=manifest.Measured(outputs[told[name]], str(limit)))
+        for name, limit in limits.items()
+        if name in told
+    ]
+    return (*given, *measured)
+
+
+def _counted(function: func.Func) -> tuple[dict[str, Size], dict[str, int]]:
+    """The limit of each dim that a function measures, and the number of the result that tells it."""
+    found = measuring(function)
     results = function.results_returned
-    told = [
-        manifest.Dim(
-            name,
-            measured=manifest.Measured(outputs[results.index(op.count)], str(limits[name])),
-        )
-        for name, op in found.items()
-        if op.count in results
-    ]
-    return (*given, *told)
+    told = {name: results.index(op.count) for name, op in found.items() if op.count in results}
+    return limits_of(found), told
+
+
+def _planned(program: mem.Program) -> tuple[dict[str, Size], dict[str, int]]:
+    """The same of a plan, where a count lies in the memory of the result."""
+    told: dict[str, int] = {}
+    for op in program.body:
+        if isinstance(op, mem.MeasuredSize) and isinstance(op.view.op, mem.View):
+            root = op.view.op.root.op
+            if isinstance(root, mem.Root) and root.kind == "output":
+                told[op.dim] = root.number
+    return program.limit_of, told
 
 
 def _tensor(type: object) -> TensorType:

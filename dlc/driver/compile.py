@@ -9,10 +9,10 @@ from pathlib import Path
 
 from dlc import __version__
 from dlc.codegen.llvm import Target
-from dlc.dialects import func
 from dlc.dialects.builtin import Module
-from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
+from dlc.driver.build import CodeMaker, Sources, build_artifact
 from dlc.driver.cache import open_cache
+from dlc.driver.entries import interfaces, return_all_counts
 from dlc.driver.known import key_of, recall, remember
 from dlc.driver.pipelines import pipeline
 from dlc.driver.reproduce import reproducer
@@ -22,7 +22,6 @@ from dlc.errors import Diagnostic, ModelError, Unsupported, UsageError, render
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
-from dlc.lowering.return_counts import return_counts
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
 from dlc.text.ir_printer import print_module
@@ -97,6 +96,8 @@ class Opened:
     layers: tuple[manifest.Layer, ...] = ()
     read_at: str = "graph"
     """The stage at which it was read."""
+    stages: tuple[str, ...] = ("graph",)
+    """The stages at which it may be taken to be."""
     reopen: Callable[[], Opened] | None = None
     """Reads it once more."""
     warnings: tuple[Diagnostic, ...] = ()
@@ -177,7 +178,7 @@ def compile_opened(
     report: Report | None = None,
     after: Observer | None = None,
 ) -> Artifact:
-    """The artifact of an opened model at graph level.
+    """The artifact of an opened model, at whatever stage it is.
 
     Raises Unsupported for what its text demands and compiled code would not keep.
     """
@@ -185,26 +186,24 @@ def compile_opened(
         raise Unsupported(opened.unkept, sources=opened.texts)
     report = report or Report()
     start = time.perf_counter()
-    functions = [op for op in opened.module.body if isinstance(op, func.Func)]
-    for function in functions:
-        return_counts(function)
-    interface = tuple(interface_of(function) for function in functions)
+    return_all_counts(opened.module)
+    interface = tuple(interfaces(opened.module))
     if not interface:
         raise ModelError(
             f"{opened.name} has no entry point",
             code="D0222",
             help="write `export` before the function that the artifact is to have",
         )
-    lower(opened, settings, "graph", after)
+    if opened.stage == "graph":
+        lower(opened, settings, "graph", after)
     training = opened.training
     seed = 0 if training is None else training.seed
     gathered = gather(opened.module, weights, opened.folder, opened.arrays, seed)
     report.notes = gathered.notes
-    graph = print_module(opened.module)
     sources = Sources(
         opened.name,
         opened.texts,
-        graph,
+        print_module(opened.module),
         flags=settings.flags,
         layers=opened.layers,
         version=__version__,
@@ -227,7 +226,7 @@ def compile_opened(
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What an artifact says besides its code, known when the graph has been simplified."""
+    """What an artifact says besides its code, known before anything becomes a kernel."""
 
     interface: tuple[manifest.Entry, ...]
     weights: Weights
@@ -237,10 +236,12 @@ class _Facts:
 def _finished(
     opened: Opened, settings: Settings, facts: _Facts, report: Report, after: Observer | None
 ) -> Artifact:
-    """The artifact of a model whose graph has been simplified."""
+    """The artifact of a model whose graph, if it still has one, has been simplified."""
     start = time.perf_counter()
-    lower(opened, settings, "plan", after)
-    sources = replace(facts.sources, plan=print_module(opened.module))
+    sources = facts.sources
+    if opened.stage != "loop":
+        lower(opened, settings, "plan", after)
+        sources = replace(sources, plan=print_module(opened.module))
     lower(opened, settings, "loop", after)
     lowered = time.perf_counter()
     cache = open_cache()

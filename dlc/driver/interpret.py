@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dlc.dialects import mem
 from dlc.driver.build import interface_of
 from dlc.driver.calls import Arguments, Request
 from dlc.driver.compile import Opened
-from dlc.driver.entries import find_function, interfaces
+from dlc.driver.entries import find_entry, interfaces, return_all_counts
 from dlc.driver.results import Results
-from dlc.driver.weights import Given, Weights, gather
+from dlc.driver.weights import Given, Weights, derive, gather
 from dlc.errors import CallError, UsageError
 from dlc.ir.attributes import decode
 from dlc.ir.core import Value
@@ -23,7 +24,7 @@ from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Manager
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
-from dlc.lowering.return_counts import return_counts
+from dlc.lowering.plan_evaluation import evaluate_plan
 from dlc.runtime.binding import Binder
 from dlc.runtime.call_arguments import ArgumentReader
 from dlc.runtime.tensor import Tensor
@@ -48,6 +49,11 @@ class Watch:
     known: set[str] = field(default_factory=set[str])
     """Every name that came by."""
 
+    @property
+    def watches(self) -> bool:
+        """Whether there is anything to look at."""
+        return bool(self.names) or self.check_nan
+
     def wants(self, name: str) -> bool:
         """Whether the user asked for the value."""
         return ALL in self.names or name in self.names
@@ -67,41 +73,50 @@ class Watch:
 def evaluate_entry(
     opened: Opened, request: Request, weights: Given = None, watch: Watch | None = None
 ) -> tuple[Results, tuple[str, ...]]:
-    """Evaluate an entry point of a model at graph level: its results, and notes about the weights.
+    """Evaluate an entry point of a model at any level: its results, and notes about the weights.
 
-    Raises UsageError for a model below graph level, CallError as a compiled entry point would.
+    A plan is evaluated in the memory that it lays out. Raises UsageError (D0905) where values of a plan
+    are to be watched, CallError as a compiled entry point would.
     """
-    if opened.stage != "graph":
-        raise UsageError(
-            f"{opened.name} is at {opened.stage} level; only the graph can be evaluated",
-            code="D0905",
-            help="start from the model's text, or compile it",
-        )
-    arguments = request.arguments(interfaces(opened.module))
-    Manager(opened.context).run(opened.module, ("autodiff",))
-    gathered = gather(opened.module, weights, opened.folder, opened.arrays)
     watch = watch or Watch()
+    _check_watched(opened, watch)
+    return_all_counts(opened.module)
+    arguments = request.arguments(interfaces(opened.module))
+    if opened.stage == "graph":
+        Manager(opened.context).run(opened.module, ("autodiff",))
+    gathered = gather(opened.module, weights, opened.folder, opened.arrays)
     results = evaluate_arguments(opened, arguments, gathered, watch)
     watch.check_found()
     return results, gathered.notes
+
+
+def _check_watched(opened: Opened, watch: Watch) -> None:
+    if watch.watches and opened.stage in ("plan", "loop"):
+        raise UsageError(
+            f"{opened.name} is at {opened.stage} level, where memory has no values of its own to watch",
+            code="D0905",
+            help="watch the graph or the kernels; --interpret alone evaluates a plan",
+        )
 
 
 def evaluate_arguments(
     opened: Opened, arguments: Arguments, weights: Weights, watch: Watch
 ) -> Results:
     """Evaluate an entry point, without derivatives any more, on arguments that were read."""
-    function = find_function(opened.module, arguments.entry)
-    return_counts(function)
+    function = find_entry(opened.module, arguments.entry)
     entry = interface_of(function)
     binder = Binder(entry)
     arrays, given = ArgumentReader(entry, binder.free).read((), arguments.named)
     dims = binder.bind([array.shape for array in arrays], given)
     views = WeightViews(weights.table, np.frombuffer(weights.data, np.uint8))
-    stored = {row.name: _bits(views[row.name]) for row in weights.table}
-    evaluation = Evaluation(dims, stored)
-    evaluation = Evaluation(dims, stored, _observer(opened.context.values, watch, evaluation))
+    stored = derive(opened.module, {row.name: _bits(views[row.name]) for row in weights.table})
     with np.errstate(all="ignore"):
-        found = evaluation.run(function.body, arrays)
+        if isinstance(function, mem.Program):
+            found = evaluate_plan(function, arrays, dims, stored)
+        else:
+            evaluation = Evaluation(dims, stored)
+            observer = _observer(opened.context.values, watch, evaluation)
+            found = Evaluation(dims, stored, observer).run(function.body, arrays)
     pairs = [
         (output, Tensor.from_bits(array, output.dtype))
         for output, array in zip(entry.outputs, found, strict=True)
@@ -117,7 +132,7 @@ def _bits(value: object) -> Array:
 def _observer(
     values: ValueMap, watch: Watch, at: Evaluation
 ) -> Callable[[Value, Array], None] | None:
-    if not watch.names and not watch.check_nan:
+    if not watch.watches:
         return None
     broken: set[Value] = set()
 

@@ -12,9 +12,11 @@ from dlc.driver.entries import interfaces
 from dlc.driver.gradient import add_gradient, gradient_function
 from dlc.driver.interpret import Watch, evaluate_entry
 from dlc.driver.open import open_model
+from dlc.driver.pipelines import STAGES
 from dlc.driver.results import Results
+from dlc.driver.stages import has_kernels
 from dlc.driver.weights import INIT, Given
-from dlc.errors import UsageError
+from dlc.errors import ArtifactError, UsageError
 from dlc.frontend.values import Datum
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.model import Model
@@ -61,10 +63,19 @@ class Wanted:
         return replace(request, entry=gradient_function(opened, entry, result).sym_name)
 
     def open(self) -> Opened:
-        """The model, read."""
+        """The model, read.
+
+        Raises ArtifactError (D0616) for one that is not trusted, and whose IR is as unsafe as its code.
+        """
         opened = open_model(
             Path(self.path), text=self.text, module=self.module, settings=self.parameters
         )
+        if self.untrusted and self.path.endswith(".dlc") and has_kernels(opened.module):
+            raise ArtifactError(
+                f"{self.path} was made from kernels, and those are as unsafe as machine code",
+                code="D0616",
+                help="ask for its graph, or for the model's text",
+            )
         if self.gradient is not None:
             add_gradient(opened, *self.gradient)
             opened.reopen = self.open
@@ -82,12 +93,14 @@ class Made:
 
 
 def make_artifact(wanted: Wanted, *, stage: str | None = None) -> Made:
-    """Compile a model, which must be at `stage` where one is named.
+    """Compile a model from the stage that it is at, which is `stage` where one is named.
 
-    Raises UsageError (D0905) for a model at another stage, or at one that says too little to be made an
-    artifact: only the graph says what the entry points take and give.
+    Raises UsageError: D0905 for a model at another stage, D0915 for what is no stage of IR.
     """
-    return _made(wanted, _graph(wanted, stage))
+    opened = wanted.open()
+    if stage is not None:
+        _begin_at(opened, stage)
+    return _made(wanted, opened)
 
 
 def make_model(wanted: Wanted, threads: int | None = None) -> tuple[Model, Made]:
@@ -110,7 +123,7 @@ def run_model(
     check_threads(threads)
     if wanted.is_compiled:
         return _run_artifact(wanted, request, threads, max_memory), ()
-    opened = _graph(wanted)
+    opened = wanted.open()
     arguments = wanted.meant(opened, request).arguments(interfaces(opened.module))
     made = _made(wanted, opened)
     with Model(made.artifact, threads=threads, max_memory=max_memory) as model:
@@ -133,21 +146,21 @@ def _run_artifact(
         return call(model, request)
 
 
-def _graph(wanted: Wanted, stage: str | None = None) -> Opened:
-    opened = wanted.open()
-    if stage not in (None, opened.stage):
+def _begin_at(opened: Opened, stage: str) -> None:
+    """Take a model to be at a stage."""
+    if stage not in STAGES:
+        raise UsageError(
+            f"there is no stage {stage!r} of IR",
+            code="D0915",
+            help=f"stages of IR are {', '.join(STAGES)}",
+        )
+    if stage not in opened.stages:
         raise UsageError(
             f"{opened.name} is at {opened.stage} level, not at {stage}",
             code="D0905",
             help=f"say --from {opened.stage}, or leave it out",
         )
-    if opened.stage != "graph":
-        raise UsageError(
-            f"{opened.name} is at {opened.stage} level, which says too little of its entry points",
-            code="D0905",
-            help="artifacts are made from the graph, or from a model's text",
-        )
-    return opened
+    opened.stage = opened.read_at = stage
 
 
 def _made(wanted: Wanted, opened: Opened) -> Made:

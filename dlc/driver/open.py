@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dlc.dialects import loop, mem
 from dlc.dialects.builtin import Module
 from dlc.driver.compile import Opened
 from dlc.driver.extensions import load_extensions
+from dlc.driver.stages import stages_of
 from dlc.errors import DlcError, UsageError
 from dlc.frontend import training as frontend
 from dlc.frontend.elaborate import elaborate
@@ -134,8 +134,14 @@ def _open_ir(path: Path, text: str | None, module: str | None, settings: Chosen)
     found = Source.read(path, name, MAX_IR_BYTES).text if text is None else text
     parsed = read_ir(found, name)
     opened = Opened(parsed, Context(), name, {name: found}, path.parent)
-    opened.stage = opened.read_at = stage_of(parsed)
+    _place(opened)
     return opened
+
+
+def _place(opened: Opened) -> None:
+    """Note the level of IR that was read."""
+    opened.stages = stages_of(opened.module)
+    opened.stage = opened.read_at = opened.stages[0]
 
 
 def _refuse_choices(path: Path, module: str | None, settings: Chosen) -> None:
@@ -155,7 +161,7 @@ def _open_artifact(path: Path, text: str | None, module: str | None, settings: C
     parsed = read_ir(graph, readable(path.name))
     facts = artifact.manifest
     weights = WeightViews(facts.weights, as_bytes(artifact.section("weights")))
-    return Opened(
+    opened = Opened(
         parsed,
         Context(),
         facts.model,
@@ -163,7 +169,10 @@ def _open_artifact(path: Path, text: str | None, module: str | None, settings: C
         path.parent,
         layers=facts.layers,
         arrays={row.name: weights.tensor(row.name).bits for row in facts.weights},
+        training=facts.training,
     )
+    _place(opened)
+    return opened
 
 
 def _open_onnx(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
@@ -203,17 +212,4 @@ def read_ir(text: str, name: str) -> Module:
     return module
 
 
-def stage_of(module: Module) -> str:
-    """The level that a module is at, by the operations that it has."""
-    found = "graph"
-    for op in module.walk():
-        if isinstance(op, loop.Func):
-            return "loop"
-        if isinstance(op, mem.Program):
-            found = "plan"
-        elif op.name.startswith("kernel.") and found == "graph":
-            found = "kernel"
-    return found
-
-
-__all__ = ["OPENERS", "open_model", "open_training", "read_ir", "stage_of"]
+__all__ = ["OPENERS", "open_model", "open_training", "read_ir"]

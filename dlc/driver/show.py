@@ -8,11 +8,18 @@ from pathlib import Path
 
 from dlc.codegen import llvm
 from dlc.codegen.kernels import kernel_texts
-from dlc.dialects import func, loop, mem
+from dlc.dialects import mem
+from dlc.dialects.builtin import Module
 from dlc.driver.compile import Opened, Settings, lower
 from dlc.driver.drawing import draw
 from dlc.driver.drawing_plan import draw_plans
-from dlc.driver.entries import entry_functions, find_function
+from dlc.driver.entries import (
+    entry_functions,
+    find_entry,
+    find_function,
+    parts_of,
+    return_all_counts,
+)
 from dlc.driver.make import Wanted
 from dlc.driver.pipelines import pipeline
 from dlc.errors import Unsupported, UsageError
@@ -48,10 +55,11 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
     _check_stage(shown.stage)
     opened = wanted.open()
     if shown.entry is not None:
-        find_function(opened.module, shown.entry)
+        find_entry(opened.module, shown.entry)
     if shown.stage == "text":
         return _source(opened)
     _check_ahead(opened, shown.stage)
+    return_all_counts(opened.module)
     steps = _Steps(shown, last=_printed(opened.module, shown.entry))
     stage = shown.stage if shown.stage in STAGES[1:5] else "loop"
     lower(opened, wanted.settings, stage, steps.see)
@@ -99,17 +107,11 @@ def _source(opened: Opened) -> str:
 
 
 def _printed(module: Op, entry: str | None) -> str:
-    """The module, or one function or program of it with the kernels that it calls."""
+    """The module, or one function or program of it with the weights and kernels that it needs."""
+    assert isinstance(module, Module)
     if entry is None:
         return print_module(module)
-    called = _kernels_of(module, entry)
-    ops = [
-        op
-        for op in module.regions[0]
-        if (isinstance(op, func.Func | mem.Program) and op.sym_name == entry)
-        or (isinstance(op, loop.Func) and op.sym_name in called)
-    ]
-    return "\n".join(map(print_module, ops))
+    return "\n".join(map(print_module, parts_of(module, entry)))
 
 
 def _kernels_of(module: Op, entry: str) -> set[str]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeGuard
 
 import numpy as np
 
 from dlc.dialects import func, kernel, mem, weight
+from dlc.dialects.builtin import Module
 from dlc.dialects.machine import BadAccess
-from dlc.driver.weights import Array
+from dlc.driver.build import EntryPoint
+from dlc.driver.weights import Array, derive
 from dlc.errors import DlcError, NumbersDiffer
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Op
@@ -31,9 +33,6 @@ TOLERANCE: Mapping[str, float] = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16":
 
 LOOPS = "lower_to_loops"
 """The pass that turns kernels into loops."""
-
-Function: TypeAlias = func.Func | mem.Program
-"""An entry point, before or after it has a plan."""
 
 _USUAL_SIZE = 3
 
@@ -55,7 +54,7 @@ class EachPass:
     def before(self, name: str, module: Op) -> None:
         """Note what every function gives, before the first pass."""
         if name == LOOPS:
-            programs = [op for op in _functions(module) if isinstance(op, mem.Program)]
+            programs = [op for op in _functions(module) if _has_kernels(op)]
             self._plans = {program.sym_name: planned_copy(program) for program in programs}
         if self._expected is None:
             self._expected = {}
@@ -83,7 +82,7 @@ class EachPass:
                     help="please report the model",
                 ) from error
 
-    def _look(self, name: str, function: Function, module: Op, expected: Sequence[Array]) -> None:
+    def _look(self, name: str, function: EntryPoint, module: Op, expected: Sequence[Array]) -> None:
         planned = self._plans.get(function.sym_name) if name == LOOPS else None
         if planned is None:
             compare(name, function, expected, _evaluated(function, module))
@@ -110,7 +109,7 @@ def compare_kernel(op: kernel.Kernel, expected: Array, found: Array, dtype: DTyp
 
 
 def compare(
-    name: str, function: Function, expected: Sequence[Array], found: Sequence[Array]
+    name: str, function: EntryPoint, expected: Sequence[Array], found: Sequence[Array]
 ) -> None:
     """Raises NumbersDiffer (D0951) where results differ by more than rounding."""
     types = function.function_type.results
@@ -145,11 +144,17 @@ def distance(one: Array, other: Array, dtype: DType) -> float:
     return float("inf") if np.isnan(apart) else float(apart)
 
 
-def _functions(module: Op) -> list[Function]:
+def _functions(module: Op) -> list[EntryPoint]:
     return [op for op in module.regions[0] if isinstance(op, func.Func | mem.Program)]
 
 
-def _evaluated(function: Function, module: Op) -> tuple[Array, ...]:
+def _has_kernels(function: EntryPoint) -> TypeGuard[mem.Program]:
+    """Whether a function is a plan whose kernels are no loops yet."""
+    kernels = any(isinstance(op, kernel.Kernel) for op in function.walk())
+    return isinstance(function, mem.Program) and kernels
+
+
+def _evaluated(function: EntryPoint, module: Op) -> tuple[Array, ...]:
     at, inputs = _call(function, module)
     with np.errstate(all="ignore"):
         if isinstance(function, func.Func):
@@ -157,7 +162,7 @@ def _evaluated(function: Function, module: Op) -> tuple[Array, ...]:
         return evaluate_plan(function, inputs, at.dims, at.weights)
 
 
-def _call(function: Function, module: Op) -> tuple[Evaluation, list[Array]]:
+def _call(function: EntryPoint, module: Op) -> tuple[Evaluation, list[Array]]:
     """Small sizes, weights, and inputs for a function."""
     dims = {
         name: max(low, _USUAL_SIZE if high is None else min(_USUAL_SIZE, high))
@@ -173,15 +178,10 @@ def _call(function: Function, module: Op) -> tuple[Evaluation, list[Array]]:
 
 def _weights(module: Op) -> dict[str, Array]:
     """Random source weights, and the derived ones computed from them."""
-    found: dict[str, Array] = {}
-    for op in module.regions[0]:
-        if isinstance(op, weight.Source):
-            found[op.sym_name] = _random(op.sym_name, op.type, Evaluation())
-    for op in module.regions[0]:
-        if isinstance(op, weight.Derived):
-            sources = [found[symbol.name] for symbol in op.sources]
-            (found[op.sym_name],) = Evaluation({}, found).run(op.body, sources)
-    return found
+    assert isinstance(module, Module)
+    sources = [op for op in module.body if isinstance(op, weight.Source)]
+    stored = {op.sym_name: _random(op.sym_name, op.type, Evaluation()) for op in sources}
+    return derive(module, stored)
 
 
 def _random(name: str, type: object, at: Evaluation) -> Array:

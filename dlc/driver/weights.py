@@ -17,6 +17,7 @@ from dlc.dialects import weight
 from dlc.dialects.builtin import Module
 from dlc.driver.initial import initial
 from dlc.errors import DlcError, ModelError, UsageError
+from dlc.ir.evaluation import Evaluation
 from dlc.ir.types import DType
 from dlc.passes.place import align
 from dlc.runtime import manifest
@@ -79,6 +80,16 @@ def gather(
         array = np.ascontiguousarray((stored if source.constant else find)(source, row))
         block[row.offset : row.offset + row.bytes] = array.reshape(-1).view(np.uint8)
     return Weights(tuple(table), block.data, tuple(notes))
+
+
+def derive(module: Module, stored: Mapping[str, Array]) -> dict[str, Array]:
+    """The stored weights by symbol, and with them those that are derived from them."""
+    found = dict(stored)
+    for op in module.body:
+        if isinstance(op, weight.Derived):
+            sources = [found[symbol.name] for symbol in op.sources]
+            (found[op.sym_name],) = Evaluation({}, found).run(op.body, sources)
+    return found
 
 
 def _row(source: weight.Source, offset: int) -> manifest.Weight:

@@ -411,8 +411,12 @@ def _atom_interval(atom: Atom, bounds: Bounds) -> tuple[int | None, int | None]:
 
 _TOKEN = re.compile(r"\s*(//|[-+*(),]|\d+|[A-Za-z_]\w*|\S)")
 MAX_DEPTH = 50
+MAX_DIVISIONS = 500
 MAX_TERMS = 200
-"""A size read from text is refused when it is a sum of more, or divides more than `MAX_DEPTH` times."""
+"""A size read from text is refused when it is nested deeper, divides more often, or is a sum of more.
+
+The tiles of a kernel over symbolic sizes may well be the quotient of two maxima of quotients.
+"""
 
 
 @lru_cache(maxsize=4096)
@@ -422,8 +426,8 @@ def parse_size(text: str) -> Size:
     Raises ValueError that says what is wrong.
     """
     tokens = [*_TOKEN.findall(text), ""]
-    if sum(token in ("//", "max", "min") for token in tokens) > MAX_DEPTH:
-        raise ValueError(f"the size {text[:40]!r}... divides more than {MAX_DEPTH} times")
+    if sum(token in ("//", "max", "min") for token in tokens) > MAX_DIVISIONS:
+        raise ValueError(f"the size {text[:40]!r}... divides more than {MAX_DIVISIONS} times")
     position = 0
 
     def take(expected: str | None = None) -> str:
@@ -434,9 +438,12 @@ def parse_size(text: str) -> Size:
         position += 1
         return token
 
-    def total(depth: int) -> Size:
+    def check(depth: int) -> None:
         if depth > MAX_DEPTH:
             raise ValueError(f"the size {text[:40]!r}... is nested more than {MAX_DEPTH} deep")
+
+    def total(depth: int) -> Size:
+        check(depth)
         value: Size = 0
         sign = -1 if tokens[position] == "-" and take() else 1
         while True:
@@ -448,7 +455,12 @@ def parse_size(text: str) -> Size:
     def term(depth: int) -> Size:
         value = factor(depth)
         while tokens[position] in ("*", "//"):
-            value = value * factor(depth) if take() == "*" else divide(value, factor(depth))
+            if take() == "*":
+                value = value * factor(depth)
+            else:
+                depth += 1  # a // b // c is the quotient of a quotient
+                check(depth)
+                value = divide(value, factor(depth))
             bounded(value)
         return value
 

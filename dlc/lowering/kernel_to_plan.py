@@ -166,6 +166,7 @@ class _Writer:
             function.function_type,
             len(set(self.epochs.values())),
             total,
+            sym_visibility=function.sym_visibility,
         )
         for key, value in function.attributes.items():
             if key.startswith("dlc."):

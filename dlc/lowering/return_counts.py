@@ -5,6 +5,7 @@ from __future__ import annotations
 from dlc.dialects import func
 from dlc.dialects.measured import Measuring, dims_of, grows, limits_of, measuring
 from dlc.errors import Diagnostic, Unsupported
+from dlc.ir.core import Op
 from dlc.ir.types import TensorType
 
 HIDDEN = "dlc.hidden"
@@ -33,8 +34,8 @@ def return_counts(function: func.Func) -> None:
         function.retype()
 
 
-def hidden_results(function: func.Func) -> int:
-    """How many of the last results are counts that the caller does not see."""
+def hidden_results(function: Op) -> int:
+    """How many of the last results of a function or its plan are counts that the caller does not see."""
     count = function.attributes.get(HIDDEN, 0)
     assert isinstance(count, int)
     return count

@@ -10,6 +10,7 @@ import pytest
 from dlc.errors import ModelError
 from dlc.ir.dims import (
     MAX_DEPTH,
+    MAX_DIVISIONS,
     MAX_TERMS,
     Dim,
     Size,
@@ -219,7 +220,8 @@ def test_dividing_by_zero_is_refused() -> None:
         ("2*-1", "found '-'"),
         ("+", "expected a number or a name"),
         ("(" * (MAX_DEPTH + 2) + "B", "is nested more than"),
-        ("//".join(["B"] * (MAX_DEPTH + 2)), "divides more than"),
+        ("//".join(["B"] * (MAX_DEPTH + 2)), "is nested more than"),
+        ("+".join(["max(A, B)"] * (MAX_DIVISIONS + 1)), "divides more than"),
         ("*".join(["(A + B + C + D)"] * 10), f"is a sum of more than {MAX_TERMS} terms"),
         ("9223372036854775809", "does not fit 64 bits"),
         ("4294967296*4294967296*B", "does not fit 64 bits"),

@@ -82,4 +82,12 @@ PAGES: dict[str, Page] = {
         "The system refuses to make memory executable (a hardened kernel, SELinux, a sandbox). dlc never "
         "maps memory that is writable and executable at once, but it needs to execute compiled code.",
     ),
+    "D0616": Page(
+        "not to be trusted, and not made from a graph",
+        "`--untrusted` never runs the machine code of an artifact: it compiles the graph in it again, in "
+        "which every index is checked. An artifact that was itself made from IR of a later level has no "
+        "graph, and kernels, plans and loops may use any memory, as machine code may.",
+        "dlc run from_kernels.dlc --untrusted",
+        "dlc run from_graph.dlc --untrusted",
+    ),
 }

@@ -33,9 +33,10 @@ PAGES: dict[str, Page] = {
     ),
     "D0905": Page(
         "not possible at this level, or for this name",
-        "Artifacts, derivatives and evaluation start from the graph: IR of a lower level no longer says "
-        "what the entry points take and give. `--grad y:x` names a result and an input of the entry "
-        "point; a result without a name is called like its entry point.",
+        "IR goes on from the level that its operations tell, and `--from` may say no other. Derivatives "
+        "are taken of graphs, and watched values are those of graphs and kernels: a plan has memory "
+        "instead. `--grad y:x` names a result and an input of the entry point; a result without a name "
+        "is called like its entry point.",
         "dlc run model.dlm --grad los:x",
         "dlc run model.dlm --grad loss:x",
     ),

@@ -1,0 +1,213 @@
+"""IR of every level is a model: what `dlc show` prints at a stage is compiled and evaluated from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dlc.driver.calls import Request
+from dlc.driver.entries import entry_points
+from dlc.driver.interpret import Watch
+from dlc.driver.make import Wanted, evaluate_model, make_artifact, run_model
+from dlc.driver.opt import optimise_text
+from dlc.driver.results import Results
+from dlc.driver.show import Shown, show_stage
+from dlc.driver.stages import stages_of
+from dlc.errors import ArtifactError, UsageError
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.manifest import Entry
+from dlc.runtime.model import load
+from tests import example_models
+
+STAGES = ("graph", "kernel", "plan", "loop")
+QUICK = ("digits", "first", "poly", "softmax", "robust")
+INITIAL = "init:0"
+"""Weights for every example, also those whose files are not in the repository."""
+
+TWO = """\
+dlc 1
+dim B = 1..64
+module Two {
+  param w: f32[3, 4] = normal(1)
+  param v: f32[3, 4] = normal(1)
+  ## The rows, scaled.
+  export fn scaled(x: f32[B, 3], by: f32 = 2) -> (y: f32[B, 4], rows: f32[B]) {
+    return (y=by * (x @ w), rows=sum(x, axis=1))
+  }
+  export fn plain(x: f32[B, 3]) -> f32[B, 4] = x @ v
+}
+"""
+
+
+def example(name: str) -> Wanted:
+    """An example that is small enough to be compiled again and again."""
+    path = example_models.FOLDER / f"{name}.dlm"
+    text = path.read_text() + example_models.STAGE if name == "residual" else None
+    settings = example_models.SMALLER.get(name, {})
+    return Wanted(str(path), text=text, parameters=settings, weights=INITIAL)
+
+
+def results(wanted: Wanted, entry: str | None, *, interpreted: bool = False) -> Results:
+    request = Request(wanted.path, entry, seed=0)
+    if interpreted:
+        return evaluate_model(wanted, request, Watch())[0]
+    return run_model(wanted, request)[0]
+
+
+def bits(found: Results) -> Mapping[str, bytes]:
+    return {name: value.bits.tobytes() for name, value in found.named.items()}
+
+
+def dumped(wanted: Wanted, stage: str, folder: Path, entry: str | None = None) -> Wanted:
+    """What is shown of a model at a stage, as a model."""
+    file = folder / f"{stage}.dlir"
+    file.write_text(show_stage(wanted, Shown(stage, entry=entry)), encoding="utf-8")
+    return Wanted(str(file), weights=wanted.weights)
+
+
+def check_levels(name: str, folder: Path) -> None:
+    wanted = example(name)
+    for entry in [op.sym_name for op in entry_points(wanted.open().module)]:
+        expected = bits(results(wanted, entry))
+        for stage in STAGES:
+            for alone in (None, entry):
+                lowered = dumped(wanted, stage, folder, alone)
+                assert lowered.open().stage in (stage, "graph")
+                assert bits(results(lowered, entry)) == expected, (entry, stage, alone)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_an_example_gives_the_same_bits_from_every_level(name: str, tmp_path: Path) -> None:
+    check_levels(name, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted({*example_models.NAMES} - {*QUICK}))
+def test_a_large_example_gives_the_same_bits_from_every_level(name: str, tmp_path: Path) -> None:
+    check_levels(name, tmp_path)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("name", ["poly", "softmax", "robust"])
+def test_every_level_is_evaluated_to_about_the_same(name: str, stage: str, tmp_path: Path) -> None:
+    wanted = example(name)
+    for entry in [op.sym_name for op in entry_points(wanted.open().module)]:
+        expected = results(wanted, entry).named
+        found = results(dumped(wanted, stage, tmp_path), entry, interpreted=True).named
+        assert found.keys() == expected.keys()
+        for key, value in found.items():
+            np.testing.assert_allclose(value.numpy(), expected[key].numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Wanted:
+    path = tmp_path_factory.mktemp("two") / "two.dlm"
+    path.write_text(TWO)
+    return Wanted(str(path), weights=INITIAL)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_callers_see_the_same_of_an_artifact_from_any_level(
+    two: Wanted, stage: str, tmp_path: Path
+) -> None:
+    first = make_artifact(two).artifact.manifest
+    found = make_artifact(dumped(two, stage, tmp_path), stage=stage).artifact.manifest
+    assert found.entries == first.entries
+    assert [row.name for row in found.weights] == [row.name for row in first.weights]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_other_weights_are_given_to_an_artifact_from_any_level(
+    two: Wanted, stage: str, tmp_path: Path
+) -> None:
+    make_artifact(dumped(two, stage, tmp_path)).artifact.write(tmp_path / "two.dlc")
+    x = np.eye(3, dtype=np.float32)
+    w = np.arange(12, dtype=np.float32).reshape(3, 4)
+    with load(tmp_path / "two.dlc").with_weights({"w": w, "v": -w}) as model:
+        assert np.array_equal(np.asarray(model.plain(x)), -w)
+        assert np.array_equal(np.asarray(model.scaled(x).y), 2 * w)
+
+
+def entry_of(wanted: Wanted) -> Entry:
+    (entry,) = make_artifact(wanted).artifact.manifest.entries
+    return entry
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_one_entry_point_comes_with_its_weights_and_kernels(
+    two: Wanted, stage: str, tmp_path: Path
+) -> None:
+    alone = dumped(two, stage, tmp_path, "plain")
+    assert entry_of(alone).name == "plain"
+    assert bits(results(alone, None)) == bits(results(two, "plain"))
+
+
+def test_the_level_is_that_of_the_highest_operation(two: Wanted, tmp_path: Path) -> None:
+    for stage in STAGES:
+        assert stages_of(dumped(two, stage, tmp_path).open().module) == (stage,)
+
+
+def test_a_graph_without_operations_is_also_one_of_kernels(tmp_path: Path) -> None:
+    same = Wanted("same.dlm", text="dlc 1\nexport fn same(x: f32[2]) -> f32[2] = x\n")
+    lowered = dumped(same, "kernel", tmp_path)
+    assert stages_of(lowered.open().module) == ("graph", "kernel")
+    for stage in ("graph", "kernel"):
+        make_artifact(lowered, stage=stage)
+
+
+@pytest.mark.parametrize(("at", "said"), [("kernel", "graph"), ("graph", "plan"), ("loop", "plan")])
+def test_a_level_that_is_said_and_another_that_is_found_are_a_mistake(
+    two: Wanted, at: str, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=f"{at}.dlir is at {at} level, not at {said}") as caught:
+        make_artifact(dumped(two, at, tmp_path), stage=said)
+    assert caught.value.diagnostics[0].code == "D0905"
+
+
+def test_a_level_that_does_not_exist_is_refused(two: Wanted) -> None:
+    with pytest.raises(UsageError, match="there is no stage 'soup' of IR"):
+        make_artifact(two, stage="soup")
+
+
+def test_values_of_a_plan_are_not_watched(two: Wanted, tmp_path: Path) -> None:
+    request = Request("plan.dlir", "plain", seed=0)
+    with pytest.raises(UsageError, match="memory has no values of its own to watch"):
+        evaluate_model(dumped(two, "plan", tmp_path), request, Watch(check_nan=True))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_only_a_graph_is_compiled_from_an_artifact_that_is_not_trusted(
+    two: Wanted, stage: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "foreign.dlc"
+    make_artifact(dumped(two, stage, tmp_path)).artifact.write(file)
+    foreign = Wanted(str(file), untrusted=True)
+    if stage == "graph":
+        assert bits(results(foreign, "plain")) == bits(results(two, "plain"))
+        return
+    with pytest.raises(ArtifactError, match="was made from kernels") as caught:
+        results(foreign, "plain")
+    assert caught.value.diagnostics[0].code == "D0616"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_an_artifact_keeps_the_ir_that_it_was_made_from(
+    two: Wanted, stage: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "two.dlc"
+    make_artifact(dumped(two, stage, tmp_path)).artifact.write(file)
+    assert ("plan" in Artifact.read(file).sections) == (stage != "loop")
+    assert Wanted(str(file)).open().stage == stage
+    again = replace(Wanted(str(file)), weights=INITIAL)
+    assert bits(results(again, "plain")) == bits(results(two, "plain"))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_general_passes_run_at_every_level_and_change_no_number(two: Wanted, stage: str) -> None:
+    text = show_stage(two, Shown(stage))
+    optimise_text(text, ("canonicalize", "cse", "dce"), file="two.dlir", verify_each=True)
+    assert optimise_text(text, (), file="two.dlir") == text
