@@ -150,7 +150,7 @@ def call_function(ev: Evaluator, function: Function, given: Arguments) -> Datum:
     """Elaborate the body of a function where it is called."""
     at, declaration = ev.at, function.declaration
     at.source, at.span = given.source, given.span
-    at.count()
+    at.count(2)
     parameters = [(p.name, p.default is None) for p in declaration.parameters]
     called = function.path or declaration.name if declaration.name == "call" else declaration.name
     bound = bind(ev, called, parameters, given)
@@ -188,7 +188,7 @@ def _too_deep(ev: Evaluator, function: Function, given: Arguments) -> Exception:
         own += frame.function == name
         frame = frame.caller
     what = f"{name} calls itself without end" if own > 1 else "calls nest too deeply"
-    return ev.at.fail(
+    return ev.at.stop(
         "D0215",
         f"{what}: functions are elaborated in place, at most {MAX_CALLS} deep",
         place=given.source.place(given.span),

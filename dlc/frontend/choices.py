@@ -15,7 +15,7 @@ from dlc.frontend.tensors import (
     natural_dtype,
     tensor_type,
 )
-from dlc.frontend.trace import Trace, capture
+from dlc.frontend.trace import REGION, Trace, capture
 from dlc.frontend.values import (
     UNKNOWN,
     Datum,
@@ -71,6 +71,7 @@ class _Choice:
         self.blocks = (Block(), Block())
         self.sides = (node.chosen, node.otherwise)
         self.found: list[Datum] = []
+        ev.at.count(REGION)
         for side, block in zip(self.sides, self.blocks, strict=True):
             with ev.at.inside(block):
                 self.found.append(ev.eval(side, scope))

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.frontend import (
@@ -33,7 +34,7 @@ from dlc.frontend.files import File
 from dlc.frontend.imports import Loader, is_library
 from dlc.frontend.instances import Instance
 from dlc.frontend.names import resolve
-from dlc.frontend.problems import Poisoned, Problems, TooManyProblems
+from dlc.frontend.problems import Poisoned, Problems, Stop
 from dlc.frontend.promises import check_limits, unkept
 from dlc.frontend.roots import (
     Layer,
@@ -43,12 +44,13 @@ from dlc.frontend.roots import (
     root_instance,
     weights_of,
 )
-from dlc.frontend.scope import Scope
+from dlc.frontend.scope import Home, Scope
 from dlc.frontend.trace import Trace
 from dlc.frontend.train_step import Purpose, train_functions
 from dlc.frontend.training import Training, check_training
 from dlc.frontend.weight_names import renamed
 from dlc.frontend.weights import Weight, source_of
+from dlc.ir.dims import Dim, symbol
 from dlc.ir.location import FileLocation
 from dlc.ir.value_map import ValueMap
 from dlc.text import ast
@@ -74,8 +76,8 @@ HANDLERS = (
 )
 """The modules that enter their handlers into the evaluator's tables."""
 
-RECURSION = 40_000
-"""Nested calls of the evaluator: expressions nest 64 deep and calls 100 deep, a few frames each."""
+RECURSION = 100_000
+"""Nested calls of the evaluator: expressions nest 64 deep, calls 100 and definitions 250 deep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +119,9 @@ def elaborate(
             if not problems.errors:
                 at = Trace(file.source, problems, values)
                 made = _elaborated(at, file, loader, module, settings or {}, purpose)
-    except TooManyProblems:
+    except Stop as stop:
         made = None
-        problems.errors.append(Diagnostic("D0119", f"stopped after {len(problems.errors)} errors"))
+        problems.errors.append(stop.last)
     if made is None or problems.errors:
         raise ModelError(problems.in_order(), sources=loader.texts)
     own = [other for other in loader.files.values() if not is_library(other.source)]
@@ -168,12 +170,11 @@ def _elaborated(
     check_limits(ev, own)
     at.source = file.source
     _declare_dims(ev, file)
+    for other in own:
+        other.force()
+    at.source = file.source
     root = _root_module(ev, file, module, settings)
-    entries = [
-        entry
-        for function in _entries(file, root)
-        if (entry := entry_point(ev, function, list(file.dims()))) is not None
-    ]
+    entries = _entry_points(ev, file, root)
     layers = () if root is None else layers_of(root)
     weights = [] if root is None else weights_of(root)
     training = _training(ev, file, root, loader, weights)
@@ -260,6 +261,17 @@ def _root_module(
     except Poisoned:
         pass
     return None
+
+
+def _entry_points(ev: Evaluator, file: File, root: Instance | None) -> list[func.Func]:
+    """The functions of the IR for all entry points that are right."""
+    dims: dict[Home, dict[str, Dim]] = {
+        home: {name: symbol(name) for name in file.dims() if home.is_dim(name)}
+        for home in (file, root)
+        if home is not None
+    }
+    found = [entry_point(ev, f, dims[f.home]) for f in _entries(file, root)]
+    return [entry for entry in found if entry is not None]
 
 
 def _entries(file: File, root: Instance | None) -> list[Function]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from dlc.errors import Label, ModelError
 from dlc.frontend.problems import Poisoned, Settled, add_labels, at_place
@@ -33,6 +33,9 @@ from dlc.text import ast
 from dlc.text.source import Source, Span
 
 __all__ = ["Evaluator", "attributes_of", "calls", "evaluates", "makes"]
+
+MAX_DEPTH: Final = 250
+"""Of definitions that are evaluated because another one needs them."""
 
 N = TypeVar("N", bound=ast.Node)
 C = TypeVar("C")
@@ -94,10 +97,11 @@ def attributes_of(kind: type[C]) -> Callable[[Getter[C]], Getter[C]]:
 class Evaluator:
     """Gives expressions their values and puts the operations they need into the trace `at`."""
 
-    __slots__ = ("at",)
+    __slots__ = ("_depth", "at")
 
     def __init__(self, at: Trace) -> None:
         self.at = at
+        self._depth = 0
 
     def eval(self, node: ast.Expr, scope: Scope) -> Datum:
         """The value of an expression."""
@@ -111,12 +115,20 @@ class Evaluator:
     def elsewhere(self, source: Source) -> Generator[Source]:
         """Evaluate something that stands in another place, perhaps of another text."""
         at = self.at
+        if self._depth >= MAX_DEPTH:
+            raise at.stop(
+                "D0215",
+                f"more than {MAX_DEPTH} definitions lead from one to the next",
+                help="define first what others use: the text is read from its beginning",
+            )
+        self._depth += 1
         outer, span, at.source = at.source, at.span, source
         try:
             yield source
         except ModelError as error:
             raise at_place(error, at.here()) from None
         finally:
+            self._depth -= 1
             at.source = outer
             at.stand(span)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from dlc.frontend.types import declared_type, dtype_named
 from dlc.frontend.values import UNKNOWN, Datum, Record, describe
 from dlc.ir.attributes import Attribute, Dense
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import Dim, Size, names, symbol
+from dlc.ir.dims import Dim, Size, names
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
 from dlc.text import ast
@@ -28,13 +28,16 @@ from dlc.text.source import Span
 __all__ = ["begin", "entry_point", "finish"]
 
 
-def entry_point(ev: Evaluator, function: Function, dims: Sequence[str]) -> func.Func | None:
-    """The function of the IR for an `export fn`; None if something in it is wrong, which is recorded."""
+def entry_point(ev: Evaluator, function: Function, dims: Mapping[str, Dim]) -> func.Func | None:
+    """The function of the IR for an `export fn`; None if something in it is wrong, which is recorded.
+
+    `dims` are the sizes that calls choose, as far as its home sees them.
+    """
     at, declaration = ev.at, function.declaration
     frame = Frame(declaration.name, function.path, function.home.source)
     begin(ev, frame, declaration.name_span)
     scope = Scope(function.home)
-    scope.names.update({name: symbol(name) for name in dims if function.home.is_dim(name)})
+    scope.names.update(dims)
     before = len(at.problems.errors)
     try:
         defaults = _inputs(ev, declaration, scope)

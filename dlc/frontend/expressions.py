@@ -118,7 +118,9 @@ def _of_tensor(ev: Evaluator, value: Value, node: ast.Attribute) -> Datum:
 @evaluates(ast.Tuple)
 def _tuple(ev: Evaluator, node: ast.Tuple, scope: Scope) -> Datum:
     items = [ev.eval(item.value, scope) for item in node.items]
-    return Record(tuple(items), tuple([item.name for item in node.items]))
+    made = Record(tuple(items), tuple([item.name for item in node.items]))
+    ev.at.count_items(made.size)
+    return made
 
 
 @evaluates(ast.List)
@@ -126,7 +128,9 @@ def _list(ev: Evaluator, node: ast.List, scope: Scope) -> Datum:
     items = [ev.eval(item, scope) for item in node.items]
     if UNKNOWN in items:
         raise Poisoned
-    return Items(tuple(items))
+    made = Items(tuple(items))
+    ev.at.count_items(made.size)
+    return made
 
 
 @evaluates(ast.Range)
@@ -152,7 +156,9 @@ def comprehended(
         ev.at.count()
         unpack(ev, node.pattern, part, inner, node.source.span)
         made.append(make(node.body, inner))
-    return Items(tuple(made))
+    result = Items(tuple(made))
+    ev.at.count_items(result.size)
+    return result
 
 
 def _steps(ev: Evaluator, source: Datum, span: Span) -> list[Datum]:

@@ -86,6 +86,19 @@ class File(Home):
         """The dims that the file declares, in order."""
         return {n: d for n, d in self.declared.items() if isinstance(d, ast.DimEntry)}
 
+    def force(self) -> None:
+        """Evaluate all constants, in the order of the text, whether anything uses them or not."""
+        ev = self._evaluator
+        for name, node in self.declared.items():
+            if isinstance(node, ast.Const):
+                try:
+                    with ev.at.discarded():
+                        self.find(name)
+                except ModelError as error:
+                    ev.report(error)
+                except Poisoned:
+                    pass
+
     def _value(self, name: str, node: ast.Named | ast.Let) -> Datum:
         match node:
             case ast.Fn():
@@ -127,6 +140,7 @@ class File(Home):
     def _run(self, name: str, node: ast.Const | ast.Let) -> Scope:
         """Evaluate the declaration in a scope of its own; an error is recorded once."""
         ev, scope = self._evaluator, Scope(self)
+        ev.at.count(4)
         try:
             with ev.elsewhere(self.source):
                 self._bind(name, node, scope)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from dlc.errors import Diagnostic, Label, ModelError, Place
 from dlc.frontend.calls import Function, call_function
@@ -41,6 +42,9 @@ from dlc.text.suggest import suggest
 
 __all__ = ["Chain", "Core", "Instance", "Stack", "adopt", "cores_in", "with_picks"]
 
+MAX_NESTING: Final = 100
+"""How deep instances of modules stand in each other at most."""
+
 
 @dataclass(slots=True, eq=False)
 class Core:
@@ -53,6 +57,8 @@ class Core:
     given: tuple[str, ...]
     """The parameters that the call which made it gives."""
     path: str | None = None
+    parent: Core | None = None
+    """The instance that it is a member of."""
     stack: tuple[int, ...] = ()
     start: tuple[str, str] | None = None
     """The file that a `from` names, here or further out, and the path of the module that says so."""
@@ -135,6 +141,9 @@ class Core:
         return self._once(node, lambda scope: self._used(node, scope))
 
     def _used(self, node: ast.Use, scope: Scope) -> Datum:
+        around = list(self._around())
+        if len(around) > MAX_NESTING:
+            raise self._endless(node, around)
         value = self.ev.layer(node.value, scope)
         if not isinstance(value, Thing | Items):
             raise self.ev.at.fail(
@@ -145,6 +154,27 @@ class Core:
             )
         adopt(value, self.below(node.name), self)
         return value
+
+    def _around(self) -> Iterator[Core]:
+        """This instance, the one that it is a member of, and so on up to the root."""
+        core: Core | None = self
+        while core is not None:
+            yield core
+            core = core.parent
+
+    def _endless(self, node: ast.Use, around: list[Core]) -> Exception:
+        name = self.definition.name
+        if any(core.definition is self.definition for core in around[1:]):
+            what, help = f"{name} contains itself without end", "let a parameter end it: "
+            help += f"if n > 0 then {name}(n - 1) else identity"
+        else:
+            what, help = "instances of modules nest too deeply", "repeat a block: L * Block(...)"
+        return self.ev.at.stop(
+            "D0215",
+            f"{what}: modules stand in each other at most {MAX_NESTING} deep",
+            place=self.definition.home.source.place(node.span),
+            help=help,
+        )
 
     def constant(self, node: ast.Const) -> Datum:
         """The value of a `const`, found once."""
@@ -354,6 +384,12 @@ class Chain(Callee):
     """`chain(a, b, ...)`: layers one after the other."""
 
     layers: tuple[Datum, ...]
+    size: int = field(init=False)
+    """How many layers it has, those of chains in it included."""
+
+    def __post_init__(self) -> None:
+        sizes = [layer.size if isinstance(layer, Chain) else 1 for layer in self.layers]
+        object.__setattr__(self, "size", sum(sizes))
 
     @property
     def called(self) -> str:
@@ -431,7 +467,7 @@ def adopt(value: Datum, path: str, parent: Core | None, stack: tuple[int, ...] =
     """Give instances their place in the model, unless they have one: an instance used twice shares."""
     outer = stack if stack or parent is None else parent.stack
     for core, own_path, own_stack in _unplaced(value, path, outer):
-        core.path, core.stack = own_path, own_stack
+        core.path, core.parent, core.stack = own_path, parent, own_stack
         source = core.definition.declaration.weights
         if source is not None:
             core.start = (beside(Scope(core.definition.home), source.value), own_path)

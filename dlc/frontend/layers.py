@@ -72,7 +72,9 @@ def _chosen(ev: Evaluator, node: ast.If, scope: Scope) -> Datum:
 
 @makes(ast.List)
 def _listed(ev: Evaluator, node: ast.List, scope: Scope) -> Datum:
-    return Items(tuple([ev.layer(item, scope) for item in node.items]))
+    made = Items(tuple([ev.layer(item, scope) for item in node.items]))
+    ev.at.count_items(made.size)
+    return made
 
 
 @makes(ast.Comprehension)
@@ -128,7 +130,9 @@ def _chain(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
                     item.value.span,
                     help="loop over a stack with scan" if isinstance(each, Stack) else None,
                 )
-    return Chain(tuple(layers))
+    made = Chain(tuple(layers))
+    ev.at.count_items(made.size)
+    return made
 
 
 SPECIALS["chain"] = Special(

@@ -12,7 +12,7 @@ __all__ = [
     "Poisoned",
     "Problems",
     "Settled",
-    "TooManyProblems",
+    "Stop",
     "add_labels",
     "at_place",
 ]
@@ -29,8 +29,12 @@ class Settled(ModelError):
     """An error whose place and whose calls have been filled in."""
 
 
-class TooManyProblems(Exception):
-    """`MAX_PROBLEMS` errors have been recorded."""
+class Stop(Exception):
+    """Nothing more is looked at: there are too many errors, or the model has no end. `last` says so."""
+
+    def __init__(self, last: Diagnostic) -> None:
+        super().__init__(last.message)
+        self.last = last
 
 
 class Problems:
@@ -55,7 +59,7 @@ class Problems:
                 continue
             self.errors.append(diagnostic)
             if len(self.errors) >= MAX_PROBLEMS:
-                raise TooManyProblems
+                raise Stop(Diagnostic("D0119", f"stopped after {MAX_PROBLEMS} errors"))
 
     def in_order(self) -> list[Diagnostic]:
         """All of them in the order of the texts."""

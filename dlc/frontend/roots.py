@@ -21,7 +21,7 @@ from dlc.text.suggest import suggest
 
 __all__ = ["Layer", "instances_of", "layers_of", "root_definition", "root_instance", "weights_of"]
 
-MAX_INSTANCES = 100_000
+MAX_INSTANCES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def instances_of(root: Instance) -> Iterator[Core]:
             continue
         seen.add(id(core))
         if len(seen) > MAX_INSTANCES:
-            raise core.ev.at.fail(
+            raise core.ev.at.stop(
                 "D0216",
                 f"the model has more than {MAX_INSTANCES:,} instances of modules",
                 help="stack equal layers: L * Block(...)",

@@ -17,7 +17,7 @@ from dlc.frontend.problems import Poisoned
 from dlc.frontend.rules import leaves, refilled
 from dlc.frontend.scope import Scope
 from dlc.frontend.tensors import as_tensor, convert, size_tensor, tensor_type
-from dlc.frontend.trace import Loop, capture
+from dlc.frontend.trace import REGION, Loop, capture
 from dlc.frontend.values import UNKNOWN, Datum, Items, Range, Record, describe, type_text
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Dim, Size
@@ -123,6 +123,7 @@ class _Scan(Loop):
 
     def elaborated(self, source: Datum, carried: Sequence[Datum]) -> Step:
         """Elaborate the body on these carried values."""
+        self.at.count(REGION)
         index = self.index = self.block.add_argument(flow.COUNTER, "index")
         inner = self.scope.inner()
         with self.at.inside(self.block), self.at.looping(self):

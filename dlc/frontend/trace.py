@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlc.errors import Diagnostic, Label, ModelError, Place
-from dlc.frontend.problems import Problems
+from dlc.frontend.problems import Problems, Stop
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.location import FileLocation, UnknownLocation
@@ -24,10 +24,12 @@ from dlc.text.source import Source, Span
 if TYPE_CHECKING:
     from dlc.frontend.weights import Weight
 
-__all__ = ["MAX_OPS", "Frame", "Loop", "Trace", "capture"]
+__all__ = ["MAX_STEPS", "REGION", "Frame", "Loop", "Trace", "capture"]
 
-MAX_OPS = 250_000
-"""A model of more operations and calls is refused: a loop over layers was probably meant as a `scan`."""
+MAX_STEPS = 100_000
+"""A model that takes more steps is refused: a loop over layers was probably meant as a `scan`."""
+REGION = 12
+"""As how many steps an operation with regions counts, each time that these are elaborated."""
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ class Trace(Builder):
 
     __slots__ = (
         "_locations", "_on_trial", "base_key", "bounds", "brought", "declared", "device", "folder", "frame",
-        "gets", "implicit_seed", "loops", "ops", "problems", "source", "span", "stored", "top",
+        "gets", "implicit_seed", "loops", "problems", "source", "span", "steps", "stored", "top",
         "total_steps", "training", "values",
     )  # fmt: skip
 
@@ -88,7 +90,7 @@ class Trace(Builder):
         self.problems = problems
         self.values = values
         self.frame = Frame("", "", source)
-        self.ops = 0
+        self.steps = 0
         self.training = False
         self.total_steps: Value | None = None
         self.declared: dict[Value, Place] = {}
@@ -119,22 +121,29 @@ class Trace(Builder):
 
     def place(self, op: Op) -> Op:
         """Put an operation at the end of the block, with the location reached in the text."""
-        self.count()
         op.location = self.location
         if self.device is not None:
             op.attributes["dlc.device"] = self.device
         self.block.insert(op, None)
+        self.count()  # last: it has its place in the block even where this was one too many
         return op
 
-    def count(self) -> None:
-        """Count one operation, call or step of a list; raises D0216 when there are too many."""
-        self.ops += 1
-        if self.ops > MAX_OPS:
-            raise self.fail(
+    def count(self, steps: int = 1) -> None:
+        """Count an operation, a call or an item of a list; stops with D0216 when there are too many.
+
+        What costs more time to elaborate than an operation counts as several.
+        """
+        self.steps += steps
+        if self.steps > MAX_STEPS:
+            raise self.stop(
                 "D0216",
-                f"the model takes more than {MAX_OPS:,} operations and calls",
+                f"the model takes more than {MAX_STEPS:,} operations and calls",
                 help="loop over equal layers with `scan`: the block is compiled once",
             )
+
+    def count_items(self, items: int) -> None:
+        """Count the items of a list, which take less time than operations."""
+        self.count(items // 8)
 
     @contextmanager
     def on(self, device: str) -> Generator[None]:
@@ -232,6 +241,12 @@ class Trace(Builder):
         if place is None:
             place = self.source.place(self.span if span is None else span)
         return ModelError([Diagnostic(code, message, place, tuple(labels), help)])
+
+    def stop(self, code: str, message: str, *, place: Place | None = None, help: str) -> Stop:
+        """What to raise where looking at the rest makes no sense: the model has no end."""
+        return Stop(
+            Diagnostic(code, message, self.here() if place is None else place, self.calls(), help)
+        )
 
     def calls(self) -> tuple[Label, ...]:
         """Labels that say from where the function at hand was called: the nearest and the first."""

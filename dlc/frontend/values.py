@@ -6,7 +6,7 @@ Numbers, sizes, texts, dtypes and functions are known when compiling; a tensor i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from dlc.errors import Place
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PLACEHOLDER", "UNKNOWN", "Argument", "Arguments", "Builtin", "Callee", "Datum", "Hole", "Items",
     "Marker", "Number", "Parameter", "Partial", "Range", "Record", "Special", "Stored", "Thing", "describe",
-    "is_number", "type_text",
+    "is_number", "size_of", "type_text",
 ]  # fmt: skip
 
 Number: TypeAlias = int | float
@@ -99,6 +99,11 @@ class Items:
     """`[a, b, c]`: a tensor, a shape, or a list of layers, as the place asks."""
 
     items: tuple[Datum, ...]
+    size: int = field(init=False)
+    """How many values it has, those of lists and tuples in it included."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", size_of(self.items))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,6 +112,11 @@ class Record:
 
     items: tuple[Datum, ...]
     names: tuple[str | None, ...]
+    size: int = field(init=False)
+    """How many values it has, those of lists and tuples in it included."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", size_of(self.items))
 
     @classmethod
     def of(cls, items: tuple[Datum, ...]) -> Record:
@@ -241,6 +251,11 @@ Datum: TypeAlias = (
     | Marker
     | None
 )
+
+
+def size_of(items: tuple[Datum, ...]) -> int:
+    """How many values a list of these has; a list may have the same one in it twice, and so on."""
+    return sum([item.size if isinstance(item, Items | Record) else 1 for item in items])
 
 
 def is_number(value: Datum) -> bool:

@@ -11,7 +11,7 @@ from dlc.frontend.loop_body import Body, Step, has_literal, results_of, settle
 from dlc.frontend.rules import leaves, refilled
 from dlc.frontend.scope import Scope
 from dlc.frontend.tensors import as_tensor
-from dlc.frontend.trace import Loop, capture
+from dlc.frontend.trace import REGION, Loop, capture
 from dlc.frontend.values import Datum, Record
 from dlc.ir.core import Block, Value
 from dlc.ir.types import I64, TensorType
@@ -91,6 +91,7 @@ class _While(Loop):
 
     def elaborated(self, carried: Sequence[Datum]) -> Step:
         """Elaborate the body on these carried values."""
+        self.at.count(REGION)
         with self.at.inside(self.block), self.at.looping(self):
             return self.body.run(self._scope_in(self.block, carried, named=True))
 

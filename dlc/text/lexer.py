@@ -30,7 +30,7 @@ __all__ = [
 MAX_ERRORS: Final = 50
 """After as many errors the rest of a text is not read."""
 
-MAX_TOKENS: Final = 2_000_000
+MAX_TOKENS: Final = 500_000
 """More tokens than this in one text are refused."""
 
 # Kinds of token: the groups of TOKEN, and END after the last.
@@ -234,9 +234,9 @@ def _foreign(
     if reading:
         tokens.add(_kind_of(reading), reading, start, start + len(text))
     tokens.faults.append(start)
-    place = source.place(Span(start, start + len(text)))
-    first = slips.setdefault(message, _Slip(message, place, help))
-    first.count += 1
+    if message not in slips:
+        slips[message] = _Slip(message, source.place(Span(start, start + len(text))), help)
+    slips[message].count += 1
 
 
 def _other(text: str) -> tuple[str, str, str]:

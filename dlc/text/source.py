@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,11 +51,8 @@ class Source:
     def _starts(self) -> list[int]:
         """Where each line begins, found at the first question: most texts have no errors."""
         if not self._line_starts:
-            found, at = [0], self.text.find("\n")
-            while at >= 0:
-                found.append(at + 1)
-                at = self.text.find("\n", at + 1)
-            self._line_starts.extend(found)
+            lengths = [len(line) + 1 for line in self.text.split("\n")]
+            self._line_starts.extend(accumulate(lengths[:-1], initial=0))
         return self._line_starts
 
     @classmethod

@@ -10,6 +10,8 @@ __all__ = ["suggest"]
 
 MAX_CANDIDATES = 5_000
 """As many are compared: a comparison takes some microseconds, and nearer names come first."""
+MAX_LENGTH = 200
+"""Longer words are like no other."""
 
 
 def suggest(word: str, candidates: Iterable[str]) -> str | None:
@@ -22,6 +24,8 @@ def suggest(word: str, candidates: Iterable[str]) -> str | None:
     >>> suggest("w", ["bias"]) is None
     True
     """
+    if len(word) > MAX_LENGTH:
+        return None
     known = [name for name in islice(dict.fromkeys(candidates), MAX_CANDIDATES) if name != word]
     close = get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
