@@ -10,6 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
+from dlc.cli.values import bounds, memory
 from dlc.errors import UsageError
 
 
@@ -32,12 +33,23 @@ def command(
     chosen: options.Chosen = [],  # noqa: B006
     module: options.Module = None,
     verify_each: options.Verify = False,
+    max_memory: options.Memory = None,
+    dims: options.Bounds = [],  # noqa: B006
     timing: Annotated[bool, typer.Option("--timing", help="Say how long each pass took.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Compile a model to a .dlc file."""
     given = options.Compilation(
-        level, target, weights, matmul, tuple(disable_pass), tuple(chosen), module, verify_each
+        level,
+        target,
+        weights,
+        matmul,
+        tuple(disable_pass),
+        tuple(chosen),
+        module,
+        verify_each,
+        max_memory=memory(max_memory),
+        dims=bounds(dims),
     )
     path = out or Path(model).with_suffix(".dlc")
     if out is None and path == Path(model):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
 import typer
@@ -43,6 +44,10 @@ Memory: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="The most memory that a call may work in, such as 512MiB."),
 ]
+Bounds: TypeAlias = Annotated[
+    list[str],
+    typer.Option("--dim", metavar="NAME=LOW..HIGH", help="Narrower bounds of a size: B=1..64."),
+]
 Level: TypeAlias = Annotated[
     int, typer.Option("-O", help="How hard to optimise: 0 to 3.", metavar="LEVEL")
 ]
@@ -80,11 +85,19 @@ class Compilation:
     verify: bool = False
     gradient: tuple[str | None, str, str] | None = None
     untrusted: bool = False
+    max_memory: int | None = None
+    dims: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
     def of(self, path: str) -> driver.Wanted:
         """The compilation of that model with these choices."""
         settings = driver.Settings(
-            self.level, self.target, self.matmul, frozenset(self.disabled), self.verify
+            self.level,
+            self.target,
+            self.matmul,
+            frozenset(self.disabled),
+            self.verify,
+            self.max_memory,
+            self.dims,
         )
         return driver.Wanted(
             path,

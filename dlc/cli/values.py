@@ -31,6 +31,22 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
     return {name: int(text) for name, text in found.items()}
 
 
+def bounds(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """`B=1..64` texts, and `B=8` for one size only. Raises UsageError (D0901) for what is no bound."""
+    found: dict[str, tuple[int, int]] = {}
+    for name, text in pairs("--dim", texts).items():
+        low, _, high = text.partition("..")
+        high = high or low
+        if not (low.isdecimal() and high.isdecimal() and text.isascii()):
+            raise UsageError(
+                f"--dim {name}={text}: {text!r} are no bounds",
+                code="D0901",
+                help=f"write --dim {name}=1..64",
+            )
+        found[name] = (int(low), int(high))
+    return found
+
+
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 

@@ -28,14 +28,18 @@ def compile(
     disable: Iterable[str] = (),
     verify_each: bool = False,
     threads: int | None = None,
+    max_memory: int | None = None,
+    dims: Mapping[str, tuple[int, int]] | None = None,
 ) -> Model:
     """Compile a model, from a file (`.dlm`, `.dlir`, `.dlc`) or from its text, to be called here.
 
     `weights` is the path of a weight file, `"init:SEED"`, or arrays by name; without it the model's own
     files and initialisers are used. `settings` gives values to the parameters of the root module, which
     `module` names where several have entry points. `level` is 0 to 3 as `-O`, `target` as `--target`,
-    `matmul` is `blas`, `generated` or `auto`, `disable` names passes to leave out. Raises ModelError
-    with everything that is wrong in the model, Unsupported for what dlc cannot do.
+    `matmul` is `blas`, `generated` or `auto`, `disable` names passes to leave out. `max_memory` is the
+    most bytes that a call may need, as `limit memory`; `dims` are narrower bounds of named sizes, such as
+    `{"B": (1, 64)}`. Raises ModelError with everything that is wrong in the model, Unsupported for what
+    dlc cannot do.
     """
     _one_of(path, text, "dlc.compile")
     wanted = Wanted(
@@ -44,7 +48,9 @@ def compile(
         module=module,
         parameters=settings or {},
         weights=weights,
-        settings=Settings(level, target, matmul, frozenset(disable), verify_each),
+        settings=Settings(
+            level, target, matmul, frozenset(disable), verify_each, max_memory, dims or {}
+        ),
     )
     model, _ = make_model(wanted, threads)
     return model

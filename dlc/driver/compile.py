@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dlc import __version__
 from dlc.codegen.llvm import Target
 from dlc.dialects.builtin import Module
+from dlc.dialects.limits import Limit, limits_of
+from dlc.driver.bounds import narrow
 from dlc.driver.build import CodeMaker, Sources, build_artifact
 from dlc.driver.cache import open_cache
+from dlc.driver.entries import interfaces
 from dlc.driver.entries import interfaces, return_all_counts
 from dlc.driver.known import key_of, recall, remember
+from dlc.driver.memory_limit import check_bounded, kept_within
 from dlc.driver.pipelines import pipeline
 from dlc.driver.reproduce import reproducer
 from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Array, Given, Weights, gather
-from dlc.errors import Diagnostic, ModelError, Unsupported, UsageError, render
+from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported, UsageError, render
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
@@ -35,7 +39,9 @@ class Settings:
 
     `level` is 0 to 3; `target` is `cpu` (this machine) or `cpu:NAME` (an x86-64 level or a processor);
     `matmul` says who computes products: `blas`, `generated`, or `auto`; `disabled` names passes to
-    leave out. With `verify_each` the module is verified and evaluated after every pass.
+    leave out. With `verify_each` the module is verified and evaluated after every pass. `max_memory` is
+    the most bytes that a call may need, `dims` are narrower bounds of named sizes, and `fast_narrow` is
+    the limit of that name.
     """
 
     level: int = 2
@@ -43,6 +49,9 @@ class Settings:
     matmul: str = "auto"
     disabled: frozenset[str] = frozenset()
     verify_each: bool = False
+    max_memory: int | None = None
+    dims: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    fast_narrow: bool = False
 
     def __post_init__(self) -> None:
         if self.level not in range(4):
@@ -67,8 +76,35 @@ class Settings:
     @property
     def flags(self) -> tuple[str, ...]:
         """The choices that could change a byte of the artifact, as on the command line."""
-        disabled = [f"--disable-pass={name}" for name in sorted(self.disabled)]
-        return (f"-O{self.level}", f"--target={self.target}", f"--matmul={self.matmul}", *disabled)
+        further = [f"--disable-pass={name}" for name in sorted(self.disabled)]
+        if self.max_memory is not None:
+            further.append(f"--max-memory={self.max_memory}")
+        further += [f"--dim={name}={low}..{high}" for name, (low, high) in self.dims.items()]
+        return (f"-O{self.level}", f"--target={self.target}", f"--matmul={self.matmul}", *further)
+
+    def keeping(self, limits: Sequence[Limit]) -> Settings:
+        """These choices, narrowed to what a text promises.
+
+        Raises UsageError (D0709) where the two exclude each other, or two promises do.
+        """
+        found = self
+        names = {limit.name for limit in limits}
+        for limit in limits:
+            match limit.name:
+                case "deterministic":
+                    if self.matmul == "blas":
+                        raise _contradiction(limit, "--matmul blas", "the bits are the library's")
+                    found = replace(found, matmul="generated")
+                case "exact":
+                    if "fast_narrow" in names:
+                        raise _contradiction(limit, "limit fast_narrow", "that changes bits")
+                    found = replace(found, level=min(found.level, 1))
+                case "fast_narrow":
+                    found = replace(found, fast_narrow=True)
+                case _:
+                    most = min(limit.bytes, found.max_memory or limit.bytes)
+                    found = replace(found, max_memory=most)
+        return found
 
     def options(self) -> Options:
         """What passes are told."""
@@ -76,11 +112,22 @@ class Settings:
             level=self.level,
             matmul=self.matmul,
             disabled=self.disabled,
+            fast_narrow=self.fast_narrow,
             vector_bytes=self.processor.vector_bytes,
             fma="fma" in self.processor.features,
             half="f16c" in self.processor.features,
             rounding="sse4.1" in self.processor.features,
         )
+
+
+def _contradiction(limit: Limit, other: str, why: str) -> UsageError:
+    found = Diagnostic(
+        "D0709",
+        f"limit {limit.name} and {other} exclude each other: {why}",
+        limit.place,
+        help="leave one of them out",
+    )
+    return UsageError([found])
 
 
 @dataclass(slots=True)
@@ -132,6 +179,7 @@ class Report:
 
 def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None = None) -> None:
     """Bring the module of an opened model to a later stage, in place."""
+    settings = settings.keeping(limits_of(opened.module))
     opened.context.options = settings.options()
 
     check = EachPass() if settings.verify_each else None
@@ -184,7 +232,26 @@ def compile_opened(
     """
     if opened.unkept:
         raise Unsupported(opened.unkept, sources=opened.texts)
-    report = report or Report()
+    limits = limits_of(opened.module)
+    place = next((limit.place for limit in limits if limit.name == "memory"), None)
+    try:
+        settings = settings.keeping(limits)
+        narrow(opened.module, settings.dims)
+        if settings.max_memory is not None:
+            check_bounded(interfaces(opened.module), place)
+    except DlcError as error:
+        error.sources.update(opened.texts)
+        raise
+    made = _compiled(opened, settings, weights, report or Report(), after)
+    if settings.max_memory is None:
+        return made
+    return kept_within(made, settings.max_memory, place)
+
+
+def _compiled(
+    opened: Opened, settings: Settings, weights: Given, report: Report, after: Observer | None
+) -> Artifact:
+    """The artifact, from the cache if the same graph was compiled before."""
     start = time.perf_counter()
     return_all_counts(opened.module)
     interface = tuple(interfaces(opened.module))

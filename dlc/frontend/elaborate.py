@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
+from dlc.dialects.limits import attach_limits
 from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.frontend import (
     builtin_calls,
@@ -35,7 +36,7 @@ from dlc.frontend.imports import Loader, is_library
 from dlc.frontend.instances import Instance
 from dlc.frontend.names import resolve
 from dlc.frontend.problems import Poisoned, Problems, Stop
-from dlc.frontend.promises import check_limits, unkept
+from dlc.frontend.promises import check_limits, limits_in, unkept
 from dlc.frontend.roots import (
     Layer,
     instances_of,
@@ -184,6 +185,7 @@ def _elaborated(
         entries, states = train_functions(ev, training, weights, purpose) if training else ([], [])
         weights = [*weights, *states]
     made = Module.empty(FileLocation(file.source.name, 1, 1))
+    attach_limits(made, limits_in(own))
     names = {} if root is None else _foreign_names(ev, file, root)
     for item in [*weights, *at.stored.values()]:
         made.body.append(source_of(names.get(item.symbol, item)))

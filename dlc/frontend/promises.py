@@ -1,14 +1,15 @@
 """What a text demands of the compiled program beyond its numbers: limits, and devices.
 
-A demand that is not kept would be a lie, so those that dlc cannot keep yet are gathered here, and whoever
-compiles the model refuses it with all of them.
+Limits go with the module, and whoever compiles it keeps them. A demand that is not kept would be a lie, so
+devices that there is no code for are gathered here, and whoever compiles the model refuses it with all of
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
+from dlc.dialects.limits import LIMITS, Limit
 from dlc.errors import Diagnostic
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
@@ -16,9 +17,7 @@ from dlc.text import ast
 from dlc.text.suggest import suggest
 from dlc.text.tree import walk
 
-__all__ = ["check_limits", "unkept"]
-
-LIMITS: Final = ("memory", "deterministic", "exact", "fast_narrow")
+__all__ = ["check_limits", "limits_in", "unkept"]
 
 
 def check_limits(ev: Evaluator, files: Iterable[File]) -> None:
@@ -55,30 +54,33 @@ def _problem(limit: ast.Limit, seen: set[str]) -> tuple[str, str] | None:
     return None
 
 
+def limits_in(files: Iterable[File]) -> tuple[Limit, ...]:
+    """Every limit of these texts, each of which was found to be right, with its place."""
+    return tuple(
+        [
+            Limit(
+                limit.name,
+                file.source.place(limit.span),
+                limit.value.bytes if isinstance(limit.value, ast.Size) else 0,
+            )
+            for file in files
+            for limit in _limits(file)
+        ]
+    )
+
+
 def unkept(files: Iterable[File]) -> tuple[Diagnostic, ...]:
-    """Every demand of these texts that compiled code would not keep, as D0706 or D0707."""
-    return tuple([found for file in files for found in _of_file(file)])
-
-
-def _of_file(file: File) -> Iterator[Diagnostic]:
-    for limit in _limits(file):
-        yield Diagnostic(
-            "D0706",
-            f"limit {limit.name} cannot be promised yet",
-            file.source.place(limit.span),
-            help="without the line the model compiles, and nothing is promised",
-        )
-    for node in walk(file.tree):
-        match node:
-            case ast.Device(kind="cpu", index=0 | None):
-                pass
-            case ast.Device(kind=kind, index=index):
-                number = "" if index is None else f":{index}"
-                yield Diagnostic(
-                    "D0707",
-                    f"there is no code for {kind}{number} yet",
-                    file.source.place(node.span),
-                    help="everything runs on cpu",
-                )
-            case _:
-                pass
+    """Every device of these texts that there is no code for, as D0707."""
+    return tuple(
+        [
+            Diagnostic(
+                "D0707",
+                f"there is no code for {node.kind}:{node.index or 0} yet",
+                file.source.place(node.span),
+                help="everything runs on CPUs: cpu:0, cpu:1 and so on",
+            )
+            for file in files
+            for node in walk(file.tree)
+            if isinstance(node, ast.Device) and node.kind != "cpu"
+        ]
+    )

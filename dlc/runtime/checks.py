@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 
 from dlc.runtime import expressions
+from dlc.runtime.abi import MAX_THREADS
 from dlc.runtime.container import padded
 from dlc.runtime.dtypes import DTYPES, MAX_RANK, byte_count
 from dlc.runtime.manifest import (
@@ -50,6 +51,9 @@ def check_tables(manifest: Manifest, sections: Mapping[str, memoryview], where: 
     for entry in manifest.entries:
         _check_entry(entry, refuse)
     _check_training(manifest, refuse)
+    promise = manifest.promise
+    if promise is not None and not (promise.memory >= 0 and 1 <= promise.threads <= MAX_THREADS):
+        raise refuse("its promise has a number out of range")
     _check_names("targets", (target.name for target in manifest.targets), refuse)
     for target in manifest.targets:
         _check_target(target, manifest.entries, sections, refuse)

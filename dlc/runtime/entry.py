@@ -46,6 +46,8 @@ class Runner(NamedTuple):
     weights: WeightStore
     threads: int
     max_memory: int | None
+    room: int | None
+    """Bytes for a call and its results, where the artifact promises that it needs no more."""
     texts: Callable[[], Mapping[str, str]]
 
 
@@ -268,6 +270,13 @@ class EntryPoint:
                 f"{self.name}: a call needs {needed} bytes, allowed are {runner.max_memory}",
                 code="D0613",
                 help="use smaller sizes, fewer threads, or a larger max_memory",
+            )
+        if runner.room is not None and needed + results > runner.room:
+            raise CallError(
+                f"{self.name}: a call needs {needed + results} bytes besides the weights, the model "
+                f"promises to need no more than {runner.room}",
+                code="D0613",
+                help="use smaller sizes, or raise the limit where the model is compiled",
             )
 
 

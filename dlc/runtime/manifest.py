@@ -253,6 +253,16 @@ class Training(NamedTuple):
     every: int = 1
 
 
+class Promise(NamedTuple):
+    """What a call keeps within: bytes of memory, its results and the weights included.
+
+    For that it uses at most so many threads.
+    """
+
+    memory: int
+    threads: int
+
+
 class Section(NamedTuple):
     """A stretch of the file: offset counts from the first byte after the manifest's padding."""
 
@@ -274,6 +284,7 @@ class Manifest(NamedTuple):
     weights: tuple[Weight, ...] = ()
     layers: tuple[Layer, ...] = ()
     training: Training | None = None
+    promise: Promise | None = None
     sections: tuple[Section, ...] = ()
 
     @property

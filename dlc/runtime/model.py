@@ -58,6 +58,8 @@ class Model:
         began = time.perf_counter()
         self._artifact = artifact
         self._threads = check_threads(threads)
+        if artifact.manifest.promise is not None:
+            self._threads = min(self._threads, artifact.manifest.promise.threads)
         self._max_memory = max_memory
         self._loaded = _shared or load_code(artifact, untrusted)
         self._sources = as_bytes(artifact.section("weights"))
@@ -84,12 +86,20 @@ class Model:
                 self._store,
                 self._threads,
                 self._max_memory,
+                self._room(),
                 self._artifact.texts,
             )
         return {
             entry.name: EntryPoint(entry, self._loaded.programs[entry.name], runner)
             for entry in self._artifact.manifest.entries
         }
+
+    def _room(self) -> int | None:
+        """What the artifact's promise leaves to a call besides the weights."""
+        promise, prepare = self._artifact.manifest.promise, self._loaded.target.prepare
+        if promise is None:
+            return None
+        return promise.memory - len(self._sources) - (0 if prepare is None else prepare.bytes)
 
     @property
     def name(self) -> str:

@@ -7,14 +7,11 @@ import pytest
 import dlc
 from dlc.driver.make import Wanted
 from dlc.driver.show import Shown, show_stage
-from dlc.errors import ModelError, Unsupported
-from dlc.frontend.elaborate import elaborate
+from dlc.errors import Unsupported
 
 DEMANDING = """\
 dlc 1
 import nn (Linear)
-limit memory = 512MiB
-limit exact
 
 module M {
   use first = Linear(4, 4) on cuda:0
@@ -26,16 +23,13 @@ module M {
 """
 
 
-def test_every_demand_that_is_not_kept_is_told_at_once_with_its_place() -> None:
+def test_every_device_without_code_is_told_at_once_with_its_place() -> None:
     with pytest.raises(Unsupported) as caught:
         dlc.compile(text=DEMANDING)
     told = [(found.code, str(found.place), found.message) for found in caught.value.diagnostics]
     assert told == [
-        ("D0706", "model.dlm:3:1", "limit memory cannot be promised yet"),
-        ("D0706", "model.dlm:4:1", "limit exact cannot be promised yet"),
-        ("D0707", "model.dlm:7:31", "there is no code for cuda:0 yet"),
-        ("D0707", "model.dlm:8:45", "there is no code for cuda:1 yet"),
-        ("D0707", "model.dlm:10:15", "there is no code for cpu:1 yet"),
+        ("D0707", "model.dlm:5:31", "there is no code for cuda:0 yet"),
+        ("D0707", "model.dlm:6:45", "there is no code for cuda:1 yet"),
     ]
 
 
@@ -46,19 +40,3 @@ def test_the_levels_of_a_demanding_model_can_be_looked_at() -> None:
 def test_the_one_device_that_there_is_may_be_named() -> None:
     text = "dlc 1\nexport fn f(x: f32) -> f32 on cpu = on cpu:0 { x + 1 }\n"
     assert dlc.compile(text=text).f(2.0) == 3.0
-
-
-@pytest.mark.parametrize(
-    ("limit", "message"),
-    [
-        ("limit memry = 4KiB", "there is no limit memry"),
-        ("limit memory", "limit memory takes a number of bytes"),
-        ("limit memory = 3", "limit memory takes a number of bytes"),
-        ("limit exact = 1", "limit exact takes no value"),
-        ("limit exact\nlimit exact", "limit exact is set twice"),
-    ],
-)
-def test_a_limit_that_is_written_wrongly_is_told(limit: str, message: str) -> None:
-    with pytest.raises(ModelError, match=message) as caught:
-        elaborate("model.dlm", text=f"dlc 1\n{limit}\nexport fn f(x: f32) -> f32 = x\n")
-    assert [found.code for found in caught.value.diagnostics] == ["D0225"]

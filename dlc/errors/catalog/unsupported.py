@@ -34,19 +34,35 @@ PAGES: dict[str, Page] = {
         "dlc run mlp.dlm --random-inputs 0 --dim B=64",
     ),
     "D0706": Page(
-        "a limit that cannot be promised yet",
-        "`limit` is a promise: proved when the model is compiled, or the model is refused. This one is "
-        "checked and understood, but nothing proves it yet, so the model is not compiled with it. Without "
-        "the line it compiles, and nothing is promised.",
-        "dlc 1\nlimit deterministic\nexport fn f(x: f32) -> f32 = x + 1",
-        "dlc 1\nexport fn f(x: f32) -> f32 = x + 1",
+        "more memory than the limit",
+        "`limit memory` (or `--max-memory`) is a promise about every call: its working memory, its results "
+        "and the weights. It is proved when the model is compiled, at the upper bounds of all named sizes, "
+        "or the model is refused. The message says what a call takes, and points to the values that are "
+        "alive when it takes most.",
+        "dlc 1\nlimit memory = 1MiB\ndim N = 1..4096\nexport fn f(x: f32[N, N]) -> f32[N, N] = sort(x) + x",
+        "dlc 1\nlimit memory = 1MiB\ndim N = 1..64\nexport fn f(x: f32[N, N]) -> f32[N, N] = sort(x) + x",
     ),
     "D0707": Page(
         "a device that there is no code for yet",
-        "`on DEVICE` says where something is computed. dlc compiles for one CPU, `cpu` or `cpu:0`; nothing "
-        "is moved elsewhere in silence.",
+        "`on DEVICE` says where something is computed. dlc compiles for CPUs, `cpu:0`, `cpu:1` and so on; "
+        "nothing is moved elsewhere in silence.",
         "dlc 1\nexport fn f(x: f32) -> f32 = on cuda:0 { x + 1 }",
         "dlc 1\nexport fn f(x: f32) -> f32 = on cpu { x + 1 }",
+    ),
+    "D0708": Page(
+        "a limit of memory for a size without a limit",
+        "How much memory a call needs depends on its named sizes. `limit memory` is proved at their upper "
+        "bounds, and one of them has none. Give it one in the text, or where the model is compiled.",
+        "dlc 1\nlimit memory = 1MiB\ndim N\nexport fn f(x: f32[N]) -> f32[N] = x + 1",
+        "dlc 1\nlimit memory = 1MiB\ndim N = 1..64\nexport fn f(x: f32[N]) -> f32[N] = x + 1",
+    ),
+    "D0709": Page(
+        "promises that exclude each other",
+        "`limit deterministic` leaves nothing to a library whose next version may add in another order, so "
+        "`--matmul blas` cannot go with it. `limit exact` keeps every bit that `-O1` gives, `limit "
+        "fast_narrow` gives up those that cost time.",
+        "dlc 1\nlimit exact\nlimit fast_narrow\nexport fn f(x: f16) -> f16 = x + 1",
+        "dlc 1\nlimit exact\nexport fn f(x: f16) -> f16 = x + 1",
     ),
     "D0710": Page(
         "something in an ONNX model that dlc does not import",

@@ -157,6 +157,13 @@ PAGES: dict[str, Page] = {
         "dlc compile mlp.dlm -o mlp.dlc --target cpu:avx2",
         "dlc compile mlp.dlm -o mlp.dlc --target cpu:x86-64-v3",
     ),
+    "D0930": Page(
+        "bounds outside those of the text",
+        "`--dim NAME=LOW..HIGH` narrows the bounds that the text gives a named size, for one compilation. "
+        "It cannot widen them: the text may rely on them.",
+        "dlc compile mlp.dlm --dim B=1..100000",
+        "dlc compile mlp.dlm --dim B=1..64",
+    ),
     "D0951": Page(
         "two computations differ",
         "The same function gave different numbers before and after something that must not change them: "

@@ -1,0 +1,175 @@
+"""`limit memory`: a promise about every call of an artifact, proved from its own memory plan.
+
+A call takes its working memory, with the scratch of each thread, its results, and the weights; the arrays
+that it is given are the caller's. All of it is taken at the upper bounds of the dims. An artifact that
+keeps the promise with few threads only says so, and then runs with no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from dlc.errors import CallError, Diagnostic, Label, ModelError, Place, Unsupported
+from dlc.runtime import expressions, manifest
+from dlc.runtime.abi import MAX_THREADS
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.certificate import plan_at, read_certificate
+from dlc.runtime.loaded import Loaded, load_code
+from dlc.runtime.plan_check import Span
+from dlc.runtime.sizing import Binding, Sizing
+
+__all__ = ["check_bounded", "kept_within"]
+
+SHOWN = 5
+"""How many of the values that hold a peak are told."""
+
+
+def check_bounded(entries: Iterable[manifest.Entry], place: Place | None) -> None:
+    """Raises ModelError (D0708) for dims without an upper bound: no number of bytes is enough for them."""
+    open_ends = {
+        dim.name: entry.name
+        for entry in entries
+        for dim in entry.dims
+        if dim.upper is None and dim.measured is None
+    }
+    if open_ends:
+        name, entry = next(iter(open_ends.items()))
+        found = Diagnostic(
+            "D0708",
+            f"{entry} has no largest {' and no largest '.join(open_ends)}, so its memory has no limit",
+            place,
+            help=f"compile with --dim {name}=1..64, or write dim {name} = 1..64",
+        )
+        raise ModelError([found])
+
+
+def kept_within(artifact: Artifact, most: int, place: Place | None) -> Artifact:
+    """The artifact, which now says that a call needs no more than `most` bytes.
+
+    Raises Unsupported (D0706) for every entry point that needs more, even on one thread, with the
+    values that are alive when it needs most.
+    """
+    loaded = load_code(artifact, untrusted=True)
+    needs = [_need(artifact, loaded, entry) for entry in artifact.manifest.entries]
+    wrong = [need for need in needs if need.least > most]
+    if wrong:
+        found = [_refusal(artifact, need, most, place) for need in wrong]
+        raise Unsupported(found, sources=artifact.texts())
+    threads = min([need.threads_within(most) for need in needs], default=MAX_THREADS)
+    promise = manifest.Promise(most, threads)
+    return Artifact.of(artifact.manifest._replace(promise=promise), dict(artifact.sections))
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """The bytes that a call of an entry point takes at the upper bounds of its dims."""
+
+    entry: manifest.Entry
+    dims: Mapping[str, int]
+    weights: int
+    results: int
+    arena: int
+    scratch: int
+    """For each thread."""
+    prepare: int
+    """What preparing the weights takes besides them, before the first call."""
+
+    @property
+    def least(self) -> int:
+        """All of it on one thread."""
+        return self.weights + max(self.results + self.arena + self.scratch, self.prepare)
+
+    def threads_within(self, most: int) -> int:
+        """How many threads there may be."""
+        room = most - self.weights - self.results - self.arena
+        return min(MAX_THREADS, room // self.scratch) if self.scratch else MAX_THREADS
+
+
+def _need(artifact: Artifact, loaded: Loaded, entry: manifest.Entry) -> _Need:
+    at = _largest(entry, loaded)
+    weights = len(artifact.section("weights"))
+    before = 0
+    if loaded.prepare is not None and loaded.target.prepare is not None:
+        weights += loaded.target.prepare.bytes
+        sized = loaded.prepare.at({}, ())
+        before = sized.arena + sized.scratch
+    own = [
+        storage.bytes
+        for output, storage in zip(entry.outputs, at.outputs, strict=True)
+        if not output.updates
+    ]
+    return _Need(entry, at.dims, weights, sum(own), at.sized.arena, at.sized.scratch, before)
+
+
+def _largest(entry: manifest.Entry, loaded: Loaded) -> Binding:
+    """The entry point at the upper bounds of its dims."""
+    found = Sizing(entry, loaded.programs[entry.name]).at_bounds()
+    upper = {dim.name: dim.upper for dim in entry.dims if dim.measured is None}
+    if not found or found[-1].dims != upper:
+        raise CallError(
+            f"{entry.name}: its sizes are beyond measure at {_sizes_text(upper)}",
+            code="D0804",
+            help="lower the bounds of its dims",
+        )
+    return found[-1]
+
+
+# The refusal --------------------------------------------------------------------------------------
+
+
+def _refusal(artifact: Artifact, need: _Need, most: int, place: Place | None) -> Diagnostic:
+    at = f" at {_sizes_text(need.dims)}" if need.dims else ""
+    parts = {
+        "weights": need.weights,
+        "results": need.results,
+        "values on the way": need.arena,
+        "scratch": need.scratch,
+    }
+    told = ", ".join(f"{_bytes(size)} of {name}" for name, size in parts.items() if size)
+    return Diagnostic(
+        "D0706",
+        f"a call of {need.entry.name} needs {_bytes(need.least)}{at} ({told}), "
+        f"the limit is {_bytes(most)}",
+        place,
+        tuple(_peak(artifact, need)),
+        help="lower the bounds of the dims (--dim N=1..64), or raise the limit",
+    )
+
+
+def _peak(artifact: Artifact, need: _Need) -> Iterator[Label]:
+    """The largest values that are alive when the most is, with their places in the text."""
+    program = artifact.manifest.targets[0].programs[need.entry.name]
+    certificate = read_certificate(bytes(artifact.section(program.certificate)))
+    sizes = expressions.evaluate_all(program.sizes, need.dims)
+    roots = plan_at(certificate, need.dims, sizes).roots
+    epoch = max((root.first for root in roots), key=lambda at: _alive(roots, at), default=0)
+    names: dict[int, str] = {}
+    for view in certificate.views:
+        names.setdefault(view.root, view.name)
+    alive = [index for index, root in enumerate(roots) if root.first <= epoch <= root.last]
+    for index in sorted(alive, key=lambda k: -roots[k].bytes)[:SHOWN]:
+        where = _place(certificate.roots[index].place)
+        if where is not None:
+            name = names.get(index) or "a value"
+            yield Label(where, f"{name} takes {_bytes(roots[index].bytes)}")
+
+
+def _alive(roots: Iterable[Span], epoch: int) -> int:
+    """The bytes in use in an epoch."""
+    return sum(root.bytes for root in roots if root.first <= epoch <= root.last)
+
+
+def _place(text: str) -> Place | None:
+    """The place that a certificate names."""
+    file, _, rest = text.partition(":")
+    line, _, column = rest.partition(":")
+    return Place(file, int(line), int(column)) if line.isdecimal() and column.isdecimal() else None
+
+
+def _bytes(count: int) -> str:
+    return f"{count:,} bytes"
+
+
+def _sizes_text(dims: Mapping[str, int | None]) -> str:
+    return ", ".join(f"{name} = {size}" for name, size in dims.items())
