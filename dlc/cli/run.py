@@ -21,7 +21,7 @@ def command(
     output: Annotated[
         list[str],
         typer.Option(
-            metavar="NAME=FILE", help="Write a result to .npy, .safetensors or a picture."
+            metavar="NAME=FILE", help="Write a result to .npy, .safetensors, .txt or a picture."
         ),
     ] = [],  # noqa: B006
     random_inputs: options.Seed = None,

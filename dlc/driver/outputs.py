@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.driver.pictures import write_picture
-from dlc.driver.results import Results
+from dlc.driver.results import TEXT, Results
 from dlc.errors import UsageError
 from dlc.runtime import safetensors
 from dlc.runtime.atomic import write_file
@@ -71,7 +71,9 @@ def _spelled(number: float) -> float | str:
 
 
 def save_results(results: Results, files: Mapping[str, str]) -> None:
-    """Write results to files by name: `.npy`, `.safetensors` or a picture; `check_files` knows them.
+    """Write results to files by name: `.npy`, `.safetensors`, `.txt` or a picture.
+
+    `check_files` says what can go where.
 
     Raises UsageError: D0502 for a file that cannot be written, D0908 for an array that is no picture.
     """
@@ -87,6 +89,9 @@ def _save(name: str, value: Tensor, path: str) -> None:
             write_file(path, [stream.getvalue()])
         case ".safetensors":
             safetensors.write(path, {name: value})
+        case ending if ending == TEXT:
+            rows = np.atleast_2d(value.bits)
+            write_file(path, [row.tobytes() + b"\n" for row in rows])
         case _:
             write_picture(path, value.values())
 

@@ -16,7 +16,8 @@ from dlc.runtime.manifest import Entry, Output
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.weight_files import nearest
 
-ENDINGS = (".npy", ".safetensors", *PICTURES)
+TEXT = ".txt"
+ENDINGS = (".npy", ".safetensors", TEXT, *PICTURES)
 """Of files that results are written to."""
 
 
@@ -54,9 +55,11 @@ def _names(entry: str, outputs: Sequence[Output]) -> list[str]:
 def check_files(entry: Entry, files: Mapping[str, str]) -> None:
     """Whether results of these names can go to these files.
 
-    Raises UsageError: D0906 for results that do not exist, D0909 for other endings.
+    Raises UsageError: D0906 for results that do not exist, D0909 for other endings and for numbers that
+    are no text.
     """
-    names = _names(entry.name, [output for output in entry.outputs if not output.hidden])
+    outputs = [output for output in entry.outputs if not output.hidden]
+    names = _names(entry.name, outputs)
     for name, path in files.items():
         if name not in names:
             near = nearest(name, names)
@@ -65,9 +68,17 @@ def check_files(entry: Entry, files: Mapping[str, str]) -> None:
                 code="D0906",
                 help=f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}",
             )
-        if Path(path).suffix.lower() not in ENDINGS:
+        ending = Path(path).suffix.lower()
+        if ending not in ENDINGS:
             raise UsageError(
                 f"{path}: results are not written to {Path(path).suffix or 'files without ending'}",
                 code="D0909",
-                help="use .npy, .safetensors or a picture such as .png",
+                help="use .npy, .safetensors, .txt for text, or a picture such as .png",
+            )
+        output = outputs[names.index(name)]
+        if ending == TEXT and (output.dtype != "u8" or not 1 <= len(output.shape) <= 2):
+            raise UsageError(
+                f"{path}: {name} is no text, which is u8 with one axis, or two for one text a line",
+                code="D0909",
+                help="use .npy or .safetensors",
             )

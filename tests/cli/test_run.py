@@ -167,6 +167,22 @@ def test_of_several_entry_points_one_must_be_chosen(dlc: Command, folder: Path) 
     assert "did you mean twice?" in dlc("run", "two.dlm", "--entry", "twise").err
 
 
+def test_text_goes_in_and_comes_out_as_utf8_with_a_line_for_each_row(
+    dlc: Command, folder: Path
+) -> None:
+    (folder / "t.dlm").write_text(
+        "dlc 1\ndim T\nexport fn f(x: u8[T], y: f32 = 0) -> (a: u8[T], b: u8[2, T], c: f32) =\n"
+        "  (a = x, b = broadcast(x, [2, T]), c = y)\n"
+    )
+    told = ["run", "t.dlm", "--input", "x=text:'Grüße'"]
+    assert dlc(*told, "--output", "a=a.txt", "--output", "b=b.txt").code == 0
+    assert (folder / "a.txt").read_text(encoding="utf-8") == "Grüße\n"
+    assert (folder / "b.txt").read_text(encoding="utf-8") == "Grüße\nGrüße\n"
+    refused = dlc(*told, "--output", "c=c.txt")
+    assert refused.code == 2
+    assert "c is no text" in refused.err
+
+
 def test_a_picture_is_read_as_bytes_and_another_size_is_refused(dlc: Command, folder: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)

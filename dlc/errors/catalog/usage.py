@@ -63,8 +63,9 @@ PAGES: dict[str, Page] = {
         "dlc run faces.dlm --input image=holiday.jpg --resize",
     ),
     "D0909": Page(
-        "results are written to arrays or pictures",
-        "`--output NAME=FILE` writes `.npy`, `.safetensors`, or a picture, by the ending of the file.",
+        "results are written as arrays, texts or pictures",
+        "`--output NAME=FILE` writes `.npy`, `.safetensors`, `.txt` or a picture, by the ending of the "
+        "file. A text is UTF-8 in u8, with one axis, or two where each row is a line.",
         "dlc run mlp.dlm --output scores=scores.csv",
         "dlc run mlp.dlm --output scores=scores.npy",
     ),
