@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from dlc import __version__
 from dlc.cli import quick
-from dlc.cli.report import guarded, spell_out
+from dlc.cli.report import guarded, say_version, spell_out
 
 if TYPE_CHECKING:
     from dlc.cli import app
@@ -34,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _answered(given: Sequence[str]) -> int:
-    if given == ["--version"]:
-        print(f"dlc {__version__}")
+    if given[:1] == ["--version"] and set(given[1:]) <= {"--json"}:
+        say_version(as_json="--json" in given)
         return 0
     plain = quick.plain_run(given)
     if plain is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Annotated
 
 import typer
@@ -26,7 +27,7 @@ from dlc.cli import (
     show,
     train,
 )
-from dlc.cli.report import INTERRUPTED, note
+from dlc.cli.report import Interrupted, print_json, say_version
 from dlc.errors import UsageError
 
 VERBS: dict[str, Callable[..., int | None]] = {
@@ -64,17 +65,47 @@ _BAD_USAGE = typer.BadParameter.__base__
 def dlc(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Say the version and stop.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Give the version, or the verbs, as JSON.")
+    ] = False,
 ) -> None:
     """Give the version, or the help where there is no verb."""
     if version:
-        print(f"dlc {__version__}")
+        say_version(as_json=as_json)
         raise typer.Exit
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        if as_json:
+            print_json({"version": __version__, "verbs": _summaries()})
+        else:
+            print(context.get_help())
+    elif as_json:
+        raise UsageError(
+            "--json stands before the verb",
+            code="D0901",
+            help=f"write it behind: dlc {context.invoked_subcommand} ... --json",
+        )
+
+
+def _summaries() -> dict[str, str]:
+    """What each verb does, in one line."""
+    return {name: (verb.__doc__ or "").partition("\n")[0] for name, verb in VERBS.items()}
+
+
+def _interruptible(command: Callable[..., int | None]) -> Callable[..., int | None]:
+    """The command, with a Ctrl-C that the library does not turn into a silent exit."""
+
+    @wraps(command)
+    def run(*arguments: object, **options: object) -> int | None:
+        try:
+            return command(*arguments, **options)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+    return run
 
 
 for _name, _command in VERBS.items():
-    TYPER.command(_name)(_command)
+    TYPER.command(_name)(_interruptible(_command))
 
 
 class App:
@@ -88,7 +119,9 @@ class App:
 
 def _invoked(arguments: Sequence[str]) -> int:
     try:
-        result: object = TYPER(args=list(arguments), prog_name="dlc", standalone_mode=False)
+        result: object = TYPER(
+            args=list(arguments), prog_name="dlc", standalone_mode=False, obj=tuple(arguments)
+        )
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):  # the library has made an exit of it
             raise ended.__context__ from None
@@ -97,10 +130,7 @@ def _invoked(arguments: Sequence[str]) -> int:
         if _BAD_USAGE is None or not isinstance(error, _BAD_USAGE):
             raise
         raise _misread(error) from None
-    code = result if isinstance(result, int) else 0
-    if code == INTERRUPTED:  # what the library makes of Ctrl-C
-        note("interrupted")
-    return code
+    return result if isinstance(result, int) else 0
 
 
 def _misread(error: Exception) -> UsageError:

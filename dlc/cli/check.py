@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
@@ -20,9 +18,9 @@ def command(
     with progress(f"reading {model}"):
         checked = driver.check_model(model, module=module, parameters=parameters(chosen))
     if as_json:
-        print_json(asdict(checked))
+        print_json(checked.data())
         return
-    notes(checked.warnings)
-    for head in checked.entries:
+    notes(checked.remarks)
+    for head in checked.heads:
         print(head)
     note(f"{model} is right")

@@ -1,4 +1,4 @@
-"""`dlc ops`: functions of the language and operations of the IR."""
+"""`dlc ops`: everything that has a name."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def command(
     word: Annotated[str | None, typer.Argument(help="Only what has this word in it.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List functions of the language and operations of the IR."""
+    """List functions, keywords, dtypes, layers, operations of the IR and passes: what dlc doc shows."""
     found = driver.list_entries(word)
-    if as_json:
-        print_json([asdict(entry) for entry in found])
-        return
     if not found:
         raise UsageError(
             f"nothing has {word!r} in it", code="D0914", help="dlc ops lists everything"
         )
+    if as_json:
+        print_json([asdict(entry) for entry in found])
+        return
     group = ""
     for entry in found:
         if entry.group != group:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import errno
 import io
 import json
+import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from typing import cast
 
-from dlc.errors import Diagnostic, DlcError, InternalError, UsageError, not_installed
+from dlc import __version__
+from dlc.errors import DlcError, InternalError, UsageError, diagnostic_data, not_installed
 
 INTERRUPTED = 130
 _OUTPUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 """What stdout can fail with. Files are written in one place, which says what happened itself."""
 OUT_OF_MEMORY = "the system has no more memory"
+
+
+class Interrupted(Exception):
+    """Ctrl-C, in the midst of a command."""
 
 
 def spell_out() -> None:
@@ -51,9 +58,8 @@ def _attempted(action: Callable[[], int | None], as_json: bool) -> int:
         return action() or 0
     except DlcError as error:
         return _told(error, as_json)
-    except KeyboardInterrupt:
-        note("interrupted")
-        return INTERRUPTED
+    except (KeyboardInterrupt, Interrupted):
+        return _interrupted(as_json)
     except ModuleNotFoundError as error:
         own = (error.name or "dlc").startswith("dlc")
         return _told(_unexpected(error) if own else not_installed(error), as_json)
@@ -82,21 +88,20 @@ def _output_lost(error: OSError) -> UsageError:
 def _told(error: DlcError, as_json: bool) -> int:
     print(error.render(), file=sys.stderr)
     if as_json:
-        print_json({"errors": [_fields(diagnostic) for diagnostic in error.diagnostics]})
+        print_json(errors_data(error))
     return error.exit_code
 
 
-def _fields(diagnostic: Diagnostic) -> dict[str, object]:
-    place = diagnostic.place
-    return {
-        "code": diagnostic.code,
-        "severity": diagnostic.severity,
-        "message": diagnostic.message,
-        "file": place and place.file,
-        "line": place and place.line,
-        "column": place and place.column,
-        "help": diagnostic.help,
-    }
+def errors_data(error: DlcError) -> dict[str, object]:
+    """An error for programs: what a command with `--json` writes instead of its result."""
+    return {"errors": [diagnostic_data(diagnostic) for diagnostic in error.diagnostics]}
+
+
+def _interrupted(as_json: bool) -> int:
+    note("interrupted")
+    if as_json:
+        print_json({"errors": [], "interrupted": True})
+    return INTERRUPTED
 
 
 def _unexpected(error: Exception) -> InternalError:
@@ -125,9 +130,35 @@ def notes(texts: Iterable[str]) -> None:
         note(text)
 
 
+def say_version(*, as_json: bool) -> None:
+    """The version on stdout."""
+    if as_json:
+        print_json({"version": __version__})
+    else:
+        print(f"dlc {__version__}")
+
+
 def print_json(data: object) -> None:
-    """One JSON value on stdout."""
-    print(json.dumps(data, ensure_ascii=False))
+    """One JSON value on stdout; numbers that JSON lacks are the texts `nan`, `inf` and `-inf`."""
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_spelled(data), ensure_ascii=False)
+    print(text)
+
+
+def _spelled(data: object) -> object:
+    match data:
+        case float() if not math.isfinite(data):
+            return str(data)
+        case dict():
+            return {
+                name: _spelled(value) for name, value in cast("dict[str, object]", data).items()
+            }
+        case list() | tuple():
+            return [_spelled(value) for value in cast("Sequence[object]", data)]
+        case _:
+            return data
 
 
 @contextmanager

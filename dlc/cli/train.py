@@ -74,6 +74,8 @@ def command(
         path = checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
         trainer.save(path)
         note(f"interrupted after step {trainer.steps}: go on with --resume {path}")
+        if json:
+            print_json({"errors": [], "interrupted": True, "checkpoint": str(path)})
         return INTERRUPTED
     except CallError as error:
         if check_nan and error.diagnostics[0].code == DIVERGED:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from dlc.driver.build import interface_of
 from dlc.driver.entries import entry_functions
+from dlc.driver.interface import entry_data
 from dlc.driver.open import open_model
-from dlc.errors import UsageError
+from dlc.errors import Diagnostic, UsageError, diagnostic_data
 from dlc.frontend.values import Datum
 from dlc.ir.verify import verify
 from dlc.runtime.atomic import write_file
 from dlc.runtime.files import map_file
+from dlc.runtime.manifest import Entry
 from dlc.runtime.signature import signature_text
 from dlc.text.fmt import format_source
 from dlc.text.source import Source
@@ -21,11 +23,26 @@ from dlc.text.source import Source
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A model that is right: the heads of its entry points, and what the compiler remarks."""
+    """A model that is right: its entry points, and what the compiler remarks."""
 
     path: str
-    entries: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
+    entries: tuple[Entry, ...]
+    warnings: tuple[Diagnostic, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """The warnings as they are shown."""
+
+    @property
+    def heads(self) -> list[str]:
+        """The entry points as the language writes them."""
+        return [signature_text(entry) for entry in self.entries]
+
+    def data(self) -> dict[str, object]:
+        """All of it, for programs."""
+        return {
+            "path": self.path,
+            "entries": [entry_data(entry) for entry in self.entries],
+            "warnings": [diagnostic_data(warning) for warning in self.warnings],
+        }
 
 
 def check_model(
@@ -34,8 +51,8 @@ def check_model(
     """Read a model completely. Raises ModelError with everything that is wrong."""
     opened = open_model(Path(path), module=module, settings=parameters or {})
     verify(opened.module)
-    heads = [signature_text(interface_of(op)) for op in entry_functions(opened.module)]
-    return Checked(path, tuple(heads), opened.remarks)
+    entries = [interface_of(op) for op in entry_functions(opened.module)]
+    return Checked(path, tuple(entries), opened.warnings, opened.remarks)
 
 
 def format_path(path: str, *, check: bool) -> Iterator[tuple[Path, bool]]:

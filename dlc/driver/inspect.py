@@ -3,71 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
 
 from dlc.dialects import weight
 from dlc.driver.build import interface_of
 from dlc.driver.entries import entry_functions
+from dlc.driver.interface import entry_data, sizes_data
 from dlc.driver.open import open_model
+from dlc.driver.tables import Table
 from dlc.ir.types import TensorType
 from dlc.runtime.artifact import Artifact
-from dlc.runtime.manifest import Entry, Layer
+from dlc.runtime.manifest import Compiler, Entry, Layer, Manifest, Target
 from dlc.runtime.model_report import bytes_text
 from dlc.runtime.signature import signature_text
 from dlc.runtime.spelling import counted, dims_text
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Rows under a title; the last columns are numbers where `numbers` says so."""
+class WeightRow:
+    """One weight. `begins` is an initialiser or a file, empty where the numbers are in the file itself.
 
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str | int, ...], ...]
+    An artifact does not say of each weight whether it is trained.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+    bytes: int
+    trained: bool | None
+    begins: str = ""
 
     @property
-    def text(self) -> str:
-        """The table in columns."""
-        cells = [self.head, *[tuple(_shown(cell) for cell in row) for row in self.rows]]
-        widths = [max(len(row[k]) for row in cells) for k in range(len(self.head))]
-        numeric = [bool(self.rows) and isinstance(cell, int) for cell in (self.rows or [()])[0]]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if right else cell.ljust(width)
-                for cell, width, right in zip(row, widths, numeric or widths, strict=True)
-            ).rstrip()
-            for row in cells
-        ]
-        return "\n".join([self.title, *[f"  {line}" for line in lines]])
-
-    def data(self) -> list[dict[str, str | int]]:
-        """The rows with the names of their columns."""
-        return [dict(zip(self.head, row, strict=True)) for row in self.rows]
+    def type(self) -> str:
+        """Its type, as the language writes it."""
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]" if self.shape else self.dtype
 
 
-def _shown(cell: str | int) -> str:
-    return f"{cell:,}" if isinstance(cell, int) else cell
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What only an artifact has: who made it, for which machines, and of which parts it is made."""
+
+    compiler: Compiler
+    targets: tuple[Target, ...]
+    sections: tuple[tuple[str, int], ...]
+
+    @property
+    def imports(self) -> list[tuple[str, str]]:
+        """Each symbol that its code asks for, by target."""
+        return [(target.name, name) for target in self.targets for name in target.code.imports]
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Facts by name, then tables."""
+    """The facts about a model; `stage` is a level of IR, or `artifact`."""
 
-    facts: dict[str, str]
-    tables: tuple[Table, ...]
+    model: str
+    stage: str
+    parameters: int
+    entries: tuple[Entry, ...]
+    layers: tuple[Layer, ...]
+    weights: tuple[WeightRow, ...]
+    compiled: Compiled | None = None
 
     @property
     def text(self) -> str:
         """All of it, for people."""
-        facts = [f"{name}: {value}" for name, value in self.facts.items()]
-        tables = [table.text for table in self.tables if table.rows]
-        return "\n\n".join(["\n".join(facts), *tables])
+        size = bytes_text(sum(row.bytes for row in self.weights))
+        count = counted(len(self.weights), "weight")
+        facts = [f"model: {self.model}", f"parameters: {self.parameters:,} in {count}, {size}"]
+        if self.compiled is None:
+            facts.insert(1, f"stage: {self.stage}")
+        else:
+            made = self.compiled.compiler
+            facts.insert(1, f"made by: {made.name} {made.version} {' '.join(made.flags)}")
+        tables = [
+            _entry_table(self.entries),
+            _layer_table(self.layers),
+            _weight_table(self.weights),
+        ]
+        if self.compiled is not None:
+            tables += _compiled_tables(self.compiled)
+        return "\n\n".join(["\n".join(facts), *[table.text for table in tables if table.rows]])
 
     def data(self) -> dict[str, object]:
-        """All of it, for programs."""
-        return {**self.facts, **{table.title: table.data() for table in self.tables}}
+        """All of it, for programs: `docs/json.md` says what each name means."""
+        found: dict[str, object] = {
+            "model": self.model,
+            "stage": self.stage,
+            "parameters": self.parameters,
+            "entries": [entry_data(entry) for entry in self.entries],
+            "layers": [layer._asdict() for layer in self.layers],
+            "weights": [{**asdict(row), "shape": sizes_data(row.shape)} for row in self.weights],
+        }
+        if self.compiled is not None:
+            found |= _compiled_data(self.compiled)
+        return found
 
 
 def inspect_file(path: str) -> Inspection:
@@ -80,51 +112,42 @@ def inspect_file(path: str) -> Inspection:
 
 def _artifact(path: str) -> Inspection:
     artifact = Artifact.read(path)
-    facts = artifact.manifest
-    size = sum(row.bytes for row in facts.weights)
-    weights = [(row.name, f"{row.dtype}{list(row.shape)}", row.bytes) for row in facts.weights]
+    facts: Manifest = artifact.manifest
     sections = [(name, len(data)) for name, data in artifact.sections.items()]
-    imports = [(target.name, name) for target in facts.targets for name in target.code.imports]
-    targets = [
-        (target.name, target.cpu, " ".join(target.features), len(target.code.symbols))
-        for target in facts.targets
+    weights = [
+        WeightRow(row.name, row.dtype, row.shape, row.bytes, trained=None) for row in facts.weights
     ]
+    compiled = Compiled(facts.compiler, facts.targets, tuple(sections))
     return Inspection(
-        {
-            "model": facts.model,
-            "made by": f"{facts.compiler.name} {facts.compiler.version} "
-            + " ".join(facts.compiler.flags),
-            "parameters": f"{facts.parameters:,} in {counted(len(facts.weights), 'weight')}, "
-            + bytes_text(size),
-        },
-        (
-            _entries(facts.entries),
-            _layers(facts.layers),
-            Table("weights", ("name", "type", "bytes"), tuple(weights)),
-            Table("targets", ("target", "processor", "features", "kernels"), tuple(targets)),
-            Table("sections", ("section", "bytes"), tuple(sections)),
-            Table("imports", ("target", "symbol"), tuple(imports)),
-        ),
+        facts.model,
+        "artifact",
+        facts.parameters,
+        facts.entries,
+        facts.layers,
+        tuple(weights),
+        compiled,
     )
 
 
 def _model(path: str) -> Inspection:
     opened = open_model(Path(path))
     sources = [op for op in opened.module.body if isinstance(op, weight.Source)]
-    entries = [interface_of(op) for op in entry_functions(opened.module)]
-    rows = [(op.sym_name, op.type.text, op.init or op.file or "") for op in sources]
-    parameters = sum(_count(op.type) for op in sources if op.trained)
     return Inspection(
-        {
-            "model": opened.name,
-            "stage": opened.stage,
-            "parameters": f"{parameters:,} in {counted(len(sources), 'weight')}",
-        },
-        (
-            _entries(entries),
-            _layers(opened.layers),
-            Table("weights", ("name", "type", "from"), tuple(rows)),
-        ),
+        opened.name,
+        opened.stage,
+        sum(_count(op.type) for op in sources if op.trained),
+        tuple([interface_of(op) for op in entry_functions(opened.module)]),
+        opened.layers,
+        tuple([_source_row(op) for op in sources]),
+    )
+
+
+def _source_row(op: weight.Source) -> WeightRow:
+    type = op.type
+    shape = tuple([size if isinstance(size, int) else str(size) for size in type.shape])
+    size = _count(type) * type.dtype.bytes
+    return WeightRow(
+        op.sym_name, type.dtype.name, shape, size, op.trained, op.init or op.file or ""
     )
 
 
@@ -132,7 +155,7 @@ def _count(type: TensorType) -> int:
     return prod(size for size in type.shape if isinstance(size, int))
 
 
-def _entries(entries: Sequence[Entry]) -> Table:
+def _entry_table(entries: Sequence[Entry]) -> Table:
     rows = [
         (signature_text(entry), dims_text(entry.dims), entry.doc.split("\n")[0])
         for entry in entries
@@ -140,6 +163,40 @@ def _entries(entries: Sequence[Entry]) -> Table:
     return Table("entry points", ("entry point", "dims", "what it is"), tuple(rows))
 
 
-def _layers(layers: Sequence[Layer]) -> Table:
+def _layer_table(layers: Sequence[Layer]) -> Table:
     rows = [(layer.path or ".", layer.type, layer.parameters) for layer in layers]
     return Table("layers", ("layer", "module", "parameters"), tuple(rows))
+
+
+def _weight_table(weights: Sequence[WeightRow]) -> Table:
+    rows = [(row.name, row.type, row.bytes, row.begins) for row in weights]
+    return Table("weights", ("name", "type", "bytes", "begins with"), tuple(rows))
+
+
+def _compiled_tables(compiled: Compiled) -> list[Table]:
+    targets = [
+        (target.name, target.cpu, " ".join(target.features), len(target.code.symbols))
+        for target in compiled.targets
+    ]
+    return [
+        Table("targets", ("target", "processor", "features", "kernels"), tuple(targets)),
+        Table("sections", ("section", "bytes"), compiled.sections),
+        Table("imports", ("target", "symbol"), tuple(compiled.imports)),
+    ]
+
+
+def _compiled_data(compiled: Compiled) -> dict[str, object]:
+    return {
+        "compiler": compiled.compiler._asdict(),
+        "targets": [
+            {
+                "name": target.name,
+                "processor": target.cpu,
+                "features": list(target.features),
+                "kernels": [symbol.name for symbol in target.code.symbols],
+            }
+            for target in compiled.targets
+        ],
+        "sections": [{"name": name, "bytes": size} for name, size in compiled.sections],
+        "imports": [{"target": target, "symbol": symbol} for target, symbol in compiled.imports],
+    }

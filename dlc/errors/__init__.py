@@ -17,8 +17,9 @@ error[D0301]: the inner sizes 3 and 4 differ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -34,9 +35,16 @@ __all__ = [
     "Place",
     "Unsupported",
     "UsageError",
+    "diagnostic_data",
     "not_installed",
     "render",
 ]
+
+
+MAX_LINE = 160
+"""A longer line of a text is shown in part."""
+MAX_TEXT = 1_000
+"""So much of a message is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,11 @@ class DlcError(Exception):
             message = [Diagnostic(code or self.default_code, message, place, help=help)]
         self.diagnostics: tuple[Diagnostic, ...] = tuple(message)
         self.sources: dict[str, str] = dict(sources or {})
-        super().__init__("\n".join(map(str, self.diagnostics)))
+        super().__init__(self.diagnostics)  # so that it can be pickled
+
+    def __str__(self) -> str:
+        """The whole report, as people see it where nothing catches the error."""
+        return self.render()
 
     def render(self) -> str:
         """The whole report as the command line prints it."""
@@ -170,10 +182,40 @@ def not_installed(error: ModuleNotFoundError) -> DlcError:
     )
 
 
+_DISAGREEMENT = re.compile(
+    r"(?:.* (?:is|are) )?(?P<found>\S.*?),?(?: given| returned| set)? where (?P<expected>.+) is expected"
+)
+"""The form of a message about a value that does not fit: `FOUND given where EXPECTED is expected`."""
+
+
+def diagnostic_data(diagnostic: Diagnostic) -> dict[str, object]:
+    """One diagnostic for programs: `docs/json.md` says what each name means."""
+    said = _DISAGREEMENT.match(diagnostic.message)
+    return {
+        "code": diagnostic.code,
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+        **_place_data(diagnostic.place),
+        "found": said and said["found"],
+        "expected": said and said["expected"],
+        "notes": [{"message": n.text, **_place_data(n.place)} for n in diagnostic.labels],
+        "help": diagnostic.help,
+    }
+
+
+def _place_data(place: Place | None) -> dict[str, object]:
+    return {
+        "file": place and place.file,
+        "line": place and place.line,
+        "column": place and place.column,
+        "end": place and place.column + place.width,
+    }
+
+
 def render(diagnostic: Diagnostic, sources: Mapping[str, str]) -> str:
     """One diagnostic with its source line and carets; texts not in `sources` are read from disk."""
     head = f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"
-    lines = [head]
+    lines = [_short(head)]
     place = diagnostic.place
     if place is not None:
         gutter = max([place.line, *(label.place.line for label in diagnostic.labels)])
@@ -184,8 +226,12 @@ def render(diagnostic: Diagnostic, sources: Mapping[str, str]) -> str:
         width = 2
         lines += [f"  note: {label.text} ({label.place})" for label in diagnostic.labels]
     if diagnostic.help:
-        lines.append(f"{' ' * width} = help: {diagnostic.help}")
+        lines.append(f"{' ' * width} = help: {_short(diagnostic.help)}")
     return "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
 def _excerpt(diagnostic: Diagnostic, sources: Mapping[str, str], width: int) -> list[str]:
@@ -194,18 +240,54 @@ def _excerpt(diagnostic: Diagnostic, sources: Mapping[str, str], width: int) -> 
     bar = f"{' ' * width} |"
     text = _source_line(place, sources)
     lines: list[str] = []
+    here: list[Label] = []
     if text is not None:
-        here = [label for label in diagnostic.labels if _same_line(label.place, place)]
-        lines += [bar, f"{str(place.line).rjust(width)} | {text.expandtabs(1)}"]
-        lines += [f"{bar} {mark}" for mark in _marks(place, here)]
-    for label in diagnostic.labels:
-        if text is None or not _same_line(label.place, place):
-            lines.append(f"{' ' * width} = note: {label.text}: {label.place}")
+        shown = _Window.around(place, text)
+        here = [label for label in diagnostic.labels if shown.has(label.place)]
+        lines += [bar, f"{str(place.line).rjust(width)} | {shown.text}"]
+        inside = [Label(shown.moved(label.place), label.text) for label in here]
+        lines += [f"{bar} {mark}" for mark in _marks(shown.moved(place), inside)]
+    lines += [
+        f"{' ' * width} = note: {label.text}: {label.place}"
+        for label in diagnostic.labels
+        if label not in here
+    ]
     return lines
 
 
-def _same_line(one: Place, other: Place) -> bool:
-    return (one.file, one.line) == (other.file, other.line)
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The part of a line that is shown: all of it, or what stands around the place if it is long."""
+
+    place: Place
+    text: str
+    shift: int
+    """How many columns what is shown has moved to the left."""
+    first: int
+    last: int
+    """The columns of the text that are shown."""
+
+    @classmethod
+    def around(cls, place: Place, line: str) -> _Window:
+        """What is shown of the line that the place is in."""
+        line = line.expandtabs(1)
+        if len(line) <= MAX_LINE:
+            return cls(place, line, 0, 1, len(line) + 1)
+        start = max(0, min(place.column - 1 - MAX_LINE // 4, len(line) - MAX_LINE))
+        stop = start + MAX_LINE
+        before, after = "..." if start else "", "..." if stop < len(line) else ""
+        text = f"{before}{line[start:stop]}{after}"
+        return cls(place, text, start - len(before), start + 1, stop)
+
+    def has(self, place: Place) -> bool:
+        """Whether a place stands in what is shown."""
+        same = (place.file, place.line) == (self.place.file, self.place.line)
+        return same and self.first <= place.column <= self.last
+
+    def moved(self, place: Place) -> Place:
+        """Where a place stands in what is shown."""
+        end = min(place.end, self.last + 1)
+        return replace(place, column=place.column - self.shift, end=max(0, end - self.shift))
 
 
 def _source_line(place: Place, sources: Mapping[str, str]) -> str | None:

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from dlc.cli.report import guarded, progress
-from dlc.errors import ModelError, Place
+from dlc.cli.report import Interrupted, guarded, print_json, progress
+from dlc.errors import Diagnostic, Label, ModelError, Place, diagnostic_data
 
 
 class Terminal(io.StringIO):
@@ -45,24 +45,70 @@ def test_a_person_sees_it_counting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_error_is_also_an_object_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     def fails() -> None:
-        raise ModelError("no", code="D0301", place=Place("a.dlm", 2, 3), help="yes")
+        declared = Label(Place("a.dlm", 1, 5, 6), "declared here")
+        raise ModelError(
+            [
+                Diagnostic(
+                    "D0321",
+                    "f32[3] returned where i32[3] is expected",
+                    Place("a.dlm", 2, 3, 9),
+                    (declared,),
+                    "yes",
+                )
+            ]
+        )
 
     assert guarded(fails, as_json=True) == 1
     out, err = capsys.readouterr()
-    assert "error[D0301]: no" in err
+    assert "error[D0321]: f32[3] returned" in err
     assert json.loads(out) == {
         "errors": [
             {
-                "code": "D0301",
+                "code": "D0321",
                 "severity": "error",
-                "message": "no",
+                "message": "f32[3] returned where i32[3] is expected",
                 "file": "a.dlm",
                 "line": 2,
                 "column": 3,
+                "end": 9,
+                "found": "f32[3]",
+                "expected": "i32[3]",
+                "notes": [
+                    {"message": "declared here", "file": "a.dlm", "line": 1, "column": 5, "end": 6}
+                ],
                 "help": "yes",
             }
         ]
     }
+
+
+@pytest.mark.parametrize(
+    ("message", "found", "expected"),
+    [
+        ("f32[B, 26] given where f32[B] is expected", "f32[B, 26]", "f32[B]"),
+        ("f: x is f64[3], where f32[3] is expected", "f64[3]", "f32[3]"),
+        ("a tuple of 2 set where f32[8] is expected", "a tuple of 2", "f32[8]"),
+        ("cannot multiply f32[2] by f32[3]: the inner sizes 2 and 3 differ", None, None),
+    ],
+)
+def test_what_was_found_and_expected_is_told_where_a_message_says_so(
+    message: str, found: str | None, expected: str | None
+) -> None:
+    data = diagnostic_data(Diagnostic("D0320", message))
+    assert (data["found"], data["expected"]) == (found, expected)
+
+
+def test_numbers_that_json_lacks_are_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"loss": float("nan"), "rows": [(1.5, float("-inf"))]})
+    assert json.loads(capsys.readouterr().out) == {"loss": "nan", "rows": [[1.5, "-inf"]]}
+
+
+def test_an_interruption_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails() -> None:
+        raise Interrupted
+
+    assert guarded(fails, as_json=True) == 130
+    assert json.loads(capsys.readouterr().out) == {"errors": [], "interrupted": True}
 
 
 @pytest.mark.parametrize(
