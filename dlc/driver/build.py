@@ -20,6 +20,7 @@ from dlc.driver.weights import Weights
 from dlc.ir.attributes import Dense
 from dlc.ir.dims import Size
 from dlc.ir.types import TensorType
+from dlc.lowering.capacity import check_programs
 from dlc.lowering.return_counts import hidden_results
 from dlc.passes.place import align
 from dlc.passes.prepare import NAME as PREPARE
@@ -68,7 +69,11 @@ def build_artifact(
     sources: Sources,
     code: CodeMaker,
 ) -> Artifact:
-    """The artifact of a module at loop level, whose entry points look as `interface` says."""
+    """The artifact of a module at loop level, whose entry points look as `interface` says.
+
+    Raises Unsupported for programs that no machine holds or finishes.
+    """
+    check_programs(module, sources.texts)
     image = code.image(module)
     places, derived = _weight_places(module, weights)
     target = _Target("cpu")

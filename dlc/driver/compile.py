@@ -14,7 +14,6 @@ from dlc.dialects.limits import Limit, limits_of
 from dlc.driver.bounds import narrow
 from dlc.driver.build import CodeMaker, Sources, build_artifact
 from dlc.driver.cache import open_cache
-from dlc.driver.entries import interfaces
 from dlc.driver.entries import interfaces, return_all_counts
 from dlc.driver.known import key_of, recall, remember
 from dlc.driver.memory_limit import check_bounded, kept_within

@@ -17,6 +17,7 @@ from dlc.frontend.values import Datum
 from dlc.importers.onnx import read_onnx
 from dlc.ir.passes import Context
 from dlc.ir.verify import verify
+from dlc.lowering.capacity import check_interface
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import as_bytes
 from dlc.runtime.files import map_file
@@ -56,6 +57,7 @@ def open_model(
     if text is None:
         map_file(path)  # whatever kind of model it is, a file that cannot be read is said alike
     opened = opener(path, text, module, settings or {})
+    check_interface(opened.module, opened.texts)
     opened.reopen = lambda: open_model(path, text=text, module=module, settings=settings)
     return opened
 

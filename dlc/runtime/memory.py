@@ -31,6 +31,10 @@ def _limits(groups: Path, membership: Path) -> list[int]:
     return [int(text) for text in texts if text.isdigit()]
 
 
+ADDRESSABLE = 1 << 47
+"""Bytes that a process can address on the processors of today; nothing larger is compiled."""
+
+
 @cache
 def _all_memory() -> int:
     """Looked up once: every call by name asks."""

@@ -29,7 +29,8 @@ from dlc.runtime.abi import (
 
 Words = NDArray[np.int64]
 
-_MAX_COST = 2.0**52
+MAX_COST = 2.0**52
+"""Nanoseconds of work in one call, as its kernels estimate them; more are refused."""
 _JUMPS = {  # the words of each step that name another step
     Opcode.LOOP: (StepWord.C,),
     Opcode.NEXT: (StepWord.C,),
@@ -256,7 +257,7 @@ def check_amounts(table: ProgramTable, sizes: Sequence[int], root_bytes: Sequenc
     _check_pointers(table, values, np.array(root_bytes, np.int64))
     calls = table.steps[table.calls]
     tiles, cost = values[calls[:, StepWord.D]], values[calls[:, StepWord.E]]
-    wrong = (tiles < 0) | (cost < 1) | (np.cumsum(tiles.astype(np.float64) * cost) >= _MAX_COST)
+    wrong = (tiles < 0) | (cost < 1) | (np.cumsum(tiles.astype(np.float64) * cost) >= MAX_COST)
     if wrong.any():
         row = int(wrong.argmax())
         message = f"step {table.calls[row]}: {tiles[row]} tiles of cost {cost[row]}"

@@ -29,7 +29,8 @@ PAGES: dict[str, Page] = {
     "D0705": Page(
         "more memory than the machine has",
         "The sizes of the weights, the inputs or a call add up to more than the memory of this machine, or "
-        "of the container that dlc runs in. It is said before the work begins.",
+        "of the container that dlc runs in. It is said before the work begins. What no machine can "
+        "address, 128 TiB or more, is refused when the model is read or compiled.",
         "dlc run mlp.dlm --random-inputs 0 --dim B=1000000000",
         "dlc run mlp.dlm --random-inputs 0 --dim B=64",
     ),
@@ -83,5 +84,18 @@ PAGES: dict[str, Page] = {
         "can be compiled, run and inspected all the same.",
         "dlc import model.onnx -o model.dlm",
         "dlc compile model.onnx -o model.dlc",
+    ),
+    "D0713": Page(
+        "more work than there is time for",
+        "Each kernel of a compiled program says about how long it takes. At the sizes in the text all of "
+        "them together would take many days, which is a mistake more often than a wish.",
+        "dlc 1\nexport fn f(x: f32[1000000]) -> f32 = sum(x[:, new, new] * x[new, :, new] * x)",
+        "dlc 1\nexport fn f(x: f32[1000]) -> f32 = sum(x[:, new, new] * x[new, :, new] * x)",
+    ),
+    "D0714": Page(
+        "more axes than arrays have",
+        "Inputs, results and weights have at most 16 axes; values in between may have more.",
+        "dlc 1\nexport fn f(x: f32[1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1]) -> f32 = sum(x)",
+        "dlc 1\nexport fn f(x: f32[2, 2, 2, 2, 2, 2, 2, 2]) -> f32 = sum(x)",
     ),
 }

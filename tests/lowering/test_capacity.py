@@ -1,0 +1,102 @@
+"""What no machine holds or finishes is refused by the compiler, with the place in the text."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc.driver.make import Wanted, make_artifact
+from dlc.driver.open import open_model
+from dlc.errors import Unsupported
+from dlc.runtime.model import Model
+
+AXES = ", ".join(["1"] * 16)
+LARGE = 1_000_000
+
+
+def compiled(text: str) -> Model:
+    return Model(make_artifact(Wanted("f.dlm", text=f"dlc 1\n{text}\n", weights="init:0")).artifact)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        (
+            f"export fn f(x: f32[{LARGE}, {LARGE}, {LARGE}]) -> f32 = sum(x)",
+            "D0705",
+            "f: input x, which is f32[1000000, 1000000, 1000000], needs 4,000,000,000,000,000,000 bytes",
+        ),
+        (
+            "export fn f(x: f32[10000000, 10000000, 10000000, 1000000]) -> f32 = sum(x)",
+            "D0705",
+            "needs 4,000,000,000,000,000,000,000,000,000 bytes",
+        ),
+        (
+            "export fn f(x: f32[0, 10000000, 10000000, 10000000]) -> f32 = sum(x)",
+            "D0705",
+            "input x",
+        ),
+        (
+            f"export fn f(x: f32) -> f32[{LARGE}, {LARGE}, 99] = x + zeros([{LARGE}, {LARGE}, 99])",
+            "D0705",
+            "f: result 0",
+        ),
+        (f"export fn f(x: f32[{AXES}, 1]) -> f32 = sum(x)", "D0714", "f: input x has 17 axes"),
+        (
+            f"dim B = 100..200\nexport fn f(x: f32[B, {LARGE}, {LARGE}]) -> f32 = sum(x)",
+            "D0705",
+            "f32[B, 1000000, 1000000], needs 400,000,000,000,000 bytes",
+        ),
+        (
+            f"module M {{\nparam w: f32[{LARGE}, {LARGE}, {LARGE}]\n"
+            "export fn f(x: f32) -> f32 = x * sum(w) }",
+            "D0705",
+            "the weight w, which is f32[1000000, 1000000, 1000000]",
+        ),
+    ],
+)
+def test_what_callers_see_is_refused_when_the_text_is_read(
+    text: str, code: str, message: str
+) -> None:
+    with pytest.raises(Unsupported) as caught:
+        open_model("f.dlm", text=f"dlc 1\n{text}\n")
+    (found,) = caught.value.diagnostics
+    assert found.code == code
+    assert message in found.message
+    assert found.place is not None
+    assert f"{found.place.line} | " in caught.value.render()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message", "column"),
+    [
+        (
+            "export fn f(x: f32[99000000]) -> f32 {\n"
+            "  let table = sort(x[:, new] * x)\n  return sum(sort(table, axis=0))\n}",
+            "D0705",
+            "needs 39,204,000,000,000,000 bytes",
+            30,
+        ),
+        (
+            f"export fn f(x: f32[{LARGE}]) -> f32 =\n  sum(x[:, new, new] * x[new, :, new] * x)",
+            "D0713",
+            "days up to here, and calls of more than 52 are refused",
+            3,
+        ),
+    ],
+)
+def test_what_lies_between_is_refused_when_it_is_planned(
+    text: str, code: str, message: str, column: int
+) -> None:
+    with pytest.raises(Unsupported) as caught:
+        compiled(text)
+    found = caught.value.diagnostics[0]
+    assert (found.code, found.place and (found.place.line, found.place.column)) == (
+        code,
+        (3, column),
+    )
+    assert message in found.message
+
+
+def test_sixteen_axes_and_more_in_between_are_enough() -> None:
+    model = compiled(f"export fn f(x: f32[{AXES}]) -> f32 = sum(exp(reshape(x, [{AXES}, {AXES}])))")
+    assert model.entry_points["f"].inputs[0].shape == ("1",) * 16
