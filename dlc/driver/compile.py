@@ -180,7 +180,6 @@ def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None
     """Bring the module of an opened model to a later stage, in place."""
     settings = settings.keeping(limits_of(opened.module))
     opened.context.options = settings.options()
-
     check = EachPass() if settings.verify_each else None
 
     def observe(name: str, module: Op) -> None:
