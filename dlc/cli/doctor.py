@@ -19,6 +19,6 @@ def command(as_json: options.Json = False) -> None:
     else:
         for finding in found:
             mark = "" if finding.level == "ok" else f"{finding.level}: "
-            print(f"{finding.what:10} {mark}{finding.text}")
+            print(f"{finding.what:11} {mark}{finding.text}")
     if any(finding.level == "error" for finding in found):
         raise typer.Exit(1)

@@ -18,6 +18,6 @@ def command(
     """Write NAME.dlm, a small model that compiles and runs."""
     path = driver.new_model(name)
     if as_json:
-        print_json({"path": str(path)})
+        print_json({"files": [str(path)]})
     else:
-        print(f"{path}\nrun it: dlc run {path} --random-inputs 0")
+        print(f"wrote {path}\nrun it: dlc run {path} --random-inputs 0")

@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 import platform
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from dlc import __version__
 from dlc.codegen import llvm
@@ -16,7 +16,28 @@ from dlc.errors import DlcError
 from dlc.runtime import blas, cpu
 from dlc.runtime.threads import default_threads
 
-CORETYPE = "OPENBLAS_CORETYPE"
+CORETYPE: Final = "OPENBLAS_CORETYPE"
+NEEDED: Final = ("numpy", "scipy", "llvmlite", "typer")
+OPTIONAL: Final = {
+    "onnx": "reads .onnx files: pip install 'dlc[onnx]'",
+    "pillow": "reads and writes pictures: pip install 'dlc[pictures]'",
+    "ml_dtypes": "gives bf16 arrays a NumPy dtype: pip install ml_dtypes",
+    "cuda-python": "is for GPUs, for which there is no code yet",
+}
+"""What dlc works without, and what each is for."""
+CORES: Final = {
+    "Sandybridge": "x86-64-v2",
+    "Bulldozer": "x86-64-v2",
+    "Piledriver": "x86-64-v2",
+    "Steamroller": "x86-64-v2",
+    "Excavator": "x86-64-v2",
+    "Haswell": "x86-64-v3",
+    "Zen": "x86-64-v3",
+    "SkylakeX": "x86-64-v4",
+    "Cooperlake": "x86-64-v4",
+    "SapphireRapids": "x86-64-v4",
+}
+"""The level of the kernels that OpenBLAS calls by these names; the others are of the first levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +54,8 @@ def examine() -> list[Finding]:
     return [
         Finding("dlc", __version__),
         Finding("python", f"{platform.python_version()} on {platform.system()}"),
-        *[_package(name) for name in ("numpy", "scipy", "llvmlite", "typer")],
+        *[_package(name) for name in NEEDED],
+        *[_optional(name, purpose) for name, purpose in OPTIONAL.items()],
         Finding("llvm", llvm.version()),
         _processor(),
         _blas(),
@@ -58,13 +80,26 @@ def _package(name: str) -> Finding:
         return Finding(name, "not installed", "error")
 
 
+def _optional(name: str, purpose: str) -> Finding:
+    try:
+        return Finding(name, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, f"not installed; it {purpose}")
+
+
 def _processor() -> Finding:
     name = cpu.host_model() or platform.machine()
+    level = _host_level()
+    if level is None:
+        return Finding("processor", f"{name}: no x86-64 Linux, dlc has no code for it", "error")
+    return Finding("processor", f"{name}, {level}")
+
+
+def _host_level() -> str | None:
+    """The highest level of x86-64 that this processor has."""
     have = cpu.host_features()
     levels = [level for level, needs in cpu.LEVELS.items() if have.issuperset(needs)]
-    if not have:
-        return Finding("processor", f"{name}: no x86-64 Linux, dlc has no code for it", "error")
-    return Finding("processor", f"{name}, {levels[-1]}")
+    return levels[-1] if have else None
 
 
 def _blas() -> Finding:
@@ -72,15 +107,23 @@ def _blas() -> Finding:
         found = blas.library()
     except DlcError as error:
         return Finding("blas", error.diagnostics[0].message, "warning")
-    forced = os.environ.get(CORETYPE)
+    return _judged(found, os.environ.get(CORETYPE), _host_level())
+
+
+def _judged(found: blas.Library, forced: str | None, level: str | None) -> Finding:
+    """Whether the kernels of OpenBLAS are those for this processor."""
     text = f"{found.config or 'of unknown make'}, core {found.core or 'unknown'}"
     if forced:
-        return Finding(
-            "blas",
-            f"{text}; {CORETYPE}={forced} overrules the choice for this processor: products may be "
-            f"several times slower (unset {CORETYPE})",
-            "warning",
+        text += (
+            f"; {CORETYPE}={forced} overrules the choice for this processor: products may be several "
+            f"times slower (unset {CORETYPE})"
         )
+        return Finding("blas", text, "warning")
+    known = list(cpu.LEVELS)
+    of_core = CORES.get(found.core, known[0])
+    if found.core and level is not None and known.index(of_core) < known.index(level):
+        text += f"; its kernels are for {of_core}, the processor is {level}: --matmul generated is faster"
+        return Finding("blas", text, "warning")
     return Finding("blas", text)
 
 

@@ -25,7 +25,13 @@ export fn predict(x: f32[B, 4]) -> f32[B, 3] {{
 def new_model(name: str) -> Path:
     """Write `NAME.dlm` to the current folder. Raises UsageError (D0913) for a bad or taken name."""
     stem = name.removesuffix(".dlm")
-    if not re.fullmatch(r"[A-Za-z]\w*", Path(stem).name):
+    if Path(stem).name != stem:
+        raise UsageError(
+            f"{name} leads out of the current folder, and a new model is written there",
+            code="D0913",
+            help=f"go to the folder first, then: dlc new {Path(stem).name or 'my_model'}",
+        )
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", stem):
         raise UsageError(
             f"{name} is no name for a model",
             code="D0913",
@@ -34,6 +40,6 @@ def new_model(name: str) -> Path:
     path = Path(f"{stem}.dlm")
     if path.exists():
         raise UsageError(f"{path} exists already", code="D0913", help="choose another name")
-    title = Path(stem).name.replace("_", " ")
+    title = stem.replace("_", " ")
     write_file(path, [TEMPLATE.format(title=title).encode()])
     return path

@@ -67,6 +67,8 @@ def test_without_a_verb_the_help_is_shown(dlc: Command) -> None:
         ("ops qqqqq", 2, "D0914"),
         ("explain D9999", 2, "D0917"),
         ("new 3d", 2, "D0913"),
+        ("new ../../x", 2, "leads out of the current folder"),
+        ("new folder/x", 2, "then: dlc new x"),
         ("fmt rows.txt", 2, "D0903"),
         ("frobnicate", 2, "D0901"),
         ("complie rows.dlm", 2, "Did you mean 'compile'?"),
@@ -193,8 +195,10 @@ def test_an_artifact_and_a_text_are_inspected(dlc: Command) -> None:
     assert "code/cpu" in artifact
 
 
-def test_a_new_model_compiles_runs_and_is_laid_out(dlc: Command) -> None:
-    assert dlc("new", "first_model").code == 0
+def test_a_new_model_compiles_runs_and_is_laid_out(dlc: Command, folder: Path) -> None:
+    before = set(folder.iterdir())
+    assert dlc("new", "first_model").out.startswith("wrote first_model.dlm\n")
+    assert set(folder.iterdir()) - before == {folder / "first_model.dlm"}
     assert "exists already" in dlc("new", "first_model").err
     assert dlc("fmt", "--check", "first_model.dlm").code == 0
     assert dlc("run", "first_model.dlm", "--random-inputs", "0").code == 0

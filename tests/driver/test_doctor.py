@@ -1,0 +1,68 @@
+"""`dlc doctor`: what is there, what is missing, and what would make it slow."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import pytest
+
+from dlc.driver import doctor
+from dlc.driver.doctor import Finding, examine
+from dlc.runtime import blas
+
+
+def found(what: str) -> Finding:
+    (finding,) = [finding for finding in examine() if finding.what == what]
+    return finding
+
+
+@pytest.mark.parametrize("name", [*doctor.NEEDED, *doctor.OPTIONAL])
+def test_every_package_is_named_with_its_version(name: str) -> None:
+    assert found(name).level == "ok"
+    assert found(name).text[0].isdigit()
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "said"),
+    [
+        ("numpy", "error", "not installed"),
+        ("onnx", "ok", "not installed; it reads .onnx files: pip install 'dlc[onnx]'"),
+        ("cuda-python", "ok", "not installed; it is for GPUs, for which there is no code yet"),
+    ],
+)
+def test_what_is_missing_is_said_with_what_it_is_for(
+    monkeypatch: pytest.MonkeyPatch, name: str, level: str, said: str
+) -> None:
+    real = importlib.metadata.version
+
+    def version(package: str) -> str:
+        if package == name:
+            raise importlib.metadata.PackageNotFoundError(package)
+        return real(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert found(name) == Finding(name, said, "error" if level == "error" else "ok")
+
+
+@pytest.mark.parametrize(
+    ("core", "forced", "level", "warned"),
+    [
+        ("Haswell", None, "x86-64-v3", None),
+        ("SkylakeX", None, "x86-64-v3", None),
+        ("", None, "x86-64-v4", None),
+        ("Haswell", None, "x86-64-v4", "for x86-64-v3, the processor is x86-64-v4"),
+        ("Prescott", None, "x86-64-v3", "--matmul generated is faster"),
+        ("Prescott", "Prescott", "x86-64-v3", "unset OPENBLAS_CORETYPE"),
+    ],
+)
+def test_kernels_below_the_processor_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, core: str, forced: str | None, level: str, warned: str | None
+) -> None:
+    monkeypatch.setattr(blas, "library", lambda: blas.Library({}, "OpenBLAS", core, None, None))
+    monkeypatch.setattr(doctor, "_host_level", lambda: level)
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    if forced is not None:
+        monkeypatch.setenv("OPENBLAS_CORETYPE", forced)
+    finding = found("blas")
+    assert finding.level == ("ok" if warned is None else "warning")
+    assert warned is None or warned in finding.text
