@@ -51,12 +51,11 @@ module ByteLM(V = 256, E = 64, H = 256) {
 }
 
 train ByteLM {
-  data = text("tales.txt", ids=window(65))
+  data = text("data/shakespeare.txt", ids=window(65), test=0.1)
   loss(ids: u8[B, T]) = mean(cross_entropy(scores(ids[:, :-1]), ids[:, 1:]))
   metric bits_per_byte = loss / log(2)
-  optimizer = adam(lr=2e-3, clip_norm=1)
+  optimizer = adam(lr=cosine(peak=5e-3), clip_norm=1)
   batch = 32
-  epochs = 20
+  epochs = 5
   seed = 1
-  checkpoint = file("tales.safetensors", every=1)
 }

@@ -21,6 +21,7 @@ module Model {
 
 SMALLER: dict[str, dict[str, int]] = {
     "byte_lm": {"E": 16, "H": 32},
+    "char_gpt": {"D": 16, "H": 2, "L": 1, "context": 8},
     "mandelbrot": {"height": 24, "width": 32, "steps": 20},
     "tiny_gpt": {"D": 16, "H": 2, "L": 2},
 }

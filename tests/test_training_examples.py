@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dlc
+from dlc.driver.make import Wanted
+from dlc.driver.train import make_trainer
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -37,3 +40,32 @@ def test_the_same_seed_gives_the_same_checkpoint_for_one_and_two_threads(tmp_pat
         trainer.save(tmp_path / f"{threads}.safetensors")
     one, two = ((tmp_path / f"{k}.safetensors").read_bytes() for k in (1, 2))
     assert one == two
+
+
+def pairs(text: bytes) -> set[bytes]:
+    """Which bytes stand behind which."""
+    return {text[k : k + 2] for k in range(len(text) - 1)}
+
+
+SMALLER = {"byte_lm": {"E": 32, "H": 64}, "char_gpt": {"D": 32, "L": 1}}
+"""Sizes of the language models with which they learn enough in seconds."""
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_a_language_model_learns_a_part_of_shakespeare_and_writes_more(
+    name: str, tmp_path: Path
+) -> None:
+    text = (EXAMPLES / "data/shakespeare.txt").read_bytes()[:48_000]
+    (tmp_path / "part.txt").write_bytes(text)
+    wanted = Wanted(
+        str(EXAMPLES / f"{name}.dlm"), parameters={**SMALLER[name], "batch": 8, "epochs": 4}
+    )
+    trainer, _ = make_trainer(wanted)
+    history = trainer.fit(tmp_path / "part.txt")
+    assert history[-1].values["test_loss"] < 2.9, "3.3 comes of how often each byte occurs alone"
+    model = dlc.compile(EXAMPLES / f"{name}.dlm", settings=SMALLER[name], weights=trainer.trained())
+    known = pairs(text)
+    begun = np.frombuffer(b"HAMLET. ", np.uint8)[None]
+    written = bytes(np.asarray(model.write(begun, N=400, seed=1))[0])
+    assert written == bytes(np.asarray(model.write(begun, N=400, seed=1))[0])
+    assert np.mean([pair in known for pair in pairs(written)]) > 0.85
