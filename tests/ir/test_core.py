@@ -348,7 +348,8 @@ def test_what_fails_names_the_place_of_the_operation() -> None:
     op = toy.Make(F32)
     op.location = HERE
     error = op.fail("it is wrong", code="D0302", help="mend it")
-    assert str(error) == "toy.dlm:2:3: error[D0302]: it is wrong; mend it"
+    (found,) = error.diagnostics
+    assert str(found) == "toy.dlm:2:3: error[D0302]: it is wrong; mend it"
 
 
 def test_an_operation_and_a_value_show_what_they_are() -> None:

@@ -88,7 +88,7 @@ def test_a_pass_that_does_not_exist_is_refused_before_any_runs(
     pipeline: list[str], disabled: tuple[str, ...]
 ) -> None:
     manager = Manager(Context(Options(disabled=frozenset(disabled))))
-    with pytest.raises(UsageError, match=r"there is no pass 'test\.gone'.*test\.needed"):
+    with pytest.raises(UsageError, match=r"(?s)there is no pass 'test\.gone'.*test\.needed"):
         manager.run(module(), ["test.one", *pipeline])
     assert RAN == []
 

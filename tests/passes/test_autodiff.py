@@ -194,7 +194,7 @@ def asked(types: list[Type], names: list[str], wrt: int) -> None:
 def test_an_integer_has_no_derivative() -> None:
     types: list[Type] = [TensorType(I32, (4, 8)), TensorType(F32, (16, 2))]
     with pytest.raises(
-        ModelError, match=r"D0404.*ids: i32\[4, 8\] has no deriv.*did you mean emb\?"
+        ModelError, match=r"(?s)D0404.*ids: i32\[4, 8\] has no deriv.*did you mean emb\?"
     ):
         asked(types, ["ids", "emb"], 0)
 

@@ -361,7 +361,7 @@ def test_the_tape_has_as_many_entries_as_the_limit() -> None:
 
 
 def test_the_derivative_of_a_while_without_a_limit_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"D0406.*limit 100"):
+    with pytest.raises(ModelError, match=r"(?s)D0406.*limit 100"):
         expanded(gradient(newton(None)), [tensor()] * 2)
 
 

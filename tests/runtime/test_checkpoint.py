@@ -110,7 +110,7 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 def test_a_file_of_weights_is_no_checkpoint(tmp_path: Path) -> None:
     safetensors.write(tmp_path / "w", tensors(), {"made": "elsewhere"})
-    with pytest.raises(UsageError, match=r"D0548.*no checkpoint.*--weights"):
+    with pytest.raises(UsageError, match=r"(?s)D0548.*no checkpoint.*--weights"):
         read_checkpoint(tmp_path / "w")
 
 
@@ -128,7 +128,7 @@ def altered(path: Path, **changes: object) -> Path:
 
 def test_a_newer_version_is_told(tmp_path: Path) -> None:
     assert read_checkpoint(altered(tmp_path / "c")).facts == Facts(0, 0, 0, 0)
-    with pytest.raises(UsageError, match=r"D0548.*version 2.*update dlc"):
+    with pytest.raises(UsageError, match=r"(?s)D0548.*version 2.*update dlc"):
         read_checkpoint(altered(tmp_path / "c", version=2))
 
 

@@ -130,7 +130,9 @@ def test_several_results_are_a_named_tuple(many: Model) -> None:
 def test_a_size_without_an_input_is_given_by_name(many: Model) -> None:
     assert cast(F32, many.fill(2.5, N=3)).tolist() == [2.5] * 3
     assert cast(F32, many.fill(N=np.int64(4), value=1.0)).tolist() == [1.0] * 4
-    assert "the size N must be given; write N=8" in refused(lambda: many.fill(1.0), "D0801")
+    assert "the size N must be given\n   = help: write N=8" in refused(
+        lambda: many.fill(1.0), "D0801"
+    )
     assert "whole number" in refused(lambda: many.fill(1.0, N=2.0), "D0801")
     assert "outside its bounds 1..1000" in refused(lambda: many.fill(1.0, N=1001), "D0804")
 
@@ -228,13 +230,17 @@ def test_out_is_refused_where_the_size_is_measured(many: Model) -> None:
         (
             X.astype(np.float64),
             "D0802",
-            "x is f64[2, 4], where f32[B, 4] is expected; write x.astype(np.float32)",
+            "x is f64[2, 4], where f32[B, 4] is expected\n   = help: write x.astype(np.float32)",
         ),
         (X.astype(">f4"), "D0802", "where f32[B, 4] is expected"),
         (X.astype(np.complex64), "D0802", "x is complex64[2, 4]"),
         (np.float64(1), "D0802", "x is f64, where"),
         ([np.zeros(4), np.zeros(4)], "D0802", "x is f64[2, 4]"),
-        (X[0], "D0803", "x is f32[4], where f32[B, 4] is expected; add an axis of size 1: x[None]"),
+        (
+            X[0],
+            "D0803",
+            "x is f32[4], where f32[B, 4] is expected\n   = help: add an axis of size 1: x[None]",
+        ),
         (X.reshape(4, 2), "D0803", "x is f32[4, 2], where f32[B, 4] is expected"),
         (1.0, "D0803", "x is f32, where f32[B, 4]"),
         (np.zeros((3, 4), np.float32), "D0804", "B is 3 in x but 2 in y"),
