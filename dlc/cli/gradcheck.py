@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.quick import PlainRun
-from dlc.cli.report import note, print_json, progress
+from dlc.cli.report import errors_data, note, print_json, progress
 from dlc.errors import NumbersDiffer
 
 
@@ -25,40 +26,64 @@ def command(
     full: Annotated[bool, typer.Option("--full", help="Check every element.")] = False,
     inputs: options.Inputs = [],  # noqa: B006 - typer wants it; nothing changes it
     dims: options.Dims = [],  # noqa: B006
-    random_inputs: options.Seed = 0,
+    random_inputs: options.Seed = None,
     weights: options.Weights = None,
     chosen: options.Chosen = [],  # noqa: B006
     module: options.Module = None,
     as_json: options.Json = False,
-) -> None:
-    """Compare the compiled gradients of a model with differences of the evaluated function in f64."""
+) -> int:
+    """Compare the compiled gradients of a model with differences of the evaluated function in f64.
+
+    Of a model with a train block it is the loss, for the first examples of its data.
+    """
     wanted = options.Compilation(weights=weights, chosen=tuple(chosen), module=module).of(model)
     plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
     with progress(f"checking {model}"):
-        rows = driver.check_gradients(wanted, plain.request(), order=order, full=full)
+        found = driver.check_gradients(wanted, plain.request(), order=order, full=full)
+    wrong = [row for row in found.rows if not row.is_right]
+    error = _differs(max(wrong, key=lambda row: max(row.error, row.narrow))) if wrong else None
     if as_json:
-        print_json([{**asdict(row), "right": row.is_right} for row in rows])
+        rows = [{**asdict(row), "right": row.is_right} for row in found.rows]
+        print_json({"gradients": rows} | ({} if error is None else errors_data(error)))
     else:
-        _print(rows)
-    wrong = [row for row in rows if not row.is_right]
-    if wrong:
-        worst = max(wrong, key=lambda row: max(row.error, row.narrow))
-        where = f"[{', '.join(map(str, worst.at))}]" if worst.at else ""
-        raise NumbersDiffer(
-            f"the gradient by {worst.name}{where} is {worst.gradient:.9g}, "
-            f"the differences say {worst.difference:.9g}",
-            code="D0952",
-            help="a rule is wrong, or the function jumps there: --full checks every element",
+        _print(found.rows)
+    if error is None:
+        note(f"{len(found.rows)} gradients are right, at {found.source}")
+        return 0
+    note(error.render())
+    return error.exit_code
+
+
+def _differs(row: driver.GradientRow) -> NumbersDiffer:
+    """What is wrong with the worst gradient."""
+    if row.is_right_in_f64:
+        message = (
+            f"the gradient by {row.name} is right in f64 and differs by {row.narrow:.1e} of its "
+            f"largest element in the dtype of the model"
         )
-    note(f"{len(rows)} gradients are right")
+        help = "something overflows, cancels, or is chosen differently there"
+    else:
+        where = f"[{', '.join(map(str, row.at))}]" if row.at else ""
+        along = "" if row.at is not None else ", along a random direction,"
+        message = (
+            f"the gradient by {row.name}{where}{along} is {row.gradient:.9g}, "
+            f"the differences say {row.difference:.9g}"
+        )
+        help = "a rule is wrong, or the function jumps there: --full checks every element"
+    return NumbersDiffer(f"{message} ({row.place})", code="D0952", help=help)
 
 
-def _print(rows: list[driver.GradientRow]) -> None:
+def _print(rows: Sequence[driver.GradientRow]) -> None:
     width = max((len(row.name) for row in rows), default=4)
     print(f"{'by':{width}}  {'f64':>8}  {'compiled':>8}  checked  kinks  declared at")
     for row in rows:
-        mark = "" if row.is_right else "  WRONG"
         print(
             f"{row.name:{width}}  {row.error:8.1e}  {row.narrow:8.1e}  {row.checked:7}  "
-            f"{row.kinks:5}  {row.place}{mark}"
+            f"{row.kinks:5}  {row.place}{_remark(row)}"
         )
+
+
+def _remark(row: driver.GradientRow) -> str:
+    if not row.is_right:
+        return "  WRONG"
+    return "" if row.checked or not row.kinks else "  only kinks"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dlc.driver.compile import Settings
     from dlc.driver.curve import write_curve
     from dlc.driver.doctor import Finding, examine
-    from dlc.driver.gradcheck import GradientRow, check_gradients
+    from dlc.driver.gradcheck import GradientRow, Gradients, check_gradients
     from dlc.driver.importing import Imported, import_model
     from dlc.driver.inspect import Inspection, inspect_file
     from dlc.driver.interpret import Watch
@@ -42,6 +42,7 @@ __all__ = [
     "Entry",
     "Finding",
     "GradientRow",
+    "Gradients",
     "Imported",
     "Inspection",
     "Made",
@@ -92,7 +93,7 @@ _HOMES = {
     "curve": ("write_curve",),
     "doctor": ("Finding", "examine"),
     "importing": ("Imported", "import_model"),
-    "gradcheck": ("GradientRow", "check_gradients"),
+    "gradcheck": ("GradientRow", "Gradients", "check_gradients"),
     "inspect": ("Inspection", "inspect_file"),
     "interpret": ("Watch",),
     "make": ("Made", "Wanted", "evaluate_model", "make_artifact", "make_model", "run_model"),

@@ -1,9 +1,9 @@
 """`dlc gradcheck`: gradients of compiled code against differences of the evaluated function in f64.
 
 The function's float results are contracted with random numbers u to one number s. Along a direction v of
-one argument, (s(x + h v) - s(x - h v)) / 2 h must be the inner product of v with the gradient that the
-compiled reverse gives. Where halving h changes the difference, the function has a kink there, and the
-place is left out. The second order does the same with the gradient in the function's place.
+one argument, the slope of s must be the inner product of v with the gradient that the compiled reverse
+gives. Where the function has a kink, the place is left out. The second order does the same with the
+gradient in the function's place.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from dlc.dialects import func, weight
 from dlc.dialects.builtin import Module
-from dlc.driver.build import interface_of
 from dlc.driver.calls import Request
+from dlc.driver.check_values import Values, values_of
 from dlc.driver.compile import Opened, Settings, compile_opened
-from dlc.driver.entries import find_function, interfaces
+from dlc.driver.differences import slope
+from dlc.driver.entries import find_function
 from dlc.driver.make import Wanted
 from dlc.driver.open import open_model, open_training
-from dlc.driver.weights import gather
 from dlc.errors import UsageError
 from dlc.ir.attributes import decode, encode
 from dlc.ir.builder import Builder
-from dlc.ir.evaluation import Evaluation
+from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import DType, TensorType
 from dlc.passes.gradient_functions import (
@@ -38,27 +38,29 @@ from dlc.passes.gradient_functions import (
     weights_as_arguments,
 )
 from dlc.passes.widen import widen
-from dlc.runtime.binding import Binder
-from dlc.runtime.call_arguments import ArgumentReader
 from dlc.runtime.model import Model
 from dlc.runtime.tensor import Tensor
-from dlc.runtime.weights import WeightViews
 
 Numbers: TypeAlias = NDArray[np.float64]
-Values: TypeAlias = "dict[str, NDArray[np.generic]]"
 
-DIRECTIONS = 8
-SAMPLES = 32
-STEP = 5e-4
-"""h, for numbers around 1."""
-KINK = 1e-3
-"""How much halving h may change a difference where the function is smooth."""
-TINY = 1e-6
-"""Gradients below it count as 0."""
 LIMIT = 1e-6
 """How far a gradient in f64 may be from the difference, relative to the largest element."""
 NARROW_LIMIT = 2e-3
 """How far the gradient of the function as it is may be from that in f64."""
+FAINT = 1e-3
+"""Gradients are measured by their largest element, but by no less than this part of the largest of all."""
+TINY = 1e-6
+"""And by no less than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Through how many random directions and single elements of each argument differences are taken."""
+
+    directions: int = 8
+    samples: int = 32
+    full: bool = False
+    """Every element instead of samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,205 +82,190 @@ class GradientRow:
     difference: float
 
     @property
+    def is_right_in_f64(self) -> bool:
+        """Whether the gradient in f64 is that of the differences."""
+        return self.error <= LIMIT
+
+    @property
     def is_right(self) -> bool:
         """Whether both errors are within their limits."""
-        return self.error <= LIMIT and self.narrow <= NARROW_LIMIT
+        return self.is_right_in_f64 and self.narrow <= NARROW_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """What a check found: a row for each argument, and where the function was looked at."""
+
+    rows: Sequence[GradientRow]
+    source: str
 
 
 def check_gradients(
     wanted: Wanted, request: Request, *, order: int = 1, full: bool = False
-) -> list[GradientRow]:
+) -> Gradients:
     """Check the gradient of the loss of a model, or of an entry point, by every float it depends on.
 
-    Without a name in `request` it is the loss of the `train` block, where there is one. With `full` every
-    element is checked. Raises UsageError for a function without float arguments or results.
+    Without a name in `request` it is the loss of the `train` block, where there is one, for the first
+    examples of its data, where they can be read. With `full` every element is checked. Raises UsageError
+    (D0905) for a function without float arguments or results, or that is not finite at that place.
     """
     opened = _opened(wanted, request)
     function = find_function(opened.module, request.entry)
-    values, dims = _values(opened, function, request, wanted)
-    weights_as_arguments(function)
-    subject = function
-    for _ in range(order - 1):
-        subject = gradient_function(subject, "gradient")
-    if not any(_is_float(value.type) for value in subject.results_returned):
-        raise _nothing(function)
-    return _Check(opened, subject, values, dims, full).rows()
+    values = values_of(opened, function, request, wanted.weights)
+    check = Check(opened.module, function, values, order)
+    model = compile_gradients(opened, [check], Settings())
+    return Gradients(check.rows(model, Effort(full=full)), values.source)
 
 
 def _opened(wanted: Wanted, request: Request) -> Opened:
     if request.entry is None and wanted.path.endswith(".dlm"):
-        plain = open_model(wanted.path, module=wanted.module, settings=wanted.parameters)
-        if not plain.can_train:
-            return plain
-        return open_training(
-            wanted.path, module=wanted.module, settings=wanted.parameters, purpose="loss"
+        plain = open_model(
+            wanted.path, text=wanted.text, module=wanted.module, settings=wanted.parameters
         )
+        if plain.can_train:
+            return open_training(
+                wanted.path,
+                text=wanted.text,
+                module=wanted.module,
+                settings=wanted.parameters,
+                purpose="loss",
+            )
+        return plain
     return wanted.open()
 
 
-def _nothing(function: func.Func) -> UsageError:
-    return UsageError(
-        f"{function.sym_name} has no float results, or none that depend on floats",
-        code="D0905",
-        help="name another entry point: --entry NAME",
-    )
+class Check:
+    """One function: evaluated in f64 as one number, and its gradient, in f64 and as it is, to compile.
 
-
-def _values(
-    opened: Opened, function: func.Func, request: Request, wanted: Wanted
-) -> tuple[Values, dict[str, int]]:
-    """A value for every argument and weight, and the sizes."""
-    arguments = request.arguments(interfaces(opened.module))
-    entry = interface_of(function)
-    binder = Binder(entry)
-    arrays, given = ArgumentReader(entry, binder.free).read((), arguments.named)
-    dims = binder.bind([array.shape for array in arrays], given)
-    values: Values = {
-        item.name: array if item.name in request.inputs else _small(array)
-        for item, array in zip(entry.inputs, arrays, strict=True)
-    }
-    seed = 0 if opened.training is None else opened.training.seed
-    gathered = gather(opened.module, wanted.weights, opened.folder, opened.arrays, seed)
-    views = WeightViews(gathered.table, np.frombuffer(gathered.data, np.uint8))
-    values |= {row.name: views.tensor(row.name).bits for row in gathered.table}
-    dtypes = {item.name: item.dtype for item in entry.inputs}
-    dtypes |= {row.name: row.dtype for row in gathered.table}
-    return {name: _widened(value, dtypes[name]) for name, value in values.items()}, dict(dims)
-
-
-def _small(value: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Random integers as 0 and 1, to serve as labels and indices."""
-    if value.dtype.kind not in "iu":
-        return value
-    return (cast("NDArray[np.int64]", value) & 1).astype(value.dtype)
-
-
-def _widened(value: NDArray[np.generic], dtype: str) -> NDArray[np.generic]:
-    known = DType.named[dtype]
-    return decode(value, known).astype(np.float64) if known.is_float else value
-
-
-class _Check:
-    """One function: evaluated in f64 as one number, and its compiled gradient in f64 and as it is."""
+    `name` begins the names of its entry points; the module is that of the function.
+    """
 
     def __init__(
         self,
-        opened: Opened,
-        subject: func.Func,
+        module: Module,
+        function: func.Func,
         values: Values,
-        dims: Mapping[str, int],
-        full: bool,
+        order: int = 1,
+        name: str = "",
     ) -> None:
-        self.places = {
-            op.sym_name: str(op.location.place)
-            for op in opened.module.body
-            if isinstance(op, weight.Source)
-        }
-        self.place = str(subject.location.place)
-        self.at = Evaluation(dims)
-        self.full = full
-        own = enumerate(subject.body.arguments)
-        self.floats = [k for k, argument in own if _is_float(argument.type)]
+        places = {op.sym_name: op.location for op in module.body if isinstance(op, weight.Source)}
+        self.places = {name: str(location.place) for name, location in places.items()}
+        self.place = str(function.location.place)
+        self.name = f"{name or function.sym_name} {order}"
+        self.subject = _subject(function, order)
+        self.at = Evaluation(values.dims)
         self.random = np.random.Generator(np.random.Philox(key=7))
-        self.total = _evaluated(contracted(subject, "total"))
-        self.names = [argument.name or "" for argument in self.total.body.arguments]
+        self.total = _evaluated(contracted(self.subject, "total"))
+        arguments = self.total.body.arguments
+        self.names = [argument.name or "" for argument in arguments]
         self.values = [
-            self._value(name, argument.type, values)
-            for name, argument in zip(self.names, self.total.body.arguments, strict=True)
+            self._value(argument.name or "", argument.type, values.named) for argument in arguments
         ]
-        self.here = self._at(0, self.values[0])
-        gradient = gradient_function(subject, "narrow")
-        types = [argument.type for argument in gradient.body.arguments]
-        wide = copied(gradient, "wide")
-        widen(wide)
-        model = _compiled(opened, (gradient, wide))
-        self.narrow = _called(
-            model, "narrow", [_as(v, t) for v, t in zip(self.values, types, strict=True)]
-        )
-        self.wide = _called(model, "wide", self.values)
 
-    def _value(self, name: str, type: object, values: Values) -> NDArray[np.generic]:
+    def _value(self, name: str, type: object, values: Mapping[str, Array]) -> Array:
         """The value of an argument: floats as f64, random numbers for what a result receives."""
         assert isinstance(type, TensorType)
         if name.startswith(COTANGENT):
             return self.random.standard_normal(self.at.shape(type.shape))
         return values[name]
 
-    def rows(self) -> list[GradientRow]:
-        """A row for each float argument that is no cotangent."""
-        found = zip(self.floats, self.wide, self.narrow, strict=True)
-        return [
-            self._row(k, wide, narrow)
-            for k, wide, narrow in found
-            if not self.names[k].startswith(COTANGENT)
-        ]
+    def functions(self) -> tuple[func.Func, func.Func]:
+        """The gradient with the dtypes of the function, and in f64."""
+        narrow = gradient_function(self.subject, f"{self.name} as it is")
+        wide = copied(narrow, f"{self.name} in f64")
+        widen(wide)
+        return narrow, wide
 
-    def _row(self, k: int, gradient: Numbers, narrow: Numbers) -> GradientRow:
-        scale = max(float(np.abs(gradient).max(initial=0)), TINY)
+    def rows(self, model: Model, effort: Effort) -> list[GradientRow]:
+        """A row for each float that the function depends on, but for cotangents.
+
+        `model` has `functions` among its entry points. Raises UsageError (D0905) where the function is
+        not finite.
+        """
+        here = self._at(self.values)
+        if not np.isfinite(here):
+            raise UsageError(
+                f"{self.name.rpartition(' ')[0]} is {here} here, where it has no derivative",
+                code="D0905",
+                help="give other values: --input NAME=VALUE, or --random-inputs 1",
+            )
+        wide = _called(model, f"{self.name} in f64", self.values)
+        narrow = _called(model, f"{self.name} as it is", self.values)
+        floats = [k for k, v in enumerate(self.subject.body.arguments) if _is_float(v.type)]
+        own = [row for row in zip(floats, wide, narrow, strict=True) if self._matters(row[0])]
+        least = max([TINY, *[FAINT * _largest(gradient) for _, gradient, _ in own]])
+        return [self._row(k, here, gradient, n, least, effort) for k, gradient, n in own]
+
+    def _matters(self, k: int) -> bool:
+        """Whether an argument is one of the function that was given, which depends on it."""
+        return bool(self.total.body.arguments[k].uses) and not self.names[k].startswith(COTANGENT)
+
+    def _row(
+        self, k: int, here: float, gradient: Numbers, narrow: Numbers, least: float, effort: Effort
+    ) -> GradientRow:
+        scale = max(_largest(gradient), least)
         worst = _Worst()
-        for direction, at in self._directions(gradient):
+        for direction, at in self._directions(gradient, effort):
             if at is None:
                 expected = float(np.vdot(gradient, direction))
-                size = max(float(np.linalg.norm(gradient)), TINY)
+                size = max(float(np.linalg.norm(gradient)), scale)
             else:
                 expected, size = float(gradient[at]), scale
-            worst.see(self._difference(k, direction, size), expected, size, at)
-        apart = float(np.abs(narrow - gradient).max(initial=0)) / scale
+            found = slope(
+                lambda moved: self._at([*self.values[:k], moved, *self.values[k + 1 :]]),
+                cast("Numbers", self.values[k]),
+                here,
+                direction,
+                LIMIT / 2 * size,
+            )
+            worst.see(found, expected, size, at)
         return GradientRow(
             self.names[k],
             self.places.get(self.names[k], self.place),
             worst.checked,
             worst.kinks,
             worst.error,
-            apart,
+            _largest(narrow - gradient) / scale,
             worst.at,
             worst.gradient,
             worst.difference,
         )
 
-    def _directions(self, like: Numbers) -> Iterator[tuple[Numbers, tuple[int, ...] | None]]:
+    def _directions(
+        self, like: Numbers, effort: Effort
+    ) -> Iterator[tuple[Numbers, tuple[int, ...] | None]]:
         """Random directions through all elements, then single elements with their index."""
         if like.size == 0:
             return
-        for _ in range(DIRECTIONS if like.size > 1 else 0):
+        for _ in range(effort.directions if like.size > 1 else 0):
             yield self.random.standard_normal(like.shape), None
-        few = min(SAMPLES, like.size)
-        chosen = (
-            range(like.size) if self.full else self.random.choice(like.size, few, replace=False)
-        )
-        for place in chosen:
+        few = like.size if effort.full else min(effort.samples, like.size)
+        for place in self.random.choice(like.size, few, replace=False):
             at = tuple(int(i) for i in np.unravel_index(int(place), like.shape))
             direction = np.zeros(like.shape)
             direction[at] = 1
             yield direction, at
 
-    def _difference(self, k: int, direction: Numbers, size: float) -> float | None:
-        """The derivative along a direction by central differences; None where there is a kink.
-
-        The slopes before and behind a smooth place differ half as much for half the step; at a kink as
-        much as before.
-        """
-        (before, behind), (nearer, after) = (
-            self._slopes(k, direction, h) for h in (STEP, STEP / 2)
-        )
-        if abs(after - nearer) > max(KINK * size, 0.75 * abs(behind - before)):
-            return None
-        coarse, fine = (before + behind) / 2, (nearer + after) / 2
-        if not abs(coarse - fine) <= KINK * size:
-            return None
-        return (4 * fine - coarse) / 3
-
-    def _slopes(self, k: int, direction: Numbers, h: float) -> tuple[float, float]:
-        """The slopes of the function from `h` before to here, and from here to `h` behind."""
-        low, high = (self._at(k, cast("Numbers", self.values[k]) + s * direction) for s in (-h, h))
-        return (self.here - low) / h, (high - self.here) / h
-
-    def _at(self, k: int, moved: NDArray[np.generic]) -> float:
-        """The function with another value for one argument."""
-        values = [*self.values[:k], moved, *self.values[k + 1 :]]
+    def _at(self, values: Sequence[Array]) -> float:
+        """The function as one number."""
         with np.errstate(all="ignore"):
             (total,) = self.at.run(self.total.body, values)
         return float(total)
+
+
+def _subject(function: func.Func, order: int) -> func.Func:
+    """A function of all that it depends on, or its gradient for the second order."""
+    found = copied(function, function.sym_name)
+    weights_as_arguments(found)
+    if not any(_is_float(value.type) for value in found.results_returned):
+        raise UsageError(
+            f"{function.sym_name} has no float results, or none that depend on floats",
+            code="D0905",
+            help="name another entry point: --entry NAME",
+        )
+    for _ in range(order - 1):
+        found = gradient_function(found, "gradient")
+    return found
 
 
 @dataclass(slots=True)
@@ -306,10 +293,19 @@ class _Worst:
             self.gradient, self.difference = gradient, difference
 
 
+def compile_gradients(opened: Opened, checks: Sequence[Check], settings: Settings) -> Model:
+    """The functions of all these checks of one model, compiled together."""
+    functions = [function for check in checks for function in check.functions()]
+    module, context = _module(functions)
+    made = Opened(module, context, opened.name, opened.texts, opened.folder)
+    return Model(compile_opened(made, settings))
+
+
 def _evaluated(function: func.Func) -> func.Func:
-    """The function in f64, without derivatives: plain operations."""
+    """The function in f64, without derivatives: plain operations, only those that it needs."""
     widen(function)
-    _module([function])
+    module, context = _module([function])
+    Manager(context).run(module, ("dce",))
     return function
 
 
@@ -321,22 +317,21 @@ def _module(functions: Sequence[func.Func]) -> tuple[Module, Context]:
     return module, context
 
 
-def _compiled(opened: Opened, functions: Sequence[func.Func]) -> Model:
-    module, context = _module(functions)
-    made = Opened(module, context, opened.name, opened.texts, opened.folder)
-    return Model(compile_opened(made, Settings()))
-
-
-def _called(model: Model, name: str, values: Sequence[NDArray[np.generic]]) -> list[Numbers]:
+def _called(model: Model, name: str, values: Sequence[Array]) -> list[Numbers]:
+    """What an entry point gives for these values in f64, again in f64."""
     entry = model.entry_points[name]
     given = zip(entry.inputs, values, strict=True)
-    arguments = [Tensor.from_bits(np.asarray(value), item.dtype) for item, value in given]
-    found = entry(*arguments)
+    found = entry(*[_as(value, DType.named[item.dtype]) for item, value in given])
     results = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
     return [
         _numbers(result, DType.named[output.dtype])
         for output, result in zip(entry.outputs, results, strict=True)
     ]
+
+
+def _as(value: Array, dtype: DType) -> Tensor:
+    """A value in the dtype of the model."""
+    return Tensor.from_bits(encode(value, dtype) if dtype.is_float else value, dtype.name)
 
 
 def _numbers(result: object, dtype: DType) -> Numbers:
@@ -345,10 +340,8 @@ def _numbers(result: object, dtype: DType) -> Numbers:
     return decode(bits.view(dtype.numpy), dtype).astype(np.float64)
 
 
-def _as(value: NDArray[np.generic], type: object) -> NDArray[np.generic]:
-    """A value in the dtype of the model."""
-    assert isinstance(type, TensorType)
-    return encode(value, type.dtype) if type.dtype.is_float else value
+def _largest(values: Numbers) -> float:
+    return float(np.abs(values).max(initial=0))
 
 
 def _is_float(type: object) -> bool:

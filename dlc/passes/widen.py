@@ -5,29 +5,37 @@ Random bits, and what looks at bits, stay as they are: their numbers are convert
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
 from dlc.dialects import array, func
 from dlc.ir.attributes import Attribute, Dense, decode, encode
 from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Block, Op
 from dlc.ir.types import F64, DType, FunctionType, TensorType, Type
 
 __all__ = ["widen"]
 
 
+Narrow: TypeAlias = Mapping[Op, Sequence[Type]]
+"""The operations that look at bits, with the types that their operands had."""
+
+
 def widen(function: func.Func) -> None:
     """Give every float in a function, its arguments and results included, the dtype f64."""
-    _block(function.body)
+    narrow = {op: [v.type for v in op.operands] for op in function.walk() if _looks_at_bits(op)}
+    _block(function.body, narrow)
     function.retype()
 
 
-def _block(block: Block) -> None:
+def _block(block: Block, narrow: Narrow) -> None:
     for argument in block.arguments:
         argument.type = _wide(argument.type)
     for op in list(block):
         for region in op.regions:
-            _block(region)
-        if _looks_at_bits(op):
-            _convert_around(op)
+            _block(region, narrow)
+        if op in narrow:
+            _convert_around(op, narrow[op])
             continue
         for name, value in op.attributes.items():
             op.attributes[name] = _attribute(value)
@@ -42,13 +50,13 @@ def _looks_at_bits(op: Op) -> bool:
     return op.name.startswith("rng.") or isinstance(op, array.Bitcast)
 
 
-def _convert_around(op: Op) -> None:
-    """Leave an operation as it is, with its operands as they were and its results made f64."""
+def _convert_around(op: Op, types: Sequence[Type]) -> None:
+    """Leave an operation as it is: with operands of these types, as they were, and its results made f64."""
     before, after = Builder.before_op(op), Builder(_parent(op), op.location, op.next)
-    for operand in dict.fromkeys(op.operands):
-        if isinstance(op, array.Bitcast) and operand.type is not _narrow(op, operand):
-            dtype = _narrow(op, operand).dtype
-            op.replace_operand(operand, before(array.Cast(operand, dtype)))
+    for operand, type in dict(zip(op.operands, types, strict=True)).items():
+        if operand.type is not type:
+            assert isinstance(type, TensorType)
+            op.replace_operand(operand, before(array.Cast(operand, type.dtype)))
     for result in op.results:
         type = result.type
         if type is not _wide(type):
@@ -56,15 +64,6 @@ def _convert_around(op: Op) -> None:
             wide = after(array.Cast(result, F64))
             for user in users:
                 user.replace_operand(result, wide)
-
-
-def _narrow(op: Op, operand: Value) -> TensorType:
-    """The type that the source of a bit cast had: of the bits of its result."""
-    source, result = array.tensor_type(operand), array.tensor_type(op.result)
-    if not source.dtype.is_float:
-        return source
-    floats = {dtype.bits: dtype for dtype in (DType.named["f16"], DType.named["f32"], F64)}
-    return source.with_dtype(floats[result.dtype.bits])
 
 
 def _parent(op: Op) -> Block:

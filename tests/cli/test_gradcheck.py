@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dlc.cli import main
@@ -41,7 +42,7 @@ def test_the_loss_of_a_model_is_checked_by_its_inputs_and_weights(
 ) -> None:
     write.write_text(TRAINED)
     assert main(["gradcheck", "model.dlm", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["gradients"]
     assert [row["name"] for row in rows] == ["x", "a.w", "a.b", "b.w", "b.b"]
     assert all(row["right"] and row["checked"] > 3 and row["error"] < 1e-7 for row in rows)
     assert main(["gradcheck", "model.dlm", "--order", "2"]) == 0
@@ -60,12 +61,17 @@ def test_a_rule_that_is_wrong_is_found_at_its_worst_element(
     assert "error[D0952]: the gradient by x" in told.err
     assert "WRONG" in told.out.splitlines()[1]
     assert "WRONG" not in told.out.splitlines()[2]
+    assert main(["gradcheck", "model.dlm", "--json"]) == 3
+    data = json.loads(capsys.readouterr().out)
+    assert [row["right"] for row in data["gradients"]] == [False, True]
+    assert [error["code"] for error in data["errors"]] == ["D0952"]
 
 
 def test_kinks_are_left_out_and_counted(write: Path) -> None:
     write.write_text("dlc 1\nexport fn f(x: f32[6]) -> f32[6] = relu(x - 0.5)\n")
     inputs = {"x": "[0.5, 0.5, 0.5, 1.5, -1.5, 0.5]"}
-    (row,) = check_gradients(Wanted("model.dlm"), Request("model.dlm", None, inputs), full=True)
+    request = Request("model.dlm", None, inputs)
+    (row,) = check_gradients(Wanted("model.dlm"), request, full=True).rows
     assert row.is_right
     assert (row.kinks, row.checked) == (8 + 4, 2)
 
@@ -80,5 +86,64 @@ def test_what_has_no_derivative_is_said(write: Path, capsys: pytest.CaptureFixtu
 def test_functions_of_every_float_are_checked_in_f64(write: Path, dtype: str) -> None:
     write.write_text(f"dlc 1\nexport fn f(x: {dtype}[5]) -> {dtype}[5] = exp(sin(x)) / 2\n")
     request = Request("model.dlm", seed=0)
-    (row,) = check_gradients(Wanted("model.dlm"), request)
+    (row,) = check_gradients(Wanted("model.dlm"), request).rows
     assert row.error < 1e-8
+
+
+def test_a_kink_that_is_near_is_stepped_around(write: Path) -> None:
+    write.write_text("dlc 1\nexport fn f(x: f32[40]) -> f32 = sum(abs(x) * sin(x))\n")
+    values = np.linspace(-1e-4, 1e-4, 40)
+    inputs = {"x": str(values.tolist())}
+    (row,) = check_gradients(Wanted("model.dlm"), Request("model.dlm", None, inputs)).rows
+    assert row.is_right and row.checked > 32
+
+
+def test_the_loss_is_looked_at_for_the_first_examples_of_its_data(
+    write: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write.write_text(TRAINED)
+    x = np.linspace(-1, 1, 30, dtype=np.float32).reshape(10, 3)
+    np.savez("data.npz", x=x, label=np.arange(10, dtype=np.int32) % 4)
+    assert main(["gradcheck", "model.dlm"]) == 0
+    assert "are right, at the first 4 examples of data.npz" in capsys.readouterr().err
+    assert main(["gradcheck", "model.dlm", "--random-inputs", "3"]) == 0
+    assert "are right, at random numbers of seed 3" in capsys.readouterr().err
+
+
+def test_why_there_are_no_examples_is_said(write: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write.write_text(TRAINED)
+    assert main(["gradcheck", "model.dlm"]) == 0
+    assert "at random numbers of seed 0, since cannot read data.npz" in capsys.readouterr().err
+
+
+def test_a_place_that_is_not_finite_is_refused(
+    write: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write.write_text("dlc 1\nexport fn f(x: f32[4]) -> f32 = sum(log(x))\n")
+    assert main(["gradcheck", "model.dlm", "--input", "x=[1, 2, -3, 4]"]) == 2
+    assert "error[D0905]: f is nan here" in capsys.readouterr().err
+    assert main(["gradcheck", "model.dlm", "--input", "x=[1, 2, 3, 4]"]) == 0
+
+
+def test_a_gradient_that_is_wrong_in_the_dtype_of_the_model_alone_is_told_apart(
+    write: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write.write_text("dlc 1\nexport fn f(x: f16[4]) -> f16[4] = (x + 1000) - 1000 - x + x * x\n")
+    assert main(["gradcheck", "model.dlm", "--input", "x=[0.1, 0.2, 0.3, 0.4]"]) == 0
+    write.write_text("dlc 1\nexport fn f(x: f16[4]) -> f16[4] = exp(12 * x) / exp(11.5 * x)\n")
+    assert main(["gradcheck", "model.dlm", "--input", "x=[0.1, 0.2, 0.3, 1]"]) == 3
+    assert "the gradient by x is right in f64 and differs by" in capsys.readouterr().err
+
+
+def test_what_the_function_does_not_depend_on_has_no_row(write: Path) -> None:
+    write.write_text("dlc 1\nexport fn f(x: f32[4], y: f32[4]) -> f32[4] = x * f32(size(y))\n")
+    found = check_gradients(Wanted("model.dlm"), Request("model.dlm", seed=0))
+    assert [row.name for row in found.rows] == ["x"]
+
+
+def test_what_is_drawn_is_the_same_in_f64(write: Path) -> None:
+    write.write_text(
+        "dlc 1\nexport fn f(x: f32[64]) -> f32[64] = where(bernoulli(sigmoid(x)), x, x * x)\n"
+    )
+    (row,) = check_gradients(Wanted("model.dlm"), Request("model.dlm", seed=0)).rows
+    assert row.is_right
