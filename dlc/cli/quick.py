@@ -30,12 +30,22 @@ class PlainRun:
     weights: str | None = None
     resize: bool = False
     as_json: bool = False
+    words: tuple[str, ...] = ()
+    """The command line that it was read from."""
 
     def request(self) -> driver.Request:
         """What is asked of the entry point. Raises UsageError for texts that are no pairs."""
         inputs, files = pairs("--input", self.inputs), pairs("--output", self.outputs)
-        dims = sizes(self.dims)
-        return driver.Request(self.path, self.entry, inputs, dims, self.seed, self.resize, files)
+        return driver.Request(
+            self.path,
+            self.entry,
+            inputs,
+            sizes(self.dims),
+            self.seed,
+            self.resize,
+            files,
+            self.words or ("run", self.path),
+        )
 
     def do(self) -> None:
         """Run it and show the results."""
@@ -95,4 +105,5 @@ def plain_run(arguments: Sequence[str]) -> PlainRun | None:
         seed,
         threads,
         as_json="--json" in reader.found,
+        words=tuple(arguments),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -15,6 +15,7 @@ from dlc.errors import UsageError
 
 
 def command(
+    context: typer.Context,
     model: options.Model,
     entry: options.Entry = None,
     inputs: options.Inputs = [],  # noqa: B006 - typer wants it; nothing changes it
@@ -67,6 +68,7 @@ def command(
         weights,
         resize,
         as_json,
+        cast("tuple[str, ...]", context.obj),
     )
     given = options.Compilation(
         level,

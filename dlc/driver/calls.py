@@ -6,6 +6,7 @@ Only the runtime is needed: this is what `dlc run x.dlc` loads.
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,8 @@ class Arguments:
 class Request:
     """What the user asks for: texts of inputs by name, sizes, and a seed for the inputs left out.
 
-    `files` says where results go, by their names.
+    `files` says where results go, by their names; `words` is the command line, which is suggested with
+    what it lacks.
     """
 
     path: str
@@ -42,6 +44,7 @@ class Request:
     seed: int | None = None
     resize: bool = False
     files: Mapping[str, str] = field(default_factory=dict[str, str])
+    words: tuple[str, ...] = ()
 
     def arguments(self, entries: Iterable[Entry]) -> Arguments:
         """What the one of these entry points that is meant is called with; all else is checked too.
@@ -113,12 +116,12 @@ class Request:
     def _missing(self, entry: Entry, inputs: Sequence[Input], sizes: Sequence[str]) -> UsageError:
         wanted = [*[f"{item.name}: {describe(item)}" for item in inputs], *sizes]
         are = "is" if len(wanted) == 1 else "are"
-        choice = f" --entry {entry.name}" if self.entry is not None else ""
+        command = shlex.join(("dlc", *self.words, "--random-inputs", "0"))
         one = "--input NAME=FILE" if inputs else f"--dim {sizes[0]}=8"
         return UsageError(
             f"{', '.join(wanted)} {are} missing, of {entry.name}",
             code="D0906",
-            help=f"dlc run {self.path}{choice} --random-inputs 0 works; {one} gives one",
+            help=f"{command} works; {one} gives one",
         )
 
 

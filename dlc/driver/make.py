@@ -15,7 +15,7 @@ from dlc.driver.open import open_model
 from dlc.driver.pipelines import STAGES
 from dlc.driver.results import Results
 from dlc.driver.stages import has_kernels
-from dlc.driver.weights import INIT, Given
+from dlc.driver.weights import INIT, Given, lacks_file
 from dlc.errors import ArtifactError, UsageError
 from dlc.frontend.values import Datum
 from dlc.runtime.artifact import Artifact
@@ -56,7 +56,13 @@ class Wanted:
         )
 
     def meant(self, opened: Opened, request: Request) -> Request:
-        """The request; where it names no entry point, with the one that the derivative is of."""
+        """The request, with what it leaves to be understood.
+
+        Where it names no entry point, that is the one that the derivative is of. Where a weight file of
+        the model is missing, the command that it suggests does without.
+        """
+        if self.weights is None and lacks_file(opened.module, opened.folder):
+            request = replace(request, words=(*request.words, "--weights", f"{INIT}0"))
         if self.gradient is None or request.entry is not None:
             return request
         entry, result, _ = self.gradient

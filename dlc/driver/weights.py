@@ -151,6 +151,25 @@ def _own(folder: Path, sources: Sequence[weight.Source], notes: list[str], seed:
     return find
 
 
+def lacks_file(module: Module, folder: Path) -> bool:
+    """Whether weights begin with a file that is not there, all of which could begin without.
+
+    Raises ModelError for a weight that only the missing file can give.
+    """
+    without = [
+        source
+        for source in module.body
+        if isinstance(source, weight.Source)
+        and source.file is not None
+        and not source.constant
+        and not (folder / source.file).exists()
+    ]
+    for source in without:
+        if source.init is None:
+            _opened(folder, source)
+    return bool(without)
+
+
 def _opened(folder: Path, source: weight.Source) -> WeightFile:
     """The file that the model names for a weight. Raises ModelError with the place and a way out."""
     assert source.file is not None
@@ -158,9 +177,9 @@ def _opened(folder: Path, source: weight.Source) -> WeightFile:
         return open_weights_inside(folder, source.file)
     except DlcError as error:
         (first, *_) = error.diagnostics
-        way_out = (
-            None if source.constant else "--weights FILE names another, --weights init:0 needs none"
-        )
+        way_out = None if source.constant else "--weights FILE names another"
+        if way_out is not None and source.init is not None:
+            way_out += ", --weights init:0 needs none"
         raise ModelError(
             f"{source.sym_name} begins with a file: {first.message}",
             code=first.code,
