@@ -32,6 +32,7 @@ def command(
     disable_pass: options.Disabled = [],  # noqa: B006 - typer wants it; nothing changes it
     chosen: options.Chosen = [],  # noqa: B006
     module: options.Module = None,
+    place: options.Placed = [],  # noqa: B006
     verify_each: options.Verify = False,
     max_memory: options.Memory = None,
     dims: options.Bounds = [],  # noqa: B006
@@ -50,6 +51,7 @@ def command(
         verify_each,
         max_memory=memory(max_memory),
         dims=bounds(dims),
+        placed=tuple(place),
     )
     path = out or Path(model).with_suffix(".dlc")
     if out is None and path == Path(model):

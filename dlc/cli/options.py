@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from dlc import driver
-from dlc.cli.values import parameters
+from dlc.cli.values import pairs, parameters
 
 Model: TypeAlias = Annotated[str, typer.Argument(help="A model: .dlm, .dlir, .dlc or .onnx.")]
 Entry: TypeAlias = Annotated[
@@ -66,6 +66,10 @@ Chosen: TypeAlias = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the root module."),
 ]
 Module: TypeAlias = Annotated[str | None, typer.Option(help="The root module.")]
+Placed: TypeAlias = Annotated[
+    list[str],
+    typer.Option("--place", metavar="PATH=DEVICE", help="Run a submodule on a device: head=cpu:1."),
+]
 Verify: TypeAlias = Annotated[
     bool, typer.Option("--verify-each", help="Verify and evaluate the module after every pass.")
 ]
@@ -87,6 +91,7 @@ class Compilation:
     untrusted: bool = False
     max_memory: int | None = None
     dims: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    placed: tuple[str, ...] = ()
 
     def of(self, path: str) -> driver.Wanted:
         """The compilation of that model with these choices."""
@@ -103,6 +108,7 @@ class Compilation:
             path,
             module=self.module,
             parameters=parameters(self.chosen),
+            places=pairs("--place", self.placed),
             weights=self.weights,
             settings=settings,
             gradient=self.gradient,

@@ -53,6 +53,7 @@ def command(
     disable_pass: options.Disabled = [],  # noqa: B006
     chosen: options.Chosen = [],  # noqa: B006
     module: options.Module = None,
+    place: options.Placed = [],  # noqa: B006
     verify_each: options.Verify = False,
     as_json: options.Json = False,
 ) -> None:
@@ -81,6 +82,7 @@ def command(
         verify_each,
         None if grad is None else _gradient(entry, grad),
         untrusted,
+        placed=tuple(place),
     )
     request = plain.request()
     names = None if labels is None else driver.read_labels(labels)

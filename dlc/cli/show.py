@@ -33,12 +33,21 @@ def command(
     disable_pass: options.Disabled = [],  # noqa: B006 - typer wants it; nothing changes it
     chosen: options.Chosen = [],  # noqa: B006
     module: options.Module = None,
+    place: options.Placed = [],  # noqa: B006
     verify_each: options.Verify = False,
     as_json: options.Json = False,
 ) -> None:
     """Show a model at a stage between its text and machine code."""
     given = options.Compilation(
-        level, target, None, matmul, tuple(disable_pass), tuple(chosen), module, verify_each
+        level,
+        target,
+        None,
+        matmul,
+        tuple(disable_pass),
+        tuple(chosen),
+        module,
+        verify_each,
+        placed=tuple(place),
     )
     shown = driver.Shown(stage, entry, after, changed, dump_dir, svg)
     with progress(f"compiling {model}"):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dlc.codegen.sizes import Entry, Sizes
 from dlc.dialects import mem
+from dlc.dialects.comm import HOST
 from dlc.dialects.measured import at_most
 from dlc.ir.dims import Size, minimum, product
 from dlc.ir.types import ViewType
@@ -43,6 +44,7 @@ def certificate(
                 each.root.last,
                 str(each.offset),
                 str(each.root.location.place or ""),
+                each.root.device or HOST,
             )
             for each in placed
         ),

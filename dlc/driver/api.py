@@ -30,6 +30,7 @@ def compile(
     threads: int | None = None,
     max_memory: int | None = None,
     dims: Mapping[str, tuple[int, int]] | None = None,
+    places: Mapping[str, str] | None = None,
 ) -> Model:
     """Compile a model, from a file (`.dlm`, `.dlir`, `.dlc`) or from its text, to be called here.
 
@@ -38,8 +39,8 @@ def compile(
     `module` names where several have entry points. `level` is 0 to 3 as `-O`, `target` as `--target`,
     `matmul` is `blas`, `generated` or `auto`, `disable` names passes to leave out. `max_memory` is the
     most bytes that a call may need, as `limit memory`; `dims` are narrower bounds of named sizes, such as
-    `{"B": (1, 64)}`. Raises ModelError with everything that is wrong in the model, Unsupported for what
-    dlc cannot do.
+    `{"B": (1, 64)}`; `places` puts submodules on devices, such as `{"head": "cpu:1"}`. Raises ModelError
+    with everything that is wrong in the model, Unsupported for what dlc cannot do.
     """
     _one_of(path, text, "dlc.compile")
     wanted = Wanted(
@@ -47,6 +48,7 @@ def compile(
         text=text,
         module=module,
         parameters=settings or {},
+        places=places or {},
         weights=weights,
         settings=Settings(
             level, target, matmul, frozenset(disable), verify_each, max_memory, dims or {}

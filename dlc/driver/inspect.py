@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 from dlc.dialects import weight
 from dlc.driver.build import interface_of
@@ -15,6 +16,9 @@ from dlc.driver.open import open_model
 from dlc.driver.tables import Table
 from dlc.ir.types import TensorType
 from dlc.runtime.artifact import Artifact
+from dlc.runtime.certificate import device_bytes
+from dlc.runtime.expressions import BadExpression
+from dlc.runtime.loaded import load_code
 from dlc.runtime.manifest import Compiler, Entry, Layer, Manifest, Target
 from dlc.runtime.model_report import bytes_text
 from dlc.runtime.signature import signature_text
@@ -41,6 +45,14 @@ class WeightRow:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]" if self.shape else self.dtype
 
 
+class Memory(NamedTuple):
+    """How many bytes an entry point works in on a device, at the largest sizes that have a bound."""
+
+    entry: str
+    device: str
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """What only an artifact has: who made it, for which machines, and of which parts it is made."""
@@ -48,6 +60,7 @@ class Compiled:
     compiler: Compiler
     targets: tuple[Target, ...]
     sections: tuple[tuple[str, int], ...]
+    memory: tuple[Memory, ...]
 
     @property
     def imports(self) -> list[tuple[str, str]]:
@@ -117,7 +130,8 @@ def _artifact(path: str) -> Inspection:
     weights = [
         WeightRow(row.name, row.dtype, row.shape, row.bytes, trained=None) for row in facts.weights
     ]
-    compiled = Compiled(facts.compiler, facts.targets, tuple(sections))
+    memory = tuple(_memory(artifact))
+    compiled = Compiled(facts.compiler, facts.targets, tuple(sections), memory)
     return Inspection(
         facts.model,
         "artifact",
@@ -127,6 +141,21 @@ def _artifact(path: str) -> Inspection:
         tuple(weights),
         compiled,
     )
+
+
+def _memory(artifact: Artifact) -> Iterator[Memory]:
+    """The parts of the arena; of sizes that make no sense together there is nothing to tell."""
+    programs = load_code(artifact, untrusted=True).programs
+    for entry in artifact.manifest.entries:
+        dims = {
+            d.name: d.lower if d.upper is None else d.upper for d in entry.dims if not d.measured
+        }
+        try:
+            stated, plan = programs[entry.name].evidence(dims)
+        except BadExpression:
+            continue
+        for device, size in device_bytes(plan, stated).items():
+            yield Memory(entry.name, device, size)
 
 
 def _model(path: str) -> Inspection:
@@ -180,6 +209,7 @@ def _compiled_tables(compiled: Compiled) -> list[Table]:
     ]
     return [
         Table("targets", ("target", "processor", "features", "kernels"), tuple(targets)),
+        Table("memory", ("entry point", "device", "bytes"), compiled.memory),
         Table("sections", ("section", "bytes"), compiled.sections),
         Table("imports", ("target", "symbol"), tuple(compiled.imports)),
     ]
@@ -197,6 +227,7 @@ def _compiled_data(compiled: Compiled) -> dict[str, object]:
             }
             for target in compiled.targets
         ],
+        "memory": [row._asdict() for row in compiled.memory],
         "sections": [{"name": name, "bytes": size} for name, size in compiled.sections],
         "imports": [{"target": target, "symbol": symbol} for target, symbol in compiled.imports],
     }

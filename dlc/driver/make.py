@@ -29,13 +29,14 @@ class Wanted:
 
     With `text` the model is that text, called `path`. `gradient` is `(entry, y, x)`: the entry point
     also gives the derivative of its result `y` by its input `x`. With `untrusted` the machine code of an
-    artifact is never run: what runs is compiled from its graph.
+    artifact is never run: what runs is compiled from its graph. `places` has devices of submodules by path.
     """
 
     path: str
     text: str | None = None
     module: str | None = None
     parameters: Mapping[str, Datum] = field(default_factory=dict[str, Datum])
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
     weights: Given = None
     settings: Settings = field(default_factory=Settings)
     gradient: tuple[str | None, str, str] | None = None
@@ -52,6 +53,7 @@ class Wanted:
             and self.gradient is None
             and self.settings == Settings()
             and not self.parameters
+            and not self.places
             and self.module is None
         )
 
@@ -74,7 +76,11 @@ class Wanted:
         Raises ArtifactError (D0616) for one that is not trusted, and whose IR is as unsafe as its code.
         """
         opened = open_model(
-            Path(self.path), text=self.text, module=self.module, settings=self.parameters
+            Path(self.path),
+            text=self.text,
+            module=self.module,
+            settings=self.parameters,
+            places=self.places,
         )
         if self.untrusted and self.path.endswith(".dlc") and has_kernels(opened.module):
             raise ArtifactError(

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dlc.errors import CallError, Diagnostic, Label, ModelError, Place, Unsupported
-from dlc.runtime import expressions, manifest
+from dlc.runtime import manifest
 from dlc.runtime.abi import MAX_THREADS
 from dlc.runtime.artifact import Artifact
-from dlc.runtime.certificate import plan_at, read_certificate
 from dlc.runtime.loaded import Loaded, load_code
 from dlc.runtime.plan_check import Span
 from dlc.runtime.sizing import Binding, Sizing
@@ -54,7 +53,7 @@ def kept_within(artifact: Artifact, most: int, place: Place | None) -> Artifact:
     needs = [_need(artifact, loaded, entry) for entry in artifact.manifest.entries]
     wrong = [need for need in needs if need.least > most]
     if wrong:
-        found = [_refusal(artifact, need, most, place) for need in wrong]
+        found = [_refusal(loaded, need, most, place) for need in wrong]
         raise Unsupported(found, sources=artifact.texts())
     threads = min([need.threads_within(most) for need in needs], default=MAX_THREADS)
     promise = manifest.Promise(most, threads)
@@ -118,7 +117,7 @@ def _largest(entry: manifest.Entry, loaded: Loaded) -> Binding:
 # The refusal --------------------------------------------------------------------------------------
 
 
-def _refusal(artifact: Artifact, need: _Need, most: int, place: Place | None) -> Diagnostic:
+def _refusal(loaded: Loaded, need: _Need, most: int, place: Place | None) -> Diagnostic:
     at = f" at {_sizes_text(need.dims)}" if need.dims else ""
     parts = {
         "weights": need.weights,
@@ -132,17 +131,15 @@ def _refusal(artifact: Artifact, need: _Need, most: int, place: Place | None) ->
         f"a call of {need.entry.name} needs {_bytes(need.least)}{at} ({told}), "
         f"the limit is {_bytes(most)}",
         place,
-        tuple(_peak(artifact, need)),
+        tuple(_peak(loaded, need)),
         help="lower the bounds of the dims (--dim N=1..64), or raise the limit",
     )
 
 
-def _peak(artifact: Artifact, need: _Need) -> Iterator[Label]:
+def _peak(loaded: Loaded, need: _Need) -> Iterator[Label]:
     """The largest values that are alive when the most is, with their places in the text."""
-    program = artifact.manifest.targets[0].programs[need.entry.name]
-    certificate = read_certificate(bytes(artifact.section(program.certificate)))
-    sizes = expressions.evaluate_all(program.sizes, need.dims)
-    roots = plan_at(certificate, need.dims, sizes).roots
+    certificate, plan = loaded.programs[need.entry.name].evidence(need.dims)
+    roots = plan.roots
     epoch = max((root.first for root in roots), key=lambda at: _alive(roots, at), default=0)
     names: dict[int, str] = {}
     for view in certificate.views:

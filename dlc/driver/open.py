@@ -31,6 +31,8 @@ MAX_IR_BYTES = 64 << 20
 
 Chosen = Mapping[str, Datum]
 """Values for the parameters of the root module, by name."""
+Places = Mapping[str, str]
+"""Devices of submodules, by path."""
 
 
 def open_model(
@@ -39,6 +41,7 @@ def open_model(
     text: str | None = None,
     module: str | None = None,
     settings: Chosen | None = None,
+    places: Places | None = None,
 ) -> Opened:
     """The model in a file; with `text`, in that text under the name `path`.
 
@@ -56,9 +59,11 @@ def open_model(
         )
     if text is None:
         map_file(path)  # whatever kind of model it is, a file that cannot be read is said alike
-    opened = opener(path, text, module, settings or {})
+    opened = opener(path, text, module, settings or {}, places or {})
     check_interface(opened.module, opened.texts)
-    opened.reopen = lambda: open_model(path, text=text, module=module, settings=settings)
+    opened.reopen = lambda: open_model(
+        path, text=text, module=module, settings=settings, places=places
+    )
     return opened
 
 
@@ -83,7 +88,7 @@ def open_training(
         )
     if text is None:
         map_file(path)
-    opened = _open_text(path, text, module, settings or {}, purpose)
+    opened = _open_text(path, text, module, settings or {}, {}, purpose)
     opened.reopen = lambda: open_training(
         path, text=text, module=module, settings=settings, purpose=purpose
     )
@@ -95,11 +100,18 @@ def _open_text(
     text: str | None,
     module: str | None,
     settings: Chosen,
+    places: Places,
     purpose: Purpose = "call",
 ) -> Opened:
     context = Context()
     made = elaborate(
-        path, text=text, module=module, settings=settings, values=context.values, purpose=purpose
+        path,
+        text=text,
+        module=module,
+        settings=settings,
+        values=context.values,
+        purpose=purpose,
+        places=places,
     )
     return Opened(
         made.module,
@@ -130,8 +142,10 @@ def _training_facts(found: frontend.Training) -> Training:
     )
 
 
-def _open_ir(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
-    _refuse_choices(path, module, settings)
+def _open_ir(
+    path: Path, text: str | None, module: str | None, settings: Chosen, places: Places
+) -> Opened:
+    _refuse_choices(path, module, settings, places)
     name = readable(path.name)
     found = Source.read(path, name, MAX_IR_BYTES).text if text is None else text
     parsed = read_ir(found, name)
@@ -146,9 +160,9 @@ def _place(opened: Opened) -> None:
     opened.stage = opened.read_at = opened.stages[0]
 
 
-def _refuse_choices(path: Path, module: str | None, settings: Chosen) -> None:
+def _refuse_choices(path: Path, module: str | None, settings: Chosen, places: Places) -> None:
     """Parameters were chosen when the model's text became this file."""
-    if settings or module is not None:
+    if settings or places or module is not None:
         raise UsageError(
             f"{path.name} has no modules and no parameters any more",
             code="D0919",
@@ -156,8 +170,10 @@ def _refuse_choices(path: Path, module: str | None, settings: Chosen) -> None:
         )
 
 
-def _open_artifact(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
-    _refuse_choices(path, module, settings)
+def _open_artifact(
+    path: Path, text: str | None, module: str | None, settings: Chosen, places: Places
+) -> Opened:
+    _refuse_choices(path, module, settings, places)
     artifact = Artifact.read(path)
     graph = str(artifact.section("graph"), "utf-8")
     parsed = read_ir(graph, readable(path.name))
@@ -177,7 +193,10 @@ def _open_artifact(path: Path, text: str | None, module: str | None, settings: C
     return opened
 
 
-def _open_onnx(path: Path, text: str | None, module: str | None, settings: Chosen) -> Opened:
+def _open_onnx(
+    path: Path, text: str | None, module: str | None, settings: Chosen, places: Places
+) -> Opened:
+    _refuse_choices(path, module, settings, places)
     context = Context()
     made = read_onnx(path, values=context.values)
     name = readable(path.name)
@@ -185,7 +204,7 @@ def _open_onnx(path: Path, text: str | None, module: str | None, settings: Chose
     return Opened(made.module, context, name, texts, path.parent, arrays=made.arrays)
 
 
-OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen], Opened]] = {
+OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen, Places], Opened]] = {
     ".dlm": _open_text,
     ".dlir": _open_ir,
     ".dlc": _open_artifact,

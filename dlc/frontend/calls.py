@@ -40,6 +40,8 @@ class Function(Callee):
     declaration: ast.Fn
     home: Home
     path: str = ""
+    device: str | None = None
+    """Where it runs, if the instance that it is a member of was placed."""
 
     @property
     def called(self) -> str:
@@ -167,10 +169,13 @@ def call_function(ev: Evaluator, function: Function, given: Arguments) -> Datum:
         )
         at.frame.key = caller.call(declaration.name, function.path)
         try:
-            if declaration.vjp is None:
-                result = ev.eval(declaration.body, scope)
-            else:
-                result = with_rule(ev, declaration, scope)
+            with at.on(
+                function.device if declaration.device is None else declaration.device.called
+            ):
+                if declaration.vjp is None:
+                    result = ev.eval(declaration.body, scope)
+                else:
+                    result = with_rule(ev, declaration, scope)
             return check_result(ev, declaration, result, scope)
         except ModelError as error:
             raise ev.settled(error) from None

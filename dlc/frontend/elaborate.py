@@ -36,7 +36,13 @@ from dlc.frontend.imports import Loader, is_library
 from dlc.frontend.instances import Instance
 from dlc.frontend.names import resolve
 from dlc.frontend.problems import Poisoned, Problems, Stop
-from dlc.frontend.promises import check_limits, limits_in, unkept
+from dlc.frontend.promises import (
+    check_limits,
+    check_places,
+    checked_places,
+    limits_in,
+    unkept,
+)
 from dlc.frontend.roots import (
     Layer,
     instances_of,
@@ -102,12 +108,14 @@ def elaborate(
     settings: Mapping[str, object] | None = None,
     values: ValueMap | None = None,
     purpose: Purpose = "call",
+    places: Mapping[str, str] | None = None,
 ) -> Elaborated:
     """The graph IR of the model in a file; with `text`, of that text under the name `path`.
 
     `module` names the root module where several have entry points, `settings` gives values to its
     parameters. `values` learns which value of the IR each name of the text is. `purpose` says which
     functions are wanted: the entry points, or those that the `train` block of the root module makes.
+    `places` puts submodules, by path, on devices, as `use ... on cpu:1` does.
     Raises ModelError with everything that is wrong.
     """
     source, folder = _root(path, text)
@@ -119,6 +127,7 @@ def elaborate(
             file = loader.load(source)
             if not problems.errors:
                 at = Trace(file.source, problems, values)
+                at.places.update(checked_places(places or {}))
                 made = _elaborated(at, file, loader, module, settings or {}, purpose)
     except Stop as stop:
         made = None
@@ -177,6 +186,8 @@ def _elaborated(
     root = _root_module(ev, file, module, settings)
     entries = _entry_points(ev, file, root)
     layers = () if root is None else layers_of(root)
+    if not at.problems.errors:
+        check_places(at.places, [layer.path for layer in layers])
     weights = [] if root is None else weights_of(root)
     training = _training(ev, file, root, loader, weights)
     if purpose != "call":

@@ -41,7 +41,8 @@ def entry_point(ev: Evaluator, function: Function, dims: Mapping[str, Dim]) -> f
     before = len(at.problems.errors)
     try:
         defaults = _inputs(ev, declaration, scope)
-        result = ev.eval(declaration.body, scope)
+        with at.on(None if declaration.device is None else declaration.device.called):
+            result = ev.eval(declaration.body, scope)
         results = _results(ev, declaration, result, scope)
         if len(at.problems.errors) > before:
             return None

@@ -6,7 +6,7 @@ What all views of an instance share is its `Core`. A view of stacked blocks also
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dlc.errors import Diagnostic, Label, ModelError, Place
@@ -60,6 +60,8 @@ class Core:
     parent: Core | None = None
     """The instance that it is a member of."""
     stack: tuple[int, ...] = ()
+    device: str | None = None
+    """Where its functions run, if it was placed."""
     start: tuple[str, str] | None = None
     """The file that a `from` names, here or further out, and the path of the module that says so."""
     values: dict[str, Datum] = field(default_factory=dict[str, Datum])
@@ -152,7 +154,13 @@ class Core:
                 node.value.span,
                 help="a number is named with const",
             )
-        adopt(value, self.below(node.name), self)
+        path, places = self.below(node.name), self.ev.at.places
+        adopt(value, path, self)
+        device = places.pop(path, None if node.device is None else node.device.called)
+        if device is not None:
+            value = _put_on(value, device)
+        for core in cores_in(value):
+            core.device = places.pop(core.path or "", core.device)
         return value
 
     def _around(self) -> Iterator[Core]:
@@ -352,7 +360,7 @@ def _call_instance(ev: Evaluator, instance: Instance, given: Arguments) -> Datum
         )
     function = instance.member(call)
     assert isinstance(function, Function)
-    return call_function(ev, function, given)
+    return call_function(ev, replace(function, device=instance.core.device), given)
 
 
 @attributes_of(Instance)
@@ -373,6 +381,8 @@ def _member_of(ev: Evaluator, instance: Instance, node: ast.Attribute) -> Datum:
         raise Poisoned
     if isinstance(found, Stored):
         return stored_value(ev.at, found)
+    if isinstance(found, Function) and found.home is instance:
+        return replace(found, device=core.device)
     return found.size if isinstance(found, Hole) and found.size is not None else found
 
 
@@ -384,6 +394,8 @@ class Chain(Callee):
     """`chain(a, b, ...)`: layers one after the other."""
 
     layers: tuple[Datum, ...]
+    device: str | None = None
+    """Where they all run, if the chain was placed."""
     size: int = field(init=False)
     """How many layers it has, those of chains in it included."""
 
@@ -408,9 +420,10 @@ def _call_chain(ev: Evaluator, chain: Chain, given: Arguments) -> Datum:
             "D0208", "a chain takes one argument", place=given.source.place(given.span)
         )
     value = (*given.positional, *given.named.values())[0].value
-    for layer in chain.layers:
-        inner = Arguments((Argument(value, given.span),), {}, given.source, given.span)
-        value = ev.call(layer, inner)
+    with ev.at.on(chain.device):
+        for layer in chain.layers:
+            inner = Arguments((Argument(value, given.span),), {}, given.source, given.span)
+            value = ev.call(layer, inner)
     return value
 
 
@@ -451,7 +464,7 @@ def with_picks(value: Datum, picks: tuple[Pick, ...]) -> Datum:
         case Instance():
             return Instance(value.core, picks)
         case Chain(layers):
-            return Chain(tuple([with_picks(layer, picks) for layer in layers]))
+            return replace(value, layers=tuple([with_picks(layer, picks) for layer in layers]))
         case Stack(count, template):
             return Stack(count, template, picks)
         case Items(items):
@@ -459,6 +472,24 @@ def with_picks(value: Datum, picks: tuple[Pick, ...]) -> Datum:
         case Partial(function, arguments):
             inner = with_picks(function, picks)
             return Partial(inner, arguments) if isinstance(inner, Callee) else value
+        case _:
+            return value
+
+
+def _put_on(value: Datum, device: str) -> Datum:
+    """A submodule that runs on a device; the parts of it that were placed themselves stay there."""
+    match value:
+        case Instance(core=core):
+            core.device = device
+            return value
+        case Stack(template=template):
+            return replace(value, template=_put_on(template, device))
+        case Items(items):
+            return Items(tuple([_put_on(item, device) for item in items]))
+        case Chain():
+            return replace(value, device=device)
+        case Callee():
+            return Chain((value,), device)
         case _:
             return value
 

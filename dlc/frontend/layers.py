@@ -217,6 +217,5 @@ def _argument(
 @evaluates(ast.On)
 def _on(ev: Evaluator, node: ast.On, scope: Scope) -> Datum:
     """What stands in the braces, computed on a device."""
-    device = node.device
-    with ev.at.on(f"{device.kind}:{device.index or 0}"):
+    with ev.at.on(node.device.called):
         return ev.eval(node.body, scope)

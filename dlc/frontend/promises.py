@@ -7,17 +7,17 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dlc.dialects.limits import LIMITS, Limit
-from dlc.errors import Diagnostic
+from dlc.errors import Diagnostic, Unsupported, UsageError
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
 from dlc.text import ast
 from dlc.text.suggest import suggest
 from dlc.text.tree import walk
 
-__all__ = ["check_limits", "limits_in", "unkept"]
+__all__ = ["check_limits", "check_places", "checked_places", "limits_in", "unkept"]
 
 
 def check_limits(ev: Evaluator, files: Iterable[File]) -> None:
@@ -75,7 +75,7 @@ def unkept(files: Iterable[File]) -> tuple[Diagnostic, ...]:
         [
             Diagnostic(
                 "D0707",
-                f"there is no code for {node.kind}:{node.index or 0} yet",
+                f"there is no code for {node.called} yet",
                 file.source.place(node.span),
                 help="everything runs on CPUs: cpu:0, cpu:1 and so on",
             )
@@ -84,3 +84,42 @@ def unkept(files: Iterable[File]) -> tuple[Diagnostic, ...]:
             if isinstance(node, ast.Device) and node.kind != "cpu"
         ]
     )
+
+
+# Devices chosen from outside ------------------------------------------------------------------------
+
+
+def checked_places(places: Mapping[str, str]) -> dict[str, str]:
+    """Devices by path, each with its name in full: `cpu` is `cpu:0`.
+
+    Raises UsageError (D0931) for what is no device, Unsupported (D0707) for one without code.
+    """
+    found: dict[str, str] = {}
+    for path, device in places.items():
+        kind, _, number = device.partition(":")
+        if not kind.isidentifier() or not (number or "0").isdecimal():
+            raise UsageError(
+                f"{path} cannot be placed on {device!r}, which is no device",
+                code="D0931",
+                help=f"write --place {path}=cpu:1",
+            )
+        if kind != "cpu":
+            raise Unsupported(
+                f"there is no code for {kind}:{number or 0} yet",
+                code="D0707",
+                help="everything runs on CPUs: cpu:0, cpu:1 and so on",
+            )
+        found[path] = f"{kind}:{int(number or 0)}"
+    return found
+
+
+def check_places(unmet: Mapping[str, str], paths: Sequence[str]) -> None:
+    """Raises UsageError (D0931) for a path that no submodule has; `paths` are those that there are."""
+    for path in unmet:
+        near = suggest(path, paths)
+        there = [name for name in paths if name]
+        raise UsageError(
+            f"the model has no submodule {path} to place",
+            code="D0931",
+            help=f"did you mean {near}?" if near else f"there are {', '.join(there) or 'none'}",
+        )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlc.dialects.comm import HOST, PLACED
 from dlc.errors import Diagnostic, Label, ModelError, Place
 from dlc.frontend.problems import Problems, Stop
 from dlc.ir.builder import Builder
@@ -78,7 +79,7 @@ class Trace(Builder):
 
     __slots__ = (
         "_locations", "_on_trial", "base_key", "bounds", "brought", "declared", "device", "folder", "frame",
-        "gets", "implicit_seed", "loops", "problems", "source", "span", "steps", "stored", "top",
+        "gets", "implicit_seed", "loops", "places", "problems", "source", "span", "steps", "stored", "top",
         "total_steps", "training", "values",
     )  # fmt: skip
 
@@ -101,6 +102,8 @@ class Trace(Builder):
         self.brought: set[str] = set()
         self.loops: list[Loop] = []
         self.device: str | None = None
+        self.places: dict[str, str] = {}
+        """The devices that were chosen for submodules by path, without those that were met."""
         self.gets: dict[str, Value] = {}
         self.bounds: dict[str, tuple[int, int | None]] = {}
         self._locations: dict[tuple[Source, Span], FileLocation] = {}
@@ -123,7 +126,7 @@ class Trace(Builder):
         """Put an operation at the end of the block, with the location reached in the text."""
         op.location = self.location
         if self.device is not None:
-            op.attributes["dlc.device"] = self.device
+            op.attributes[PLACED] = self.device
         self.block.insert(op, None)
         self.count()  # last: it has its place in the block even where this was one too many
         return op
@@ -146,9 +149,11 @@ class Trace(Builder):
         self.count(items // 8)
 
     @contextmanager
-    def on(self, device: str) -> Generator[None]:
-        """Place operations on a device meanwhile; `cpu:0` is where they are anyway."""
-        outer, self.device = self.device, None if device == "cpu:0" else device
+    def on(self, device: str | None) -> Generator[None]:
+        """Place operations on a device meanwhile, or where they are placed anyway for None."""
+        outer = self.device
+        if device is not None:
+            self.device = None if device == HOST else device
         try:
             yield
         finally:

@@ -15,7 +15,10 @@ from dlc.runtime.plan_check import Extent, Plan, Span
 
 
 class RootRecord(NamedTuple):
-    """One stretch of the arena, in use from its first to its last epoch, both included."""
+    """One stretch of the arena, in use from its first to its last epoch, both included.
+
+    It is in the part of the arena that belongs to its `device`.
+    """
 
     name: str
     bytes: str
@@ -23,6 +26,7 @@ class RootRecord(NamedTuple):
     last: int
     offset: str
     place: str = ""
+    device: str = "cpu:0"
 
 
 class ViewRecord(NamedTuple):
@@ -54,6 +58,16 @@ def read_certificate(data: bytes) -> Certificate:
 def certificate_bytes(certificate: Certificate) -> bytes:
     """What a section holds for this certificate."""
     return canonical.dump(schema.encode(certificate))
+
+
+def device_bytes(plan: Plan, certificate: Certificate) -> dict[str, int]:
+    """How many bytes the part of each device has in a plan in numbers."""
+    found: dict[str, int] = {}
+    starts: dict[str, int] = {}
+    for span, root in zip(plan.roots, certificate.roots, strict=True):
+        starts[root.device] = min(span.offset, starts.get(root.device, span.offset))
+        found[root.device] = max(span.end, found.get(root.device, 0))
+    return {device: end - starts[device] for device, end in sorted(found.items())}
 
 
 def plan_at(certificate: Certificate, dims: Mapping[str, int], sizes: Sequence[int]) -> Plan:

@@ -16,8 +16,10 @@ from dlc.runtime import expressions, plan_check, program_check
 from dlc.runtime.abi import ArgKind, ArgWord, Root, StepWord
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes, address, aligned_copy
+from dlc.runtime.certificate import Certificate
 from dlc.runtime.frames import Sized
 from dlc.runtime.manifest import Program, Target
+from dlc.runtime.plan_check import Plan
 from dlc.runtime.program_check import BadProgram, ProgramTable, Surroundings, Words
 
 
@@ -58,12 +60,20 @@ class CompiledProgram:
             "D0611", str(error), section=self.program.section, inside=8 * error.word
         )
 
-    def _read_certificate(self) -> certificates.Certificate:
+    def _read_certificate(self) -> Certificate:
         section = self.program.certificate
         try:
             return certificates.read_certificate(bytes(self._artifact.section(section)))
         except ValueError as error:
             raise self._artifact.where.refuse("D0610", str(error), section=section) from None
+
+    def evidence(self, dims: Mapping[str, int]) -> tuple[Certificate, Plan]:
+        """The memory plan at these dims, as the artifact states it, and the same in numbers.
+
+        Raises BadExpression where a size has no value at them.
+        """
+        sizes = expressions.evaluate_all(self.program.sizes, dims)
+        return self._certificate, certificates.plan_at(self._certificate, dims, sizes)
 
     def at(self, dims: Mapping[str, int], tensors: Sequence[int]) -> Sized:
         """The program's numbers at these dims, and its plan checked at them.

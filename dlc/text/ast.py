@@ -277,6 +277,11 @@ class Device(Node):
     kind: str
     index: int | None
 
+    @property
+    def called(self) -> str:
+        """Its name in full: `cpu` is `cpu:0`."""
+        return f"{self.kind}:{self.index or 0}"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class On(Node):

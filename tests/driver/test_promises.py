@@ -1,13 +1,19 @@
-"""What a text demands of the compiled program is kept, or the model is refused."""
+"""A text says which device computes what: that is kept, or the model is refused."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 import dlc
+from dlc.dialects.comm import HOST
+from dlc.dialects.comm import PLACED as PLACED_ON
+from dlc.driver.inspect import inspect_file
 from dlc.driver.make import Wanted
 from dlc.driver.show import Shown, show_stage
-from dlc.errors import Unsupported
+from dlc.errors import DlcError, Unsupported, UsageError
+from dlc.frontend.elaborate import elaborate
 
 DEMANDING = """\
 dlc 1
@@ -40,3 +46,91 @@ def test_the_levels_of_a_demanding_model_can_be_looked_at() -> None:
 def test_the_one_device_that_there_is_may_be_named() -> None:
     text = "dlc 1\nexport fn f(x: f32) -> f32 on cpu = on cpu:0 { x + 1 }\n"
     assert dlc.compile(text=text).f(2.0) == 3.0
+
+
+PLACED = """dlc 1
+import nn (Linear)
+module Inner() {
+  use a = Linear(4, 4)
+  fn call(x: f32[2, 4]) -> f32[2, 4] = a(x) + 1
+  fn step(x: f32[2, 4]) -> f32[2, 4] = x * 2
+}
+module M() {
+  use first = Inner() on cpu:1
+  use rest = chain(Linear(4, 4), relu, Linear(4, 4)) on cpu:2
+  use last = Linear(4, 4)
+  use act = tanh on cpu:3
+  fn helper(x: f32[2, 4]) -> f32[2, 4] on cpu:4 = x - 1
+  export fn f(x: f32[2, 4]) -> f32[2, 4] on cpu:5 =
+    helper(last(act(rest(first.step(first(x)))))) / on cpu { x }
+}
+"""
+
+
+def placed(places: dict[str, str] | None = None) -> list[tuple[str, str]]:
+    """Each operation with operands of the placed text, and its device."""
+    module = elaborate("model.dlm", text=PLACED, places=places).module
+    return [
+        (op.name.partition(".")[2], str(op.attributes.get(PLACED_ON, HOST)))
+        for op in module.walk()
+        if op.name.startswith(("nn.", "array.")) and op.operands
+    ]
+
+
+def test_each_way_to_place_something_places_all_of_it() -> None:
+    assert placed() == [
+        ("linear", "cpu:1"),
+        ("add", "cpu:1"),
+        ("multiply", "cpu:1"),
+        ("linear", "cpu:2"),
+        ("maximum", "cpu:2"),
+        ("linear", "cpu:2"),
+        ("tanh", "cpu:3"),
+        ("linear", "cpu:5"),
+        ("subtract", "cpu:4"),
+        ("divide", "cpu:5"),
+    ]
+
+
+def test_a_submodule_is_placed_from_outside_and_its_parts_where_they_are_named() -> None:
+    found = placed({"last": "cpu:6", "rest.0": "cpu:7", "first": "cpu", "first.a": "cpu:8"})
+    assert [device for name, device in found if name == "linear"] == [
+        "cpu:8",
+        "cpu:7",
+        "cpu:2",
+        "cpu:6",
+    ]
+    assert found[1:3] == [("add", HOST), ("multiply", HOST)]
+
+
+@pytest.mark.parametrize(
+    ("places", "code", "message"),
+    [
+        ({"lst": "cpu:1"}, "D0931", "the model has no submodule lst to place"),
+        ({"last": "1"}, "D0931", "last cannot be placed on '1', which is no device"),
+        ({"last": "cpu:x"}, "D0931", "last cannot be placed on 'cpu:x', which is no device"),
+        ({"last": "cuda"}, "D0707", "there is no code for cuda:0 yet"),
+    ],
+)
+def test_a_place_that_there_is_not_is_told(places: dict[str, str], code: str, message: str) -> None:
+    with pytest.raises(DlcError) as caught:
+        dlc.compile(text=PLACED, places=places)
+    (found,) = caught.value.diagnostics
+    assert (found.code, found.message) == (code, message)
+
+
+def test_a_model_without_a_text_cannot_be_placed_any_more(tmp_path: Path) -> None:
+    dlc.compile(text=PLACED).save(tmp_path / "model.dlc")
+    with pytest.raises(UsageError) as caught:
+        dlc.compile(tmp_path / "model.dlc", places={"last": "cpu:1"})
+    assert caught.value.diagnostics[0].code == "D0919"
+
+
+def test_an_artifact_tells_the_memory_of_each_device(tmp_path: Path) -> None:
+    dlc.compile(text=PLACED).save(tmp_path / "model.dlc")
+    compiled = inspect_file(str(tmp_path / "model.dlc")).compiled
+    assert compiled is not None
+    assert [(row.entry, row.device) for row in compiled.memory] == [
+        ("f", f"cpu:{number}") for number in range(1, 6)
+    ]
+    assert all(row.bytes >= 2 * 4 * 4 for row in compiled.memory)

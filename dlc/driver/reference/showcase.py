@@ -37,6 +37,7 @@ export fn joined(a: f32[N], b: f32[B]) -> f32[N + B] = concat([a, b])
 export fn paired(a: f32[B, 16], b: f32[B, 16]) -> f32[B, 32] = concat([a, b], axis=1)
 export fn upright(xs: f32[64, N]) -> f32[64, N] = scan x in xs along 1 { yield x + 1 }
 export fn turned(a: f32[64, 64]) -> f32[64, 64] = transpose(a)
+export fn elsewhere(a: f32[N]) -> f32[N] = on cpu:1 { a + 1 }
 export fn bits(x: i32[N], y: i32[N]) -> i32[N] =
   shift_left(x, 2) + shift_right(y, 1) + bit_and(x, y) + bit_or(x, y) + bit_xor(x, y) + bit_not(x)
 export fn drawn() -> (i32[4], f32[4]) = (randint(0, 6, [4]), normal([4]))

@@ -165,6 +165,13 @@ PAGES: dict[str, Page] = {
         "dlc compile mlp.dlm --dim B=1..100000",
         "dlc compile mlp.dlm --dim B=1..64",
     ),
+    "D0931": Page(
+        "a submodule or a device that there is not",
+        "`--place PATH=DEVICE` runs a submodule on a device: the path is the one that its weights begin "
+        "with (`dlc inspect` lists them), the device is written `cpu:1`.",
+        "dlc run mlp.dlm --place haed=cpu:1",
+        "dlc run mlp.dlm --place head=cpu:1",
+    ),
     "D0951": Page(
         "two computations differ",
         "The same function gave different numbers before and after something that must not change them: "
