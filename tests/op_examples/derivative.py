@@ -47,25 +47,36 @@ def differentiate(block: Block) -> None:
     Builder(block, HERE).place(Return(tuple(results)))
 
 
-def by_rule_and_by_differences(example: Example, order: int) -> list[tuple[Numbers, Numbers]]:
-    """The derivative of some order of the operation, both ways, for each float that goes in."""
-    before, after = derivative(example, order - 1), derivative(example, order)
-    arrays = [*[given.array for given in example.inputs], *_random(example, before)]
-    dy = _random(example, after, len(before.arguments))
-    by_rule = example.run(after, arrays, dy)
-    floats = [k for k, argument in enumerate(before.arguments) if is_float(argument)]
-    pairs: list[tuple[Numbers, Numbers]] = []
-    for k, found in zip(floats, by_rule, strict=True):
-        slope = np.zeros(found.shape)
-        for place in np.ndindex(found.shape):
+def by_rule(example: Example, order: int) -> tuple[Numbers, ...]:
+    """The derivative of some order by the rule of the operation, for each float that goes in."""
+    return example.run(derivative(example, order), inputs_of(example, order))
+
+
+def inputs_of(example: Example, order: int) -> list[Numbers]:
+    """What the derivative of some order takes: the inputs, and cotangents for each order."""
+    arrays = [given.array for given in example.inputs]
+    for done in range(1, order + 1):
+        arrays += _random(example, derivative(example, done), len(arrays))
+    return arrays
+
+
+def by_differences(example: Example, order: int) -> list[Numbers]:
+    """The derivative of some order by central differences of the order before."""
+    before = derivative(example, order - 1)
+    given = inputs_of(example, order)
+    count = len(before.arguments)
+    arrays, dy = given[:count], given[count:]
+    slopes: list[Numbers] = []
+    for k in [k for k, argument in enumerate(before.arguments) if is_float(argument)]:
+        slope = np.zeros(arrays[k].shape)
+        for place in np.ndindex(slope.shape):
             slope[place] = _difference(example, before, arrays, dy, k, place)
-        pairs.append((found, slope))
-    return pairs
+        slopes.append(slope)
+    return slopes
 
 
-def _random(example: Example, block: Block, start: int | None = None) -> list[Numbers]:
-    """Cotangents for the arguments of a block from a place on, by default those after the inputs."""
-    first = len(example.inputs) if start is None else start
+def _random(example: Example, block: Block, first: int) -> list[Numbers]:
+    """Cotangents for the arguments of a block from a place on."""
     shapes = [example.shape_of(argument) for argument in block.arguments[first:]]
     random = np.random.default_rng(first)
     return [random.uniform(-1, 1, shape) for shape in shapes]
