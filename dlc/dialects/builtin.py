@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dlc.dialects.weight import check_weights
 from dlc.ir.core import Block, Op
 from dlc.ir.define import attribute, op, region
 from dlc.ir.location import Location
@@ -23,6 +24,9 @@ class Module(Op):
 
     def infer(self) -> tuple[Type, ...]:
         return ()
+
+    def check(self) -> None:
+        check_weights(self)
 
     @classmethod
     def empty(cls, location: Location) -> Module:

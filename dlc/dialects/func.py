@@ -1,22 +1,24 @@
 """Functions. The operations are upstream's; what is ours is in attributes with the prefix `dlc.`.
 
-`dlc.dims = ["B = 1..1024", "T = 1.."]` names the symbolic sizes and their bounds, `dlc.inputs` and
-`dlc.results` the arguments and results as the user knows them, `dlc.defaults` default values (an empty
-string where there is none), `dlc.updates` for each result the argument whose memory it takes over (an
-empty string for memory of its own), `dlc.doc` the documentation.
+`dlc.dialects.interface` says which there are.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from dlc.ir.attributes import Attribute
+from dlc.dialects.interface import (
+    Bounds,
+    bounds_of,
+    check_interface,
+    input_names_of,
+    result_names_of,
+    updates_of,
+)
+from dlc.dialects.measured import measuring
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.define import attribute, op, operands, region
 from dlc.ir.types import FunctionType, Type
-
-_BOUND = re.compile(r"(\w+) = (\d+)\.\.(\d*)")
 
 
 @op("func.return")
@@ -61,13 +63,16 @@ class Func(Op):
                 )
         return ()
 
+    def check(self) -> None:
+        check_interface(self, self.sym_name, self.function_type, frozenset(measuring(self)))
+
     @property
     def results_returned(self) -> tuple[Value, ...]:
         """The values of its return."""
         return self.body.terminator.operands
 
     @property
-    def bounds(self) -> dict[str, tuple[int, int | None]]:
+    def bounds(self) -> Bounds:
         """Lowest and highest value of each named dim."""
         return bounds_of(self)
 
@@ -92,48 +97,6 @@ class Func(Op):
             tuple([argument.type for argument in self.body.arguments]),
             tuple([value.type for value in self.results_returned]),
         )
-
-
-def input_names_of(op: Op, type: FunctionType) -> tuple[str, ...]:
-    """The user's names of what a function of this type, or its plan, takes."""
-    return _texts(op, "dlc.inputs") or tuple(f"arg{index}" for index in range(len(type.inputs)))
-
-
-def result_names_of(op: Op) -> tuple[str, ...]:
-    """The user's names of what a function or its plan gives; empty where they have none."""
-    return _texts(op, "dlc.results")
-
-
-def updates_of(op: Op) -> dict[int, int]:
-    """For each result that `dlc.updates` of a function or its plan names an argument for: its number."""
-    inputs, updates = op.attributes.get("dlc.inputs", ()), op.attributes.get("dlc.updates", ())
-    assert isinstance(inputs, tuple)
-    assert isinstance(updates, tuple)
-    return {result: inputs.index(name) for result, name in enumerate(updates) if name}
-
-
-def _texts(op: Op, key: str) -> tuple[str, ...]:
-    values = op.attributes.get(key, ())
-    assert isinstance(values, tuple)
-    return tuple([value for value in values if isinstance(value, str)])
-
-
-def bounds_of(op: Op) -> dict[str, tuple[int, int | None]]:
-    """Lowest and highest value of each named dim of a function, or of the program made of it."""
-    found: dict[str, tuple[int, int | None]] = {}
-    for text in _texts(op, "dlc.dims"):
-        match = _BOUND.fullmatch(text)
-        if match is None:
-            raise op.fail(f"{text!r} is no bound of a dim; write 'B = 1..64' or 'B = 1..'")
-        found[match[1]] = (int(match[2]), int(match[3]) if match[3] else None)
-    return found
-
-
-def bounds_attribute(bounds: dict[str, tuple[int, int | None]]) -> tuple[Attribute, ...]:
-    """The attribute `dlc.dims` for these bounds."""
-    return tuple(
-        f"{name} = {low}..{'' if high is None else high}" for name, (low, high) in bounds.items()
-    )
 
 
 def signature(body: Block, results: Sequence[Value]) -> FunctionType:

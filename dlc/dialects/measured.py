@@ -29,6 +29,9 @@ from dlc.ir.dims import (
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import FunctionType, TensorType, Type, ViewType
 
+PLAIN = frozenset({bool, int, float, str})
+"""Kinds of attributes that mention no sizes; most are one of these."""
+
 
 class Measuring(Op):
     """An operation whose last result, an i64, is how large its dim is in this call."""
@@ -134,15 +137,18 @@ def _atom_end(atom: Atom, limits: Mapping[str, Size], *, high: bool) -> Size:
 
 def dims_of(op: Op) -> set[str]:
     """The dims that an operation, its operands and all inside it mention."""
+    types = {value.type for value in op.operands}
     found: set[str] = set()
     for inner in op.walk():
-        for value in (*inner.operands, *inner.results):
-            found.update(_names_in(value.type))
+        for value in inner.results:
+            types.add(value.type)
         for region in inner.regions:
-            for argument in region.arguments:
-                found.update(_names_in(argument.type))
-        for attribute_ in inner.attributes.values():
-            found.update(_names_in(attribute_))
+            types.update([argument.type for argument in region.arguments])
+        for kept in inner.attributes.values():
+            if kept.__class__ not in PLAIN:
+                found.update(_names_in(kept))
+    for each in types:
+        found.update(_names_in(each))
     return found
 
 

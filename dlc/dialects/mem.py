@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects.func import bounds_of, input_names_of, result_names_of, updates_of
+from dlc.dialects.interface import (
+    Bounds,
+    bounds_of,
+    check_interface,
+    input_names_of,
+    result_names_of,
+    updates_of,
+)
 from dlc.ir.attributes import Dense, Symbol
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
@@ -171,8 +178,11 @@ class Program(Op):
     pure = False
     isolated = True
 
+    def check(self) -> None:
+        check_interface(self, self.sym_name, self.function_type, frozenset(self.measured))
+
     @property
-    def bounds(self) -> dict[str, tuple[int, int | None]]:
+    def bounds(self) -> Bounds:
         """Lowest and highest value of each named dim."""
         return bounds_of(self)
 

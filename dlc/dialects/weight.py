@@ -98,6 +98,30 @@ class Get(Op):
         return at.weights[self.symbol.name]
 
 
+def check_weights(module: Op) -> None:
+    """Raises ModelError where a weight is derived from later ones, or read as another type than it has."""
+    known: dict[str, TensorType] = {}
+    for symbol in module.regions[0]:
+        match symbol:
+            case Source(sym_name=name, type=type):
+                known[name] = type
+            case Derived(sym_name=name, type=type, sources=sources):
+                found = [known.get(source.name) for source in sources]
+                if found != [argument.type for argument in symbol.body.arguments]:
+                    raise symbol.fail(
+                        f"@{name} takes other types than its sources have that stand before it"
+                    )
+                known[name] = type
+            case _:
+                pass
+    for user in module.walk():
+        match user:
+            case Get(symbol=source, type=type) if known.get(source.name) is not type:
+                raise user.fail(f"{source} is read as {type.text}, which it is not")
+            case _:
+                pass
+
+
 @op("weight.set")
 class Set(Op):
     """What a state becomes at the end of the training step.

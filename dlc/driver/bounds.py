@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dlc.dialects import func, mem
 from dlc.dialects.builtin import Module
+from dlc.dialects.interface import bounds_attribute, bounds_of
 from dlc.errors import UsageError
 from dlc.runtime.weight_files import nearest
 
@@ -18,7 +19,7 @@ def narrow(module: Module, dims: Mapping[str, tuple[int, int]]) -> None:
     Raises UsageError: D0906 for a name that none has, D0930 for bounds that are not inside the text's.
     """
     entries = [op for op in module.body if isinstance(op, func.Func | mem.Program)]
-    known = {name for entry in entries for name in func.bounds_of(entry)}
+    known = {name for entry in entries for name in bounds_of(entry)}
     for name in dims:
         if name not in known:
             near = nearest(name, sorted(known))
@@ -28,13 +29,13 @@ def narrow(module: Module, dims: Mapping[str, tuple[int, int]]) -> None:
                 help=f"did you mean {near[0]}?" if near else None,
             )
     for entry in entries:
-        bounds = func.bounds_of(entry)
+        bounds = bounds_of(entry)
         narrower = {
             name: _inside(name, dims[name], bound) if name in dims else bound
             for name, bound in bounds.items()
         }
         if narrower != bounds:
-            entry.attributes["dlc.dims"] = func.bounds_attribute(narrower)
+            entry.attributes["dlc.dims"] = bounds_attribute(narrower)
 
 
 def _inside(name: str, wanted: tuple[int, int], bound: tuple[int, int | None]) -> tuple[int, int]:

@@ -15,13 +15,13 @@ from dlc.codegen.llvm import Target as Processor
 from dlc.codegen.program import CompiledEntry, Place, compile_program
 from dlc.dialects import func, mem
 from dlc.dialects.builtin import Module
+from dlc.dialects.interface import hidden_results
 from dlc.dialects.measured import limits_of, measuring
 from dlc.driver.weights import Weights
 from dlc.ir.attributes import Dense
 from dlc.ir.dims import Size
 from dlc.ir.types import TensorType
 from dlc.lowering.capacity import check_programs
-from dlc.lowering.return_counts import hidden_results
 from dlc.passes.place import align
 from dlc.passes.prepare import NAME as PREPARE
 from dlc.runtime import abi, blas, manifest

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from dlc.dialects import func, mem
+from dlc.dialects import mem
 from dlc.driver.svg import MARGIN, TITLE, document
 from dlc.ir.core import Value
 from dlc.ir.evaluation import Evaluation
@@ -46,7 +46,7 @@ class _Picture:
     def __init__(self, program: mem.Program, top: float) -> None:
         self.program = program
         self.top = top
-        self.sizes = {name: low for name, (low, _) in func.bounds_of(program).items()}
+        self.sizes = {name: low for name, (low, _) in program.bounds.items()}
         known = Evaluation(self.sizes)
         self.sizes |= {name: known.size(size) for name, size in program.limit_of.items()}
         self.at = Evaluation(self.sizes)

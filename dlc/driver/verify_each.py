@@ -166,7 +166,7 @@ def _call(function: EntryPoint, module: Op) -> tuple[Evaluation, list[Array]]:
     """Small sizes, weights, and inputs for a function."""
     dims = {
         name: max(low, _USUAL_SIZE if high is None else min(_USUAL_SIZE, high))
-        for name, (low, high) in func.bounds_of(function).items()
+        for name, (low, high) in function.bounds.items()
     }
     at = Evaluation(dims, _weights(module))
     inputs = [

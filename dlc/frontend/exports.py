@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dlc.dialects import array, func
+from dlc.dialects.interface import bounds_attribute
 from dlc.errors import ModelError
 from dlc.frontend.calls import Function, check_result
 from dlc.frontend.evaluator import Evaluator
@@ -235,7 +236,7 @@ def finish(
     bounds = {name: bound for name, bound in at.bounds.items() if name in used}
     attributes = function.attributes
     if bounds:
-        attributes["dlc.dims"] = func.bounds_attribute(bounds)
+        attributes["dlc.dims"] = bounds_attribute(bounds)
     attributes["dlc.inputs"] = tuple([argument.name or "" for argument in body.arguments])
     if any(name for name, _ in results):
         attributes["dlc.results"] = tuple([name for name, _ in results])

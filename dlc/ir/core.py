@@ -132,6 +132,12 @@ class Op:
         """
         raise NotImplementedError(f"{self.name} has no infer")
 
+    def check(self) -> None:
+        """Raise `self.fail(...)` where an operation that is complete says what cannot be.
+
+        The verifier asks it, after `infer` and all operations inside.
+        """
+
     def fold(self) -> Value | Dense | None:
         """Something that already exists and equals the single result, or a constant; else None."""
         return None

@@ -179,6 +179,7 @@ class _Verifier:
     def _infer(self, op: Op) -> None:
         try:
             types = op.infer()
+            op.check()
         except ModelError as error:
             for diagnostic in error.diagnostics:
                 self._add(diagnostic)

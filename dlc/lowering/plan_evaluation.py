@@ -14,7 +14,6 @@ import numpy as np
 
 from dlc.dialects import kernel, loop, mem
 from dlc.dialects.builtin import Module
-from dlc.dialects.func import updates_of
 from dlc.dialects.machine import POISON, Bytes, Stretch
 from dlc.errors import CallError
 from dlc.ir.core import Block, Op, Value
@@ -90,7 +89,7 @@ class PlanRun:
     def run(self) -> tuple[Array, ...]:
         self._work(self.program.body)
         self.measure()
-        updates = updates_of(self.program)
+        updates = self.program.updates
         results: list[Array] = []
         for number, type in enumerate(self.program.function_type.results):
             assert isinstance(type, TensorType)
@@ -196,7 +195,7 @@ class PlanRun:
             # A formula may look at a place that it then does not choose: that reads what it likes.
             return Stretch(name, np.full(8, POISON, np.uint8), writable=False)
         root = op.root.op
-        updated = updates_of(self.program).values()
+        updated = self.program.updates.values()
         writable = isinstance(root, mem.Root) and (root.kind != "input" or root.number in updated)
         return Stretch(name, self._memory_of(op.root)[start : start + size], writable)
 

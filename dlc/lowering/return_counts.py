@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dlc.dialects import func
+from dlc.dialects.interface import HIDDEN
 from dlc.dialects.measured import Measuring, dims_of, grows, limits_of, measuring
 from dlc.errors import Diagnostic, Unsupported
-from dlc.ir.core import Op
 from dlc.ir.types import TensorType
-
-HIDDEN = "dlc.hidden"
-"""The attribute of a function that says how many of its last results the caller does not see."""
 
 
 def return_counts(function: func.Func) -> None:
@@ -32,13 +29,6 @@ def return_counts(function: func.Func) -> None:
         function.body.terminator.set_operands([*function.results_returned, *missing])
         function.attributes[HIDDEN] = len(missing)
         function.retype()
-
-
-def hidden_results(function: Op) -> int:
-    """How many of the last results of a function or its plan are counts that the caller does not see."""
-    count = function.attributes.get(HIDDEN, 0)
-    assert isinstance(count, int)
-    return count
 
 
 def _check_storage(function: func.Func, found: dict[str, Measuring]) -> None:

@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dlc.dialects import array, flow, func
 from dlc.dialects.builtin import Module
+from dlc.dialects.interface import Bounds, bounds_attribute
+from dlc.dialects.measured import dims_of
 from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
@@ -62,13 +64,16 @@ def types_of(arrays: Sequence[Array]) -> list[TensorType]:
 
 
 def program(build: Build, types: Sequence[Type]) -> Module:
-    """A module with one function `main`."""
+    """A module with one function `main`, whose named sizes may be anything."""
     module = Module.empty(HERE)
     block = Block(types)
     emit = Builder(block, HERE)
     results = emitted(build, emit, block.arguments)
     emit.place(func.Return(results))
-    Builder(module.body, HERE).place(func.Func(block, "main", func.signature(block, results)))
+    made = func.Func(block, "main", func.signature(block, results))
+    bounds: Bounds = dict.fromkeys(sorted(dims_of(made)), (0, None))
+    made.attributes["dlc.dims"] = bounds_attribute(bounds)
+    Builder(module.body, HERE).place(made)
     return module
 
 

@@ -98,7 +98,7 @@ class RandomModule:
         returned = tuple(self._some(values, 3))
         Builder(body, self.location()).place(func.Return(returned))
         function = func.Func(body, name, func.signature(body, returned))
-        function.attributes["dlc.dims"] = ("B = 1..64",)
+        function.attributes["dlc.dims"] = ("B = 1..64", "T = 1..")
         if self._random.random() < 0.5:
             function.attributes["dlc.anything"] = self.attribute()
         emit.place(function)

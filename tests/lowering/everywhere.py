@@ -10,6 +10,7 @@ import numpy as np
 from dlc.codegen.llvm import Target
 from dlc.dialects import func, kernel, mem
 from dlc.dialects.builtin import Module
+from dlc.dialects.interface import bounds_attribute, hidden_results
 from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
 from dlc.driver.pipelines import pipeline
 from dlc.driver.weights import Weights
@@ -24,7 +25,7 @@ from dlc.ir.types import DType, TensorType
 from dlc.ir.verify import verify
 from dlc.lowering.loop_check import Compare, compare_loops, planned_copy
 from dlc.lowering.plan_evaluation import evaluate_plan
-from dlc.lowering.return_counts import hidden_results, return_counts
+from dlc.lowering.return_counts import return_counts
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.manifest import Entry
 from dlc.runtime.model import Model
@@ -49,7 +50,7 @@ def function_of(
     emit.place(func.Return(list(results)))
     made = func.Func(body, "f", func.signature(body, results))
     if dims:
-        made.attributes["dlc.dims"] = func.bounds_attribute(dict(dims))
+        made.attributes["dlc.dims"] = bounds_attribute(dict(dims))
     module = Module.empty(HERE)
     Builder(module.body, HERE).place(made)
     return module, made

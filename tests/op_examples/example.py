@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.dialects.func import Return
+from dlc.dialects.interface import bounds_attribute
 from dlc.ir.attributes import decode, encode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
@@ -105,7 +106,7 @@ class Example:
         main = func.Func(block, "main", func.signature(block, op.results))
         if self.dims:
             bounds: dict[str, tuple[int, int | None]] = dict.fromkeys(self.dims, (0, None))
-            main.attributes["dlc.dims"] = func.bounds_attribute(bounds)
+            main.attributes["dlc.dims"] = bounds_attribute(bounds)
         module = Module.empty(HERE)
         Builder(module.body, HERE).place(main)
         return module

@@ -13,6 +13,7 @@ import numpy as np
 
 from dlc.dialects import func, weight
 from dlc.dialects.builtin import Module
+from dlc.dialects.interface import bounds_attribute
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported, UsageError
 from dlc.importers.onnx import (
     control,
@@ -270,7 +271,7 @@ class _Import:
         )
         if used:
             bounds: dict[str, tuple[int, int | None]] = dict.fromkeys(used, (1, None))
-            function.attributes["dlc.dims"] = func.bounds_attribute(bounds)
+            function.attributes["dlc.dims"] = bounds_attribute(bounds)
         function.attributes["dlc.inputs"] = inputs
         result_names = _Names()
         function.attributes["dlc.results"] = tuple(map(result_names.of, self._graph.outputs))

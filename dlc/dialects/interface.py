@@ -1,0 +1,161 @@
+"""How functions, and the plans made of them, look to callers: the attributes `dlc.*`, and what they say.
+
+`dlc.dims = ["B = 1..1024", "T = 1.."]` names the symbolic sizes and their bounds, `dlc.inputs` and
+`dlc.results` the arguments and results as the user knows them, `dlc.defaults` default values (an empty
+string where there is none), `dlc.updates` for each result the argument whose memory it takes over (an
+empty string for memory of its own), `dlc.hidden` how many of the last results are sizes that the call
+measures and the caller does not see, `dlc.doc` the documentation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dlc.dialects.measured import dims_of
+from dlc.ir.attributes import Attribute, Dense
+from dlc.ir.core import Op
+from dlc.ir.types import FunctionType, TensorType
+
+Bounds = dict[str, tuple[int, int | None]]
+"""Lowest and highest value of named sizes."""
+
+HIDDEN = "dlc.hidden"
+_BOUND = re.compile(r"([A-Za-z_]\w*) = (\d{1,19})\.\.(\d{0,19})")
+
+
+def bounds_of(op: Op) -> Bounds:
+    """Lowest and highest value of each named dim of a function, or of the program made of it."""
+    found: Bounds = {}
+    for text in _texts(op, "dlc.dims"):
+        match = _BOUND.fullmatch(text)
+        if match is None:
+            raise op.fail(f"{text!r} is no bound of a dim; write 'B = 1..64' or 'B = 1..'")
+        found[match[1]] = (int(match[2]), int(match[3]) if match[3] else None)
+    return found
+
+
+def bounds_attribute(bounds: Mapping[str, tuple[int, int | None]]) -> tuple[Attribute, ...]:
+    """The attribute `dlc.dims` for these bounds."""
+    return tuple(
+        f"{name} = {low}..{'' if high is None else high}" for name, (low, high) in bounds.items()
+    )
+
+
+def input_names_of(op: Op, type: FunctionType) -> tuple[str, ...]:
+    """The user's names of what a function of this type, or its plan, takes."""
+    return _texts(op, "dlc.inputs") or tuple(f"arg{index}" for index in range(len(type.inputs)))
+
+
+def result_names_of(op: Op) -> tuple[str, ...]:
+    """The user's names of what a function or its plan gives; empty where they have none."""
+    return _texts(op, "dlc.results")
+
+
+def hidden_results(op: Op) -> int:
+    """How many of the last results of a function or its plan are counts that the caller does not see."""
+    count = op.attributes.get(HIDDEN, 0)
+    return count if isinstance(count, int) else 0
+
+
+def updates_of(op: Op) -> dict[int, int]:
+    """For each result that `dlc.updates` of a function or its plan names an argument for: its number."""
+    inputs, updates = op.attributes.get("dlc.inputs", ()), op.attributes.get("dlc.updates", ())
+    assert isinstance(inputs, tuple)
+    assert isinstance(updates, tuple)
+    return {result: inputs.index(name) for result, name in enumerate(updates) if name}
+
+
+def _texts(op: Op, key: str) -> tuple[str, ...]:
+    values = op.attributes.get(key, ())
+    assert isinstance(values, tuple)
+    return tuple([value for value in values if isinstance(value, str)])
+
+
+def check_interface(op: Op, name: str, type: FunctionType, measured: frozenset[str]) -> None:
+    """Raises ModelError where the attributes of a function or a plan do not fit its type and its body.
+
+    `measured` are the sizes that it counts itself; every other must have bounds.
+    """
+    for key, value in op.attributes.items():
+        kind = _KINDS.get(key)
+        if kind is not None and not isinstance(value, kind):
+            raise op.fail(f"@{name} has something else for {key}: {value!r}")
+    _check_names(op, name, "dlc.inputs", len(type.inputs))
+    _check_names(op, name, "dlc.results", len(type.results) - hidden_results(op))
+    _check_defaults(op, name, type)
+    _check_updates(op, name, type)
+    _check_bounds(op, name, measured)
+
+
+_KINDS: dict[str, type[object]] = {
+    "dlc.dims": tuple,
+    "dlc.inputs": tuple,
+    "dlc.results": tuple,
+    "dlc.defaults": tuple,
+    "dlc.updates": tuple,
+    HIDDEN: int,
+    "dlc.doc": str,
+}
+
+
+def _check_names(op: Op, name: str, key: str, count: int) -> None:
+    """As many names as there are arguments or results, none twice."""
+    names = op.attributes.get(key, ())
+    assert isinstance(names, tuple)
+    wrong = len(names) != count or len(set(names)) < count
+    if count < 0 or (names and (wrong or not all(isinstance(each, str) for each in names))):
+        raise op.fail(f"@{name} has {key} = {list(names)}, which is no name for each of {count}")
+
+
+def _check_defaults(op: Op, name: str, type: FunctionType) -> None:
+    defaults = op.attributes.get("dlc.defaults", ())
+    assert isinstance(defaults, tuple)
+    if len(defaults) > len(type.inputs):
+        raise op.fail(f"@{name} has {len(defaults)} defaults for {len(type.inputs)} arguments")
+    for default, of in zip(defaults, type.inputs, strict=False):
+        if default != "" and not (isinstance(default, Dense) and _fits(default.type, of)):
+            raise op.fail(f"@{name} has the default {default} for an argument {of}")
+
+
+def _fits(default: TensorType, type: object) -> bool:
+    """Whether a constant may be given for an argument; each may fit a symbolic size."""
+    return (
+        isinstance(type, TensorType)
+        and default.dtype is type.dtype
+        and default.rank == type.rank
+        and all(
+            one == other or not isinstance(other, int)
+            for one, other in zip(default.shape, type.shape, strict=True)
+        )
+    )
+
+
+def _check_updates(op: Op, name: str, type: FunctionType) -> None:
+    """Each result that takes over an argument is of its type, and no two take the same."""
+    updates, inputs = op.attributes.get("dlc.updates", ()), op.attributes.get("dlc.inputs", ())
+    assert isinstance(updates, tuple)
+    assert isinstance(inputs, tuple)
+    taken = [each for each in updates if each != ""]
+    if len(updates) > len(type.results) or len(set(taken)) < len(taken):
+        raise op.fail(
+            f"@{name} has dlc.updates = {list(updates)}, which is not one for each result"
+        )
+    for result, updated in zip(type.results, updates, strict=False):
+        if updated != "" and (
+            updated not in inputs or type.inputs[inputs.index(updated)] != result
+        ):
+            raise op.fail(f"@{name} cannot update {updated!r}: that is no argument {result}")
+
+
+def _check_bounds(op: Op, name: str, measured: frozenset[str]) -> None:
+    bounds = bounds_of(op)
+    for dim, (low, high) in bounds.items():
+        if high is not None and high < low:
+            raise op.fail(f"@{name} bounds {dim} by {low}..{high}")
+    unknown = dims_of(op) - bounds.keys() - measured
+    if unknown:
+        raise op.fail(
+            f"@{name} mentions the size {min(unknown)}, which dlc.dims does not bound",
+            help=f"write dlc.dims = [..., '{min(unknown)} = 1..64']",
+        )
