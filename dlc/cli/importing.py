@@ -9,7 +9,7 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.report import note, print_json, progress
+from dlc.cli.report import note, notes, print_json, progress
 from dlc.cli.values import pairs, sizes
 
 
@@ -34,7 +34,15 @@ def command(
         made = driver.import_model(model, out, dims=sizes(dim), shapes=pairs("--shape", shape))
     if as_json:
         weights = None if made.weights is None else str(made.weights)
-        print_json({"text": str(made.text), "weights": weights, "parameters": made.parameters})
+        print_json(
+            {
+                "text": str(made.text),
+                "weights": weights,
+                "parameters": made.parameters,
+                "renamed": dict(made.renamed),
+            }
+        )
         return
+    notes(f"{old} is called {new} here" for old, new in made.renamed.items())
     beside = "" if made.weights is None else f" and {made.weights}"
     note(f"{made.text}{beside}: {made.parameters:,} parameters")

@@ -23,6 +23,8 @@ class Imported:
     weights: Path | None
     """None for a model without weights."""
     parameters: int
+    renamed: Mapping[str, str]
+    """What is called otherwise than in the file: inputs, results and sizes."""
 
 
 def import_model(
@@ -61,7 +63,7 @@ def import_model(
         safetensors.write(weights, tensors)
     write_text(target, written.text)
     count = sum(weight.array.size for weight in written.weights.values())
-    return Imported(target, weights if tensors else None, count)
+    return Imported(target, weights if tensors else None, count, made.renamed)
 
 
 def _shape(name: str, text: str) -> Shape:

@@ -175,7 +175,7 @@ def test_the_command_writes_a_text_that_runs(
     Path("net.onnx").write_bytes(model.SerializeToString())
     assert main(["import", "net.onnx", "--dim", "N=1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told == {"text": "net.dlm", "weights": "net.safetensors", "parameters": 8}
+    assert told == {"text": "net.dlm", "weights": "net.safetensors", "parameters": 8, "renamed": {}}
     assert main(["run", "net.dlm", "--input", "x=[[1, 2, 3, 4]]"]) == 0
     assert "[[10. 10.]]" in capsys.readouterr().out
 

@@ -29,7 +29,7 @@ def test_dims_keep_their_names_and_names_become_identifiers() -> None:
     node = helper.make_node("Relu", ["in.put:0"], ["7"])
     found = entry(model_of([node], {"in.put:0": X}, ["7"], shapes={"in.put:0": ["batch", 4]}))
     assert found.input_names == ("in_put_0",)
-    assert found.result_names == ("t7",)
+    assert found.result_names == ("y",)
     assert found.bounds == {"batch": (1, None)}
 
 
@@ -109,7 +109,7 @@ def test_a_graph_without_outputs_is_refused() -> None:
 
 
 def test_a_tensor_that_nothing_makes_is_refused() -> None:
-    with pytest.raises(ModelError, match="nothing makes gone"):
+    with pytest.raises(ModelError, match="gone is read by"):
         imported(model_of([helper.make_node("Neg", ["gone"], ["y"])], {"x": X}, ["y"]))
 
 
@@ -125,7 +125,7 @@ def test_other_shapes_of_inputs_can_be_asked_for(tmp_path: Path) -> None:
         model_of([helper.make_node("Neg", ["x"], ["y"])], {"x": X}, ["y"]).SerializeToString()
     )
     made = read_onnx(path, shapes={"x": (symbol("H"), 8)})
-    assert made.module.symbol("test") is not None
+    assert made.module.symbol("run") is not None
     (found,) = evaluated(made, {"x": np.ones((2, 8), np.float32)}, {"H": 2})
     assert found.shape == (2, 8)
 

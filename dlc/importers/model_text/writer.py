@@ -17,7 +17,7 @@ from dlc.importers.model_text.blocks import SOURCE, Block, Repetition
 from dlc.importers.model_text.body import Body, BodyWriter
 from dlc.importers.model_text.expressions import type_text
 from dlc.importers.model_text.graph import Graph
-from dlc.importers.model_text.names import Names, as_type, readable
+from dlc.importers.model_text.names import Names, as_type
 from dlc.importers.model_text.spelling import spelled
 from dlc.importers.model_text.terms import Term, Weight, values_of
 from dlc.importers.onnx.facts import Array
@@ -29,8 +29,6 @@ SPELLED = (layers, functions, shapes, elementwise)
 SHOWN = 5
 ROOM = 90
 """Signs of a statement and its remark in one line."""
-MEANINGLESS = ("torch_jit_export", "torch_jit", "main_graph", "graph", "tf2onnx", "main", "test")
-"""What exporters call every graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +52,7 @@ def write_model(
     origins = {op.sym_name: op.key for op in module.body if isinstance(op, weight.Source)}
     graph = Graph(function.body, arrays, origins)
     terms = _terms(graph, function)
-    names = Names()
-    inputs = [names.of(readable(text, "x")) for text in function.input_names]
+    inputs = function.input_names
     given = dict(zip(function.body.arguments, inputs, strict=True))
     stored = {value: graph.weight(value) for value in _weights(graph, terms, function)}
     root = as_type(name)
@@ -122,7 +119,7 @@ def _unspelled(name: str, ops: list[Op]) -> Diagnostic:
 def _file(
     function: func.Func,
     body: Body,
-    inputs: list[str],
+    inputs: Sequence[str],
     root: str,
     weight_file: str,
     docs: str,
@@ -166,19 +163,17 @@ def _block(statements: Sequence[tuple[str, str]], result: str) -> str:
 _USED = re.compile(r"use \w+ = (\w+)\(")
 
 
-def _function(function: func.Func, body: Body, inputs: list[str]) -> list[str]:
+def _function(function: func.Func, body: Body, inputs: Sequence[str]) -> list[str]:
     parameters = [
         f"{name}: {type_text(tensor_type(argument))}"
         for name, argument in zip(inputs, function.body.arguments, strict=True)
     ]
     types = [type_text(tensor_type(value)) for value in function.results_returned]
-    names = Names()
-    results = [names.of(readable(name, "y")) for name in function.result_names]
+    results = function.result_names
     fields = ", ".join(f"{name}: {type}" for name, type in zip(results, types, strict=True))
     values = ", ".join(f"{name} = {text}" for name, text in zip(results, body.results, strict=True))
     value = f"({values})" if len(results) > 1 else body.results[0]
-    name = function.sym_name if function.sym_name not in MEANINGLESS else "run"
-    head = f"export fn {name}({', '.join(parameters)}) -> ({fields})"
+    head = f"export fn {function.sym_name}({', '.join(parameters)}) -> ({fields})"
     return [f"{head} {_block(body.statements, value)}"]
 
 

@@ -46,6 +46,15 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class Output:
+    """What the file says of an output; None where it says nothing."""
+
+    name: str
+    dtype: DType | None
+    axes: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One operator of the graph; an empty name stands for an input that is left out.
 
@@ -78,9 +87,14 @@ class Graph:
     name: str
     file: str
     inputs: tuple[Input, ...]
-    outputs: tuple[str, ...]
+    declared: tuple[Output, ...]
     nodes: tuple[Node, ...]
     tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of what it gives."""
+        return tuple([output.name for output in self.declared])
 
     @property
     def listing(self) -> str:

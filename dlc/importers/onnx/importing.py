@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from dlc.dialects import func, weight
+from dlc.dialects import array, func, weight
 from dlc.dialects.builtin import Module
-from dlc.dialects.interface import bounds_attribute
-from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported, UsageError
+from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
+from dlc.importers.identifiers import Identifiers
 from dlc.importers.onnx import (
     control,
     elementwise,
@@ -24,14 +23,23 @@ from dlc.importers.onnx import (
     shapes,
     windows,
 )
-from dlc.importers.onnx.facts import Array, Graph, Input, Node
+from dlc.importers.onnx.facts import Array, Graph, Node
+from dlc.importers.onnx.interface import (
+    Sizes,
+    bounds_of,
+    check_names,
+    check_result,
+    declare,
+    entry_name,
+    result_names,
+)
 from dlc.importers.onnx.reading import read_graph
 from dlc.importers.onnx.step import Constant, Importer, Made, Operand, Step
 from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import Shape, Size, names, substitute, symbol
+from dlc.ir.dims import Shape
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
@@ -60,11 +68,15 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class OnnxModel:
-    """An imported model: IR at graph level, the arrays of its weight symbols, and a text of its nodes."""
+    """An imported model: IR at graph level, the arrays of its weight symbols, and a text of its nodes.
+
+    `renamed` says what is called otherwise than in the file: inputs, results and sizes.
+    """
 
     module: Module
     arrays: Mapping[str, Array]
     listing: str
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def read_onnx(
@@ -91,34 +103,34 @@ def import_graph(
     values: ValueMap | None = None,
 ) -> OnnxModel:
     """The same from a graph that was read."""
-    _refuse_unknown(graph)
+    _check_opset(graph)
     inputs = [declared.name for declared in graph.inputs]
-    _check_names(graph, "input", [*(shapes or {})], inputs)
-    return _Import(graph, _Sizes(shapes or {}, dims or {}), values or ValueMap()).run()
+    check_names(graph, "input", [*(shapes or {})], inputs)
+    return _Import(graph, Sizes(shapes or {}, dims or {}), values or ValueMap()).run()
 
 
-def _check_names(graph: Graph, what: str, given: Iterable[str], known: Sequence[str]) -> None:
-    for name in given:
-        if name not in known:
-            listed = ", ".join(known) or "none"
-            raise UsageError(
-                f"{graph.file} has no {what} {name}", code="D0901", help=f"it has {listed}"
-            )
-
-
-def _refuse_unknown(graph: Graph) -> None:
-    """Raise Unsupported with every kind of operator that has no importer."""
-    missing: dict[tuple[str, int], list[Node]] = defaultdict(list)
+def _unknown(graph: Graph) -> Iterator[tuple[Node, str]]:
+    """Each node that has no importer, with what to say of its kind."""
     for node in _all_nodes(graph):
-        if node.domain or node.kind not in IMPORTERS or node.opset not in OPSETS:
+        if not _is_known(node):
             kind = f"{node.domain}.{node.kind}" if node.domain else node.kind
-            missing[kind, node.opset].append(node)
-    if missing:
-        problems = [
-            _unsupported(graph, f"{kind} of opset {opset} is not imported", nodes)
-            for (kind, opset), nodes in sorted(missing.items())
-        ]
-        raise Unsupported(problems, sources={graph.file: graph.listing})
+            yield node, f"{kind} of opset {node.opset} is not imported"
+
+
+def _is_known(node: Node) -> bool:
+    return not node.domain and node.kind in IMPORTERS
+
+
+def _check_opset(graph: Graph) -> None:
+    """Raise Unsupported for operators of a version that nobody here knows."""
+    for node in _all_nodes(graph):
+        if not node.domain and node.opset not in OPSETS:
+            raise Unsupported(
+                f"{graph.file} uses version {node.opset} of the ONNX operators; dlc knows "
+                f"{OPSETS[0]} to {OPSETS[-1]}",
+                code="D0710",
+                help="onnx.version_converter.convert_version(model, 21) makes another version of it",
+            )
 
 
 def _all_nodes(graph: Graph) -> Iterator[Node]:
@@ -140,22 +152,6 @@ def _unsupported(graph: Graph, message: str, nodes: list[Node], code: str = "D07
     return Diagnostic(code, f"{message}: {count}, {labels}{more}", place)
 
 
-class _Names:
-    """Names of ONNX as identifiers, each once."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-
-    def of(self, name: str) -> str:
-        text = re.sub(r"\W", "_", name, flags=re.ASCII)[:200] or "t"
-        text = text if not text[0].isdigit() else f"t{text}"
-        found, number = text, 2
-        while found in self._taken:
-            found, number = f"{text}_{number}", number + 1
-        self._taken.add(found)
-        return found
-
-
 class _Lost(Exception):
     """A graph inside a node has results that could not be imported, which is reported elsewhere."""
 
@@ -167,49 +163,14 @@ def _held(graph: Graph) -> dict[str, Operand]:
     }
 
 
-class _Sizes:
-    """The shapes of inputs: declared ones or others, with names for sizes or numbers in their place."""
-
-    def __init__(self, shapes: Mapping[str, Shape], dims: Mapping[str, int]) -> None:
-        self._shapes = shapes
-        self._numbers = dims
-        self._names = _Names()
-        self._named: dict[str, Size] = {}
-
-    def of(self, declared: Input, name: str) -> Shape:
-        """The shape of an input, which is called `name` from now on."""
-        shape = self._shapes.get(declared.name)
-        if shape is None:
-            axes = enumerate(declared.axes)
-            shape = tuple([self._size(f"{name}_{number}", axis) for number, axis in axes])
-        for used in sorted({dim for size in shape for dim in names(size)}):
-            self._named.setdefault(used, symbol(used))
-        return tuple([substitute(size, self._numbers) for size in shape])
-
-    def _size(self, place: str, axis: int | str | None) -> Size:
-        if isinstance(axis, int):
-            return axis
-        key = place if axis is None else axis
-        if key not in self._named:
-            # tf2onnx writes such names for sizes that have none.
-            name = "N" if key.startswith("unk__") else key
-            self._named[key] = symbol(self._names.of(name))
-        return self._named[key]
-
-    def check(self, graph: Graph) -> None:
-        """Raise UsageError if a number was given to a size that is not there."""
-        known = sorted({dim for size in self._named.values() for dim in names(size)})
-        _check_names(graph, "size", self._numbers, known)
-
-
 class _Import:
-    def __init__(self, graph: Graph, sizes: _Sizes, values: ValueMap) -> None:
+    def __init__(self, graph: Graph, sizes: Sizes, values: ValueMap) -> None:
         self._graph = graph
         self._sizes = sizes
         self._values = values
         self._block = self._top = Block()
         self._module = Module.empty(self._place(1))
-        self._weight_names = _Names()
+        self._weight_names = Identifiers("w")
         self._arrays: dict[str, Array] = {}
         self._gets: dict[int, Value] = {}
         self._known: dict[str, Operand | None] = {**_held(graph)}
@@ -218,17 +179,27 @@ class _Import:
 
     def run(self) -> OnnxModel:
         """Import the nodes in their order; what cannot be imported is reported all at once."""
+        for node, message in _unknown(self._graph):
+            self._refused["D0710", message].append(node)
         inputs = self._inputs()
-        for node in self._graph.nodes:
-            self._node(node)
+        try:
+            for node in self._graph.nodes:
+                self._node(node)
+        except ModelError:
+            if not self._refused:
+                raise
         if self._refused:
-            problems = [
-                _unsupported(self._graph, message, nodes, code)
-                for (code, message), nodes in self._refused.items()
-            ]
-            raise Unsupported(problems, sources={self._graph.file: self._graph.listing})
+            raise self._unsupported()
         self._function(inputs)
-        return OnnxModel(self._module, self._arrays, self._graph.listing)
+        return OnnxModel(self._module, self._arrays, self._graph.listing, self._renamed(inputs))
+
+    def _unsupported(self) -> Unsupported:
+        """Everything that is not imported, in the order of the file."""
+        refused = sorted(self._refused.items(), key=lambda found: found[1][0].line)
+        problems = [
+            _unsupported(self._graph, message, nodes, code) for (code, message), nodes in refused
+        ]
+        return Unsupported(problems, sources={self._graph.file: self._graph.listing})
 
     def _place(self, line: int) -> FileLocation:
         return FileLocation(self._graph.file, line, 1)
@@ -236,7 +207,7 @@ class _Import:
     # Inputs and results.
 
     def _inputs(self) -> tuple[str, ...]:
-        entry_names = _Names()
+        entry_names = Identifiers("x")
         found: list[str] = []
         for declared in self._graph.inputs:
             name = entry_names.of(declared.name)
@@ -253,35 +224,35 @@ class _Import:
         node = Node("result", "", "", (), (), {}, 0, last.line)
         step = Step(node, (), emit, self._weight, self)
         results: list[Value] = []
-        for name in self._graph.outputs:
-            found = self._known[name]
+        for declared in self._graph.declared:
+            found = self._known[declared.name]
             assert found is not None
-            results.append(step.as_value(found))
+            value = step.as_value(found)
+            check_result(
+                self._graph, declared, array.tensor_type(value), sizes=self._sizes.are_declared
+            )
+            results.append(value)
         emit.place(func.Return(tuple(results)))
-        entry = re.sub(r"\W", "_", self._graph.name, flags=re.ASCII)
-        entry = entry if entry.isidentifier() and not entry.startswith("_") else "main"
-        function = func.Func(self._block, entry, func.signature(self._block, results))
+        signature = func.signature(self._block, results)
+        function = func.Func(self._block, entry_name(self._graph), signature)
         function.location = self._place(1)
-        used = dict.fromkeys(
-            name
-            for argument in self._block.arguments
-            if isinstance(argument.type, TensorType)
-            for size in argument.type.shape
-            for name in sorted(names(size))
-        )
-        if used:
-            bounds: dict[str, tuple[int, int | None]] = dict.fromkeys(used, (1, None))
-            function.attributes["dlc.dims"] = bounds_attribute(bounds)
-        function.attributes["dlc.inputs"] = inputs
-        result_names = _Names()
-        function.attributes["dlc.results"] = tuple(map(result_names.of, self._graph.outputs))
+        shapes = [array.tensor_type(argument).shape for argument in self._block.arguments]
+        declare(function, inputs, result_names(self._graph), bounds_of(shapes))
         self._module.body.append(function)
+
+    def _renamed(self, inputs: tuple[str, ...]) -> dict[str, str]:
+        """What is called otherwise than in the file."""
+        pairs = [
+            *zip([declared.name for declared in self._graph.inputs], inputs, strict=True),
+            *zip(self._graph.outputs, result_names(self._graph), strict=True),
+        ]
+        return {old: new for old, new in pairs if old != new} | self._sizes.renamed
 
     # Nodes.
 
     def _node(self, node: Node) -> None:
-        if any(name in self._lost for name in node.inputs):
-            self._lost.update(node.outputs)
+        if not _is_known(node) or any(name in self._lost for name in node.inputs):
+            self._lost.update(filter(None, node.outputs))
             return
         operands = [self._known[name] if name else None for name in node.inputs]
         emit = Builder(self._block, self._place(node.line))
@@ -289,12 +260,12 @@ class _Import:
         try:
             made = self._made(step)
         except _Lost:
-            self._lost.update(node.outputs)
+            self._lost.update(filter(None, node.outputs))
             return
         except Unsupported as error:
             for problem in error.diagnostics:
                 self._refused[problem.code, problem.message].append(node)
-            self._lost.update(node.outputs)
+            self._lost.update(filter(None, node.outputs))
             return
         except DlcError as error:
             raise self._located(error, node) from None

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import numpy as np
 
 from dlc.errors import ArtifactError, ModelError, Unsupported, UsageError
-from dlc.importers.onnx.facts import DTYPES, Array, Attribute, Graph, Input, Node, Tensor
+from dlc.importers.onnx.facts import DTYPES, Array, Attribute, Graph, Input, Node, Output, Tensor
 from dlc.ir.types import BF16, BOOL, F16, DType
 from dlc.runtime.files import map_file, map_inside
 
@@ -33,6 +33,13 @@ DOMAINS = ("", "ai.onnx")
 class _Opset(Protocol):
     domain: str
     version: int
+
+
+class _Dimension(Protocol):
+    dim_value: int
+    dim_param: str
+
+    def HasField(self, field_name: Literal["dim_value"]) -> bool: ...
 
 
 def read_graph(path: str | Path) -> Graph:
@@ -85,11 +92,19 @@ def graph_of(model: ModelProto, file: str, folder: Path) -> Graph:
     return Graph(graph.name, file, inputs, _outputs(file, graph), nodes, tensors)
 
 
-def _outputs(file: str, graph: GraphProto) -> tuple[str, ...]:
-    outputs = tuple([value.name for value in graph.output])
-    if "" in outputs:
+def _outputs(file: str, graph: GraphProto) -> tuple[Output, ...]:
+    if not all(value.name for value in graph.output):
         raise _wrong(file, "an output has no name")
-    return outputs
+    return tuple([_output(file, value) for value in graph.output])
+
+
+def _output(file: str, value: ValueInfoProto) -> Output:
+    """What is said of an output; of one that is no tensor only its name, since no node makes such."""
+    type = value.type.tensor_type
+    what = f"{file}: the output {value.name}"
+    dtype = _dtype(what, type.elem_type) if type.elem_type else None
+    axes = _axes(what, type.shape.dim) if type.HasField("shape") else None
+    return Output(value.name, dtype, axes)
 
 
 def _texts(model: ModelProto) -> Iterator[str | bytes]:
@@ -140,21 +155,18 @@ def _input(file: str, value: ValueInfoProto) -> Input:
     if not value.type.HasField("tensor_type"):
         raise Unsupported(f"{file}: the input {value.name} is no tensor", code="D0710")
     type = value.type.tensor_type
-    dtype = _dtype(f"{file}: the input {value.name}", type.elem_type)
+    what = f"{file}: the input {value.name}"
+    dtype = _dtype(what, type.elem_type)
     if not type.HasField("shape"):
-        raise Unsupported(
-            f"{file}: the input {value.name} does not say how many axes it has", code="D0710"
-        )
-    axes: list[int | str | None] = []
-    for dim in type.shape.dim:
-        if dim.HasField("dim_value"):
-            if dim.dim_value < 0:
-                raise _wrong(file, f"an axis of the input {value.name} has size {dim.dim_value}")
-            axes.append(dim.dim_value)
-        else:
-            axes.append(dim.dim_param or None)
-    _check_shape(f"{file}: the input {value.name}", [a for a in axes if isinstance(a, int)])
-    return Input(value.name, dtype, tuple(axes))
+        raise Unsupported(f"{what} does not say how many axes it has", code="D0710")
+    return Input(value.name, dtype, _axes(what, type.shape.dim))
+
+
+def _axes(what: str, dims: Iterable[_Dimension]) -> tuple[int | str | None, ...]:
+    """The declared sizes: numbers, names, or None where nothing is said."""
+    axes = tuple([d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims])
+    _check_shape(what, [axis for axis in axes if isinstance(axis, int)])
+    return axes
 
 
 def _dtype(what: str, number: int) -> DType:
@@ -197,9 +209,10 @@ class _Nodes:
         known = frozenset(("", *around, *tensors, *[value.name for value in graph.input]))
         makers = self._makers(graph, known)
         order: list[int] = []
+        in_order = True  # those of the file, as is usual
         state = bytearray(len(graph.node))  # 0 new, 1 its inputs are being looked at, 2 done
         for value in graph.output:
-            todo = [self._maker(makers, known, value.name, "an output")]
+            todo = [self._maker(makers, known, value.name, "is an output")]
             while todo:
                 number = todo[-1]
                 if number < 0 or state[number] == 2:
@@ -211,11 +224,14 @@ class _Nodes:
                     state[number] = 1
                     node = graph.node[number]
                     for name in (*node.input, *_captured(node)):
-                        maker = self._maker(makers, known, name, node.op_type)
+                        maker = self._maker(makers, known, name, f"is read by {_label(node)}")
                         if maker >= 0 and state[maker] == 1:
-                            raise _wrong(self._file, f"{name} depends on itself")
+                            raise self._cycle(graph, todo[todo.index(maker) :], state)
                         if maker >= 0 and state[maker] == 0:
                             todo.append(maker)
+                        in_order = in_order and maker < number
+        if in_order:
+            order.sort()
         visible = known | {*makers}
         return tuple(
             [self._node(graph.node[k], line or place, visible) for place, k in enumerate(order, 1)]
@@ -231,13 +247,30 @@ class _Nodes:
         return found
 
     def _maker(self, makers: dict[str, int], known: Collection[str], name: str, user: str) -> int:
-        """The number of the node that makes a tensor; -1 for one that no node makes."""
+        """The number of the node that makes a tensor; -1 for one that no node makes.
+
+        `user` says what it is for.
+        """
         found = makers.get(name)
         if found is not None:
             return found
         if name not in known:
-            raise _wrong(self._file, f"nothing makes {name}, which {user} needs")
+            raise ModelError(
+                f"{self._file}: the tensor {name} {user}, and nothing makes it",
+                code="D0521",
+                help="it is no input, no initializer and no output of a node: a part was cut off",
+            )
         return -1
+
+    def _cycle(self, graph: GraphProto, todo: list[int], state: bytearray) -> ModelError:
+        """The error for nodes that wait for each other; those being looked at are the way around."""
+        nodes = [graph.node[number] for number in todo if state[number] == 1]
+        way = " -> ".join([*map(_label, nodes), _label(nodes[0])])
+        return ModelError(
+            f"{self._file}: {next(filter(None, nodes[0].output))} depends on itself: {way}",
+            code="D0521",
+            help="each node stands after those that it reads: one of these reads what comes later",
+        )
 
     def _node(self, node: NodeProto, line: int, visible: Collection[str]) -> Node:
         domain = "" if node.domain in DOMAINS else node.domain
@@ -268,6 +301,12 @@ class _Nodes:
         nodes = self.ordered(graph, {*tensors}, visible, line)
         self._depth -= 1
         return Graph(graph.name, self._file, inputs, _outputs(self._file, graph), nodes, tensors)
+
+
+def _label(node: NodeProto) -> str:
+    """What a message calls a node: its kind, and its name or what it makes."""
+    name = node.name or f"that makes {next(filter(None, node.output), '?')}"
+    return f"{node.op_type} {name}"
 
 
 def _captured(node: NodeProto) -> set[str]:

@@ -1,0 +1,130 @@
+"""What a graph takes and gives: names, sizes, and whether the file declares what is true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from dlc.dialects import func
+from dlc.dialects.interface import bounds_attribute
+from dlc.errors import ModelError, UsageError
+from dlc.importers.identifiers import Identifiers
+from dlc.importers.onnx.facts import Graph, Input, Output
+from dlc.ir.dims import Shape, Size, names, substitute, symbol
+from dlc.ir.types import TensorType
+from dlc.text.words import NEVER_NAMES
+
+MEANINGLESS = ("torch_jit_export", "torch_jit", "main_graph", "graph", "tf2onnx", "main", "test")
+"""What exporters call every graph; its entry point is `run`."""
+
+
+def entry_name(graph: Graph) -> str:
+    """The name of the only entry point."""
+    return Identifiers("run").of("" if graph.name in MEANINGLESS else graph.name)
+
+
+def result_names(graph: Graph) -> tuple[str, ...]:
+    """What the results are called; no expression can mean them, so few words are out of question."""
+    called = Identifiers("y", NEVER_NAMES)
+    return tuple([called.of(name) for name in graph.outputs])
+
+
+def check_names(graph: Graph, what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise UsageError (D0901) for a name that the file does not have."""
+    for name in given:
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise UsageError(
+                f"{graph.file} has no {what} {name}", code="D0901", help=f"it has {listed}"
+            )
+
+
+class Sizes:
+    """The shapes of inputs: declared ones or others, with names for sizes or numbers in their place."""
+
+    def __init__(self, shapes: Mapping[str, Shape], dims: Mapping[str, int]) -> None:
+        self._shapes = shapes
+        self._numbers = dims
+        self._names = Identifiers("N")
+        self._named: dict[str, Size] = {}
+
+    @property
+    def are_declared(self) -> bool:
+        """Whether all shapes are those of the file."""
+        return not self._shapes and not self._numbers
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """What sizes of the file are called, where that is something else."""
+        return {old: str(new) for old, new in self._named.items() if old != str(new)}
+
+    def of(self, declared: Input, name: str) -> Shape:
+        """The shape of an input, which is called `name` from now on."""
+        shape = self._shapes.get(declared.name)
+        if shape is None:
+            axes = enumerate(declared.axes)
+            shape = tuple([self._size(f"{name}_{number}", axis) for number, axis in axes])
+        for used in sorted({dim for size in shape for dim in names(size)}):
+            self._named.setdefault(used, symbol(used))
+        return tuple([substitute(size, self._numbers) for size in shape])
+
+    def _size(self, place: str, axis: int | str | None) -> Size:
+        if isinstance(axis, int):
+            return axis
+        key = place if axis is None else axis
+        if key not in self._named:
+            # tf2onnx writes such names for sizes that have none.
+            name = "N" if key.startswith("unk__") else key
+            self._named[key] = symbol(self._names.of(name))
+        return self._named[key]
+
+    def check(self, graph: Graph) -> None:
+        """Raise UsageError if a number was given to a size that is not there."""
+        known = sorted({dim for size in self._named.values() for dim in names(size)})
+        check_names(graph, "size", self._numbers, known)
+
+
+def check_result(graph: Graph, declared: Output, found: TensorType, *, sizes: bool) -> None:
+    """Raise ModelError (D0521) where the file says otherwise than its nodes make a result.
+
+    Shapes are compared if `sizes` says so: not where others were asked for than those of the file.
+    """
+    same_dtype = declared.dtype in (None, found.dtype)
+    if same_dtype and (not sizes or declared.axes is None or _agree(declared.axes, found.shape)):
+        return
+    dtype = found.dtype if declared.dtype is None else declared.dtype
+    axes = found.shape if declared.axes is None else [axis or "?" for axis in declared.axes]
+    shown = f"{dtype.name}[{', '.join(map(str, axes))}]" if axes else dtype.name
+    raise ModelError(
+        f"{graph.file}: the output {declared.name} is declared as {shown}, "
+        f"but its nodes make {found.text}",
+        code="D0521",
+        help="correct the declaration of the output in the file, or remove its shape",
+    )
+
+
+def _agree(declared: Sequence[int | str | None], found: Shape) -> bool:
+    """Whether shapes can be the same; sizes with names may have any value."""
+    return len(declared) == len(found) and all(
+        one == other
+        for one, other in zip(declared, found, strict=True)
+        if isinstance(one, int) and isinstance(other, int)
+    )
+
+
+def bounds_of(shapes: Iterable[Shape]) -> dict[str, tuple[int, int | None]]:
+    """The bounds of all sizes with names: any from 1 on."""
+    used = [name for shape in shapes for size in shape for name in sorted(names(size))]
+    return dict.fromkeys(used, (1, None))
+
+
+def declare(
+    function: func.Func,
+    inputs: tuple[str, ...],
+    results: tuple[str, ...],
+    bounds: Mapping[str, tuple[int, int | None]],
+) -> None:
+    """Write names and bounds into a function."""
+    if bounds:
+        function.attributes["dlc.dims"] = bounds_attribute(dict(bounds))
+    function.attributes["dlc.inputs"] = inputs
+    function.attributes["dlc.results"] = results

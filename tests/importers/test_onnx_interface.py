@@ -1,0 +1,141 @@
+"""What an ONNX file calls its inputs, results and sizes, and what is said where it contradicts itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+from dlc.cli import main
+from dlc.driver.api import compile
+from dlc.driver.importing import import_model
+from dlc.errors import ModelError, Unsupported
+from dlc.importers.onnx import OnnxModel
+from tests.importers.onnx_models import imported, model_of
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+W = np.ones((4, 4), np.float32)
+
+
+def product(given: str, made: str, rows: int | str = 3) -> ModelProto:
+    node = helper.make_node("MatMul", [given, "w"], [made])
+    return model_of([node], {given: X}, [made], {"w": W}, shapes={given: [rows, 4]})
+
+
+def saved(model: ModelProto, folder: Path) -> Path:
+    path = folder / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "rows", "renamed"),
+    [
+        ("input_0", "output_0", "N", {}),
+        ("input.1", "out/y:0", "N", {"input.1": "input_1", "out/y:0": "out_y_0"}),
+        ("501", "502", "N", {"501": "x", "502": "y"}),
+        ("let", "if", "for", {"let": "let_", "if": "if_", "for": "for_"}),
+        ("sum", "relu", "batch size", {"sum": "sum_", "batch size": "batch_size"}),
+        ("state", "train", "module", {}),
+    ],
+)
+def test_a_file_and_its_text_have_the_same_names(
+    tmp_path: Path, given: str, made: str, rows: str, renamed: dict[str, str]
+) -> None:
+    path = saved(product(given, made, rows), tmp_path)
+    written = import_model(path, tmp_path / "net.dlm")
+    assert written.renamed == renamed
+    (one,), (other,) = [
+        compile(model).entry_points.values() for model in (path, tmp_path / "net.dlm")
+    ]
+    assert other.name == one.name == "run"
+    assert [item.name for item in other.inputs] == [item.name for item in one.inputs]
+    assert [item.name for item in other.outputs] == [item.name for item in one.outputs]
+    assert [dim.name for dim in other.dims] == [dim.name for dim in one.dims]
+    np.testing.assert_array_equal(np.asarray(other(X)).reshape(3, 4), X @ W)
+
+
+def test_the_command_says_what_it_renames(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = saved(product("if", "y"), tmp_path)
+    assert main(["import", str(path), "-o", str(tmp_path / "net.dlm")]) == 0
+    assert "if is called if_ here" in capsys.readouterr().err
+
+
+def test_everything_that_is_not_imported_is_listed_in_the_order_of_the_file() -> None:
+    nodes = [
+        helper.make_node("Zeta", ["x"], ["a"], name="first"),
+        helper.make_node("Reshape", ["x", "size"], ["b"], name="second"),
+        helper.make_node("Alpha", ["b"], ["c"], name="third"),
+        helper.make_node("Zeta", ["c"], ["d"], name="fourth"),
+        helper.make_node("Alpha", ["a"], ["e"], domain="com.example", name="fifth"),
+        helper.make_node("Sum", ["d", "e"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": X, "size": np.array([4, 3])}, ["y"])
+    with pytest.raises(Unsupported) as caught:
+        imported(model)
+    said = [diagnostic.message for diagnostic in caught.value.diagnostics]
+    assert said == [
+        "Zeta of opset 18 is not imported: 2 nodes, first, fourth",
+        "Reshape decides a shape by its input 1, which is computed when the model runs: "
+        "one node, second",
+        "Alpha of opset 18 is not imported: one node, third",
+        "com.example.Alpha of opset 0 is not imported: one node, fifth",
+    ]
+
+
+@pytest.mark.parametrize("opset", [6, 99])
+def test_operators_of_another_time_are_said_once(opset: int) -> None:
+    nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Abs", ["a"], ["y"])]
+    with pytest.raises(Unsupported, match=f"version {opset} of the ONNX operators.*7 to 28"):
+        imported(model_of(nodes, {"x": X}, ["y"], opset=opset))
+
+
+def test_a_circle_is_shown_with_its_nodes() -> None:
+    nodes = [
+        helper.make_node("Add", ["x", "c"], ["a"], name="first"),
+        helper.make_node("Neg", ["a"], ["b"]),
+        helper.make_node("Abs", ["b"], ["c"], name="third"),
+    ]
+    with pytest.raises(ModelError, match="Abs third -> Neg that makes b -> Add first -> Abs third"):
+        imported(model_of(nodes, {"x": X}, ["c"]))
+
+
+def test_a_tensor_that_nothing_makes_is_told_with_its_reader() -> None:
+    node = helper.make_node("Neg", ["gone"], ["y"], name="turn")
+    with pytest.raises(ModelError, match="the tensor gone is read by Neg turn, and nothing makes"):
+        imported(model_of([node], {"x": X}, ["y"]))
+    with pytest.raises(ModelError, match="the tensor z is an output, and nothing makes"):
+        imported(model_of([node], {"x": X}, ["z"]))
+
+
+def declared(dtype: int, shape: list[int | str | None] | None) -> OnnxModel:
+    model = model_of([helper.make_node("Neg", ["x"], ["y"])], {"x": X}, ["y"])
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", dtype, shape))
+    return imported(model)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "said"),
+    [
+        (TensorProto.INT64, [3, 4], "declared as i64[3, 4], but its nodes make f32[3, 4]"),
+        (TensorProto.FLOAT, [3, 5], "declared as f32[3, 5], but its nodes make f32[3, 4]"),
+        (TensorProto.FLOAT, [12], "declared as f32[12], but its nodes make f32[3, 4]"),
+        (TensorProto.FLOAT16, None, "declared as f16[3, 4], but its nodes make f32[3, 4]"),
+        (TensorProto.FLOAT, [], "declared as f32, but its nodes make f32[3, 4]"),
+    ],
+)
+def test_an_output_that_is_declared_otherwise_is_refused(
+    dtype: int, shape: list[int | str | None] | None, said: str
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        declared(dtype, shape)
+    assert said in caught.value.diagnostics[0].message
+
+
+@pytest.mark.parametrize("shape", [[3, 4], ["B", 4], [None, None], None])
+def test_an_output_may_leave_open_what_it_is(shape: list[int | str | None] | None) -> None:
+    assert declared(TensorProto.FLOAT, shape).module is not None
