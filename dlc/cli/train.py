@@ -18,10 +18,15 @@ from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
 from dlc.errors import CallError, UsageError
 from dlc.runtime.atomic import write_file
 from dlc.runtime.history import History, as_json
+from dlc.runtime.picture_files import require_pillow
 from dlc.runtime.progress import ProgressLine
 from dlc.runtime.trainer import Progress, Trainer
 
 DIVERGED = "D0815"
+
+
+class Stopped(Exception):
+    """Ctrl-C, noticed between two steps: everything is as after the last of them."""
 
 
 def command(
@@ -55,10 +60,10 @@ def command(
 ) -> int:
     """Train a model: forward, backward and optimizer as one compiled program.
 
-    `--set` takes parameters of the module, and batch, epochs and seed. Ctrl-C writes a checkpoint and
-    ends with 130.
+    `--set` takes parameters of the module, and batch, epochs and seed. Ctrl-C ends it after the step that
+    runs, writes a checkpoint and gives the exit code 130; a second Ctrl-C ends it at once.
     """
-    _check_endings(out, plot, checkpoint)
+    _check_files(out, plot, checkpoint, history)
     given = options.Compilation(level, "cpu", weights, matmul, chosen=tuple(chosen), module=module)
     wanted = given.of(model)
     with progress(f"compiling {model}"):
@@ -70,8 +75,10 @@ def command(
         trainer.remember_steps()
     try:
         _fit(trainer, data, checkpoint)
-    except KeyboardInterrupt:
-        path = checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
+    except Stopped:
+        path = (
+            checkpoint or trainer.checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
+        )
         trainer.save(path)
         note(f"interrupted after step {trainer.steps}: go on with --resume {path}")
         if json:
@@ -91,14 +98,19 @@ def command(
     return 0
 
 
-def _check_endings(out: Path | None, plot: Path | None, checkpoint: Path | None) -> None:
+def _check_files(
+    out: Path | None, plot: Path | None, checkpoint: Path | None, history: Path | None
+) -> None:
     """Refuse files that could not be written in the end, before the work."""
+    if plot is not None and plot.suffix == ".png":
+        require_pillow("the curve as PNG")
     for path, endings in (
         (out, (".dlc", ".safetensors")),
         (plot, (".svg", ".png")),
         (checkpoint, (".safetensors",)),
+        (history, ()),
     ):
-        if path is not None and path.suffix not in endings:
+        if path is not None and endings and path.suffix not in endings:
             raise UsageError(
                 f"{path} ends in none of {', '.join(endings)}",
                 code="D0901",
@@ -131,7 +143,7 @@ def _fit(trainer: Trainer, data: str | None, checkpoint: Path | None) -> None:
                 line.step(now.position - done, {"loss": now.loss})
                 done = now.position
             if interrupted:
-                raise KeyboardInterrupt
+                raise Stopped
 
         try:
             trainer.fit(examples, report=report, checkpoint=checkpoint)

@@ -12,7 +12,7 @@ from dlc.driver.interpret import Watch, evaluate_arguments
 from dlc.driver.make import Made, Wanted, make_artifact
 from dlc.driver.open import open_training
 from dlc.driver.weights import Weights
-from dlc.errors import UsageError
+from dlc.errors import CallError, UsageError
 from dlc.frontend.train_settings import MOST
 from dlc.frontend.values import Datum
 from dlc.ir.passes import Manager
@@ -55,7 +55,12 @@ def check_last_step(wanted: Wanted, trainer: Trainer) -> None:
     opened = _open(wanted)
     Manager(opened.context).run(opened.module, ("autodiff",))
     arguments = Arguments(STEP, trainer.last_inputs())
-    evaluate_arguments(opened, arguments, Weights((), memoryview(b"")), Watch(check_nan=True))
+    try:
+        evaluate_arguments(opened, arguments, Weights((), memoryview(b"")), Watch(check_nan=True))
+    except CallError as error:
+        help = f"this was step {trainer.steps}; keep what it is computed from where it has a value"
+        told = [replace(diagnostic, help=help) for diagnostic in error.diagnostics]
+        raise CallError(told, sources=error.sources) from None
 
 
 def _open(wanted: Wanted) -> Opened:

@@ -23,7 +23,7 @@ from dlc.runtime.buffers import Bytes, aligned_bytes, as_bytes
 from dlc.runtime.checkpoint import Checkpoint, Facts, read_checkpoint, write_checkpoint
 from dlc.runtime.data import Batch, Dataset, open_data
 from dlc.runtime.data.opening import Given
-from dlc.runtime.dtypes import BF16
+from dlc.runtime.dtypes import BF16, DTYPES
 from dlc.runtime.entry import EntryPoint
 from dlc.runtime.history import TEST, History, Record
 from dlc.runtime.manifest import NUMBER, SEED, TOTAL, Input, Training
@@ -115,6 +115,11 @@ class Trainer:
     def model(self) -> Model:
         """The compiled functions, `train_step` and `evaluate`, and the weights that training began with."""
         return self._model
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """Where the `train` block wants checkpoints to be written."""
+        return self._folder / self._facts.checkpoint if self._facts.checkpoint else None
 
     @property
     def weights(self) -> WeightViews:
@@ -237,17 +242,19 @@ class Trainer:
 
         `data` is a file or folder, an array for each input by name, an iterable of batches, or what
         `trainer.data` gave; without it, what the `train` block names.
-        `report` is called after each step. With `checkpoint`, or one in the `train` block, the state is
-        written there every so many epochs and at the end. Raises CallError (D0815) if the loss is no
-        number any more: the weights are then those of that moment, the checkpoint is the last good one.
+        `report` is called after each step; what it raises ends the training between two steps. With
+        `checkpoint`, or one in the `train` block, the state is written there every so many epochs and at
+        the end. Raises CallError (D0815) if the loss is no number any more, or, while steps are
+        remembered, a weight: the weights are then those of that moment, the checkpoint is the last good
+        one.
         """
         examples = self.data(data)
         last = self._facts.epochs if epochs is None else epochs
         if examples.count is not None:
             self.total_steps = last * math.ceil(examples.count / self._facts.batch)
-        path = checkpoint or (
-            self._folder / self._facts.checkpoint if self._facts.checkpoint else None
-        )
+        path = checkpoint or self.checkpoint
+        if path is not None:
+            _check_folder(path)
         with self._alone():
             while self.epoch < last:
                 self._epoch(examples, last, report)
@@ -267,8 +274,7 @@ class Trainer:
         with closing(begun) as batches:  # a thread may be preparing the next ones
             for batch in batches:
                 loss = self._stepped(self._step.part_of(batch))
-                if not math.isfinite(loss):
-                    raise self._diverged(loss)
+                self._check_finite(loss)
                 count = _examples(batch)
                 self.position += count
                 self._total += loss * count
@@ -289,13 +295,19 @@ class Trainer:
         epoch = self.epoch if measured is not None else self.epoch + 1
         return Progress(epoch, last, self.steps, self.position, examples.count, loss, measured)
 
-    def _diverged(self, loss: float) -> CallError:
-        return CallError(
-            f"the loss is {loss} after step {self.steps}",
-            code="D0815",
-            help="lower the learning rate or clip: adam(lr=..., clip_norm=1); "
-            "dlc train --check-nan names the operation that it came from",
-        )
+    def _check_finite(self, loss: float) -> None:
+        """Refuse to go on with a loss, or while steps are remembered a weight, that is no number."""
+        what = "" if math.isfinite(loss) else f"the loss is {loss}"
+        if not what and self._before is not None:
+            names = (name for name, tensor in self._tensors.items() if not _is_finite(tensor))
+            what = next((f"the weight {name} is no number" for name in names), "")
+        if what:
+            raise CallError(
+                f"{what} after step {self.steps}",
+                code="D0815",
+                help="lower the learning rate or clip: adam(lr=..., clip_norm=1); "
+                "dlc train --check-nan names the operation that it came from",
+            )
 
     # Files ----------------------------------------------------------------------------------------
 
@@ -406,6 +418,20 @@ class _Call:
     def _refuse(self, message: str) -> CallError:
         known = ", ".join(f"{item.name}=..." for item in self.batch_inputs)
         return CallError(f"{self.entry.name}: {message}", code="D0801", help=f"a batch has {known}")
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return DTYPES[tensor.dtype].kind != "f" or bool(np.isfinite(tensor.values()).all())
+
+
+def _check_folder(path: str | os.PathLike[str]) -> None:
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise UsageError(
+            f"there is no folder {folder} for the checkpoint {Path(path).name}",
+            code="D0502",
+            help="make the folder, or name another file",
+        )
 
 
 def _examples(batch: Mapping[str, Array]) -> int:
