@@ -91,7 +91,7 @@ def command(
     if out is not None:
         _write(out, wanted, trainer)
     if plot is not None:
-        driver.write_curve(str(plot), trainer.history, model)
+        driver.write_curve(str(plot), trainer.history, Path(model).name)
     if history is not None:
         write_file(history, [as_json(trainer.history).encode()])
     _tell(trainer.history, as_data=json)

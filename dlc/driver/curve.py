@@ -1,8 +1,8 @@
 """The curve of a training as a picture: each measure over the epochs, the test beside the training.
 
 What is called `test_NAME` is drawn into the panel of NAME. Panels whose values span decades have a
-logarithmic axis. What is not finite is left out. The figure
-is made once, of lines and texts, and written as SVG or drawn as PNG.
+logarithmic axis. What is not finite is left out. The figure is made once, of lines and texts, and written
+as SVG or drawn as PNG.
 """
 
 from __future__ import annotations
@@ -193,7 +193,8 @@ def _panel(name: str, series: dict[str, list[Point]], across: _Axis, top: float)
         return x, top + _PANEL - _BOTTOM - up.place(value) * (_PANEL - _TOP - _BOTTOM)
 
     marks = _grid(across, up, at)
-    marks.append(_Text((_LEFT, top + 22), name, "start", 13, _INK))
+    title = f"test {name}" if [*series] == [f"{TEST}{name}"] else name
+    marks.append(_Text((_LEFT, top + 22), title, "start", 13, _INK))
     x = _WIDTH - _RIGHT
     for kind, prefix, colour in _SERIES:
         points = [at(*point) for point in series.get(prefix + name, ())]
