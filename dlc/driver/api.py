@@ -5,23 +5,35 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
+from dlc.driver.advice import in_python
 from dlc.driver.compile import Settings
 from dlc.driver.make import Wanted, make_model
+from dlc.driver.python_arguments import (
+    Bounds,
+    Setting,
+    bounds_of,
+    model_path,
+    names_of,
+    of_kind,
+    or_none,
+    settings_of,
+    weights_of,
+    whole,
+)
 from dlc.driver.train import make_trainer
 from dlc.driver.weights import Given
-from dlc.errors import UsageError
-from dlc.frontend.values import Datum
 from dlc.runtime.model import Model
 from dlc.runtime.trainer import Trainer
 
 
+@in_python()
 def compile(
     path: str | os.PathLike[str] | None = None,
     *,
     text: str | None = None,
     weights: Given = None,
     module: str | None = None,
-    settings: Mapping[str, Datum] | None = None,
+    settings: Mapping[str, Setting] | None = None,
     level: int = 2,
     target: str = "cpu",
     matmul: str = "auto",
@@ -29,7 +41,7 @@ def compile(
     verify_each: bool = False,
     threads: int | None = None,
     max_memory: int | None = None,
-    dims: Mapping[str, tuple[int, int]] | None = None,
+    dims: Mapping[str, Bounds] | None = None,
     places: Mapping[str, str] | None = None,
 ) -> Model:
     """Compile a model, from a file (`.dlm`, `.dlir`, `.dlc`) or from its text, to be called here.
@@ -42,22 +54,28 @@ def compile(
     `{"B": (1, 64)}`; `places` puts submodules on devices, such as `{"head": "cpu:1"}`. Raises ModelError
     with everything that is wrong in the model, Unsupported for what dlc cannot do.
     """
-    _one_of(path, text, "dlc.compile")
     wanted = Wanted(
-        path=os.fspath(path) if path is not None else "model.dlm",
+        path=model_path(path, text, "dlc.compile"),
         text=text,
-        module=module,
-        parameters=settings or {},
+        module=or_none("module", module, str, "the name of a module"),
+        parameters=settings_of(settings),
         places=places or {},
-        weights=weights,
+        weights=weights_of(weights),
         settings=Settings(
-            level, target, matmul, frozenset(disable), verify_each, max_memory, dims or {}
+            whole("level", level),
+            of_kind("target", target, str, 'the name of a processor, such as "cpu"'),
+            of_kind("matmul", matmul, str, '"blas", "generated" or "auto"'),
+            names_of("disable", disable),
+            verify_each,
+            None if max_memory is None else whole("max_memory", max_memory),
+            bounds_of(dims),
         ),
     )
     model, _ = make_model(wanted, threads)
     return model
 
 
+@in_python()
 def trainer(
     path: str | os.PathLike[str] | None = None,
     *,
@@ -67,7 +85,7 @@ def trainer(
     level: int = 2,
     matmul: str = "auto",
     threads: int | None = None,
-    **settings: Datum,
+    **settings: Setting,
 ) -> Trainer:
     """A trainer for a model with a `train` block, from a file (`.dlm`, or a `.dlc` made to train) or text.
 
@@ -75,27 +93,16 @@ def trainer(
     The whole step, forward, backward and optimizer, is compiled as one program. `weights` are what it
     begins with: a file, `"init:SEED"`, or arrays by name.
     """
-    _one_of(path, text, "dlc.trainer")
     wanted = Wanted(
-        path=os.fspath(path) if path is not None else "model.dlm",
+        path=model_path(path, text, "dlc.trainer"),
         text=text,
-        module=module,
-        parameters=settings,
-        weights=weights,
-        settings=Settings(level, matmul=matmul),
+        module=or_none("module", module, str, "the name of a module"),
+        parameters=settings_of(settings),
+        weights=weights_of(weights),
+        settings=Settings(
+            whole("level", level),
+            matmul=of_kind("matmul", matmul, str, '"blas", "generated" or "auto"'),
+        ),
     )
     found, _ = make_trainer(wanted, threads)
     return found
-
-
-def _one_of(path: object, text: str | None, function: str) -> None:
-    if (path is None) == (text is None):
-        raise UsageError(
-            "a model is given by its path or by its text, one of both",
-            help=f'write {function}("mlp.dlm") or {function}(text="...")',
-        )
-    if isinstance(path, str) and "\n" in path:
-        raise UsageError(
-            "the path of a model has several lines: it is perhaps its text",
-            help=f"write {function}(text=...)",
-        )

@@ -8,7 +8,7 @@ import numpy as np
 
 from dlc.dialects import array, func
 from dlc.dialects.interface import bounds_attribute
-from dlc.errors import ModelError
+from dlc.errors import Diagnostic, ModelError
 from dlc.frontend.calls import Function, check_result
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.keys import seed_default
@@ -23,6 +23,7 @@ from dlc.ir.core import Block, Value
 from dlc.ir.dims import Dim, Size, names
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
+from dlc.runtime.model import Model
 from dlc.text import ast
 from dlc.text.source import Span
 
@@ -47,6 +48,7 @@ def entry_point(ev: Evaluator, function: Function, dims: Mapping[str, Dim]) -> f
         results = _results(ev, declaration, result, scope)
         if len(at.problems.errors) > before:
             return None
+        _warn_of_hidden(ev, declaration)
         made = finish(ev, declaration.name, declaration.name_span, defaults, results)
         if declaration.docs:
             made.attributes["dlc.doc"] = declaration.docs
@@ -56,6 +58,24 @@ def entry_point(ev: Evaluator, function: Function, dims: Mapping[str, Dim]) -> f
     except Poisoned:
         assert at.problems.errors, "an unknown value without an error"
     return None
+
+
+def _warn_of_hidden(ev: Evaluator, declaration: ast.Fn) -> None:
+    """Warn where a compiled model has something of its own by the name of an entry point."""
+    name = declaration.name
+    if hasattr(Model, name):
+        place = ev.at.source.place(declaration.name_span)
+        ev.at.problems.report(
+            [
+                Diagnostic(
+                    "D0226",
+                    f"model.{name} is not this entry point in Python: every model has a {name}",
+                    place,
+                    help=f'rename it, or call it as model["{name}"]',
+                    severity="warning",
+                )
+            ]
+        )
 
 
 # Inputs -------------------------------------------------------------------------------------------

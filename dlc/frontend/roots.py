@@ -12,7 +12,7 @@ from dlc.frontend.files import File
 from dlc.frontend.instances import Core, Instance, adopt, cores_in
 from dlc.frontend.layers import instantiate
 from dlc.frontend.scope import Scope
-from dlc.frontend.values import Argument, Arguments, Datum
+from dlc.frontend.values import Argument, Arguments, Datum, Items
 from dlc.frontend.weights import Weight
 from dlc.text import ast
 from dlc.text.parser import parse
@@ -98,10 +98,9 @@ def root_instance(
 
 def _setting(ev: Evaluator, file: File, name: str, setting: object) -> Datum:
     """A setting as a value: a number, or a text that is read as an expression."""
-    if isinstance(setting, bool | int | float):
+    if isinstance(setting, bool | int | float | Items):
         return setting
-    if not isinstance(setting, str):
-        raise UsageError(f"{name} is set to {setting!r}, which is no number and no text")
+    assert isinstance(setting, str)
     source = Source(f"--set {name}", f"dlc 1\nconst value = {setting}")
     parsed = parse(source)
     items = parsed.file.items

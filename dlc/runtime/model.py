@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import NamedTuple, Self
@@ -39,7 +39,7 @@ class Times(NamedTuple):
 
 
 class Model:
-    """A compiled model. Its entry points are its methods; `entry_points` maps names to them.
+    """A compiled model. Its entry points are its methods, and `model["name"]`.
 
     It never changes and may be called from any number of threads. It is a context manager that closes
     itself, which is needed only to give memory back early.
@@ -66,12 +66,16 @@ class Model:
         self._store = self._loaded.weight_store(artifact, self._sources, self._threads)
         entries = self._entries()
         self._entry_points = MappingProxyType(entries)
-        # The model's own names come first: an entry point called `save` is in `entry_points` only.
+        # The model's own names come first: an entry point called `save` is `model["save"]` only.
         vars(self).update({name: entries[name] for name in entries if not hasattr(Model, name)})
         for entry in entries.values():
             entry.check_at_bounds()
         spent = (time.perf_counter() - began) * 1e3
         self._load_ms = artifact.timings.read_ms + spent
+
+    def __reduce__(self) -> tuple[Callable[..., Model], tuple[bytes, int, int | None]]:
+        data = bytes(self._artifact.to_bytes())
+        return _again, (data, self._threads, self._max_memory)
 
     @classmethod
     def from_bytes(cls, data: Data, *, threads: int | None = None, untrusted: bool = False) -> Self:
@@ -146,6 +150,12 @@ class Model:
         UsageError for a file that cannot be read.
         """
         manifest = self._artifact.manifest
+        if isinstance(weights, str) and weights.startswith("init:"):
+            raise UsageError(
+                "initial values belong to the model's text, which a compiled model is not",
+                code="D0902",
+                help=f'write dlc.compile(path, weights="{weights}")',
+            )
         if isinstance(weights, Mapping):
             find = weight_tables.from_mapping(weights, manifest.weights)
         else:
@@ -200,6 +210,26 @@ class Model:
         (entry,) = self._entry_points.values()
         return entry(*args, **named)  # pyright: ignore[reportArgumentType] - `out` is checked there
 
+    def __getitem__(self, name: str) -> EntryPoint:
+        """The entry point of that name, also where the model has something of its own by the name.
+
+        Raises UsageError (D0904) if there is none.
+        """
+        found = self._entry_points.get(name)
+        if found is None:
+            near = nearest(str(name), self._entry_points)
+            raise UsageError(
+                f"{self.name} has no entry point {name!r}",
+                code="D0904",
+                help=f"did you mean {near[0]}?"
+                if near
+                else f"it has {', '.join(self._entry_points)}",
+            )
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entry_points)
+
     def __getattr__(self, name: str) -> EntryPoint:
         # Only for names that are not there: entry points are in the instance itself.
         near = nearest(name, vars(self).get("_entry_points", ()))
@@ -211,6 +241,11 @@ class Model:
 
     def _repr_html_(self) -> str:
         return model_report.as_html(self)
+
+
+def _again(data: bytes, threads: int, max_memory: int | None) -> Model:
+    """A model that was pickled."""
+    return Model(Artifact.from_bytes(data), threads=threads, max_memory=max_memory)
 
 
 def load(
@@ -230,6 +265,12 @@ def load(
     call. Raises ArtifactError if the file is damaged, inconsistent, or not for this machine; UsageError
     if it cannot be read.
     """
+    if not isinstance(path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(
+            f"a model is loaded from the path of its file, found {path!r}",
+            code="D0902",
+            help='write dlc.load("model.dlc")',
+        )
     if Path(path).suffix in (".dlm", ".dlir", ".onnx"):
         raise UsageError(
             f"{os.fspath(path)} must be compiled first",

@@ -14,6 +14,7 @@ dlc.Tensor([[1.5, 2.0], [3.0, 4.0]], bf16[2, 2])
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Self, SupportsIndex, TypeAlias, cast
 
@@ -73,6 +74,9 @@ class Tensor(NDArrayOperatorsMixin):
         tensor = cls.__new__(cls)
         tensor._stored, tensor._dtype = bits, found
         return tensor
+
+    def __reduce__(self) -> tuple[Callable[[Array, str], Tensor], tuple[Array, str]]:
+        return Tensor.from_bits, (self._stored, self.dtype)
 
     @classmethod
     def from_dlpack(cls, source: dlpack.Exporter) -> Self:
@@ -195,7 +199,10 @@ class Tensor(NDArrayOperatorsMixin):
             raise UsageError(f"np.{ufunc.__name__} cannot write into a tensor: assign to x[...]")
         values = [_operand(ufunc.__name__, value, self._dtype) for value in inputs]
         with np.errstate(all="ignore"):
-            result: object = getattr(ufunc, method)(*values, **options)
+            try:
+                result: object = getattr(ufunc, method)(*values, **options)
+            except (TypeError, ValueError) as error:
+                raise _impossible(ufunc.__name__, inputs, error) from None
         if isinstance(result, tuple):
             parts = cast("tuple[Array, ...]", result)
             return tuple(_rounded(np.asarray(part), self._dtype) for part in parts)
@@ -229,7 +236,7 @@ def _stored(values: ArrayLike | Tensor, wanted: DType | None) -> tuple[Array, DT
             return values.bits, DTYPES[values.dtype]
         array, dtype = values.values(), None
     else:
-        array = np.asarray(values)
+        array = _as_array(values)
         dtype = dtype_of(array)
         if dtype is BF16:
             array = array.view(np.uint16)
@@ -245,6 +252,13 @@ def _stored(values: ArrayLike | Tensor, wanted: DType | None) -> tuple[Array, DT
     return bf16_bits(array) if wanted is BF16 else array.astype(wanted.numpy), wanted
 
 
+def _as_array(values: ArrayLike) -> Array:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise UsageError(f"the values are no array: {str(error).partition('.')[0]}") from None
+
+
 def _operand(function: str, value: object, dtype: DType) -> object:
     """What NumPy is to calculate with in place of an operand."""
     if isinstance(value, bool | int | float):
@@ -258,6 +272,12 @@ def _operand(function: str, value: object, dtype: DType) -> object:
             f"write .astype({dtype.name!r}) on the second"
         )
     raise UsageError(f"np.{function} of a tensor and {type(value).__name__}")
+
+
+def _impossible(function: str, inputs: Sequence[object], error: Exception) -> UsageError:
+    """What NumPy says cannot be calculated, with the types that do not go together."""
+    types = [f"{x.dtype}{list(x.shape)}" if isinstance(x, Tensor) else f"{x}" for x in inputs]
+    return UsageError(f"np.{function} of {' and '.join(types)}: {str(error).rstrip('.')}")
 
 
 def _rounded(result: Array, dtype: DType) -> Tensor:

@@ -223,6 +223,14 @@ PAGES: dict[str, Page] = {
         'dlc 1\nnames { "fc.weight" = w.T }\nmodule Net() {\n  param w: f32[3, 2] = zeros()\n'
         "  export fn f(x: f32[3]) -> f32[2] = x @ w\n}",
     ),
+    "D0226": Page(
+        "an entry point that is no method of the model in Python",
+        "Entry points are methods of the loaded model, as `model.predict(...)`. A model has names of its "
+        "own, such as `save` and `weights`, and they come first. The entry point is still there: "
+        '`model["save"](...)` calls it, and `dlc run` calls it as any other.',
+        "dlc 1\nexport fn save(x: f32) -> f32 = x + 1",
+        "dlc 1\nexport fn saved(x: f32) -> f32 = x + 1",
+    ),
     "D0225": Page(
         "a limit that there is not, or that is written otherwise",
         "`limit memory` takes a number of bytes; `limit deterministic`, `limit exact` and `limit "

@@ -1,0 +1,155 @@
+"""What Python code passes to `dlc.compile` and `dlc.trainer`, checked and as the driver takes it.
+
+Numbers may be NumPy's, lists may be tuples, ranges and arrays. What is of another kind is a UsageError that
+names the argument, not a TypeError from somewhere inside.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from operator import index
+from typing import SupportsIndex, TypeAlias, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.driver.weights import Given
+from dlc.errors import UsageError
+from dlc.frontend.values import Datum, Items
+from dlc.runtime.tensor import Tensor
+
+Setting: TypeAlias = (
+    "bool | int | float | str | np.generic | Sequence[Setting] | NDArray[np.generic]"
+)
+"""A value for a parameter of the root module; a text is read as an expression of the language."""
+
+Bounds: TypeAlias = "int | tuple[int, int] | range"
+"""One size, the lowest and the highest, or a range, whose stop is not included."""
+
+T = TypeVar("T")
+
+
+def of_kind(argument: str, value: object, kind: type[T], what: str) -> T:
+    """The value, which must be of that kind. Raises UsageError that says `what` the argument is."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise _wrong(argument, what, value)
+    return value
+
+
+def or_none(argument: str, value: object, kind: type[T], what: str) -> T | None:
+    """The same for an argument that may be left out."""
+    return None if value is None else of_kind(argument, value, kind, what)
+
+
+def whole(argument: str, value: object) -> int:
+    """A whole number, perhaps one of NumPy's."""
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+        return index(value)
+    raise _wrong(argument, "a whole number", value)
+
+
+def _wrong(argument: str, what: str, value: object) -> UsageError:
+    return UsageError(f"{argument} is {what}, found {_shown(value)}", code="D0902")
+
+
+def _shown(value: object) -> str:
+    text = f"{value!r}"
+    return text if len(text) < 60 else f"a {type(value).__name__}"
+
+
+def path_of(argument: str, path: object) -> str:
+    """The path of a file as a text."""
+    if isinstance(path, os.PathLike):
+        path = os.fspath(cast("os.PathLike[str]", path))
+    if isinstance(path, str):
+        return path
+    raise _wrong(argument, "a str or a pathlib.Path", path)
+
+
+def model_path(path: object, text: object, function: str) -> str:
+    """The path of the model, or what its text is called: one of both is given."""
+    if (path is None) == (text is None):
+        raise UsageError(
+            "a model is given by its path or by its text, one of both",
+            help=f'write {function}("mlp.dlm") or {function}(text="...")',
+        )
+    if text is not None:
+        of_kind("text", text, str, "the text of a model")
+        return "model.dlm"
+    found = path_of("the path of a model", path)
+    if "\n" in found:
+        raise UsageError(
+            "the path of a model has several lines: it is perhaps its text",
+            help=f"write {function}(text=...)",
+        )
+    return found
+
+
+def weights_of(weights: Given) -> Given:
+    """A file, `init:SEED` or arrays by name, as they are."""
+    if weights is None:
+        return None
+    if not isinstance(weights, Mapping):
+        return path_of("weights", weights)
+    for name, array in _mapping("weights", weights, "a file or arrays by name").items():
+        if not isinstance(array, np.ndarray | Tensor):
+            raise _wrong(f"the weight {name}", "an array", array)
+    return weights
+
+
+def settings_of(settings: Mapping[str, Setting] | None) -> dict[str, Datum]:
+    """Values for parameters of the root module as the language has them."""
+    given = _mapping("settings", settings, 'a mapping of names to values, such as {"hidden": 3}')
+    return {name: _datum(name, value) for name, value in given.items()}
+
+
+def _mapping(argument: str, given: object, what: str) -> Mapping[str, object]:
+    """What is given by name; nothing for None."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise _wrong(argument, what, given)
+    named = cast("Mapping[object, object]", given)
+    return {of_kind(f"a name in {argument}", name, str, "a str"): named[name] for name in named}
+
+
+def _datum(name: str, value: object) -> Datum:
+    match value:
+        case np.generic() | np.ndarray():
+            return _datum(name, cast("object", value.tolist()))
+        case bool() | int() | float() | str():
+            return value
+        case list() | tuple() | range():
+            items = cast("Sequence[object]", value)
+            return Items(tuple([_datum(name, item) for item in items]))
+        case _:
+            raise _wrong(name, "set to a number, a text or a list of them", value)
+
+
+def bounds_of(dims: Mapping[str, Bounds] | None) -> dict[str, tuple[int, int]]:
+    """The lowest and the highest value of named sizes."""
+    given = _mapping("dims", dims, 'a mapping of names to bounds, such as {"B": (1, 64)}')
+    return {name: _ends(name, bound) for name, bound in given.items()}
+
+
+def _ends(name: str, bound: object) -> tuple[int, int]:
+    match bound:
+        case range() if bound.step == 1 and len(bound):
+            return bound[0], bound[-1]
+        case tuple() | list() if len(cast("Sequence[object]", bound)) == 2:
+            low, high = cast("Sequence[object]", bound)
+            return whole(f"the lowest {name}", low), whole(f"the highest {name}", high)
+        case _ if isinstance(bound, SupportsIndex):
+            size = whole(f"the size {name}", bound)
+            return size, size
+        case _:
+            raise _wrong(f"the bounds of {name}", "(low, high)", bound)
+
+
+def names_of(argument: str, names: object) -> frozenset[str]:
+    """Several names."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise _wrong(argument, 'a list of names, such as ["cse"]', names)
+    every = cast("Iterable[object]", names)
+    return frozenset([of_kind(f"a name in {argument}", name, str, "a str") for name in every])
