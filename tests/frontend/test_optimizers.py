@@ -6,6 +6,7 @@ The formulas are those of PyTorch 2 (`torch.optim`), written down once more in N
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,6 +17,10 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
+from dlc.frontend.imports import library_source
+from dlc.text import ast
+from dlc.text.parser import parse_or_raise
+from tests.documents import ROOT
 
 Wide: TypeAlias = NDArray[np.float64]
 Update: TypeAlias = "Callable[[Optimizer, Wide, Wide, int], Wide]"
@@ -224,3 +229,17 @@ def test_a_schedule_of_ones_own_may_ask_for_all_steps() -> None:
         trainer.step(x=X)
         moved = before - trainer.trained()["w"].astype(np.float64)
         np.testing.assert_allclose(moved, rate * X[0] * np.cos(before), rtol=1e-4, atol=1e-7)
+
+
+def test_the_page_on_training_lists_them_all_with_their_defaults() -> None:
+    library = parse_or_raise(library_source("optimizers.dlm"))
+    page = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)[^`]*` \|(.*)\|$", page, flags=re.M))
+    modules = [item for item in library.items if isinstance(item, ast.Module)]
+    assert {module.name for module in modules} == FORMULAS.keys()
+    for module in modules:
+        for parameter in module.parameters:
+            if parameter.name not in ("lr", "clip_norm", "clip_value", "weight_decay"):
+                said = rows["adam"] if module.name == "adamw" else rows[module.name]
+                assert f"`{parameter.name} = " in said
+    assert {"constant", "staircase", "slope", "cosine"} <= rows.keys()
