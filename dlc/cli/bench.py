@@ -28,6 +28,7 @@ def command(
     disable_pass: options.Disabled = [],  # noqa: B006
     chosen: options.Chosen = [],  # noqa: B006
     module: options.Module = None,
+    place: options.Placed = [],  # noqa: B006
     as_json: options.Json = False,
 ) -> None:
     """Time compiling, loading and calls of an entry point; inputs left out are random."""
@@ -40,6 +41,7 @@ def command(
         tuple(chosen),
         module,
         untrusted=untrusted,
+        placed=tuple(place),
     )
     plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
     with progress(f"timing {model}"):

@@ -11,11 +11,20 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dlc.driver.inputs import ZEROS, Value, random_value, read_value, zeros
+from dlc.driver.inputs import (
+    ZEROS,
+    Value,
+    bytes_of,
+    random_value,
+    read_value,
+    shape_of,
+    zeros,
+)
 from dlc.driver.results import Results, check_files, results_of
 from dlc.errors import UsageError
 from dlc.runtime.binding import Binder
 from dlc.runtime.manifest import Entry, Input
+from dlc.runtime.memory import check_free
 from dlc.runtime.model import Model, load
 from dlc.runtime.spelling import describe, python_name
 from dlc.runtime.weight_files import nearest
@@ -73,12 +82,27 @@ class Request:
             if text != ZEROS:
                 found[item.name] = read_value(text, item, resize=self.resize)
         sizes = self._sizes(entry, found)
+        self._check_room(entry, sizes)
         for item in entry.inputs:
             if self.inputs.get(item.name) == ZEROS:
                 found[item.name] = zeros(item, sizes)
-            elif item.name not in found and item.default is None and self.seed is not None:
+            elif self._is_made(item) and self.seed is not None:
                 found[item.name] = random_value(item, sizes, self.seed)
         return found
+
+    def _check_room(self, entry: Entry, sizes: Mapping[str, int]) -> None:
+        """Raises Unsupported (D0705) if less is free than the inputs to be made and the results take."""
+        made = [item for item in entry.inputs if self._is_made(item)]
+        for item in made:
+            shape_of(item, sizes)  # one that is too large alone is told by its name
+        own = [output for output in entry.outputs if not output.updates]
+        check_free(f"a call of {entry.name}", sum(bytes_of(t, sizes) for t in (*made, *own)))
+
+    def _is_made(self, item: Input) -> bool:
+        """Whether an input gets zeros or random numbers."""
+        if item.name in self.inputs:
+            return self.inputs[item.name] == ZEROS
+        return item.default is None and self.seed is not None
 
     def _check_complete(self, entry: Entry, free: Sequence[str]) -> None:
         """Every input has a value and every size that no input shows has a number."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import zlib
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from dlc.errors import CallError, UsageError
 from dlc.runtime import expressions
 from dlc.runtime.arguments import as_array
 from dlc.runtime.dtypes import DTYPES, byte_count
-from dlc.runtime.manifest import Input
+from dlc.runtime.manifest import Input, Output
 from dlc.runtime.memory import check_fits
 from dlc.runtime.spelling import describe
 from dlc.runtime.tensor import Tensor
@@ -32,6 +33,9 @@ ARRAYS = (".npy", ".npz", ".safetensors")
 _NUMBERS = re.compile(r"[\s\[\],+\-0-9.eE]|inf|nan|true|false")
 _WORDS = {"inf": "Infinity", "nan": "NaN"}
 _MAX_NESTING = 64
+
+PIECE = 1 << 20
+"""How many random numbers are drawn at once."""
 
 
 def read_value(text: str, item: Input, *, resize: bool = False) -> Value:
@@ -105,7 +109,8 @@ def _unreadable(text: str, item: Input, why: str) -> UsageError:
 
 def zeros(item: Input, sizes: Mapping[str, int]) -> Value:
     """Zeros of the input's type, at these sizes."""
-    return _stored(np.zeros(_shape(item, sizes)), item)
+    bits = np.zeros(shape_of(item, sizes), DTYPES[item.dtype].numpy)
+    return _as_value(bits, item)
 
 
 def random_value(item: Input, sizes: Mapping[str, int], seed: int) -> Value:
@@ -117,22 +122,45 @@ def random_value(item: Input, sizes: Mapping[str, int], seed: int) -> Value:
     if not 0 <= seed < 1 << 64:
         raise UsageError(f"{seed} is no seed", code="D0901", help="use 0 to 2**64 - 1")
     stream = np.random.Generator(np.random.Philox(key=[seed, zlib.crc32(item.name.encode())]))
-    shape = _shape(item, sizes)
+    shape = shape_of(item, sizes)
+    bits = np.empty(math.prod(shape), DTYPES[item.dtype].numpy)
+    # Piece by piece: NumPy draws numbers of 64 bits, which are larger than those of most inputs.
+    for start in range(0, bits.size, PIECE):
+        piece = bits[start : start + PIECE]
+        piece[...] = Tensor(_drawn(stream, piece.size, item), item.dtype).bits
+    return _as_value(bits.reshape(shape), item)
+
+
+def _drawn(stream: np.random.Generator, count: int, item: Input) -> NDArray[np.generic]:
+    """The next numbers for an input."""
     match DTYPES[item.dtype].kind:
         case "f":
-            return _stored(stream.standard_normal(shape), item)
+            return stream.standard_normal(count)
         case "b":
-            return stream.integers(0, 2, shape).astype(np.bool_)
+            return stream.integers(0, 2, count).astype(np.bool_)
         case _:
-            return _stored(stream.integers(0, 256 if item.dtype == "u8" else 10, shape), item)
+            return stream.integers(0, 256 if item.dtype == "u8" else 10, count)
 
 
-def _stored(values: NDArray[np.generic], item: Input) -> Value:
-    found = Tensor(values, item.dtype)
-    return found if item.dtype == "bf16" else found.bits
+def _as_value(bits: NDArray[np.generic], item: Input) -> Value:
+    return Tensor.from_bits(bits, "bf16") if item.dtype == "bf16" else bits
 
 
-def _shape(item: Input, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def bytes_of(tensor: Input | Output, sizes: Mapping[str, int]) -> int:
+    """The bytes of an input or output at these sizes; 0 for sizes that have no meaning."""
+    try:
+        shape = tuple(expressions.evaluate_all(tensor.shape, sizes))
+    except expressions.BadExpression:
+        return 0
+    return byte_count(shape, DTYPES[tensor.dtype]) or 0
+
+
+def shape_of(item: Input, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of an input at these sizes.
+
+    Raises CallError for a size that is not known or that no machine has room for, Unsupported where the
+    input alone is larger than this machine's memory.
+    """
     try:
         shape = tuple(expressions.evaluate_all(item.shape, sizes))
     except expressions.BadExpression as error:

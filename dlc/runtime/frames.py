@@ -79,6 +79,11 @@ class Frame:
         self.words[CallWord.CANCEL] = ctypes.addressof(self._cancel)
         self.words[CallWord.STOP_AFTER] = -1
 
+    @property
+    def room(self) -> int:
+        """Bytes of working memory that it has."""
+        return len(self._work)
+
     def run(self, sized: Sized) -> int:
         """Run the program at these sizes and give its status. Other Python threads run meanwhile."""
         if sized is not self._sized:

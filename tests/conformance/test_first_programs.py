@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from PIL import Image
 
 import dlc
+from dlc.cli import main
 from dlc.dialects import func, mem
 from dlc.driver.calls import Request
 from dlc.driver.compile import Settings, lower
@@ -388,3 +390,29 @@ export fn f(x: f32[N]) -> f32[N] {
             lower(opened, Settings(level=level), stage)
             names = Counter(op.name for op in opened.module.walk())
             assert (names["comm.send"], names["comm.recv"]) == (1, 1)
+
+
+def test_a_product_that_needs_more_memory_than_is_free_is_one_sentence_and_code_4(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def drawn(*_: object) -> None:
+        raise AssertionError("it must be known before anything is allocated")
+
+    monkeypatch.setattr("dlc.driver.calls.random_value", drawn)
+    monkeypatch.setattr("dlc.runtime.memory._all_memory", lambda: 1 << 40)
+    monkeypatch.setattr("dlc.runtime.memory.free_memory", lambda: 10_700_000_000)
+    for device in ("cpu:0", "cpu:1"):
+        given = ["examples/matrices.dlm", "--set", "n=30000", "--place", f"unit={device}"]
+        monkeypatch.chdir(HERE.parent.parent)
+        for verb in (["run", "--random-inputs", "0"], ["bench"]):
+            assert main([verb[0], *given, *verb[1:]]) == 4
+            out, err = capsys.readouterr()
+            said = "a call of multiply needs 10.1 GiB of memory, and 10.0 are free on this machine"
+            assert f"error[D0705]: {said}\n" in err and not out
+
+
+def test_a_product_is_timed_on_each_device(capsys: pytest.CaptureFixture[str]) -> None:
+    for device in ("cpu:0", "cpu:1"):
+        given = ["--set", "n=64", "--place", f"unit={device}", "--seconds", "0", "--json"]
+        assert main(["bench", str(EXAMPLES / "matrices.dlm"), *given]) == 0
+        assert json.loads(capsys.readouterr().out)["best_ms"] > 0

@@ -71,3 +71,15 @@ def test_random_numbers_depend_on_seed_and_name() -> None:
 
     assert drawn("x", 0) == drawn("x", 0)
     assert len({drawn("x", 0), drawn("x", 1), drawn("y", 0)}) == 3
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64", "u8", "i32", "bool"])
+def test_random_numbers_drawn_in_pieces_are_those_drawn_at_once(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = Input("x", dtype, ("7", "3"))
+    whole = Tensor(random_value(item, {}, 5)).bits
+    monkeypatch.setattr("dlc.driver.inputs.PIECE", 4)
+    pieces = Tensor(random_value(item, {}, 5)).bits
+    assert pieces.shape == (7, 3)
+    np.testing.assert_array_equal(pieces, whole)

@@ -29,7 +29,8 @@ PAGES: dict[str, Page] = {
     "D0705": Page(
         "more memory than the machine has",
         "The sizes of the weights, the inputs or a call add up to more than the memory of this machine, or "
-        "of the container that dlc runs in. It is said before the work begins. What no machine can "
+        "of the container that dlc runs in, or to more than is free there. It is said before the work "
+        "begins. What no machine can "
         "address, 128 TiB or more, is refused when the model is read or compiled.",
         "dlc run mlp.dlm --random-inputs 0 --dim B=1000000000",
         "dlc run mlp.dlm --random-inputs 0 --dim B=64",
