@@ -138,7 +138,10 @@ class _Writer:
         self.context = context
         self.end = scheduler.waves - 1
         self.body = Block()
-        self.epochs: dict[int, int] = {}
+        self.begins: dict[int, int] = {}
+        """The epoch of each wave; of one that is not there, that of the next."""
+        self.ends: dict[int, int] = {}
+        """The same, but of the one before."""
         self._counted = 0
         self.roots: list[Value] = []
         self._views: dict[Value, Value] = {}
@@ -164,7 +167,7 @@ class _Writer:
             self.body,
             function.sym_name,
             function.function_type,
-            len(set(self.epochs.values())),
+            max(1, self._counted),
             total,
             sym_visibility=function.sym_visibility,
         )
@@ -191,32 +194,41 @@ class _Writer:
                     self._number(item.otherwise)
 
     def _count(self, number: int, real: bool) -> None:
+        self.begins[number] = self._counted
         self._counted += real
-        self.epochs[number] = max(self._counted - 1, 0)
+        self.ends[number] = max(self._counted - 1, 0)
 
     def _write_roots(self) -> None:
         layout = _lay_out(self.storage.memories, self.function.bounds)
         # A memory stands where the first value in it does.
         values = reversed(self.storage.homes.items())
         places = {home.memory: self._location(value) for value, home in values}
-        end = max(self.epochs.values(), default=0)
         for index, memory in enumerate(self.storage.memories):
             emit = Builder(self.body, places.get(index, self.function.location))
             arena = memory.kind == "arena"
+            first, last = self._life(memory)
             self.roots.append(
                 emit(
                     mem.Root(
                         memory.kind,
                         memory.number,
                         memory.bytes,
-                        self.epochs.get(memory.first, 0) if arena else 0,
-                        self.epochs.get(memory.last, end) if arena else end,
+                        first,
+                        last,
                         layout.offsets.get(memory.number) if arena else None,
                         layout.above.get(memory.number) if arena else None,
                         None if memory.device == HOST else memory.device,
                     )
                 )
             )
+
+    def _life(self, memory: Memory) -> tuple[int, int]:
+        """The first and the last epoch that need a memory."""
+        end = max(self._counted - 1, 0)
+        if memory.kind != "arena":
+            return 0, end
+        first = min(self.begins.get(memory.first, 0), end)
+        return first, max(first, self.ends.get(memory.last, end))
 
     def _location(self, value: Value) -> Location:
         return self.function.location if value.op is None else value.op.location

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+import dlc
 from dlc.dialects import array, mem
 from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
@@ -113,3 +114,18 @@ def test_buffers_alive_together_never_overlap() -> None:
                 assert apart or not one.meets(other)
         for i, below in enumerate(order_above(buffers, offsets)):
             assert all(offsets[j] + buffers[j].bytes <= offsets[i] for j in below)
+
+
+def test_loops_that_carry_nothing_hand_their_memory_on() -> None:
+    """Nothing is copied before such a loop: its result begins with the first wave of its body."""
+    text = (
+        "dlc 1\ndim T = 1..9\n"
+        "fn step(xs: f32[T, 3]) = scan x in xs { yield x * sum(x) }\n"
+        "export fn f(x: f32[T, 3]) -> f32[T, 3] = x |> step |> step |> step |> step |> step\n"
+    )
+    x = np.random.default_rng(0).uniform(-1, 1, (5, 3)).astype(np.float32)
+    wanted = x
+    for _ in range(5):
+        wanted = wanted * wanted.sum(1, keepdims=True)
+    found = dlc.compile(text=text).entry_points["f"](x)
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-5)
