@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.driver.build import interface_of
-from dlc.driver.entries import entry_functions
+from dlc.driver.entries import interfaces, return_all_counts
 from dlc.driver.interface import entry_data
 from dlc.driver.open import open_model
 from dlc.errors import Diagnostic, UsageError, diagnostic_data
@@ -51,7 +50,8 @@ def check_model(
     """Read a model completely. Raises ModelError with everything that is wrong."""
     opened = open_model(Path(path), module=module, settings=parameters or {})
     verify(opened.module)
-    entries = [interface_of(op) for op in entry_functions(opened.module)]
+    return_all_counts(opened.module)
+    entries = interfaces(opened.module)
     return Checked(path, tuple(entries), opened.warnings, opened.remarks)
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlc.dialects import weight
-from dlc.driver.build import interface_of
-from dlc.driver.entries import entry_functions
+from dlc.driver.entries import interfaces, return_all_counts
 from dlc.driver.interface import entry_data, sizes_data
 from dlc.driver.open import open_model
 from dlc.driver.tables import Table
@@ -160,12 +159,13 @@ def _memory(artifact: Artifact) -> Iterator[Memory]:
 
 def _model(path: str) -> Inspection:
     opened = open_model(Path(path))
+    return_all_counts(opened.module)
     sources = [op for op in opened.module.body if isinstance(op, weight.Source)]
     return Inspection(
         opened.name,
         opened.stage,
         sum(_count(op.type) for op in sources if op.trained),
-        tuple([interface_of(op) for op in entry_functions(opened.module)]),
+        tuple(interfaces(opened.module)),
         opened.layers,
         tuple([_source_row(op) for op in sources]),
     )

@@ -14,13 +14,13 @@ from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.keys import seed_default
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import Scope
-from dlc.frontend.tensors import as_tensor
+from dlc.frontend.tensors import as_tensor, tensor_type
 from dlc.frontend.trace import Frame
 from dlc.frontend.types import declared_type, dtype_named
 from dlc.frontend.values import UNKNOWN, Datum, Record, describe
 from dlc.ir.attributes import Attribute, Dense
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import Dim, Size, names
+from dlc.ir.dims import Dim, Size, names, symbol
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
 from dlc.runtime.model import Model
@@ -160,7 +160,7 @@ def _results(
 ) -> list[tuple[str, Value]]:
     """The tensors that an entry point returns, with their names."""
     if declaration.result is None:
-        inferred = _type_text(value)
+        inferred = _type_text(ev, value)
         raise ev.at.fail(
             "D0334",
             f"the entry point {declaration.name} does not say its result type",
@@ -203,16 +203,24 @@ def _result(ev: Evaluator, value: Datum, type: ast.Type, scope: Scope) -> Value:
     return as_tensor(ev.at, value, dtype_named(ev, type.dtype, type.span, scope))
 
 
-def _type_text(value: Datum) -> str:
+def _type_text(ev: Evaluator, value: Datum) -> str:
+    """A result type as it is written; sizes that the function counts itself have no name."""
     match value:
         case Value():
-            return describe(value)
+            type = tensor_type(value)
+            counted = [not names(size).isdisjoint(ev.at.brought) for size in type.shape]
+            shape = zip(type.shape, counted, strict=True)
+            return type.with_shape(
+                tuple([symbol("_") if is_ else size for size, is_ in shape])
+            ).text
         case Record(items, record_names):
-            parts = [_type_text(item) for item in items]
+            parts = [_type_text(ev, item) for item in items]
             named = [f"{n}: {p}" if n else p for n, p in zip(record_names, parts, strict=True)]
             return f"({', '.join(named)})" if all(parts) else ""
         case bool():
             return "bool"
+        case Dim():
+            return "i64"
         case int():
             return "i32"
         case float():

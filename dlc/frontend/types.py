@@ -230,6 +230,8 @@ class Matcher:
     ) -> Exception:
         text = found.text if isinstance(found, TensorType) else describe(found)
         labels = () if why.declared is None else (why.declared,)
+        if help is None and _is_counted(self.ev, found):
+            help = "write _ for a size that is only known when its elements have been counted"
         return self.ev.at.fail(
             "D0320" if why.verb == "given" else "D0321",
             f"{text} {why.verb} where {expected} is expected",
@@ -260,6 +262,14 @@ class Matcher:
             self.value(field.type, items[k], why) for field, k in zip(fields, order, strict=True)
         ]
         return Record(tuple(matched), tuple([field.name for field in fields]))
+
+
+def _is_counted(ev: Evaluator, found: Datum | TensorType) -> bool:
+    """Whether a type has sizes that the function counts itself."""
+    if isinstance(found, Value):
+        found = tensor_type(found)
+    sizes = found.shape if isinstance(found, TensorType) else ()
+    return any(not names(size).isdisjoint(ev.at.brought) for size in sizes)
 
 
 def _scalar(ev: Evaluator, value: float | Dim, dtype: DType) -> Datum:

@@ -14,10 +14,19 @@ def describe(tensor: Input | Output) -> str:
 
 
 def dims_text(dims: Sequence[Dim]) -> str:
-    """Each named size with its bounds, such as `B = 1..64, T = 1..`."""
-    return ", ".join(
-        f"{dim.name} = {dim.lower}..{'' if dim.upper is None else dim.upper}" for dim in dims
-    )
+    """Each named size with its bounds, such as `B = 1..64, T = 1..`; of one that a call counts, the limit.
+
+    >>> from dlc.runtime.manifest import Measured
+    >>> dims_text([Dim("B", 1, 64), Dim("n", measured=Measured("#0", "2*B"))])
+    'B = 1..64, n = 0..2*B'
+    """
+    return ", ".join(f"{dim.name} = {dim.lower}..{_upper(dim)}" for dim in dims)
+
+
+def _upper(dim: Dim) -> str:
+    if dim.measured is not None:
+        return dim.measured.limit
+    return "" if dim.upper is None else str(dim.upper)
 
 
 def python_name(name: str) -> str:
