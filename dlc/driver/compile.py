@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -259,11 +259,44 @@ def _compiled(
             code="D0222",
             help="write `export` before the function that the artifact is to have",
         )
+    cache = open_cache()
+    if cache is None or after is not None or settings.verify_each:
+        return _finished(opened, settings, interface, weights, report, after)
+    key = key_of(
+        opened.module,
+        (opened.name, opened.stage, *settings.flags, repr(opened.layers), repr(interface)),
+        opened.texts,
+        settings.processor,
+    )
+    kept = recall(cache, key)
+    if kept is not None:
+        gathered = _gathered(opened, weights, kept.names)
+        report.recalled, report.notes = True, gathered.notes
+        report.seconds["recall"] = time.perf_counter() - start
+        return kept.complete(gathered, opened.training)
+    made = _finished(opened, settings, interface, weights, report, after)
+    remember(cache, key, made)
+    return made
+
+
+def _gathered(opened: Opened, weights: Given, names: Collection[str] | None = None) -> Weights:
+    """The numbers of the weights of these names, or of all that the module has."""
+    seed = 0 if opened.training is None else opened.training.seed
+    return gather(opened.module, weights, opened.folder, opened.arrays, seed, names)
+
+
+def _finished(
+    opened: Opened,
+    settings: Settings,
+    interface: tuple[manifest.Entry, ...],
+    weights: Given,
+    report: Report,
+    after: Observer | None,
+) -> Artifact:
+    """The artifact of an opened model, compiled."""
     if opened.stage == "graph":
         lower(opened, settings, "graph", after)
-    training = opened.training
-    seed = 0 if training is None else training.seed
-    gathered = gather(opened.module, weights, opened.folder, opened.arrays, seed)
+    gathered = _gathered(opened, weights)
     report.notes = gathered.notes
     sources = Sources(
         opened.name,
@@ -272,38 +305,9 @@ def _compiled(
         flags=settings.flags,
         layers=opened.layers,
         version=__version__,
-        training=training,
+        training=opened.training,
     )
-    facts = _Facts(interface, gathered, sources)
-    cache = open_cache()
-    if cache is None or after is not None or settings.verify_each:
-        return _finished(opened, settings, facts, report, after)
-    key = key_of(opened.module, sources, interface, gathered, settings.processor)
-    found = recall(cache, key, gathered, training)
-    if found is not None:
-        report.recalled = True
-        report.seconds["recall"] = time.perf_counter() - start
-        return found
-    made = _finished(opened, settings, facts, report, after)
-    remember(cache, key, made)
-    return made
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What an artifact says besides its code, known before anything becomes a kernel."""
-
-    interface: tuple[manifest.Entry, ...]
-    weights: Weights
-    sources: Sources
-
-
-def _finished(
-    opened: Opened, settings: Settings, facts: _Facts, report: Report, after: Observer | None
-) -> Artifact:
-    """The artifact of a model whose graph, if it still has one, has been simplified."""
     start = time.perf_counter()
-    sources = facts.sources
     if opened.stage != "loop":
         lower(opened, settings, "plan", after)
         sources = replace(sources, plan=print_module(opened.module))
@@ -311,7 +315,7 @@ def _finished(
     lowered = time.perf_counter()
     cache = open_cache()
     code = CodeMaker(settings.processor, settings.level, cache)
-    artifact = build_artifact(opened.module, facts.interface, facts.weights, sources, code)
+    artifact = build_artifact(opened.module, interface, gathered, sources, code)
     report.seconds |= {"lower": lowered - start, "code": time.perf_counter() - lowered}
     if cache is not None:
         report.cached, report.compiled = cache.hits, cache.misses

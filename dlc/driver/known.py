@@ -1,15 +1,17 @@
 """Compiling the same graph again: what was made of it before, from the cache.
 
-Everything in an artifact but the numbers of its weights follows from the graph, the texts that its
-messages point into, the user's choices, the processor and the compiler. So the artifact without those
-numbers is kept under the hash of these.
+Everything in an artifact but the numbers of its weights follows from the graph as it was read, the texts
+that its messages point into, the user's choices, the processor and the compiler. So the artifact without
+those numbers is kept under the hash of these.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from uuid import uuid4
@@ -18,63 +20,72 @@ import dlc
 from dlc.codegen import llvm
 from dlc.codegen.kernels import ObjectCache
 from dlc.dialects.builtin import Module
-from dlc.driver.build import Sources, blas_in_use
+from dlc.driver.build import blas_in_use
 from dlc.driver.weights import Weights
 from dlc.errors import ArtifactError
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
+from dlc.text.ir_printer import print_module
 
 WEIGHTS = "weights"
 """The section that is left out."""
 
 
 def key_of(
-    module: Module,
-    sources: Sources,
-    interface: Iterable[manifest.Entry],
-    weights: Weights,
-    processor: llvm.Target,
+    module: Module, facts: Iterable[str], texts: Mapping[str, str], processor: llvm.Target
 ) -> str:
-    """The hash of all that an artifact follows from."""
-    table = [row._replace(sha256="") for row in weights.table]
+    """The hash of all that an artifact follows from: the module as it was read, first of all."""
     digest = hashlib.sha256(_compiler())
     for part in (
         *(processor.triple, processor.cpu, processor.flags),
-        *(sources.model, sources.graph, *sources.flags, repr(sources.layers)),
-        *(part for item in sources.texts.items() for part in item),
-        *(repr(list(interface)), repr(table), *_elsewhere(module)),
+        *(part for item in texts.items() for part in item),
+        *(print_module(module), *facts, *_elsewhere(module)),
     ):
         digest.update(f"{len(part)} {part}".encode())
     return digest.hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the cache has of an artifact: all but the numbers of the weights of these names."""
+
+    bare: Artifact
+    names: frozenset[str]
+
+    def complete(self, weights: Weights, training: manifest.Training | None) -> Artifact:
+        """The artifact with its weights, and what is to be known about training them."""
+        sections = dict(self.bare.sections)
+        if len(weights.data):
+            sections[WEIGHTS] = weights.data
+        facts = self.bare.manifest._replace(weights=weights.table, training=training)
+        return Artifact.of(facts, sections)
+
+
 def remember(cache: ObjectCache, key: str, artifact: Artifact) -> None:
-    """Keep an artifact without its weights, and so without saying how it trains them."""
+    """Keep an artifact without its weights but for their names: a line, then a file."""
     sections = {name: data for name, data in artifact.sections.items() if name != WEIGHTS}
     bare = Artifact.of(artifact.manifest._replace(weights=(), training=None), sections)
-    cache.put(key, bare.to_bytes())
+    names = json.dumps([row.name for row in artifact.manifest.weights])
+    cache.put(key, names.encode() + b"\n" + bare.to_bytes())
 
 
-def recall(
-    cache: ObjectCache, key: str, weights: Weights, training: manifest.Training | None
-) -> Artifact | None:
-    """The artifact that was kept under the key, with these weights and training; None for none.
+def recall(cache: ObjectCache, key: str) -> Kept | None:
+    """What was kept under the key; None for nothing.
 
-    One whose code calls another BLAS than there is now says so in its manifest, and counts as none.
+    An artifact whose code calls another BLAS than there is now says so in its manifest, and counts as
+    none.
     """
     data = cache.get(key)
     if data is None:
         return None
+    names, _, file = data.partition(b"\n")
     try:
-        bare = Artifact.from_bytes(data)
+        bare = Artifact.from_bytes(file)
     except ArtifactError:  # of another version of the format: as good as none
         return None
     if any(target.library not in (None, blas_in_use()) for target in bare.manifest.targets):
         return None
-    sections = dict(bare.sections)
-    if len(weights.data):
-        sections[WEIGHTS] = weights.data
-    return Artifact.of(bare.manifest._replace(weights=weights.table, training=training), sections)
+    return Kept(bare, frozenset(json.loads(names)))
 
 
 def _elsewhere(module: Module) -> list[str]:

@@ -61,7 +61,7 @@ def test_a_deterministic_model_is_refused_with_the_library_asked_for() -> None:
         dlc.compile(text=PRODUCT.format(limit="limit deterministic\n"), matmul="blas")
     (found,) = caught.value.diagnostics
     assert (found.code, str(found.place)) == ("D0709", "model.dlm:2:1")
-    assert "limit deterministic and --matmul blas exclude each other" in found.message
+    assert 'limit deterministic and matmul="blas" exclude each other' in found.message
 
 
 def test_a_graph_that_is_compiled_again_keeps_what_its_text_promised(tmp_path: Path) -> None:
