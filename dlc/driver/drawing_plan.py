@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from dlc.dialects import mem
+from dlc.dialects.comm import HOST
 from dlc.driver.svg import MARGIN, TITLE, document
 from dlc.ir.core import Value
 from dlc.ir.evaluation import Evaluation
@@ -17,6 +18,8 @@ HEIGHT = 300.0
 """The height of the whole arena."""
 COLUMN = 68.0
 """The width of a wave."""
+DEVICE = 40.0
+"""The room for a device's name."""
 _SMALL = 6.7
 _LINE = 15.0
 _LEAST = 2.0
@@ -28,7 +31,7 @@ def draw_plans(programs: Sequence[mem.Program]) -> str:
 
     Named sizes have their lowest values, those that a call measures their limits. A rectangle is a
     value in the arena while it is alive, with the type of what is written there first; below each wave
-    stand its kernels.
+    stand its kernels. Lines part the devices, where there are several.
     """
     parts: list[str] = []
     top, widest = MARGIN, 0.0
@@ -58,10 +61,15 @@ class _Picture:
         self.starts = arena_offsets(self.roots.values(), self.at)
         self.peak = max([self._end(number) for number in self.roots], default=0)
         self.kernels = [list(_kernels(wave)) for wave in _waves(program)]
+        self.begins: dict[str, int] = {}
+        for number, root in self.roots.items():
+            device, start = root.device or HOST, self.starts[number]
+            self.begins[device] = min(start, self.begins.get(device, start))
+        self.named = DEVICE if self.begins.keys() - {HOST} else 0.0
 
     @property
     def width(self) -> float:
-        return max(len(self.title) * 9.0, len(self.kernels) * COLUMN) + 2 * MARGIN
+        return max(len(self.title) * 9.0, len(self.kernels) * COLUMN + self.named) + 2 * MARGIN
 
     @property
     def height(self) -> float:
@@ -83,8 +91,16 @@ class _Picture:
             x = MARGIN + (number + 0.5) * COLUMN
             for row, text in enumerate([str(number), *kernels]):
                 yield _small(x, floor + 14 + row * _LINE, text)
+        yield from self._device_floors(floor, width)
         for number, root in self.roots.items():
             yield from self._rectangle(number, root, floor)
+
+    def _device_floors(self, floor: float, width: float) -> Iterator[str]:
+        """A line where the part of each device begins, with its name, where one is not the host."""
+        for device, start in self.begins.items() if self.named else ():
+            y = floor - start * HEIGHT / self.peak
+            yield f'<path d="M{MARGIN:g} {y:.1f}H{MARGIN + width + self.named:g}"/>'
+            yield _small(MARGIN + width + self.named / 2, y - 4, device)
 
     def _rectangle(self, number: int, root: mem.Root, floor: float) -> Iterator[str]:
         scale = HEIGHT / self.peak if self.peak else 0

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 from dlc.dialects import flow, func
 from dlc.dialects.comm import HOST, PLACED, Recv, Send, is_everywhere
+from dlc.errors import Diagnostic, Unsupported
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.passes import Context, define_pass
@@ -42,13 +43,22 @@ def place(module: Op, context: Context) -> None:
 def devices_of(function: func.Func) -> dict[Value, str]:
     """The device of every value of a placed function; nothing where all are on the host.
 
-    Constants and weights have none.
+    Constants and weights have none. Raises Unsupported (D0707) for devices that there is no code for.
     """
     found: dict[Value, str] = {}
-    if any(isinstance(op, Send) for op in _ops(function)):
+    sends = [op for op in _ops(function) if isinstance(op, Send)]
+    foreign = {op.target: op for op in sends if not op.target.startswith("cpu:")}
+    if foreign:
+        raise Unsupported([_no_code(device, op) for device, op in foreign.items()])
+    if sends:
         for block, home in _blocks(function):
             found.update(_Settled(block, home).values)
     return found
+
+
+def _no_code(device: str, op: Op) -> Diagnostic:
+    message = f"there is no code for {device} yet"
+    return Diagnostic("D0707", message, op.location.place, help="everything runs on CPUs")
 
 
 def _place_function(function: func.Func, context: Context) -> None:

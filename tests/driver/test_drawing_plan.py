@@ -21,6 +21,14 @@ def drawn(name: str, entry: str | None = None) -> ElementTree.Element:
     return ElementTree.fromstring(show_stage(wanted, Shown("plan", entry=entry, svg=True)))
 
 
+def test_the_parts_of_devices_are_named() -> None:
+    text = "dlc 1\nexport fn f(x: f32[8]) -> f32[8] = exp(x) * on cpu:1 { sin(x) } + on cpu:2 { cos(x) }\n"
+    shown = show_stage(Wanted("model.dlm", text=text), Shown("plan", svg=True))
+    names = [name for name in texts(ElementTree.fromstring(shown)) if name.startswith("cpu:")]
+    assert sorted(names) == ["cpu:0", "cpu:1", "cpu:2"]
+    assert not [name for name in texts(drawn("lenet")) if name.startswith("cpu:")]
+
+
 def texts(root: ElementTree.Element) -> list[str]:
     return [element.text or "" for element in root.iter(f"{SPACE}text")]
 

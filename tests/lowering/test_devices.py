@@ -11,9 +11,13 @@ import pytest
 import dlc
 from dlc.dialects import func, mem
 from dlc.dialects.comm import Recv, Send
-from dlc.driver.compile import Opened, Settings, lower
-from dlc.driver.open import open_model
+from dlc.driver.compile import Opened, Settings, compile_opened, lower
+from dlc.driver.open import open_model, open_training
+from dlc.errors import Unsupported
 from dlc.passes.devices import devices_of
+from dlc.runtime.dtypes import DTYPES
+from dlc.runtime.spelling import python_name
+from dlc.text.ir_printer import print_module
 from tests.frontend.programs import Program, as_list
 
 MOVED = """dlc 1
@@ -165,3 +169,51 @@ def test_the_graph_in_an_artifact_is_placed_and_compiles_to_the_same_plan(tmp_pa
         np.testing.assert_array_equal(one, other)
     plan = str(again.artifact.section("plan"), "utf-8")
     assert plan.count('"comm.send"') == 6
+
+
+TRAINED = """dlc 1
+import nn (Linear, BatchNorm)
+dim B = 1..8
+module Net {{
+  use first = Linear(4, 8) {one}
+  use even = BatchNorm(8) {two}
+  use last = Linear(8, 3)
+  fn logits(x: f32[B, 4]) -> f32[B, 3] = x |> first |> even |> tanh |> last
+}}
+train Net {{
+  data = npz("examples.npz", x="x", y="y")
+  loss(x: f32[B, 4], y: i32[B]) = mean(cross_entropy(logits(x), y))
+  optimizer = adam(lr=0.1, clip_norm=1)
+  batch = 8
+  epochs = 1
+}}
+"""
+
+
+def trained(one: str, two: str, level: int) -> list[bytes]:
+    """The bits of everything that two steps of training give: the loss, weights, states and moments."""
+    opened = open_training("model.dlm", text=TRAINED.format(one=one, two=two))
+    step = dlc.Model(compile_opened(opened, Settings(level), "init:0")).entry_points["train_step"]
+    draw = np.random.default_rng(0)
+    given: dict[str, object] = {}
+    for item in step.inputs:
+        shape = tuple(8 if size == "B" else int(size) for size in item.shape)
+        numbers = 3 * np.abs(draw.random(shape))
+        given[python_name(item.name)] = numbers.astype(DTYPES[item.dtype].numpy)
+    results: list[object] = []
+    for _ in range(2):
+        results = list(as_list(step(**given)))  # pyright: ignore[reportArgumentType]
+    return [np.asarray(result).tobytes() for result in results]
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_training_does_not_depend_on_where_it_runs(level: int) -> None:
+    assert trained("on cpu:1", "on cpu:2", level) == trained("", "", level)
+
+
+def test_a_device_without_code_is_refused_in_a_graph_too(tmp_path: Path) -> None:
+    graph = print_module(open_model("model.dlm", text=MOVED).module).replace("cpu:2", "cuda:0")
+    (tmp_path / "model.dlir").write_text(graph, encoding="utf-8")
+    with pytest.raises(Unsupported, match="there is no code for cuda:0 yet") as caught:
+        dlc.compile(tmp_path / "model.dlir")
+    assert [found.code for found in caught.value.diagnostics] == ["D0707"]
