@@ -84,7 +84,7 @@ class Settings:
     def keeping(self, limits: Sequence[Limit]) -> Settings:
         """These choices, narrowed to what a text promises.
 
-        Raises UsageError (D0709) where the two exclude each other, or two promises do.
+        Raises UsageError (D0709) where the two exclude each other, ModelError where two promises do.
         """
         found = self
         names = {limit.name for limit in limits}
@@ -92,11 +92,13 @@ class Settings:
             match limit.name:
                 case "deterministic":
                     if self.matmul == "blas":
-                        raise _contradiction(limit, "--matmul blas", "the bits are the library's")
+                        why = "the bits are the library's"
+                        raise UsageError([_contradiction(limit, "--matmul blas", why)])
                     found = replace(found, matmul="generated")
                 case "exact":
                     if "fast_narrow" in names:
-                        raise _contradiction(limit, "limit fast_narrow", "that changes bits")
+                        why = "that changes bits"
+                        raise ModelError([_contradiction(limit, "limit fast_narrow", why)])
                     found = replace(found, level=min(found.level, 1))
                 case "fast_narrow":
                     found = replace(found, fast_narrow=True)
@@ -119,14 +121,13 @@ class Settings:
         )
 
 
-def _contradiction(limit: Limit, other: str, why: str) -> UsageError:
-    found = Diagnostic(
+def _contradiction(limit: Limit, other: str, why: str) -> Diagnostic:
+    return Diagnostic(
         "D0709",
         f"limit {limit.name} and {other} exclude each other: {why}",
         limit.place,
         help="leave one of them out",
     )
-    return UsageError([found])
 
 
 @dataclass(slots=True)

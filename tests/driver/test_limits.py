@@ -110,7 +110,7 @@ export fn f(x: f32[64]) -> f32[64] = sqrt(abs(x * 0.3 * 0.7 + 0.1 + 0.2)) / 3 - 
 
 
 def test_exact_and_fast_exclude_each_other() -> None:
-    with pytest.raises(UsageError, match="limit exact and limit fast_narrow") as caught:
+    with pytest.raises(ModelError, match="limit exact and limit fast_narrow") as caught:
         dlc.compile(text="dlc 1\nlimit fast_narrow\nlimit exact\nexport fn f(x: f16) -> f16 = x\n")
     assert str(caught.value.diagnostics[0].place) == "model.dlm:3:1"
 
