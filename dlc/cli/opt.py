@@ -10,6 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, progress
+from dlc.cli.values import listed
 
 
 def command(
@@ -26,7 +27,7 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     """Run passes on IR and show what they give."""
-    names = [name for name in passes.split(",") if name]
+    names = listed(passes)
     with progress(f"running passes on {file}"):
         settings = driver.Settings(level, target, matmul, frozenset(disable_pass), verify_each)
     text = driver.optimise_file(file, names, settings)

@@ -10,7 +10,7 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.quick import PlainRun
 from dlc.cli.report import notes, print_json, progress
-from dlc.cli.values import memory
+from dlc.cli.values import listed, memory
 from dlc.errors import UsageError
 
 
@@ -86,8 +86,9 @@ def command(
     )
     request = plain.request()
     names = None if labels is None else driver.read_labels(labels)
-    watch = driver.Watch(tuple(name for name in values.split(",") if name), check_nan)
+    watch = driver.Watch(listed(values), check_nan)
     if interpret or values or check_nan:
+        _check_evaluated(threads=threads, max_memory=max_memory, verify_each=verify_each)
         results = _evaluated(given.of(model), request, watch)
     else:
         results = _compiled(given.of(model), request, threads, memory(max_memory))
@@ -106,6 +107,17 @@ def _gradient(entry: str | None, text: str) -> tuple[str | None, str, str]:
             f"--grad {text!r} is not RESULT:INPUT", code="D0901", help="write --grad loss:x"
         )
     return entry, result, name
+
+
+def _check_evaluated(**options: object) -> None:
+    """Refuse what only compiled code can keep, where nothing is compiled."""
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise UsageError(
+            f"--{given[0].replace('_', '-')} is about compiled code, and NumPy evaluates this",
+            code="D0901",
+            help="leave it out, or --interpret, --values and --check-nan",
+        )
 
 
 def _compiled(

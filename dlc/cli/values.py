@@ -20,6 +20,11 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def listed(text: str) -> list[str]:
+    """The names in `cse, dce`."""
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
 def sizes(texts: Sequence[str]) -> dict[str, int]:
     """`B=8` texts. Raises UsageError (D0901) for what is no size."""
     found = pairs("--dim", texts)

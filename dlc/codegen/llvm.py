@@ -17,6 +17,8 @@ from dlc.errors import InternalError, UsageError
 from dlc.runtime.cpu import FEATURES, LEVELS, NAMED, UNUSED, host_features
 
 TRIPLE = "x86_64-unknown-linux-gnu"
+TARGETS = ("host", *LEVELS, *NAMED)
+"""The names of targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,11 @@ class Target:
             return cls(TRIPLE, _host_cpu(), tuple(sorted(host_features())))
         features = LEVELS.get(name) or NAMED.get(name)
         if features is None and name not in LEVELS:
-            known = ", ".join(["host", *LEVELS, *NAMED])
-            raise UsageError(f"no target is called {name!r}; there are {known}", code="D0920")
+            raise UsageError(
+                f"no target is called {name!r}",
+                code="D0920",
+                help=f"there are {', '.join(TARGETS)}",
+            )
         return cls(TRIPLE, name, tuple(sorted(features or ())))
 
     @property

@@ -70,6 +70,7 @@ class Request:
         binder.check_bounds(self.dims)
         self._check_complete(entry, binder.free)
         values = self._values(entry)
+        self._check_sizes(entry, values)
         sizes = self._sizes(entry, values)
         named: dict[str, object] = {python_name(name): value for name, value in values.items()}
         return Arguments(entry.name, {**named, **{name: sizes[name] for name in binder.free}})
@@ -120,6 +121,18 @@ class Request:
         dims = [dim.name for dim in entry.dims]
         _check_known(f"{entry.name} has no input", self.inputs, inputs)
         _check_known(f"{entry.name} has no size", self.dims, dims)
+
+    def _check_sizes(self, entry: Entry, found: Mapping[str, Value]) -> None:
+        """Refuse a size that was given otherwise than an input shows it."""
+        for item in entry.inputs:
+            shape = found[item.name].shape if item.name in found else ()
+            for name, size in zip(item.shape, shape, strict=False):
+                if self.dims.get(name, size) != size:
+                    raise UsageError(
+                        f"--dim {name}={self.dims[name]}, but {item.name} has {size} for {name}",
+                        code="D0906",
+                        help=f"leave --dim {name} out: the input tells it",
+                    )
 
     def _sizes(self, entry: Entry, found: Mapping[str, Value]) -> dict[str, int]:
         """A number for each size: the one given, the one an input shows, or the nearest to 4."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dlc import __version__
-from dlc.codegen.llvm import Target
+from dlc.codegen.llvm import TARGETS, Target
 from dlc.dialects.builtin import Module
 from dlc.dialects.limits import Limit, limits_of
 from dlc.driver.bounds import narrow
@@ -68,7 +68,9 @@ class Settings:
         kind, _, name = self.target.partition(":")
         if kind != "cpu":
             raise UsageError(
-                f"there is no target {self.target!r}", code="D0902", help="use cpu or cpu:x86-64-v3"
+                f"there is no target {self.target!r}",
+                code="D0902",
+                help=f"use cpu, or cpu:NAME with one of {', '.join(TARGETS)}",
             )
         return Target.named(name or "host")
 

@@ -9,7 +9,7 @@ from dlc.errors import UsageError
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_block
 from dlc.ir.core import Block, Value
-from dlc.ir.types import TensorType
+from dlc.ir.types import TensorType, Type
 
 
 def add_gradient(opened: Opened, entry: str | None, result: str, input: str) -> None:
@@ -33,7 +33,20 @@ def add_gradient(opened: Opened, entry: str | None, result: str, input: str) -> 
             code="D0905",
             help=f"its inputs are {', '.join(function.input_names)}",
         )
+    _check_float(function, result, function.body.terminator.operands[position].type)
+    _check_float(function, input, function.function_type.inputs[function.input_names.index(input)])
     _extend(function, position, function.input_names.index(input), f"d{result}/d{input}")
+
+
+def _check_float(function: func.Func, name: str, type: Type) -> None:
+    """Only floats have derivatives, and only by floats are there any."""
+    assert isinstance(type, TensorType)
+    if not type.dtype.is_float:
+        raise UsageError(
+            f"{name} of {function.sym_name} is {type.text}, and integers and bools have no derivative",
+            code="D0905",
+            help="name a result and an input that are floats",
+        )
 
 
 def gradient_function(opened: Opened, entry: str | None, result: str) -> func.Func:

@@ -24,7 +24,7 @@ from dlc.driver.make import Wanted
 from dlc.driver.pipelines import pipeline
 from dlc.errors import Unsupported, UsageError
 from dlc.ir.core import Op
-from dlc.ir.passes import PASSES
+from dlc.ir.passes import PASSES, unknown_pass
 from dlc.runtime.atomic import write_file
 from dlc.text.fmt import format_source
 from dlc.text.ir_printer import print_module
@@ -53,6 +53,7 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
     does not exist; Unsupported (D0704) for stages that dlc does not have yet.
     """
     _check_stage(shown.stage)
+    _check_together(shown)
     opened = wanted.open()
     if shown.entry is not None:
         find_entry(opened.module, shown.entry)
@@ -96,6 +97,28 @@ def _check_stage(stage: str) -> None:
     if stage not in STAGES:
         raise UsageError(
             f"there is no stage {stage!r}", code="D0915", help=f"stages are {', '.join(STAGES)}"
+        )
+
+
+def _check_together(shown: Shown) -> None:
+    """Refuse options of which one would be ignored."""
+    asked = {
+        "--after": shown.after is not None,
+        "--changed": shown.changed,
+        "--svg": shown.svg,
+        "--dump-dir": shown.folder is not None,
+    }
+    given = [option for option, is_given in asked.items() if is_given]
+    if shown.stage == "text" and given:
+        raise UsageError(
+            f"{given[0]} says something about passes, and --stage text is what was written before any",
+            code="D0915",
+            help=f"leave one of them out, or say --stage graph {given[0]}",
+        )
+    views = [option for option in given if option != "--dump-dir"]
+    if len(views) > 1:
+        raise UsageError(
+            f"{views[0]} and {views[1]} ask for different things", code="D0915", help="choose one"
         )
 
 
@@ -207,9 +230,10 @@ def _write_step(folder: Path, name: str, text: str) -> None:
 
 def _not_on_the_way(name: str, opened: Opened, settings: Settings, stage: str) -> UsageError:
     passes = dict.fromkeys(pipeline(opened.read_at, stage, settings.level))
-    what = "does not run on the way to" if name in PASSES else "is no pass; see those to"
+    if name not in PASSES:
+        return unknown_pass(name)
     return UsageError(
-        f"{name} {what} stage {stage}",
+        f"{name} does not run on the way to stage {stage}",
         code="D0915",
         help=f"passes are {', '.join(passes)}; --stage says how far to go",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dlc.frontend.scope import Home
 from dlc.frontend.values import Callee
 from dlc.text import ast
@@ -13,16 +15,21 @@ MemberNode = ast.Param | ast.State | ast.Const | ast.Use | ast.Fn
 
 
 class ModuleDefinition(Callee):
-    """A `module` of a file; `home` is the file. `members` are the named ones, in order."""
+    """A `module` of a file; `home` is the file. `members` are the named ones, in order.
 
-    __slots__ = ("declaration", "home", "members")
+    Those that `is_sound` refuses could not be read: `unread` has their names.
+    """
 
-    def __init__(self, declaration: ast.Module, home: Home) -> None:
+    __slots__ = ("declaration", "home", "members", "unread")
+
+    def __init__(
+        self, declaration: ast.Module, home: Home, is_sound: Callable[[MemberNode], bool]
+    ) -> None:
         self.declaration = declaration
         self.home = home
-        self.members: dict[str, MemberNode] = {
-            member.name: member for member in declaration.members if isinstance(member, MemberNode)
-        }
+        named = [member for member in declaration.members if isinstance(member, MemberNode)]
+        self.members: dict[str, MemberNode] = {m.name: m for m in named if is_sound(m)}
+        self.unread = {member.name for member in named} - self.members.keys()
 
     @property
     def name(self) -> str:

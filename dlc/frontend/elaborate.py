@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.dialects.limits import attach_limits
-from dlc.errors import Diagnostic, ModelError, UsageError
+from dlc.errors import Diagnostic, DlcError, ModelError, UsageError
 from dlc.frontend import (
     builtin_calls,
     builtins,
@@ -45,6 +45,7 @@ from dlc.frontend.promises import (
 )
 from dlc.frontend.roots import (
     Layer,
+    blaming_settings,
     instances_of,
     layers_of,
     root_definition,
@@ -125,17 +126,20 @@ def elaborate(
         made = None
         with _undisturbed():
             file = loader.load(source)
-            if not problems.errors:
-                at = Trace(file.source, problems, values)
+            at = Trace(file.source, problems, values)
+            at.folder = loader.folder
+            if problems.errors:
+                _look_further(at, file, loader, module, settings or {})
+            else:
                 at.places.update(checked_places(places or {}))
                 made = _elaborated(at, file, loader, module, settings or {}, purpose)
     except Stop as stop:
         made = None
         problems.errors.append(stop.last)
     if made is None or problems.errors:
-        raise ModelError(problems.in_order(), sources=loader.texts)
-    own = [other for other in loader.files.values() if not is_library(other.source)]
-    return Elaborated(*made, tuple(problems.warnings), loader.texts, unkept(own))
+        found = [blaming_settings(problem, settings or {}) for problem in problems.in_order()]
+        raise ModelError(found, sources=loader.texts)
+    return Elaborated(*made, tuple(problems.warnings), loader.texts, unkept(_own(loader)))
 
 
 def _root(path: str | Path | Source, text: str | None) -> tuple[Source, Path | None]:
@@ -170,22 +174,12 @@ def _elaborated(
     settings: Mapping[str, object],
     purpose: Purpose,
 ) -> tuple[Module, tuple[Layer, ...], Training | None]:
-    at.folder = loader.folder
     ev = Evaluator(at)
-    for other in loader.files.values():
-        other.ev = ev
-    own = [other for other in loader.files.values() if not is_library(other.source)]
+    own = _own(loader)
     for other in own:
         resolve(other, at.problems)
     check_limits(ev, own)
-    at.source = file.source
-    _declare_dims(ev, file)
-    for other in own:
-        other.force()
-    at.source = file.source
-    root = _root_module(ev, file, module, settings)
-    entries = _entry_points(ev, file, root)
-    layers = () if root is None else layers_of(root)
+    root, entries, layers = _reached(ev, file, loader, module, settings)
     if not at.problems.errors:
         check_places(at.places, [layer.path for layer in layers])
     weights = [] if root is None else weights_of(root)
@@ -203,6 +197,42 @@ def _elaborated(
     for entry in entries:
         made.body.append(entry)
     return made, layers, training
+
+
+def _own(loader: Loader) -> list[File]:
+    """The files of the model, without those of the library."""
+    return [file for file in loader.files.values() if not is_library(file.source)]
+
+
+def _reached(
+    ev: Evaluator, file: File, loader: Loader, module: str | None, settings: Mapping[str, object]
+) -> tuple[Instance | None, list[func.Func], tuple[Layer, ...]]:
+    """The root module, the entry points, and the layers that there are."""
+    at = ev.at
+    for other in loader.files.values():
+        other.ev = ev
+    at.source = file.source
+    _declare_dims(ev, file)
+    for other in _own(loader):
+        other.force()
+    at.source = file.source
+    root = _root_module(ev, file, module, settings)
+    entries = _entry_points(ev, file, root)
+    return root, entries, () if root is None else layers_of(root)
+
+
+def _look_further(
+    at: Trace, file: File, loader: Loader, module: str | None, settings: Mapping[str, object]
+) -> None:
+    """After errors of syntax: find wrong types, and wrong control flow, in what could be read.
+
+    That something is not there proves nothing, so nothing is said about names.
+    """
+    told = at.problems.errors
+    before = len(told)
+    with suppress(DlcError, Stop):  # the text is refused anyway; what was found before is told
+        _reached(Evaluator(at), file, loader, module, settings)
+    told[before:] = [d for d in told[before:] if d.code[:3] in ("D03", "D04")]
 
 
 def _foreign_names(ev: Evaluator, file: File, root: Instance) -> dict[str, Weight]:
@@ -291,7 +321,7 @@ def _entries(file: File, root: Instance | None) -> list[Function]:
     """The entry points of the file and of its root module, in the order of the text."""
     found: list[Function] = []
     for item in file.tree.items:
-        if isinstance(item, ast.Fn) and item.exported:
+        if isinstance(item, ast.Fn) and item.exported and file.is_sound(item):
             found.append(Function(item, file))
         elif isinstance(item, ast.Module) and root is not None:
             definition = root.core.definition

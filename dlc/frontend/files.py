@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,11 +28,15 @@ EVALUATING: Final = Marker("being evaluated")
 
 
 class File(Home):
-    """One text: `declared` has the items by name, `imported` what comes from other files."""
+    """One text: `declared` has the items by name, `imported` what comes from other files.
 
-    def __init__(self, tree: ast.File, problems: Problems) -> None:
+    `faults` is where it could not be read. What has one in it means nothing known.
+    """
+
+    def __init__(self, tree: ast.File, problems: Problems, faults: Sequence[int] = ()) -> None:
         self.tree = tree
         self.source = tree.source
+        self._faults = faults
         self.ev: Evaluator | None = None
         self.declared: dict[str, ast.Named | ast.Let] = {}
         self.imported: dict[str, tuple[File, str | None]] = {}
@@ -54,6 +58,10 @@ class File(Home):
         problems.report(
             [Diagnostic("D0202", f"{name} is declared twice", place, labels, "rename one of them")]
         )
+
+    def is_sound(self, node: ast.Node) -> bool:
+        """Whether all of it could be read."""
+        return not any(node.span.start <= fault <= node.span.end for fault in self._faults)
 
     # Names ----------------------------------------------------------------------------------------
 
@@ -101,10 +109,12 @@ class File(Home):
 
     def _value(self, name: str, node: ast.Named | ast.Let) -> Datum:
         match node:
+            case ast.Fn() | ast.Const() | ast.Let() if not self.is_sound(node):
+                value: Datum = UNKNOWN
             case ast.Fn():
-                value: Datum = Function(node, self)
+                value = Function(node, self)
             case ast.Module():
-                value = ModuleDefinition(node, self)
+                value = ModuleDefinition(node, self, self.is_sound)
             case ast.DimEntry():
                 value = symbol(name)
             case ast.Const() | ast.Let():

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from dlc.errors import Diagnostic, ModelError
+from dlc.errors import Diagnostic, ModelError, Place
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
 from dlc.frontend.problems import Problems
@@ -17,7 +17,7 @@ from dlc.text.parser import parse
 from dlc.text.source import Source
 from dlc.text.suggest import suggest
 
-__all__ = ["LIBRARY", "Loader", "is_library", "library_names"]
+__all__ = ["LIBRARY", "Loader", "in_library", "is_library", "library_names"]
 
 LIBRARY: Final = ("nn", "optimizers")
 """What `import NAME` without quotes finds."""
@@ -43,7 +43,8 @@ class Loader:
         """The file of a text, with what it imports; `library` says that it is one of the library's."""
         parsed = parse(source)
         self.problems.report(parsed.diagnostics)
-        file = self.files[source.name] = File(parsed.file, self.problems)
+        faults = [source.offset(error.place) for error in parsed.errors if error.place is not None]
+        file = self.files[source.name] = File(parsed.file, self.problems, faults)
         self._open.append(source.name)
         for item in parsed.file.items:
             if isinstance(item, ast.Import):
@@ -154,6 +155,11 @@ def library_names() -> frozenset[str]:
 def is_library(source: Source) -> bool:
     """Whether a text is one of the library's."""
     return source.name.startswith("<")
+
+
+def in_library(place: Place) -> bool:
+    """Whether a place is in one of the library's texts."""
+    return place.file.startswith("<")
 
 
 def library_source(name: str) -> Source:

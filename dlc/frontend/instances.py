@@ -5,7 +5,8 @@ What all views of an instance share is its `Core`. A view of stacked blocks also
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -14,6 +15,7 @@ from dlc.frontend.calls import Function, call_function
 from dlc.frontend.definitions import MemberNode, ModuleDefinition
 from dlc.frontend.evaluator import Evaluator, attributes_of, calls
 from dlc.frontend.files import EVALUATING, is_fixed
+from dlc.frontend.imports import in_library
 from dlc.frontend.initialisers import Origin, beside, origin_of
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import MISSING, Home, Scope
@@ -97,8 +99,12 @@ class Core:
     def weight(self, node: ast.Param | ast.State) -> Weight:
         """The weight that a `param` or `state` declares."""
         known = self.weights.get(node.name)
-        if known is not None:
-            return known
+        if known is None:
+            with self._told_outside():
+                known = self.weights[node.name] = self._weight(node)
+        return known
+
+    def _weight(self, node: ast.Param | ast.State) -> Weight:
         self.check()
         scope = Scope(Instance(self))
         with self.ev.elsewhere(scope.home.source) as source:
@@ -112,7 +118,7 @@ class Core:
                     node.type.span,
                     help="make the size a parameter of the module",
                 )
-            made = Weight(
+            return Weight(
                 self.below(node.name),
                 own.with_shape((*self.stack, *own.shape)),
                 self._origin(node, scope),
@@ -120,8 +126,23 @@ class Core:
                 len(self.stack),
                 source.place(node.span),
             )
-        self.weights[node.name] = made
-        return made
+
+    @contextmanager
+    def _told_outside(self) -> Generator[None]:
+        """What is wrong in a module of the library is wrong about how the user's text makes it."""
+        try:
+            yield
+        except ModelError as error:
+            raise ModelError([self._outside(d) for d in error.diagnostics]) from None
+
+    def _outside(self, diagnostic: Diagnostic) -> Diagnostic:
+        place, core = diagnostic.place, self
+        while core.parent is not None and in_library(core.made_at):
+            core = core.parent
+        if place is None or not in_library(place) or in_library(core.made_at):
+            return diagnostic
+        label = Label(place, "found here")
+        return replace(diagnostic, place=core.made_at, labels=(*diagnostic.labels, label))
 
     def _type(self, type: ast.TensorType, scope: Scope) -> TensorType:
         """The declared type; `..` in the state of an optimizer stands for the weight's shape."""
@@ -224,7 +245,7 @@ class Core:
         self.values[node.name] = EVALUATING
         value: Datum = UNKNOWN
         try:
-            with self.ev.elsewhere(scope.home.source):
+            with self._told_outside(), self.ev.elsewhere(scope.home.source):
                 value = make(scope)
         except ModelError as error:
             self.ev.report(error)
@@ -314,8 +335,11 @@ class Instance(Callee, Home):
         found = self.core.arguments.get(name, MISSING)
         if found is not MISSING:
             return found
-        node = self.core.definition.members.get(name)
-        return self.core.definition.home.find(name) if node is None else self.member(node)
+        definition = self.core.definition
+        if name in definition.unread:
+            return UNKNOWN
+        node = definition.members.get(name)
+        return definition.home.find(name) if node is None else self.member(node)
 
     def member(self, node: MemberNode) -> Datum:
         """The value of a member."""
@@ -366,6 +390,8 @@ def _call_instance(ev: Evaluator, instance: Instance, given: Arguments) -> Datum
 @attributes_of(Instance)
 def _member_of(ev: Evaluator, instance: Instance, node: ast.Attribute) -> Datum:
     core = instance.core
+    if node.name in core.definition.unread:
+        raise Poisoned
     member = core.definition.members.get(node.name)
     found = instance.member(member) if member else core.arguments.get(node.name, MISSING)
     if found is MISSING:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dlc.errors import ModelError, UsageError
+from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.frontend.definitions import ModuleDefinition
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
@@ -19,7 +20,10 @@ from dlc.text.parser import parse
 from dlc.text.source import Source
 from dlc.text.suggest import suggest
 
-__all__ = ["Layer", "instances_of", "layers_of", "root_definition", "root_instance", "weights_of"]
+__all__ = [
+    "Layer", "blaming_settings", "instances_of", "layers_of", "root_definition", "root_instance",
+    "weights_of",
+]  # fmt: skip
 
 MAX_INSTANCES = 20_000
 
@@ -112,6 +116,15 @@ def _setting(ev: Evaluator, file: File, name: str, setting: object) -> Datum:
     except ModelError as error:
         message = error.diagnostics[0].message
         raise UsageError(f"{name} is set to {setting}: {message}") from None
+
+
+def blaming_settings(diagnostic: Diagnostic, settings: Mapping[str, object]) -> Diagnostic:
+    """The error, with a word about the setting that has the number which it complains of."""
+    for name, value in settings.items():
+        number = rf"(?<![\w.]){re.escape(str(value))}(?![\w.])"
+        if diagnostic.help is None and re.search(number, diagnostic.message):
+            return replace(diagnostic, help=f"{name} is set to {value}: give another value")
+    return diagnostic
 
 
 def _check_kind(

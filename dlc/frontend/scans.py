@@ -110,7 +110,7 @@ class _Scan(Loop):
                 )
 
     def _axis(self, source: Value, span: Span) -> int:
-        self.at.stand(span)
+        self.at.stand(span if self.node.along is None else self.node.along.span)
         return one_axis(self.at, source, self.along)
 
     # The body -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import gc
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TypeAlias
 
 from dlc.errors import DlcError, InternalError, UsageError
@@ -105,6 +106,15 @@ def check_order(pipeline: Sequence[str], reasons: Iterable[Order]) -> None:
             )
 
 
+def unknown_pass(name: str) -> UsageError:
+    """The error for a name that is no pass, with the one that was perhaps meant."""
+    near = get_close_matches(name, PASSES, n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    return UsageError(
+        f"there is no pass {name!r}", help=f"{meant}passes are {', '.join(sorted(PASSES))}"
+    )
+
+
 Observer: TypeAlias = Callable[[str, Op], None]
 
 
@@ -134,9 +144,7 @@ class Manager:
         disabled = self.context.options.disabled
         unknown = [name for name in (*pipeline, *sorted(disabled)) if name not in PASSES]
         if unknown:
-            raise UsageError(
-                f"there is no pass {unknown[0]!r}", help=f"passes are {', '.join(sorted(PASSES))}"
-            )
+            raise unknown_pass(unknown[0])
         collecting = gc.isenabled()
         gc.disable()
         try:

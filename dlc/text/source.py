@@ -44,6 +44,10 @@ class Source:
         line = bisect_right(starts, offset)
         return line, offset - starts[line - 1] + 1
 
+    def offset(self, place: Place) -> int:
+        """Where a place of this text begins."""
+        return self._starts()[place.line - 1] + place.column - 1
+
     def line_of(self, offset: int) -> int:
         """The line that `offset` is in, counting from 1."""
         return bisect_right(self._starts(), offset)
