@@ -1,7 +1,7 @@
 """What a model's text promises of the compiled program, as the attribute `dlc.limits` of the module.
 
 It stands in the module so that a graph that is compiled again, from a dump or from an artifact, keeps
-what its text promised: `dlc.limits = ["exact at net.dlm:3:1", "memory 536870912 at net.dlm:4:1"]`.
+what its text promised: `dlc.limits = ["exact at net.dlm:3:1-12", "memory 536870912 at net.dlm:4:1-22"]`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LIMITS = ("memory", "deterministic", "exact", "fast_narrow")
 """The names of the limits; `memory` has a number of bytes."""
 
 _ATTRIBUTE = "dlc.limits"
-_WRITTEN = re.compile(r"(\w+)(?: (\d+))? at (.+):(\d+):(\d+)")
+_WRITTEN = re.compile(r"(\w+)(?: (\d+))? at (.+):(\d+):(\d+)-(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Limit:
 
     def __str__(self) -> str:
         number = f" {self.bytes}" if self.name == "memory" else ""
-        return f"{self.name}{number} at {self.place}"
+        return f"{self.name}{number} at {self.place}-{self.place.end}"
 
 
 def attach_limits(module: Module, limits: Iterable[Limit]) -> None:
@@ -52,7 +52,8 @@ def _read(module: Module, text: object) -> Limit:
     found = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
     if found is None or found[1] not in LIMITS or (found[1] == "memory") != (found[2] is not None):
         raise module.fail(
-            f"{text!r} is no limit", help=f"write them as {_ATTRIBUTE} = ['exact at net.dlm:3:1']"
+            f"{text!r} is no limit",
+            help=f"write them as {_ATTRIBUTE} = ['exact at net.dlm:3:1-12']",
         )
-    place = Place(found[3], int(found[4]), int(found[5]))
+    place = Place(found[3], *[int(number) for number in found.group(4, 5, 6)])
     return Limit(found[1], place, int(found[2] or 0))

@@ -61,44 +61,58 @@ def kept_within(artifact: Artifact, most: int, place: Place | None) -> Artifact:
 
 
 @dataclass(frozen=True, slots=True)
+class _Work:
+    """The bytes that one thread takes besides the weights, and each further one."""
+
+    fixed: int
+    scratch: int
+
+    @property
+    def least(self) -> int:
+        return self.fixed + self.scratch
+
+    def threads_within(self, room: int) -> int:
+        """How many threads there may be."""
+        return (
+            min(MAX_THREADS, (room - self.fixed) // self.scratch) if self.scratch else MAX_THREADS
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Need:
-    """The bytes that a call of an entry point takes at the upper bounds of its dims."""
+    """The bytes that an entry point takes at the upper bounds of its dims."""
 
     entry: manifest.Entry
     dims: Mapping[str, int]
     weights: int
     results: int
-    arena: int
-    scratch: int
-    """For each thread."""
-    prepare: int
-    """What preparing the weights takes besides them, before the first call."""
+    call: _Work
+    prepare: _Work
+    """The first call prepares the weights before it does anything else."""
 
     @property
     def least(self) -> int:
         """All of it on one thread."""
-        return self.weights + max(self.results + self.arena + self.scratch, self.prepare)
+        return self.weights + max(self.call.least, self.prepare.least)
 
     def threads_within(self, most: int) -> int:
         """How many threads there may be."""
-        room = most - self.weights - self.results - self.arena
-        return min(MAX_THREADS, room // self.scratch) if self.scratch else MAX_THREADS
+        room = most - self.weights
+        return min(self.call.threads_within(room), self.prepare.threads_within(room))
 
 
 def _need(artifact: Artifact, loaded: Loaded, entry: manifest.Entry) -> _Need:
     at = _largest(entry, loaded)
     weights = len(artifact.section("weights"))
-    before = 0
+    prepare = _Work(0, 0)
     if loaded.prepare is not None and loaded.target.prepare is not None:
         weights += loaded.target.prepare.bytes
         sized = loaded.prepare.at({}, ())
-        before = sized.arena + sized.scratch
-    own = [
-        storage.bytes
-        for output, storage in zip(entry.outputs, at.outputs, strict=True)
-        if not output.updates
-    ]
-    return _Need(entry, at.dims, weights, sum(own), at.sized.arena, at.sized.scratch, before)
+        prepare = _Work(sized.arena, sized.scratch)
+    pairs = zip(entry.outputs, at.outputs, strict=True)
+    results = sum(storage.bytes for output, storage in pairs if not output.updates)
+    call = _Work(results + at.sized.arena, at.sized.scratch)
+    return _Need(entry, at.dims, weights, results, call, prepare)
 
 
 def _largest(entry: manifest.Entry, loaded: Loaded) -> Binding:
@@ -122,8 +136,8 @@ def _refusal(loaded: Loaded, need: _Need, most: int, place: Place | None) -> Dia
     parts = {
         "weights": need.weights,
         "results": need.results,
-        "values on the way": need.arena,
-        "scratch": need.scratch,
+        "values on the way": need.call.fixed - need.results,
+        "scratch": need.call.scratch,
     }
     told = ", ".join(f"{_bytes(size)} of {name}" for name, size in parts.items() if size)
     return Diagnostic(
