@@ -21,7 +21,7 @@ from dlc.frontend.layers import instantiate
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import MISSING, Scope
 from dlc.frontend.state_updates import lift_sets
-from dlc.frontend.tensors import as_tensor, dtype_of, tensor_type
+from dlc.frontend.tensors import as_tensor, convert, dtype_of, tensor_type
 from dlc.frontend.trace import Frame
 from dlc.frontend.train_data import data_source
 from dlc.frontend.train_settings import checkpoint, whole
@@ -30,7 +30,7 @@ from dlc.frontend.values import UNKNOWN, Argument, Arguments, Callee, Datum, des
 from dlc.frontend.weights import Weight
 from dlc.ir.core import Value
 from dlc.ir.dims import symbol
-from dlc.ir.types import F32, I32, TensorType
+from dlc.ir.types import F32, F64, I32, TensorType
 from dlc.runtime.manifest import NUMBER, TOTAL, DataSource
 from dlc.text import ast
 from dlc.text.suggest import suggest
@@ -310,9 +310,19 @@ class _Check:
 def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value:
     """What an optimizer makes of a weight; its states, in `core.weights` then, have the weight's shape.
 
-    Raises ModelError, at the place reached, if that is of another type.
+    Where its update takes f32, as those of the library do, weights of fewer bits are widened for it and
+    the result is rounded. Raises ModelError, at the place reached, if that is of another type.
     """
     at, span, source = ev.at, ev.at.span, ev.at.source
+    dtype, name = dtype_of(p), core.definition.name
+    if _takes_f32(core):
+        if dtype is F64:
+            raise at.fail(
+                "D0535",
+                f"{name} updates weights of f32, and there is one of f64",
+                help="train in f32, or write an optimizer with fn update(p: f64[..], g: f64[..], step)",
+            )
+        p, g = convert(at, p, F32), convert(at, g, F32)
     core.like = tensor_type(p)
     core.weights.clear()
     found = ev.apply(Instance(core).member(core.definition.members["update"]), (p, g, step))
@@ -320,11 +330,16 @@ def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value
     at.stand(span)
     value = as_tensor(at, found)
     if value.type is not p.type:
-        raise at.fail(
-            "D0535",
-            f"update of {core.definition.name} makes {describe(found)} of a weight {core.like.text}",
-        )
-    return value
+        message = f"update of {name} makes {describe(found)} of a weight {core.like.text}"
+        raise at.fail("D0535", message)
+    return convert(at, value, dtype)
+
+
+def _takes_f32(core: Core) -> bool:
+    update = core.definition.members["update"]
+    assert isinstance(update, ast.Fn)
+    types = [parameter.type for parameter in update.parameters[:1]]
+    return any(isinstance(type, ast.TensorType) and type.dtype == F32.name for type in types)
 
 
 def scope_of(root: Instance) -> Scope:

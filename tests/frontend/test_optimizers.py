@@ -174,6 +174,19 @@ def test_gradients_are_clipped_by_value_and_then_by_their_common_norm(
         np.testing.assert_allclose(found[name][-1], values[-1], rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_weights_of_fewer_bits_are_updated_in_f32_and_rounded(dtype: str) -> None:
+    text = MODEL.replace("w: f32[6]", f"w: {dtype}[6]").replace("sin(w)", "sin(f32(w))")
+    trainer = dlc.trainer(text=text.replace("OPTIMIZER", "adam(lr=0.25)"))
+    before = trainer.weights.tensor("w").values().astype(np.float64)
+    trainer.step(x=X)
+    found = trainer.weights.tensor("w")
+    assert found.dtype == dtype
+    moved = before - 0.25 * np.sign(X[0] * np.cos(before))
+    np.testing.assert_allclose(found.values().astype(np.float64), moved, rtol=2**-8)
+    assert trainer.weights.tensor("$optimizer.w.m").dtype == "f32"
+
+
 # Schedules ----------------------------------------------------------------------------------------
 
 

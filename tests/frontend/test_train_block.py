@@ -101,3 +101,17 @@ def test_a_weight_called_like_what_a_step_is_told_is_refused(name: str) -> None:
     assert told.code == "D0537"
     assert told.place is not None
     assert told.place.line == 4
+
+
+def test_weights_of_f64_ask_for_an_optimizer_of_f64() -> None:
+    text = MODEL.replace("f32", "f64").replace("DATA", DATA).replace("MORE", "")
+    with pytest.raises(ModelError, match="sgd updates weights of f32, and there is one of f64"):
+        elaborate("line.dlm", text=text.replace("OPTIMIZER", "sgd()"))
+    own = """\
+module wide(lr = 0.1) {
+  state m: f64[..] = zeros()
+  fn update(p: f64[..], g: f64[..], step: i32) -> f64[..] = p - lr * g - 0 * m
+}
+module Line"""
+    text = text.replace("module Line", own).replace("OPTIMIZER", "wide()")
+    assert elaborate("line.dlm", text=text).train is not None
