@@ -154,6 +154,8 @@ class _Writer:
             case mem.Constant(offset=offset):
                 self.addresses[op.result] = self._fixed(Place(abi.Root.CONSTANTS, offset))
             case mem.Weight(symbol=symbol):
+                if symbol.name not in self.weights:
+                    raise op.fail(f"{symbol} is no stored weight, and nothing derives it")
                 self.addresses[op.result] = self._fixed(self.weights[symbol.name])
             case mem.MeasuredSize(view=view, dim=dim):
                 self.measured[dim] = view

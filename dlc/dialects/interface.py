@@ -16,6 +16,7 @@ from dlc.dialects.measured import dims_of
 from dlc.ir.attributes import Attribute, Dense
 from dlc.ir.core import Op
 from dlc.ir.types import FunctionType, TensorType
+from dlc.runtime.checks import MAX_NAME
 
 Bounds = dict[str, tuple[int, int | None]]
 """Lowest and highest value of named sizes."""
@@ -77,6 +78,8 @@ def check_interface(op: Op, name: str, type: FunctionType, measured: frozenset[s
 
     `measured` are the sizes that it counts itself; every other must have bounds.
     """
+    if not _is_name(name):
+        raise op.fail(f"the name {name[:40]!r} cannot be printed, or is too long")
     for key, value in op.attributes.items():
         kind = _KINDS.get(key)
         if kind is not None and not isinstance(value, kind):
@@ -104,8 +107,12 @@ def _check_names(op: Op, name: str, key: str, count: int) -> None:
     names = op.attributes.get(key, ())
     assert isinstance(names, tuple)
     wrong = len(names) != count or len(set(names)) < count
-    if count < 0 or (names and (wrong or not all(isinstance(each, str) for each in names))):
+    if count < 0 or (names and (wrong or not all(map(_is_name, names)))):
         raise op.fail(f"@{name} has {key} = {list(names)}, which is no name for each of {count}")
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isprintable() and len(name) <= MAX_NAME
 
 
 def _check_defaults(op: Op, name: str, type: FunctionType) -> None:

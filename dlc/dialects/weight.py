@@ -45,6 +45,10 @@ class Source(Op):
         type = self.type
         if not type.is_static:
             raise self.fail(f"weight {self.sym_name} has the symbolic type {type.text}")
+        if not 0 <= self.stacked <= type.rank:
+            raise self.fail(
+                f"weight {self.sym_name} has {self.stacked} leading axes of {type.text}"
+            )
         if self.parts and product(type.shape[: self.stacked]) != len(self.parts):
             raise self.fail(f"weight {self.sym_name} has {len(self.parts)} parts for {type.text}")
         if self.transposed and len(type.shape) - self.stacked < 2:

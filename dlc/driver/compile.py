@@ -21,12 +21,21 @@ from dlc.driver.pipelines import pipeline
 from dlc.driver.reproduce import reproducer
 from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Array, Given, Weights, gather
-from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported, UsageError, render
+from dlc.errors import (
+    ArtifactError,
+    Diagnostic,
+    DlcError,
+    ModelError,
+    Unsupported,
+    UsageError,
+    render,
+)
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
+from dlc.runtime.loaded import load_code
 from dlc.text.ir_printer import print_module
 
 Observer = Callable[[str, Op], None]
@@ -318,8 +327,32 @@ def _finished(
     lowered = time.perf_counter()
     cache = open_cache()
     code = CodeMaker(settings.processor, settings.level, cache)
-    artifact = build_artifact(opened.module, interface, gathered, sources, code)
+    artifact = _built(opened, interface, gathered, sources, code)
     report.seconds |= {"lower": lowered - start, "code": time.perf_counter() - lowered}
     if cache is not None:
         report.cached, report.compiled = cache.hits, cache.misses
+    return artifact
+
+
+def _built(
+    opened: Opened,
+    interface: tuple[manifest.Entry, ...],
+    weights: Weights,
+    sources: Sources,
+    code: CodeMaker,
+) -> Artifact:
+    """The artifact of a lowered module. A plan that users wrote is checked as a loader checks it.
+
+    Raises ModelError (D0164) for what a loader would refuse.
+    """
+    try:
+        artifact = build_artifact(opened.module, interface, weights, sources, code)
+        if opened.read_at in ("plan", "loop"):
+            load_code(artifact, untrusted=True)
+    except ArtifactError as error:
+        raise ModelError(
+            f"what is made of {opened.name} would not be loaded: {error.diagnostics[0].message}",
+            code="D0164",
+            help="compile it from its kernels or its graph",
+        ) from None
     return artifact

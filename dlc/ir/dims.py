@@ -137,10 +137,11 @@ Shape: TypeAlias = tuple[Size, ...]
 
 
 def check_shape(shape: Shape) -> None:
-    """Raises ModelError (D0329) for a size that does not fit 64 bits; none is negative."""
+    """Raises ModelError (D0329) for a size that is negative or does not fit 64 bits."""
     for size in shape:
         if isinstance(size, int):
-            assert size >= 0, shape
+            if size < 0:
+                raise ModelError(f"a size cannot be {size}", code="D0329")
             if size >= MAX_FACTOR:
                 raise ModelError(f"the size {size} does not fit 64 bits", code="D0329")
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from dlc.driver.make import Wanted, make_artifact
 from dlc.driver.open import open_model
+from dlc.driver.show import Shown, show_stage
 from dlc.errors import ModelError
 
 TEXTS = [
@@ -15,6 +19,7 @@ TEXTS = [
         "does not fit 64 bits",
     ),
     ("export fn f(x: f32) -> f32 = on cuda:1 x { x }", "D0110", "expected `{`, found `x`"),
+    ("export fn f(x: f32[2]) -> f32[2] = x + ones([2, -2])", "D0329", "a size cannot be -2"),
 ]
 
 
@@ -22,4 +27,44 @@ TEXTS = [
 def test_a_text_is_refused(text: str, code: str, message: str) -> None:
     with pytest.raises(ModelError, match=message) as caught:
         open_model("found.dlm", text=f"dlc 1\n{text}\n")
+    assert caught.value.diagnostics[0].code == code
+
+
+def test_an_empty_product_of_an_unknown_number_of_rows_is_compiled() -> None:
+    text = """dlc 1
+dim B = 1..4
+module Net {
+  param w: f32[3, 0] = zeros()
+  param v: f32[0, 2] = zeros()
+  export fn f(x: f32[B, 3]) -> f32[B, 2] = relu(x @ w + 1) @ v
+}
+"""
+    make_artifact(Wanted("empty.dlm", text=text))
+
+
+SUM = """dlc 1
+module Net {
+  param w: f32[64, 32] = zeros()
+  export fn f(x: f32[64, 64]) -> f32[64] = sum(sort(x @ w), axis=1)
+}
+"""
+CHANGES = [
+    ("plan", "offset = 0 : i64", "offset = 4294967296 : i64", "D0164"),
+    ("loop", 'kind = "input", number = 0', 'kind = "input", number = 7', "D0164"),
+    ("loop", "tiles = 1 : i64", "tiles = -1 : i64", "D0164"),
+    ("loop", 'sym_name = "f"', r'sym_name = "f\00"', "D0301"),
+    ("graph", "stacked = 0 : i64", "stacked = 9 : i64", "D0301"),
+]
+
+
+@pytest.mark.parametrize(("stage", "old", "new", "code"), CHANGES)
+def test_ir_that_says_what_cannot_be_is_refused(
+    stage: str, old: str, new: str, code: str, tmp_path: Path
+) -> None:
+    text = show_stage(Wanted("sum.dlm", text=SUM), Shown(stage))
+    assert old in text
+    file = tmp_path / "sum.dlir"
+    file.write_text(text.replace(old, new))
+    with pytest.raises(ModelError) as caught:
+        make_artifact(Wanted(str(file)))
     assert caught.value.diagnostics[0].code == code

@@ -115,8 +115,8 @@ def folded(op: Op) -> Dense | None:
 
 def _is_small(value: Value) -> bool:
     type = tensor_type(value)
-    size = type.size
-    return isinstance(size, int) and size * type.dtype.bytes <= INLINE_BYTES
+    # An empty array may have axes of unknown size.
+    return type.is_static and int(type.size) * type.dtype.bytes <= INLINE_BYTES  # pyright: ignore[reportArgumentType]
 
 
 class Elementwise(Op):

@@ -207,4 +207,10 @@ PAGES: dict[str, Page] = {
         "The text is one operation; here it must be a module (`builtin.module`), or another kind that the "
         "message names.",
     ),
+    "D0164": Page(
+        "a plan or loops that no loader takes",
+        "IR at plan or loop level says itself where values lie and what is done when. What is made of it "
+        "is checked as every artifact is when it is loaded: memory that overlaps, views outside of what "
+        "they are views of, kernels and sizes that do not exist are refused.",
+    ),
 }
