@@ -19,12 +19,16 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     """Lay out model texts."""
-    found = [one for path in paths for one in driver.format_path(path, check=check)]
-    changed = [str(file) for file, is_changed in found if is_changed]
+    files, changed = 0, list[str]()
+    for file, is_changed in (
+        one for path in paths for one in driver.format_path(path, check=check)
+    ):
+        files += 1
+        if is_changed:
+            changed.append(str(file))
+            if not as_json:
+                print(f"would change {file}" if check else file)
     if as_json:
-        print_json({"files": len(found), "changed": changed})
-    else:
-        for file in changed:
-            print(f"would change {file}" if check else file)
+        print_json({"files": files, "changed": changed})
     if check and changed:
         raise typer.Exit(1)

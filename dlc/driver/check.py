@@ -9,7 +9,7 @@ from pathlib import Path
 from dlc.driver.entries import interfaces, return_all_counts
 from dlc.driver.interface import entry_data
 from dlc.driver.open import open_model
-from dlc.errors import Diagnostic, UsageError, diagnostic_data
+from dlc.errors import Diagnostic, ModelError, UsageError, diagnostic_data
 from dlc.frontend.values import Datum
 from dlc.ir.verify import verify
 from dlc.runtime.atomic import write_file
@@ -58,17 +58,27 @@ def check_model(
 def format_path(path: str, *, check: bool) -> Iterator[tuple[Path, bool]]:
     """Lay out a file, or every `.dlm` file in a folder: each with whether its text changes.
 
-    With `check` nothing is written. Raises ModelError for a text with syntax errors, UsageError for a
-    path that leads to no model text.
+    With `check` nothing is written. Raises UsageError for a path that leads to no model text and, when
+    all others have been laid out, ModelError for texts with syntax errors.
     """
-    for file in _texts(Path(path)):
+    given = Path(path)
+    wrong: list[ModelError] = []
+    for file in _texts(given):
         map_file(file)
-        text = Source.read(file).text
-        formatted = format_source(text, str(file))
+        name = str(file.relative_to(given if given.is_dir() else given.parent))
+        try:
+            text = Source.read(file, name).text
+            formatted = format_source(text, name)
+        except ModelError as error:
+            wrong.append(error)
+            continue
         changed = formatted != text
         if changed and not check:
             write_file(file, [formatted.encode()])
         yield file, changed
+    if wrong:
+        sources = {name: text for error in wrong for name, text in error.sources.items()}
+        raise ModelError([d for error in wrong for d in error.diagnostics], sources=sources)
 
 
 def _texts(path: Path) -> list[Path]:

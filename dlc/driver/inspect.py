@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
 from dlc.dialects import weight
+from dlc.driver.compile import Opened
 from dlc.driver.entries import interfaces, return_all_counts
 from dlc.driver.interface import entry_data, sizes_data
 from dlc.driver.open import open_model
 from dlc.driver.tables import Table
+from dlc.frontend.values import Datum
 from dlc.ir.types import TensorType
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.certificate import device_bytes
@@ -114,12 +116,17 @@ class Inspection:
         return found
 
 
-def inspect_file(path: str) -> Inspection:
+def inspect_file(
+    path: str, *, module: str | None = None, parameters: Mapping[str, Datum] | None = None
+) -> Inspection:
     """What is in a model, whatever its kind. Nothing in it runs.
 
-    Raises ModelError or ArtifactError where the file is wrong.
+    `module` names the root module of a text, `parameters` gives values to its parameters. Raises
+    ModelError or ArtifactError where the file is wrong.
     """
-    return _artifact(path) if Path(path).suffix == ".dlc" else _model(path)
+    if Path(path).suffix == ".dlc" and module is None and not parameters:
+        return _artifact(path)
+    return _model(open_model(Path(path), module=module, settings=parameters or {}))
 
 
 def _artifact(path: str) -> Inspection:
@@ -157,8 +164,7 @@ def _memory(artifact: Artifact) -> Iterator[Memory]:
             yield Memory(entry.name, device, size)
 
 
-def _model(path: str) -> Inspection:
-    opened = open_model(Path(path))
+def _model(opened: Opened) -> Inspection:
     return_all_counts(opened.module)
     sources = [op for op in opened.module.body if isinstance(op, weight.Source)]
     return Inspection(

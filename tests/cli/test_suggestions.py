@@ -82,3 +82,16 @@ def test_a_weight_that_only_a_missing_file_can_give_is_said_first(
     assert done.code == 1
     assert "w begins with a file: cannot read w.npz" in done.err
     assert "help: --weights FILE names another\n" in done.err
+
+
+def test_what_is_inspected_has_the_chosen_parameters(dlc: Command, folder: Path) -> None:
+    (folder / "a model.dlm").write_text(MODEL)
+    refused = dlc("inspect", "a model.dlm", "--module", "Net")
+    assert "help: give it: --set D=..." in refused.err
+    done = dlc("inspect", "a model.dlm", "--module", "Net", "--set", "D=7")
+    assert done.code == 0
+    assert "f32[7, 2]" in done.out
+    assert dlc("compile", "rows.dlm").code == 0
+    refused = dlc("inspect", "rows.dlc", "--set", "D=7")
+    assert (refused.code, refused.out) == (2, "")
+    assert "no parameters any more" in refused.err
