@@ -9,6 +9,7 @@ from dlc.dialects.builtin import Module
 from dlc.driver.compile import Opened
 from dlc.driver.extensions import load_extensions
 from dlc.driver.stages import stages_of
+from dlc.driver.training_text import take_training
 from dlc.errors import DlcError, UsageError
 from dlc.frontend import training as frontend
 from dlc.frontend.elaborate import elaborate
@@ -149,7 +150,8 @@ def _open_ir(
     name = readable(path.name)
     found = Source.read(path, name, MAX_IR_BYTES).text if text is None else text
     parsed = read_ir(found, name)
-    opened = Opened(parsed, Context(), name, {name: found}, path.parent)
+    training = take_training(parsed)
+    opened = Opened(parsed, Context(), name, {name: found}, path.parent, training=training)
     _place(opened)
     return opened
 

@@ -22,7 +22,9 @@ from dlc.driver.entries import (
 )
 from dlc.driver.make import Wanted
 from dlc.driver.pipelines import pipeline
+from dlc.driver.training_text import write_training
 from dlc.errors import Unsupported, UsageError
+from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Op
 from dlc.ir.passes import PASSES, unknown_pass
 from dlc.runtime.atomic import write_file
@@ -61,6 +63,7 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
         return _source(opened)
     _check_ahead(opened, shown.stage)
     return_all_counts(opened.module)
+    write_training(opened.module, opened.training)
     steps = _Steps(shown, last=_printed(opened.module, shown.entry))
     stage = shown.stage if shown.stage in STAGES[1:5] else "loop"
     lower(opened, wanted.settings, stage, steps.see)
@@ -130,11 +133,21 @@ def _source(opened: Opened) -> str:
 
 
 def _printed(module: Op, entry: str | None) -> str:
-    """The module, or one function or program of it with the weights and kernels that it needs."""
+    """The module, or one function or program of it with the weights and kernels that it needs.
+
+    What the module itself says holds for each part: then the parts are printed as a module, too.
+    """
     assert isinstance(module, Module)
     if entry is None:
         return print_module(module)
-    return "\n".join(map(print_module, parts_of(module, entry)))
+    parts = parts_of(module, entry)
+    if not module.attributes:
+        return "\n".join(map(print_module, parts))
+    alone = Module.empty(module.location)
+    alone.attributes.update(module.attributes)
+    for op in parts:
+        alone.body.append(clone(op, (), [clone_block(region) for region in op.regions]))
+    return print_module(alone)
 
 
 def _kernels_of(module: Op, entry: str) -> set[str]:

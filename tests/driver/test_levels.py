@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dlc.dialects.limits import limits_of
 from dlc.driver.calls import Request
 from dlc.driver.entries import entry_points
 from dlc.driver.interpret import Watch
@@ -19,10 +20,12 @@ from dlc.driver.opt import optimise_text
 from dlc.driver.results import Results
 from dlc.driver.show import Shown, show_stage
 from dlc.driver.stages import stages_of
-from dlc.errors import ArtifactError, UsageError
+from dlc.driver.train import make_trainer
+from dlc.errors import ArtifactError, ModelError, UsageError
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.manifest import Entry
 from dlc.runtime.model import load
+from dlc.runtime.trainer import Trainer
 from tests import example_models
 
 Float: TypeAlias = NDArray[np.float32]
@@ -216,3 +219,53 @@ def test_general_passes_run_at_every_level_and_change_no_number(two: Wanted, sta
     text = show_stage(two, Shown(stage))
     optimise_text(text, ("canonicalize", "cse", "dce"), file="two.dlir", verify_each=True)
     assert optimise_text(text, (), file="two.dlir") == text
+
+
+def test_what_a_text_promises_holds_for_one_entry_point_too(tmp_path: Path) -> None:
+    promising = Wanted("f.dlm", text=TWO.replace("dlc 1\n", "dlc 1\nlimit deterministic\n"))
+    for stage in STAGES:
+        alone = dumped(promising, stage, tmp_path, "plain")
+        module = alone.open().module
+        assert [limit.name for limit in limits_of(module)] == ["deterministic"]
+        assert [op.sym_name for op in entry_points(module)] == ["plain"]
+        make_artifact(alone)
+
+
+TRAINED = """\
+dlc 1
+dim B = 1..64
+module Line {
+  param w: f32[3] = normal(1)
+  fn at(x: f32[B, 3]) -> f32[B] = x @ w
+}
+train Line {
+  data = npz("points.npz", x="x", y="y")
+  loss(x: f32[B, 3], y: f32[B]) = mean((at(x) - y) ** 2)
+  optimizer = sgd(lr=0.1)
+  batch = 4
+  epochs = 2
+  seed = 3
+}
+"""
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_model_that_trains_does_so_from_any_level(stage: str, tmp_path: Path) -> None:
+    points = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    np.savez(tmp_path / "points.npz", x=points[:, :3], y=points[:, 3])
+    (tmp_path / "line.dlm").write_text(TRAINED)
+    trainer, _ = make_trainer(Wanted(str(tmp_path / "line.dlm")))
+    trainer.save(tmp_path / "line.dlc")
+    lowered = dumped(Wanted(str(tmp_path / "line.dlc")), stage, tmp_path)
+    again = Trainer(make_artifact(replace(lowered, weights="init:3")).artifact, folder=tmp_path)
+    for one in (trainer, again):
+        one.fit()
+    assert again.history == trainer.history
+    assert np.array_equal(again.trained()["w"], trainer.trained()["w"])
+
+
+def test_a_training_that_is_none_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.dlir"
+    file.write_text('"builtin.module"() ({}) {dlc.training = "{}"} : () -> ()')
+    with pytest.raises(ModelError, match="does not say how a model trains"):
+        Wanted(str(file)).open()
