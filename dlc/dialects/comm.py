@@ -68,7 +68,9 @@ class Recv(Op):
 
     def infer(self) -> Type:
         send = self.sent.op
-        if isinstance(send, Send) and (send.source, send.target) != (self.source, self.target):
+        if not isinstance(send, Send):
+            raise self.fail(f"{self.name} takes what a {Send.name} of its block sends")
+        if (send.source, send.target) != (self.source, self.target):
             raise self.fail(
                 f"{self.name} takes what goes from {self.source} to {self.target}, "
                 f"found what goes from {send.source} to {send.target}"

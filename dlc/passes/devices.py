@@ -172,7 +172,8 @@ class _Cut:
         if known is not op.result:
             op.result.replace_by(known)
             op.erase()
-            send.erase()
+            if send.is_unused:
+                send.erase()
 
     def _moved(self, value: Value, device: str, user: Op) -> Value:
         """A value of another device on this one, before a user of it."""
