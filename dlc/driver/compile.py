@@ -35,7 +35,7 @@ from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
-from dlc.runtime.loaded import load_code
+from dlc.runtime.model import Model
 from dlc.text.ir_printer import print_module
 
 Observer = Callable[[str, Op], None]
@@ -348,7 +348,7 @@ def _built(
     try:
         artifact = build_artifact(opened.module, interface, weights, sources, code)
         if opened.read_at in ("plan", "loop"):
-            load_code(artifact, untrusted=True)
+            Model(artifact, untrusted=True).close()
     except ArtifactError as error:
         raise ModelError(
             f"what is made of {opened.name} would not be loaded: {error.diagnostics[0].message}",

@@ -50,6 +50,8 @@ module Net {
 """
 CHANGES = [
     ("plan", "offset = 0 : i64", "offset = 4294967296 : i64", "D0164"),
+    ("loop", "offset = 8192 : i64", "offset = 8128 : i64", "D0164"),
+    ("loop", '"64">, offset = 0 : i64', '"64">, offset = -1 : i64', "D0164"),
     ("loop", 'kind = "input", number = 0', 'kind = "input", number = 7', "D0164"),
     ("loop", "tiles = 1 : i64", "tiles = -1 : i64", "D0164"),
     ("loop", 'sym_name = "f"', r'sym_name = "f\00"', "D0301"),
