@@ -41,7 +41,10 @@ def to_loops(opened: Opened) -> None:
 
 
 def to_artifact(opened: Opened) -> None:
-    Model(compile_opened(opened, SETTINGS, "init:0"), threads=1).close()
+    try:
+        Model(compile_opened(opened, SETTINGS, "init:0"), threads=1).close()
+    except ArtifactError as error:
+        raise AssertionError("the compiler made what the loader refuses") from error
 
 
 def survives(
@@ -52,7 +55,7 @@ def survives(
     refusal = None
     try:
         finish(read())
-    except (InternalError, ArtifactError):
+    except InternalError:
         raise
     except DlcError as error:
         refusal = error.render()
