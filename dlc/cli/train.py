@@ -15,8 +15,9 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
-from dlc.errors import CallError, UsageError
+from dlc.errors import CallError, DlcError, UsageError
 from dlc.runtime.atomic import write_file
+from dlc.runtime.data import Dataset
 from dlc.runtime.history import History, as_json
 from dlc.runtime.picture_files import require_pillow
 from dlc.runtime.progress import ProgressLine
@@ -66,19 +67,17 @@ def command(
     _check_files(out, plot, checkpoint, history)
     given = options.Compilation(level, "cpu", weights, matmul, chosen=tuple(chosen), module=module)
     wanted = given.of(model)
+    planned = driver.plan_training(wanted, None if resume is None else str(resume))
+    examples = planned.data(data)
     with progress(f"compiling {model}"):
-        trainer, report = driver.make_trainer(wanted, threads)
+        trainer, report = planned.trainer(threads)
     notes(report.notes)
-    if resume is not None:
-        trainer.resume(resume)
     if check_nan:
         trainer.remember_steps()
     try:
-        _fit(trainer, data, checkpoint)
+        _fit(trainer, examples, checkpoint)
     except Stopped:
-        path = (
-            checkpoint or trainer.checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
-        )
+        path = _checkpoint(model, trainer, checkpoint)
         trainer.save(path)
         note(f"interrupted after step {trainer.steps}: go on with --resume {path}")
         if json:
@@ -89,7 +88,7 @@ def command(
             driver.check_last_step(wanted, trainer)
         raise
     if out is not None:
-        _write(out, wanted, trainer)
+        _write(out, wanted, trainer, checkpoint)
     if plot is not None:
         driver.write_curve(str(plot), trainer.history, Path(model).name)
     if history is not None:
@@ -120,9 +119,8 @@ def _check_files(
             raise UsageError(f"there is no folder {path.parent} for {path.name}", code="D0502")
 
 
-def _fit(trainer: Trainer, data: str | None, checkpoint: Path | None) -> None:
+def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None) -> None:
     """Train with a line of progress; Ctrl-C ends it after the step that runs."""
-    examples = trainer.data(data)
     line = ProgressLine(
         sys.stderr,
         trainer.facts.epochs,
@@ -167,17 +165,30 @@ def _interruptible() -> Generator[list[bool]]:
         signal.signal(signal.SIGINT, usual)
 
 
-def _write(out: Path, wanted: driver.Wanted, trainer: Trainer) -> None:
-    """The result: weights for other programs, or an artifact with the model's entry points."""
-    if out.suffix == ".safetensors":
-        trainer.save(out)
-    elif wanted.path.endswith(".dlc"):
-        trainer.save(out)
+def _checkpoint(model: str, trainer: Trainer, given: Path | None) -> Path:
+    """Where training goes on from, whatever ended it."""
+    return given or trainer.checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
+
+
+def _write(out: Path, wanted: driver.Wanted, trainer: Trainer, checkpoint: Path | None) -> None:
+    """The result: weights for other programs, or an artifact with the model's entry points.
+
+    Where that fails, what was learned goes to a checkpoint.
+    """
+    try:
+        if out.suffix == ".safetensors" or wanted.path.endswith(".dlc"):
+            trainer.save(out)
+        else:
+            driver.make_trained(wanted, trainer).artifact.write(out)
+    except DlcError:
+        path = _checkpoint(wanted.path, trainer, checkpoint)
+        trainer.save(path)
+        note(f"{out} was not written; what was learned is in {path}")
+        raise
+    if out.suffix == ".dlc" and wanted.path.endswith(".dlc"):
         note(f"{out} trains on; the text of the model makes an artifact that is called")
-        return
     else:
-        driver.make_trained(wanted, trainer).artifact.write(out)
-    note(f"{out}: {out.stat().st_size:,} bytes")
+        note(f"{out}: {out.stat().st_size:,} bytes")
 
 
 def _tell(history: History, *, as_data: bool) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dlc.driver.reference import Entry, documentation, list_entries
     from dlc.driver.results import Results, named_values
     from dlc.driver.show import Shown, show_stage
-    from dlc.driver.train import check_last_step, make_trained, make_trainer
+    from dlc.driver.train import check_last_step, make_trained, plan_training
 
 __all__ = [
     "Checked",
@@ -71,11 +71,11 @@ __all__ = [
     "make_artifact",
     "make_model",
     "make_trained",
-    "make_trainer",
     "measure",
     "named_values",
     "new_model",
     "optimise_file",
+    "plan_training",
     "read_labels",
     "run_model",
     "save_results",
@@ -111,7 +111,7 @@ _HOMES = {
     "reference": ("Entry", "documentation", "list_entries"),
     "results": ("Results", "named_values"),
     "show": ("Shown", "show_stage"),
-    "train": ("check_last_step", "make_trained", "make_trainer"),
+    "train": ("check_last_step", "make_trained", "plan_training"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dlc.driver.calls import Arguments
 from dlc.driver.compile import Opened, Report, compile_opened
+from dlc.driver.entries import interfaces
 from dlc.driver.interpret import Watch, evaluate_arguments
 from dlc.driver.make import Made, Wanted, make_artifact
 from dlc.driver.open import open_training
@@ -17,11 +18,14 @@ from dlc.frontend.train_settings import MOST
 from dlc.frontend.values import Datum
 from dlc.ir.passes import Manager
 from dlc.runtime.artifact import SUFFIX, Artifact
+from dlc.runtime.checkpoint import read_checkpoint
+from dlc.runtime.data import Dataset
+from dlc.runtime.data.opening import Given
 from dlc.runtime.manifest import Training
-from dlc.runtime.trainer import STEP, Trainer
+from dlc.runtime.trainer import STEP, Trainer, open_examples, training_of
 
 OWN = ("batch", "epochs", "seed")
-"""Entries of a `train` block that may be set from outside, unless the module has such a parameter."""
+"""Entries of a `train` block that may be set from outside."""
 
 
 def make_trainer(wanted: Wanted, threads: int | None = None) -> tuple[Trainer, Report]:
@@ -29,15 +33,81 @@ def make_trainer(wanted: Wanted, threads: int | None = None) -> tuple[Trainer, R
 
     `wanted.parameters` may also set `batch`, `epochs` and `seed`. Data is looked for beside the model.
     """
-    folder = os.path.dirname(wanted.path) or "."
+    return plan_training(wanted).trainer(threads)
+
+
+def plan_training(wanted: Wanted, resume: str | None = None) -> Planned:
+    """A training that was read and checked, to be compiled; with `resume` it goes on from a checkpoint.
+
+    Raises UsageError: D0814 for an artifact that does not train, D0925 where what is wanted contradicts the
+    checkpoint.
+    """
+    seed = None if resume is None else _seed_of(resume, wanted)
     if wanted.text is None and wanted.path.endswith(SUFFIX):
-        artifact = Artifact.read(wanted.path)
-        return Trainer(_set(artifact, wanted), threads=threads, folder=folder), Report()
+        artifact = _set(Artifact.read(wanted.path), wanted)
+        return Planned(wanted, artifact, training_of(artifact), resume, seed)
+    if resume is not None:
+        wanted = replace(wanted, weights=resume)
     opened = _open(wanted)
-    report = Report()
-    artifact = compile_opened(opened, wanted.settings, wanted.weights, report=report)
-    report.notes = (*opened.remarks, *report.notes)
-    return Trainer(artifact, threads=threads, folder=folder), report
+    assert opened.training is not None
+    return Planned(wanted, opened, opened.training, resume, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A training before it is compiled, so that mistakes are told at once.
+
+    `seed` is that of the checkpoint `resume`, if there is one.
+    """
+
+    wanted: Wanted
+    source: Opened | Artifact
+    facts: Training
+    resume: str | None
+    seed: int | None
+
+    def data(self, given: Given | None = None) -> Dataset:
+        """The examples that the model names, or those given in their place, checked."""
+        match self.source:
+            case Artifact(manifest=manifest):
+                entries = manifest.entries
+            case opened:
+                entries = interfaces(opened.module)
+        seed = self.facts.seed if self.seed is None else self.seed
+        return open_examples(self.facts, entries, self._folder, given, seed=seed)
+
+    def trainer(self, threads: int | None = None) -> tuple[Trainer, Report]:
+        """The trainer, compiled where it is not, and what is to be said about that."""
+        report = Report()
+        match self.source:
+            case Artifact() as artifact:
+                pass
+            case opened:
+                wanted = self.wanted
+                artifact = compile_opened(opened, wanted.settings, wanted.weights, report=report)
+                report.notes = (*opened.remarks, *report.notes)
+        trainer = Trainer(artifact, threads=threads, folder=self._folder)
+        if self.resume is not None:
+            trainer.resume(self.resume)
+        return trainer, report
+
+    @property
+    def _folder(self) -> str:
+        return os.path.dirname(self.wanted.path) or "."
+
+
+def _seed_of(path: str, wanted: Wanted) -> int:
+    """The seed that a checkpoint goes on with."""
+    found = read_checkpoint(path).facts.seed
+    seed = wanted.parameters.get("seed", found)
+    if wanted.weights is not None or seed != found:
+        brings = f"the seed {found}, which --set makes {seed}"
+        raise UsageError(
+            f"{path} brings {brings if wanted.weights is None else 'weights, and so does --weights'}",
+            code="D0925",
+            help="leave that out, or begin anew: --weights FILE without --resume",
+        )
+    return found
 
 
 def make_trained(wanted: Wanted, trainer: Trainer) -> Made:

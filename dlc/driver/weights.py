@@ -140,7 +140,7 @@ def _own(folder: Path, sources: Sequence[weight.Source], notes: list[str], seed:
 
     def find(source: weight.Source, row: manifest.Weight) -> Array:
         if source.file is None:
-            if not notes and fresh:
+            if not notes and not source.constant:
                 names = fresh[0].sym_name if len(fresh) == 1 else f"{len(fresh)} weights"
                 notes.append(f"{names} initialised with seed {seed}; --weights chooses others")
             return _initial(source, seed)

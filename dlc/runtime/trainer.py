@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -26,7 +26,7 @@ from dlc.runtime.data.opening import Given
 from dlc.runtime.dtypes import BF16, DTYPES
 from dlc.runtime.entry import EntryPoint
 from dlc.runtime.history import TEST, History, Record
-from dlc.runtime.manifest import NUMBER, SEED, TOTAL, Input, Training
+from dlc.runtime.manifest import NUMBER, SEED, TOTAL, Dim, Entry, Input, Training
 from dlc.runtime.model import Model
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.weights import WeightViews
@@ -38,6 +38,37 @@ STEP, EVALUATE = "train_step", "evaluate"
 _MASK = (1 << 64) - 1
 _BUFFERS = 3
 """Batches in memory at a time: the one of the step that runs, and those that are being prepared."""
+
+
+def training_of(artifact: Artifact) -> Training:
+    """How an artifact trains. Raises UsageError (D0814) for one that does not."""
+    facts = artifact.manifest.training
+    if facts is None:
+        raise UsageError(
+            f"{artifact.manifest.model} does not train: it was compiled to be called",
+            code="D0814",
+            help="make a trainer from its text: dlc.trainer('model.dlm')",
+        )
+    return facts
+
+
+def open_examples(
+    facts: Training,
+    entries: Iterable[Entry],
+    folder: str | os.PathLike[str],
+    given: Given | None = None,
+    *,
+    seed: int,
+) -> Dataset:
+    """The examples for the two functions of a training: those that it names, or those given; checked."""
+    batch = set(facts.inputs)
+    wanted: dict[str, Input] = {}
+    dims: dict[str, Dim] = {}
+    for entry in entries:
+        wanted.update({item.name: item for item in entry.inputs if item.name in batch})
+        dims.update({dim.name: dim for dim in entry.dims})
+    inputs, sizes = tuple(wanted.values()), tuple(dims.values())
+    return open_data(facts.data, inputs, folder, given, seed=seed, dims=sizes)
 
 
 class Progress(NamedTuple):
@@ -73,15 +104,8 @@ class Trainer:
 
         Raises UsageError (D0814) for an artifact that does not train.
         """
-        facts = artifact.manifest.training
-        if facts is None:
-            raise UsageError(
-                f"{artifact.manifest.model} does not train: it was compiled to be called",
-                code="D0814",
-                help="make a trainer from its text: dlc.trainer('model.dlm')",
-            )
         self._artifact = artifact
-        self._facts = facts
+        self._facts = facts = training_of(artifact)
         self._folder = Path(folder)
         self._model = Model(artifact, threads=threads)
         self._block = aligned_bytes(len(artifact.section("weights")))
@@ -218,17 +242,8 @@ class Trainer:
         """The examples that the model names, or those given in their place, checked; a dataset as it is."""
         if isinstance(given, Dataset):
             return given
-        calls = (self._step, self._evaluate)
-        wanted = {item.name: item for call in calls for item in call.batch_inputs}
-        dims = {dim.name: dim for call in calls for dim in call.entry.dims}
-        return open_data(
-            self._facts.data,
-            tuple(wanted.values()),
-            self._folder,
-            given,
-            seed=self.seed,
-            dims=tuple(dims.values()),
-        )
+        entries = self._artifact.manifest.entries
+        return open_examples(self._facts, entries, self._folder, given, seed=self.seed)
 
     def fit(
         self,

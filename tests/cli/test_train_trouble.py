@@ -219,3 +219,45 @@ def test_measures_that_are_no_numbers_are_null_in_the_history(folder: Path) -> N
     (row,) = json.loads((folder / "h.json").read_text())
     assert row["test_none"] is None
     assert row["loss"] > 0
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ["--data", "gone.npz"],
+        ["--resume", "gone.safetensors"],
+        ["--resume", "half.safetensors", "--set", "seed=5"],
+        ["--resume", "half.safetensors", "--weights", "init:3"],
+    ],
+)
+def test_mistakes_are_told_before_anything_is_compiled(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    told: list[str],
+) -> None:
+    assert main(["train", "line.dlm", "--set", "epochs=1", "--checkpoint", "half.safetensors"]) == 0
+    monkeypatch.setattr("dlc.driver.train.compile_opened", None)
+    capsys.readouterr()
+    assert main(["train", "line.dlm", *told]) == 2
+    assert "error[D0501]" in (err := capsys.readouterr().err) or "error[D0925]" in err
+
+
+def test_going_on_says_nothing_of_initial_weights(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "line.dlm", "--set", "epochs=1"]) == 0
+    assert "4 weights initialised" in capsys.readouterr().err
+    assert main(["train", "line.dlm", "--set", "epochs=2", "--resume", "line.safetensors"]) == 0
+    assert "initialised" not in capsys.readouterr().err
+
+
+def test_a_result_that_cannot_be_written_leaves_a_checkpoint(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "taken.dlc").mkdir()
+    (folder / "line.dlm").write_text(MODEL.replace('  checkpoint = file("line.safetensors")\n', ""))
+    assert main(["train", "line.dlm", "--set", "epochs=1", "-o", "taken.dlc"]) == 2
+    err = capsys.readouterr().err
+    assert "what was learned is in line.checkpoint.safetensors" in err
+    assert read_checkpoint("line.checkpoint.safetensors").facts.epoch == 1

@@ -150,6 +150,13 @@ PAGES: dict[str, Page] = {
         "dlc compile mlp.dlc -O3",
         "dlc compile mlp.dlc -O3 -o faster.dlc",
     ),
+    "D0925": Page(
+        "a checkpoint and a choice that disagree",
+        "A checkpoint has the weights and the seed with which a training goes on, so that it ends as if it "
+        "had never stopped. `--weights FILE` begins a training anew, with the weights in a file.",
+        "dlc train digits.dlm --resume half.safetensors --set seed=5",
+        "dlc train digits.dlm --resume half.safetensors",
+    ),
     "D0920": Page(
         "no such target",
         "A target is `host` (this machine), a level of the x86-64 architecture (`x86-64-v2` runs on "
