@@ -27,11 +27,25 @@ def command(
             help="Another shape for an input, such as image=B,3,32*H,32*W.",
         ),
     ] = [],  # noqa: B006
+    fix: Annotated[
+        list[str],
+        typer.Option(
+            "--fix",
+            metavar="INPUT=VALUE",
+            help="The only value of an input that decides shapes, such as axes=[1].",
+        ),
+    ] = [],  # noqa: B006
     as_json: options.Json = False,
 ) -> None:
     """Write an ONNX model as readable text, with its weights in a .safetensors file beside it."""
     with progress(f"importing {model}"):
-        made = driver.import_model(model, out, dims=sizes(dim), shapes=pairs("--shape", shape))
+        made = driver.import_model(
+            model,
+            out,
+            dims=sizes(dim),
+            shapes=pairs("--shape", shape),
+            fixed=pairs("--fix", fix),
+        )
     if as_json:
         weights = None if made.weights is None else str(made.weights)
         print_json(

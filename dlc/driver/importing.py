@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dlc.driver.outputs import write_text
 from dlc.errors import UsageError
@@ -33,11 +37,13 @@ def import_model(
     *,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, str] | None = None,
+    fixed: Mapping[str, str] | None = None,
 ) -> Imported:
     """Write the `.dlm` of an `.onnx` file, and its weights beside it under the same name.
 
     `dims` gives numbers to sizes that the file only names, `shapes` other shapes to its inputs, such as
-    `{"image": "B,3,32*H,32*W"}`. Raises Unsupported, before anything is written, with every operator
+    `{"image": "B,3,32*H,32*W"}`, `fixed` values to inputs that decide shapes, such as `{"axes": "[1]"}`:
+    they are inputs no longer. Raises Unsupported, before anything is written, with every operator
     that is not imported.
     """
     path = Path(path)
@@ -51,7 +57,8 @@ def import_model(
     if target.suffix != ".dlm":
         raise UsageError(f"{target.name} is no name for model text: it ends in .dlm", code="D0903")
     wanted = {name: _shape(name, text) for name, text in (shapes or {}).items()}
-    made = read_onnx(path, shapes=wanted, dims=dims)
+    values = {name: _value(name, text) for name, text in (fixed or {}).items()}
+    made = read_onnx(path, shapes=wanted, dims=dims, fixed=values)
     weights = target.with_suffix(".safetensors")
     docs = f"{path.stem}, imported from {path.name}."
     written = write_model(made.module, made.arrays, target.stem, weights.name, docs)
@@ -64,6 +71,21 @@ def import_model(
     write_text(target, written.text)
     count = sum(weight.array.size for weight in written.weights.values())
     return Imported(target, weights if tensors else None, count, made.renamed)
+
+
+def _value(name: str, text: str) -> NDArray[np.generic]:
+    """A value of a command line: a number, true or false, or lists of them."""
+    try:
+        found = np.asarray(json.loads(text))
+    except ValueError:
+        found = np.empty(0, object)
+    if found.dtype.kind not in "bif":
+        raise UsageError(
+            f"--fix {name}={text} is no number or list of numbers",
+            code="D0901",
+            help=f"write --fix {name}=[1,2]",
+        )
+    return found
 
 
 def _shape(name: str, text: str) -> Shape:

@@ -80,17 +80,17 @@ def test_everything_that_is_not_imported_is_listed_in_the_order_of_the_file() ->
     said = [diagnostic.message for diagnostic in caught.value.diagnostics]
     assert said == [
         "Zeta of opset 18 is not imported: 2 nodes, first, fourth",
-        "Reshape decides a shape by its input 1, which is computed when the model runs: "
-        "one node, second",
+        "Reshape decides a shape by its input 1, which is computed when the model runs from its "
+        "input size: one node, second",
         "Alpha of opset 18 is not imported: one node, third",
         "com.example.Alpha of opset 0 is not imported: one node, fifth",
     ]
 
 
-@pytest.mark.parametrize("opset", [6, 99])
+@pytest.mark.parametrize("opset", [5, 99])
 def test_operators_of_another_time_are_said_once(opset: int) -> None:
     nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Abs", ["a"], ["y"])]
-    with pytest.raises(Unsupported, match=f"version {opset} of the ONNX operators.*7 to 28"):
+    with pytest.raises(Unsupported, match=f"version {opset} of the ONNX operators.*6 to 28"):
         imported(model_of(nodes, {"x": X}, ["y"], opset=opset))
 
 

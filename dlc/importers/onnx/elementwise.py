@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from dlc.dialects import array, nn
 from dlc.dialects.array.arithmetic import plus, reciprocal, times
+from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.onnx.facts import DTYPES
 from dlc.importers.onnx.step import Importer, Made, Step, broadcast, stretched
@@ -22,12 +23,18 @@ def _function(function: Callable[[Builder, Value], Value]) -> Importer:
     return lambda step: function(step.emit, step.value(0))
 
 
-def _binary(make: Callable[[Value, Value], Op]) -> Importer:
-    def apply(step: Step) -> Made:
-        x, y = broadcast(step, step.value(0), step.value(1))
-        return step.emit(make(x, y))
+def _pair(step: Step) -> list[Value]:
+    """Two operands in one shape. Before opset 7 only the second one stretches, from an axis on."""
+    x, y = step.value(0), step.value(1)
+    if step.opset < 7 and step.flag("broadcast") and "axis" in step.node.attributes:
+        rank, shape = step.type(0).rank, step.type(1).shape
+        behind = rank - step.axis(step.integer("axis"), rank) - len(shape)
+        y = reshape(step.emit, y, (*shape, *[1] * behind))
+    return broadcast(step, x, y)
 
-    return apply
+
+def _binary(make: Callable[[Value, Value], Op]) -> Importer:
+    return lambda step: step.emit(make(*_pair(step)))
 
 
 def _compare(predicate: str) -> Importer:
@@ -53,7 +60,7 @@ def _mean(step: Step) -> Made:
 
 
 def _power(step: Step) -> Made:
-    x, y = broadcast(step, step.value(0), step.value(1))
+    x, y = _pair(step)
     return step.emit(array.Power(x, in_dtype(step.emit, y, array.tensor_type(x).dtype)))
 
 
@@ -111,9 +118,12 @@ def _selu(step: Step) -> Made:
 
 
 def _prelu(step: Step) -> Made:
-    x = step.value(0)
-    slope = stretched(step.emit, step.value(1), array.tensor_type(x).shape)
-    return nn.prelu(step.emit, x, slope)
+    """Before opset 7 there is a slope for each channel, or one for all."""
+    x, slope = step.value(0), step.value(1)
+    shape, type = step.type(0).shape, step.type(1)
+    if step.opset < 7 and type.rank == 1 and type.shape != (1,):
+        slope = reshape(step.emit, slope, (*type.shape, *[1] * (len(shape) - 2)))
+    return nn.prelu(step.emit, x, stretched(step.emit, slope, shape))
 
 
 def _hard_sigmoid(step: Step) -> Made:
@@ -161,6 +171,14 @@ def _is_infinite(step: Step) -> Made:
     return emit(array.Or(high, low)) if step.flag("detect_positive", default=True) else low
 
 
+def _bit_cast(step: Step) -> Made:
+    """The same bits as another dtype; of another width they would make another shape."""
+    x, dtype = step.value(0), step.dtype("to")
+    if dtype.bits != array.tensor_type(x).dtype.bits:
+        raise step.unsupported("to a dtype of another width is not imported")
+    return step.emit(array.Bitcast(x, dtype))
+
+
 def _bit_shift(step: Step) -> Made:
     left = step.text("direction", "") == "LEFT"
     return _binary(array.ShiftLeft if left else array.ShiftRight)(step)
@@ -168,6 +186,8 @@ def _bit_shift(step: Step) -> Made:
 
 def _dropout(step: Step) -> Made:
     """In inference nothing is dropped; the mask says that all was kept."""
+    if step.opset < 7 and not step.flag("is_test"):
+        raise step.unsupported("in training mode is not imported")
     if step.opset >= 12 and step.operand(2) is not None and any(step.constant(2).sizes):
         raise step.unsupported("in training mode is not imported")
     x = step.value(0)
@@ -187,6 +207,7 @@ IMPORTERS: dict[str, Importer] = {
     "Asinh": _unary(array.Asinh),
     "Atan": _unary(array.Atan),
     "Atanh": _unary(array.Atanh),
+    "BitCast": _bit_cast,
     "BitShift": _bit_shift,
     "BitwiseAnd": _binary(array.And),
     "BitwiseNot": _unary(array.Not),

@@ -20,6 +20,7 @@ from dlc.importers.onnx import (
     places,
     products,
     recurrent,
+    resize,
     shapes,
     windows,
 )
@@ -32,6 +33,7 @@ from dlc.importers.onnx.interface import (
     declare,
     entry_name,
     result_names,
+    with_fixed,
 )
 from dlc.importers.onnx.reading import read_graph
 from dlc.importers.onnx.step import Constant, Importer, Made, Operand, Step
@@ -51,12 +53,13 @@ IMPORTERS: dict[str, Importer] = {
     **places.IMPORTERS,
     **products.IMPORTERS,
     **recurrent.IMPORTERS,
+    **resize.IMPORTERS,
     **shapes.IMPORTERS,
     **windows.IMPORTERS,
 }
 """How each operator of ONNX is imported, by its name."""
 
-OPSETS = range(7, 29)
+OPSETS = range(6, 29)
 """The versions of the operators' meaning that the importers know."""
 
 FOLDED = 4096
@@ -84,15 +87,18 @@ def read_onnx(
     *,
     shapes: Mapping[str, Shape] | None = None,
     dims: Mapping[str, int] | None = None,
+    fixed: Mapping[str, Array] | None = None,
     values: ValueMap | None = None,
 ) -> OnnxModel:
     """The model in an ONNX file.
 
     `shapes` replaces the declared shapes of inputs, by their names in the file, `dims` gives numbers to
-    sizes that have names. `values` learns which value each tensor of the file is. Raises Unsupported
-    with every operator that is not imported, UsageError for names that the file does not have.
+    sizes that have names, `fixed` values to inputs, which are inputs no longer. `values` learns which
+    value each tensor of the file is. Raises Unsupported with every operator that is not imported,
+    UsageError for names that the file does not have and for values that do not fit.
     """
-    return import_graph(read_graph(path), shapes=shapes, dims=dims, values=values)
+    graph = read_graph(path, IMPORTERS)
+    return import_graph(graph, shapes=shapes, dims=dims, fixed=fixed, values=values)
 
 
 def import_graph(
@@ -100,13 +106,16 @@ def import_graph(
     *,
     shapes: Mapping[str, Shape] | None = None,
     dims: Mapping[str, int] | None = None,
+    fixed: Mapping[str, Array] | None = None,
     values: ValueMap | None = None,
 ) -> OnnxModel:
     """The same from a graph that was read."""
     _check_opset(graph)
     inputs = [declared.name for declared in graph.inputs]
-    check_names(graph, "input", [*(shapes or {})], inputs)
-    return _Import(graph, Sizes(shapes or {}, dims or {}), values or ValueMap()).run()
+    check_names(graph, "input", [*(shapes or {}), *(fixed or {})], inputs)
+    return _Import(
+        with_fixed(graph, fixed or {}), Sizes(shapes or {}, dims or {}), values or ValueMap()
+    ).run()
 
 
 def _unknown(graph: Graph) -> Iterator[tuple[Node, str]]:
@@ -144,12 +153,14 @@ def _all_nodes(graph: Graph) -> Iterator[Node]:
                 pending += attribute.nodes[::-1]
 
 
-def _unsupported(graph: Graph, message: str, nodes: list[Node], code: str = "D0710") -> Diagnostic:
+def _unsupported(
+    graph: Graph, message: str, nodes: list[Node], code: str, help: str | None
+) -> Diagnostic:
     labels = ", ".join(node.label for node in nodes[:SHOWN])
     more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
     count = "one node" if len(nodes) == 1 else f"{len(nodes)} nodes"
     place = FileLocation(graph.file, nodes[0].line, 1).place
-    return Diagnostic(code, f"{message}: {count}, {labels}{more}", place)
+    return Diagnostic(code, f"{message}: {count}, {labels}{more}", place, help=help)
 
 
 class _Lost(Exception):
@@ -174,13 +185,14 @@ class _Import:
         self._arrays: dict[str, Array] = {}
         self._gets: dict[int, Value] = {}
         self._known: dict[str, Operand | None] = {**_held(graph)}
+        self._arguments: dict[Value, str] = {}
         self._lost: set[str] = set()
-        self._refused: dict[tuple[str, str], list[Node]] = defaultdict(list)
+        self._refused: dict[tuple[str, str, str | None], list[Node]] = defaultdict(list)
 
     def run(self) -> OnnxModel:
         """Import the nodes in their order; what cannot be imported is reported all at once."""
         for node, message in _unknown(self._graph):
-            self._refused["D0710", message].append(node)
+            self._refused["D0710", message, None].append(node)
         inputs = self._inputs()
         try:
             for node in self._graph.nodes:
@@ -197,7 +209,8 @@ class _Import:
         """Everything that is not imported, in the order of the file."""
         refused = sorted(self._refused.items(), key=lambda found: found[1][0].line)
         problems = [
-            _unsupported(self._graph, message, nodes, code) for (code, message), nodes in refused
+            _unsupported(self._graph, message, nodes, code, help)
+            for (code, message, help), nodes in refused
         ]
         return Unsupported(problems, sources={self._graph.file: self._graph.listing})
 
@@ -213,7 +226,9 @@ class _Import:
             name = entry_names.of(declared.name)
             assert declared.dtype is not None
             type = TensorType(declared.dtype, self._sizes.of(declared, name))
-            self._known[declared.name] = self._block.add_argument(type, name)
+            argument = self._block.add_argument(type, name)
+            self._known[declared.name] = argument
+            self._arguments[argument] = declared.name
             found.append(name)
         self._sizes.check(self._graph)
         return tuple(found)
@@ -264,7 +279,7 @@ class _Import:
             return
         except Unsupported as error:
             for problem in error.diagnostics:
-                self._refused[problem.code, problem.message].append(node)
+                self._refused[problem.code, problem.message, problem.help].append(node)
             self._lost.update(filter(None, node.outputs))
             return
         except DlcError as error:
@@ -278,6 +293,23 @@ class _Import:
                 result.name = name
         if len(results) < len(list(filter(None, node.outputs))):
             raise self._located(step.wrong(f"has only {len(results)} results"), node)
+
+    def origins(self, value: Value) -> Sequence[str]:
+        """The inputs of the model that a value follows from, if they are numbers or lists of them."""
+        found: dict[Value, None] = {}
+        pending, seen = [value], {value}
+        while pending:
+            one = pending.pop()
+            if one.op is None:
+                found[one] = None
+                continue
+            for operand in one.op.operands:
+                if operand not in seen:
+                    seen.add(operand)
+                    pending.append(operand)
+        if not all(one in self._arguments and array.tensor_type(one).rank < 2 for one in found):
+            return ()
+        return [self._arguments[one] for one in found]
 
     # Graphs inside nodes.
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from dlc.dialects import func
 from dlc.dialects.interface import bounds_attribute
 from dlc.errors import ModelError, UsageError
 from dlc.importers.identifiers import Identifiers
-from dlc.importers.onnx.facts import Graph, Input, Output
+from dlc.importers.onnx.facts import Array, Graph, Input, Output, Tensor
+from dlc.ir.attributes import encode
 from dlc.ir.dims import Shape, Size, names, substitute, symbol
 from dlc.ir.types import TensorType
 from dlc.text.words import NEVER_NAMES
@@ -36,6 +40,42 @@ def check_names(graph: Graph, what: str, given: Iterable[str], known: Sequence[s
             raise UsageError(
                 f"{graph.file} has no {what} {name}", code="D0901", help=f"it has {listed}"
             )
+
+
+def with_fixed(graph: Graph, fixed: Mapping[str, Array]) -> Graph:
+    """The graph with values in place of some of its inputs.
+
+    Raises UsageError (D0901) for a value whose type is not that of the input.
+    """
+    if not fixed:
+        return graph
+    tensors = dict(graph.tensors)
+    for declared in graph.inputs:
+        if declared.name in fixed:
+            tensors[declared.name] = _fitting(declared, np.asarray(fixed[declared.name]))
+    kept = tuple([declared for declared in graph.inputs if declared.name not in fixed])
+    return replace(graph, inputs=kept, tensors=tensors)
+
+
+def _fitting(declared: Input, value: Array) -> Tensor:
+    assert declared.dtype is not None
+    sizes = zip(declared.axes, value.shape, strict=False)
+    fits = len(declared.axes) == value.ndim and all(
+        axis == size for axis, size in sizes if isinstance(axis, int)
+    )
+    kind = np.dtype(np.float64) if declared.dtype.is_float else declared.dtype.numpy
+    if not fits or not np.can_cast(value.dtype, kind, "same_kind"):
+        axes = [axis or "?" for axis in declared.axes]
+        raise UsageError(
+            f"{declared.name} is {declared.dtype.name}{axes}, its fixed value has the shape "
+            f"{list(value.shape)} and the dtype {value.dtype}",
+            code="D0901",
+            help="--fix NAME=VALUE takes a number or a list of numbers of that shape",
+        )
+    array = value.astype(kind)
+    return Tensor(
+        declared.dtype, encode(array, declared.dtype) if declared.dtype.is_float else array
+    )
 
 
 class Sizes:

@@ -11,6 +11,7 @@ from dlc.dialects.array.arithmetic import plus
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.onnx.step import Constant, Importer, Made, Step
+from dlc.ir.attributes import encode
 from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, I64, TensorType
@@ -114,11 +115,14 @@ def _top_k(step: Step) -> Made:
     return values, step.emit(array.Cast(places, I64))
 
 
-def _cumulative_sum(step: Step) -> Made:
-    (given,) = step.integers(1)
-    axis = step.axis(given, step.type(0).rank)
-    flags = step.flag("reverse"), step.flag("exclusive")
-    return step.emit(array.CumulativeSum(step.value(0), axis, *flags))
+def _cumulative(make: type[array.CumulativeSum | array.CumulativeProduct]) -> Importer:
+    def apply(step: Step) -> Made:
+        (given,) = step.integers(1)
+        axis = step.axis(given, step.type(0).rank)
+        flags = step.flag("reverse"), step.flag("exclusive")
+        return step.emit(make(step.value(0), axis, *flags))
+
+    return apply
 
 
 # Where things are ---------------------------------------------------------------------------------
@@ -194,7 +198,8 @@ def _range(step: Step) -> Made:
     if not by or count > LONGEST:
         raise step.wrong(f"counts from {first} to {last} by {by}")
     found = np.arange(max(count, 0)) * by + first
-    return Constant(found.astype(start.dtype.numpy), start.dtype)
+    dtype = start.dtype
+    return Constant(encode(found, dtype) if dtype.is_float else found.astype(dtype.numpy), dtype)
 
 
 def _eye(step: Step) -> Made:
@@ -227,7 +232,9 @@ def _space_to_depth(step: Step) -> Made:
     batch, depth, height, width = _picture(step)
     block = step.integer("blocksize")
     apart = (batch, depth, height // block, block, width // block, block)
-    parts = transpose(step.emit, reshape(step.emit, step.value(0), apart), (0, 3, 5, 1, 2, 4))
+    by_depth = step.text("mode", "DCR") == "CRD"
+    order = (0, 1, 3, 5, 2, 4) if by_depth else (0, 3, 5, 1, 2, 4)
+    parts = transpose(step.emit, reshape(step.emit, step.value(0), apart), order)
     shape = (batch, block * block * depth, height // block, width // block)
     return reshape(step.emit, parts, shape)
 
@@ -241,7 +248,8 @@ def _picture(step: Step) -> tuple[Size, Size, Size, Size]:
 
 IMPORTERS: dict[str, Importer] = {
     "Compress": _compress,
-    "CumSum": _cumulative_sum,
+    "CumProd": _cumulative(array.CumulativeProduct),
+    "CumSum": _cumulative(array.CumulativeSum),
     "DepthToSpace": _depth_to_space,
     "EyeLike": _eye,
     "Gather": _gather,

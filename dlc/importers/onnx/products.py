@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 
 from dlc.dialects import array, nn
-from dlc.dialects.array.arithmetic import square, times
+from dlc.dialects.array.arithmetic import plus, square, times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.normalize import normalized
-from dlc.dialects.nn.rows import in_dtype, mean, spread, total, widened
+from dlc.dialects.nn.rows import in_dtype, mean, numbers, spread, total, widened
 from dlc.importers.onnx.step import Importer, Made, Step, common_shape, stretched
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import product
-from dlc.ir.types import I64
+from dlc.ir.types import F32, I64
 
 
 def _matmul(step: Step) -> Made:
@@ -84,17 +84,31 @@ def _softmax(make: Callable[[Value, int], Op]) -> Importer:
 
 
 def _layer_normalization(step: Step) -> Made:
-    if len(list(filter(None, step.node.outputs))) > 1:
-        raise step.unsupported("with mean and deviation as results is not imported")
-    x = step.value(0)
+    x, emit = step.value(0), step.emit
     type = array.tensor_type(x)
     axis = step.axis(step.integer("axis", -1), type.rank)
     row = type.shape[axis:]
-    scale = stretched(step.emit, step.value(1), row)
+    scale = stretched(emit, step.value(1), row)
     shift = step.optional(2)
     if shift is not None:
-        shift = stretched(step.emit, shift, row)
-    return nn.layer_norm(step.emit, x, scale, shift, axis=axis, eps=step.number("epsilon", 1e-5))
+        shift = stretched(emit, shift, row)
+    eps = step.number("epsilon", 1e-5)
+    whole = nn.layer_norm(emit, x, scale, shift, axis=axis, eps=eps)
+    return [whole, *_moments(step, x, axis, eps)] if len(step.node.outputs) > 1 else whole
+
+
+def _moments(step: Step, x: Value, axis: int, eps: float) -> list[Value]:
+    """The mean of each row and the inverse of its deviation, in the dtype `stash_type`."""
+    emit = step.emit
+    x = in_dtype(emit, x, step.dtype("stash_type") if "stash_type" in step.node.attributes else F32)
+    shape = array.tensor_type(x).shape
+    axes = tuple(range(axis, len(shape)))
+    kept = (*shape[:axis], *[1] * len(axes))
+    middle = _mean(emit, x, axes)
+    apart = emit(array.Subtract(x, spread(emit, middle, x, axes)))
+    variance = _mean(emit, emit(array.Multiply(apart, apart)), axes)
+    inverse = emit(array.Rsqrt(plus(emit, variance, eps)))
+    return [reshape(emit, middle, kept), reshape(emit, inverse, kept)]
 
 
 def _rms_normalization(step: Step) -> Made:
@@ -119,11 +133,14 @@ def _hardmax(step: Step) -> Made:
 
 
 def _lp_normalization(step: Step) -> Made:
-    """Each row divided by its norm."""
+    """Each row divided by its norm; a row of zeros stays."""
     x, emit = step.value(0), step.emit
     axis = step.axis(step.integer("axis", -1), array.tensor_type(x).rank)
     norm = _norm1 if step.integer("p", 2) == 1 else _norm2
-    return emit(array.Divide(x, spread(emit, norm(emit, x, (axis,)), x, (axis,))))
+    whole = spread(emit, norm(emit, x, (axis,)), x, (axis,))
+    zero = array.constant_like(emit, 0, x)
+    empty = emit(array.Compare(whole, zero, "eq"))
+    return emit(array.Select(empty, zero, emit(array.Divide(x, whole))))
 
 
 def _mean_variance(step: Step) -> Made:
@@ -199,10 +216,13 @@ def _arg(make: Callable[[Value, int], Op]) -> Importer:
     def apply(step: Step) -> Made:
         x, emit = step.value(0), step.emit
         type = array.tensor_type(x)
-        if step.flag("select_last_index"):
-            raise step.unsupported("with select_last_index is not imported")
         axis = step.axis(step.integer("axis", 0), type.rank)
-        found = emit(array.Cast(emit(make(x, axis)), I64))
+        last = step.flag("select_last_index")  # the first one from the other end
+        place = emit(make(emit(array.Reverse(x, (axis,))) if last else x, axis))
+        found = emit(array.Cast(place, I64))
+        if last:
+            end = plus(emit, numbers(emit, type.shape[axis], array.tensor_type(found)), -1)
+            found = emit(array.Subtract(end, found))
         if not step.flag("keepdims", default=True):
             return found
         return reshape(emit, found, (*type.shape[:axis], 1, *type.shape[axis + 1 :]))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, cast
 import numpy as np
 
 from dlc.errors import ArtifactError, ModelError, Unsupported, UsageError
+from dlc.importers.onnx.expansion import DOMAINS, expanded
 from dlc.importers.onnx.facts import DTYPES, Array, Attribute, Graph, Input, Node, Output, Tensor
 from dlc.ir.types import BF16, BOOL, F16, DType
 from dlc.runtime.files import map_file, map_inside
@@ -27,7 +28,6 @@ MAX_DEPTH = 16
 MAX_BYTES = 1 << 31
 """Protobuf itself goes no further; weights beyond that are external data."""
 EXTERNAL_KEYS = frozenset(("location", "offset", "length", "checksum"))
-DOMAINS = ("", "ai.onnx")
 
 
 class _Opset(Protocol):
@@ -42,8 +42,11 @@ class _Dimension(Protocol):
     def HasField(self, field_name: Literal["dim_value"]) -> bool: ...
 
 
-def read_graph(path: str | Path) -> Graph:
+def read_graph(path: str | Path, known: Collection[str] = ()) -> Graph:
     """The graph in a file, its nodes in order of execution.
+
+    Operators that are not among the `known` ones are written out where ONNX itself says of what others
+    they are made.
 
     Raises UsageError without the `onnx` package, ArtifactError (D0520) for a file that is damaged,
     ModelError (D0521) for a graph that contradicts itself, Unsupported for element types dlc lacks.
@@ -70,10 +73,10 @@ def read_graph(path: str | Path) -> Graph:
         model = onnx.ModelProto.FromString(cast("bytes", data))
     except DecodeError as error:
         raise _damaged(path.name, f"it is no protobuf message of a model ({error})") from None
-    return graph_of(model, path.name, path.parent)
+    return graph_of(model, path.name, path.parent, known)
 
 
-def graph_of(model: ModelProto, file: str, folder: Path) -> Graph:
+def graph_of(model: ModelProto, file: str, folder: Path, known: Collection[str] = ()) -> Graph:
     """The same from a model in memory; external data is looked for in `folder`."""
     graph = model.graph
     if not graph.node and not graph.output:
@@ -82,13 +85,15 @@ def graph_of(model: ModelProto, file: str, folder: Path) -> Graph:
         raise _wrong(file, "it has no outputs")
     if not all(isinstance(text, str) for text in _texts(model)):
         raise _damaged(file, "a name in it is no UTF-8")
+    model = expanded(model, known)
+    graph = model.graph
     reader = _Tensors(file, folder)
     tensors = {tensor.name: reader.tensor(tensor) for tensor in graph.initializer}
     if graph.sparse_initializer or model.functions:
         kind = "sparse tensors" if graph.sparse_initializer else "functions of its own"
         raise Unsupported(f"{file} has {kind}, which dlc does not import", code="D0710")
     inputs = tuple([_input(file, value) for value in graph.input if value.name not in tensors])
-    nodes = _Nodes(file, _opsets(file, model.opset_import), reader).ordered(graph, {*tensors})
+    nodes = _Nodes(file, _opsets(model.opset_import), reader).ordered(graph, {*tensors})
     return Graph(graph.name, file, inputs, _outputs(file, graph), nodes, tensors)
 
 
@@ -142,12 +147,10 @@ def _wrong(file: str, why: str) -> ModelError:
     return ModelError(f"{file}: {why}", code="D0521")
 
 
-def _opsets(file: str, entries: Iterable[_Opset]) -> dict[str, int]:
+def _opsets(entries: Iterable[_Opset]) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in entries:
         found["" if entry.domain in DOMAINS else entry.domain] = entry.version
-    if "" not in found:
-        raise _wrong(file, "it does not say which version of the ONNX operators it uses")
     return found
 
 
@@ -274,6 +277,8 @@ class _Nodes:
 
     def _node(self, node: NodeProto, line: int, visible: Collection[str]) -> Node:
         domain = "" if node.domain in DOMAINS else node.domain
+        if not domain and not self._opsets.get(""):
+            raise _wrong(self._file, "it does not say which version of the ONNX operators it uses")
         attributes: dict[str, Attribute] = {}
         for attribute in node.attribute:
             if attribute.type == attribute.GRAPH:

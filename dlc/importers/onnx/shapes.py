@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import cast
 
 import numpy as np
 
-from dlc.dialects import array, nn
+from dlc.dialects import array
 from dlc.dialects.array.arithmetic import plus
 from dlc.dialects.array.pieces import slice_axis
 from dlc.dialects.array.shape import reshape, transpose
@@ -318,63 +317,6 @@ def _constant_of_shape(step: Step) -> Made:
 # Resizing -----------------------------------------------------------------------------------------
 
 
-def _resize(step: Step) -> Made:
-    """`Resize`, and `Upsample`, its forerunner."""
-    shape = step.type(0).shape
-    mode, coordinates = step.text("mode", "nearest"), "asymmetric"
-    rounding = "floor"
-    if step.node.kind == "Resize" and step.opset >= 11:
-        coordinates = step.text("coordinate_transformation_mode", "half_pixel")
-        rounding = step.text("nearest_mode", "round_prefer_floor")
-    sizes = _resized(step, shape)
-    if coordinates == "pytorch_half_pixel" and 1 not in sizes.values():
-        coordinates = "half_pixel"
-    if coordinates not in ("half_pixel", "asymmetric", "align_corners"):
-        raise step.unsupported(f"with coordinates {coordinates!r} is not imported")
-    if step.flag("antialias") or step.list("axes") is not None:
-        raise step.unsupported("with antialias or axes is not imported")
-    if mode == "nearest":
-        return nn.resize_nearest(
-            step.emit, step.value(0), sizes, coordinates=coordinates, rounding=rounding
-        )
-    if mode == "linear":
-        return nn.resize_linear(step.emit, step.value(0), sizes, coordinates=coordinates)
-    raise step.unsupported(f"in mode {mode!r} is not imported")
-
-
-def _resized(step: Step, shape: Shape) -> Mapping[int, Size]:
-    """The new size of each axis that changes."""
-    wanted = _wanted_sizes(step, shape)
-    if len(wanted) != len(shape):
-        raise step.wrong(f"has {len(wanted)} sizes or scales for {len(shape)} axes")
-    return {
-        axis: size
-        for axis, (size, old) in enumerate(zip(wanted, shape, strict=True))
-        if size != old
-    }
-
-
-def _wanted_sizes(step: Step, shape: Shape) -> list[Size]:
-    new = step.node.kind == "Resize" and step.opset >= 11
-    if new and step.operand(3) is not None:
-        return step.sizes(3)
-    scales = step.floats(2 if new else 1)
-    if len(scales) != len(shape) or min(scales, default=1) <= 0:
-        raise step.wrong(f"has the scales {scales} for {len(shape)} axes")
-    sizes: list[Size] = []
-    for size, scale in zip(shape, scales, strict=True):
-        if scale == int(scale):
-            sizes.append(size * int(scale))
-        elif isinstance(size, int):
-            # Places are fractions of the sizes: only then do they mean what the scale says.
-            if int(size * scale) != size * scale:
-                raise step.unsupported(f"by {scale} of an axis of {size} gives no whole size")
-            sizes.append(int(size * scale))
-        else:
-            raise step.unsupported(f"by {scale} of an axis whose size is no number")
-    return sizes
-
-
 IMPORTERS: dict[str, Importer] = {
     "Concat": _concat,
     "Constant": _constant,
@@ -383,7 +325,6 @@ IMPORTERS: dict[str, Importer] = {
     "Flatten": _flatten,
     "Pad": _pad,
     "Reshape": _reshape,
-    "Resize": _resize,
     "Shape": _shape,
     "Size": _size,
     "Slice": _slice,
@@ -392,5 +333,4 @@ IMPORTERS: dict[str, Importer] = {
     "Tile": _tile,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
-    "Upsample": _resize,
 }

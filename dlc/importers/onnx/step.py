@@ -16,7 +16,7 @@ from dlc.dialects import array
 from dlc.dialects.array.shape import reshape
 from dlc.errors import DlcError, ModelError, Unsupported
 from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
-from dlc.ir.attributes import INLINE_BYTES, Dense
+from dlc.ir.attributes import INLINE_BYTES, Dense, decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Dim, Shape, Size
@@ -74,6 +74,10 @@ class Regions(Protocol):
         self, graph: Graph, types: Sequence[Type], arguments: Sequence[int]
     ) -> tuple[Block, list[Value]]:
         """As a block with arguments of these types; the graph's inputs are those of these numbers."""
+        ...
+
+    def origins(self, value: Value) -> Sequence[str]:
+        """The inputs of the model that a value follows from, if they are numbers or lists of them."""
         ...
 
 
@@ -171,10 +175,14 @@ class Step:
         found = self.needed(index)
         if isinstance(found, Constant):
             return found
+        names = self.regions.origins(found)
+        fixed = " ".join([f"--fix {name}=VALUE" for name in names])
+        source = f" from its input {', '.join(names)}" if names else ""
         raise Unsupported(
             f"{self.node.kind} decides a shape by its input {index}, which is computed when the "
-            f"model runs",
+            f"model runs{source}",
             code="D0711",
+            help=f"dlc import {fixed} takes one value for good" if names else None,
         )
 
     def sizes(self, index: int) -> list[Size]:
@@ -197,7 +205,7 @@ class Step:
         found = self.constant(index)
         if found.is_symbolic:
             raise self.unsupported(f"by its input {index} depends on the size of another tensor")
-        return [float(number) for number in found.array.ravel().tolist()]
+        return [float(number) for number in decode(found.array, found.dtype).ravel().tolist()]
 
     # Attributes.
 
@@ -237,6 +245,13 @@ class Step:
         if len(integers) != len(found):
             raise self._attribute(name, "a list of integers")
         return integers
+
+    def numbers(self, name: str) -> list[float]:
+        """An attribute that is a list of floats."""
+        found = self.node.attributes.get(name)
+        if not isinstance(found, tuple):
+            raise self._attribute(name, "a list of numbers")
+        return [float(number) for number in found]
 
     def dtype(self, name: str) -> DType:
         """An attribute that names an element type."""

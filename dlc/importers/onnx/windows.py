@@ -238,7 +238,8 @@ def _with_ones(step: Step, pooled: Value, x: Value) -> Value:
 
 
 def _batch_normalization(step: Step) -> Made:
-    if step.flag("training_mode") or len(list(filter(None, step.node.outputs))) > 1:
+    trains = step.flag("training_mode") or (step.opset < 7 and not step.flag("is_test"))
+    if trains or len(list(filter(None, step.node.outputs))) > 1:
         raise step.unsupported("in training mode is not imported")
     if not step.flag("spatial", default=True):
         raise step.unsupported("with spatial=0 is not imported")
