@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import cast
 
@@ -13,6 +14,7 @@ from onnx import helper
 from dlc.cli.app import VERBS
 from dlc.errors.catalog import PAGES
 from tests.cli.conftest import Command
+from tests.documents import ROOT
 
 Data = dict[str, object]
 
@@ -185,3 +187,36 @@ def test_a_page_is_described_by_fields(dlc: Command) -> None:
     assert page["operations"] == ["nn.softmax"]
     assert page["derivative"] == "by a rule of its own"
     assert [part["name"] for part in cast("list[Data]", page["parts"])] == ["x", "axis"]
+
+
+PAGE = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+"""The page about all of this."""
+
+
+def documented(verb: str) -> set[str]:
+    """The names that the page has for a verb's value."""
+    (row,) = re.findall(rf"^\| `{verb}` \| (.*) \|$", PAGE, flags=re.M)
+    return set(re.findall(r"`(\w+)`", row))
+
+
+@pytest.mark.parametrize("verb", SUCCEED)
+def test_the_page_about_json_has_every_name(dlc: Command, files: Path, verb: str) -> None:
+    data = dlc(verb, *SUCCEED[verb].split(), "--json").data
+    if verb == "explain":
+        data = list(cast("Data", data).values())
+    first = cast("Data", cast("list[object]", data)[0] if isinstance(data, list) else data)
+    assert set(first) <= documented(verb)
+
+
+def test_the_page_about_json_has_every_name_of_errors_and_entry_points(
+    dlc: Command, files: Path
+) -> None:
+    (error,) = cast("dict[str, list[Data]]", dlc("check", "wrong.dlm", "--json").data)["errors"]
+    (entry,) = cast("dict[str, list[Data]]", dlc("check", "rows.dlm", "--json").data)["entries"]
+    parts = [part for name in ("inputs", "results", "dims") for part in rows(entry, name)]
+    for name in {*error, *entry, *[name for part in parts for name in part]}:
+        assert f"`{name}`" in PAGE, name
+
+
+def rows(entry: Data, name: str) -> list[Data]:
+    return cast("list[Data]", entry[name])

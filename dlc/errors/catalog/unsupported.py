@@ -75,8 +75,11 @@ PAGES: dict[str, Page] = {
     "D0711": Page(
         "a shape that depends on computed numbers",
         "Shapes in dlc follow from the sizes of the inputs. Here an operator takes a shape, axes or "
-        "places from a tensor that is computed when the model runs. Where the tensor is a constant in "
+        "places from a tensor that is computed when the model runs. Where it follows from an input of the "
+        "model that is always the same, `--fix` takes that value for good; where it is a constant in "
         "truth, folding constants in the tool that exported the model makes it one.",
+        "dlc import net.onnx                # ReduceSum takes its axes from the input axes",
+        "dlc import net.onnx --fix axes=[1]",
     ),
     "D0712": Page(
         "an operation that the language has no words for",
