@@ -10,7 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
-from dlc.cli.values import bounds, memory
+from dlc.cli.values import bounds, memory, output_path
 from dlc.errors import UsageError
 
 
@@ -53,7 +53,7 @@ def command(
         dims=bounds(dims),
         placed=tuple(place),
     )
-    path = out or Path(model).with_suffix(".dlc")
+    path = Path(model).with_suffix(".dlc") if out is None else output_path(out, ".dlc")
     if out is None and path == Path(model):
         raise UsageError(
             f"{model} would be replaced by what is made from it",

@@ -10,7 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
-from dlc.cli.values import pairs, sizes
+from dlc.cli.values import output_path, pairs, sizes
 
 
 def command(
@@ -41,7 +41,7 @@ def command(
     with progress(f"importing {model}"):
         made = driver.import_model(
             model,
-            out,
+            None if out is None else output_path(out, ".dlm"),
             dims=sizes(dim),
             shapes=pairs("--shape", shape),
             fixed=pairs("--fix", fix),

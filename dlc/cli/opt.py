@@ -10,7 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, progress
-from dlc.cli.values import listed
+from dlc.cli.values import listed, output_path
 
 
 def command(
@@ -32,7 +32,7 @@ def command(
         settings = driver.Settings(level, target, matmul, frozenset(disable_pass), verify_each)
     text = driver.optimise_file(file, names, settings)
     if out is not None:
-        driver.write_text(out, text)
+        driver.write_text(output_path(out, ".dlir"), text)
     if as_json:
         print_json({"file": file, "passes": names, "text": text})
     elif out is None:

@@ -13,6 +13,9 @@ from dlc.cli.report import notes, print_json, progress
 from dlc.cli.values import listed, memory
 from dlc.errors import UsageError
 
+TOP = 5
+"""So many labels are shown."""
+
 
 def command(
     context: typer.Context,
@@ -47,7 +50,7 @@ def command(
     labels: Annotated[
         str | None, typer.Option(metavar="FILE", help="One label a line, for the last axis.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many labels to show.")] = 5,
+    top: Annotated[int, typer.Option(min=1, help="How many labels to show.")] = TOP,
     level: options.Level = 2,
     matmul: options.Matmul = "auto",
     disable_pass: options.Disabled = [],  # noqa: B006
@@ -85,6 +88,8 @@ def command(
         placed=tuple(place),
     )
     request = plain.request()
+    if labels is None and top != TOP:
+        raise UsageError("--top counts labels", code="D0901", help="give them: --labels FILE")
     names = None if labels is None else driver.read_labels(labels)
     watch = driver.Watch(listed(values), check_nan)
     if interpret or values or check_nan:

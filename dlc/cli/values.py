@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from dlc.errors import UsageError
 
@@ -18,6 +19,21 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"{option} {name} is given twice", code="D0901")
         found[name] = value
     return found
+
+
+OF_OTHERS = (".dlm", ".dlir", ".dlc", ".onnx", ".safetensors", ".npz", ".npy")
+"""Endings of files that somebody may have worked for."""
+
+
+def output_path(out: Path, ending: str) -> Path:
+    """The file to write. Raises UsageError (D0924) for one that ends like files of another kind."""
+    if out.suffix in OF_OTHERS and out.suffix != ending:
+        raise UsageError(
+            f"{out} would be overwritten by what ends in {ending}",
+            code="D0924",
+            help=f"name the new file, such as -o {out.with_suffix(ending)}",
+        )
+    return out
 
 
 def listed(text: str) -> list[str]:
@@ -81,4 +97,4 @@ def _plain(text: str) -> bool | int | float | str:
             return kind(text)
         except ValueError:
             continue
-    return text.strip('"')
+    return text

@@ -31,7 +31,7 @@ from dlc.errors import (
     render,
 )
 from dlc.ir.core import Op
-from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.passes import PASSES, Context, Manager, Options, unknown_pass
 from dlc.ir.verify import verify
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
@@ -70,6 +70,13 @@ class Settings:
                 code="D0902",
                 help="use --matmul blas, generated or auto",
             )
+        for name in sorted(self.disabled):
+            if name not in PASSES:
+                raise unknown_pass(name)
+            if PASSES[name].required:
+                raise UsageError(
+                    f"the pass {name} cannot be left out: what follows needs it", code="D0902"
+                )
 
     @property
     def processor(self) -> Target:

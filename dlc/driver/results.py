@@ -61,6 +61,13 @@ def check_files(entry: Entry, files: Mapping[str, str]) -> None:
     outputs = [output for output in entry.outputs if not output.hidden]
     names = _names(entry.name, outputs)
     for name, path in files.items():
+        other = next((n for n in files if n != name and files[n] == path), None)
+        if other is not None:
+            raise UsageError(
+                f"{name} and {other} would both be written to {path}",
+                code="D0906",
+                help="name a file for each",
+            )
         if name not in names:
             near = nearest(name, names)
             raise UsageError(

@@ -45,7 +45,6 @@ from dlc.frontend.promises import (
 )
 from dlc.frontend.roots import (
     Layer,
-    blaming_settings,
     instances_of,
     layers_of,
     root_definition,
@@ -53,6 +52,7 @@ from dlc.frontend.roots import (
     weights_of,
 )
 from dlc.frontend.scope import Home, Scope
+from dlc.frontend.settings import blaming_settings
 from dlc.frontend.trace import Trace
 from dlc.frontend.train_step import Purpose, train_functions
 from dlc.frontend.training import Training, check_training

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from dlc.errors import Diagnostic, ModelError, UsageError
+from dlc.errors import UsageError
 from dlc.frontend.definitions import ModuleDefinition
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
 from dlc.frontend.instances import Core, Instance, adopt, cores_in
 from dlc.frontend.layers import instantiate
-from dlc.frontend.scope import Scope
-from dlc.frontend.values import Argument, Arguments, Datum, Items
+from dlc.frontend.settings import setting_value
+from dlc.frontend.values import Argument, Arguments
 from dlc.frontend.weights import Weight
 from dlc.text import ast
-from dlc.text.parser import parse
-from dlc.text.source import Source
 from dlc.text.suggest import suggest
 
-__all__ = [
-    "Layer", "blaming_settings", "instances_of", "layers_of", "root_definition", "root_instance",
-    "weights_of",
-]  # fmt: skip
+__all__ = ["Layer", "instances_of", "layers_of", "root_definition", "root_instance", "weights_of"]
 
 MAX_INSTANCES = 20_000
 
@@ -85,8 +79,7 @@ def root_instance(
                 f"{definition.name} has no parameter {name}",
                 help=f"did you mean {near}?" if near else known,
             )
-        value = _setting(ev, file, name, setting)
-        _check_kind(definition.name, parameters[name], value, ev, file)
+        value = setting_value(ev, file, definition.name, parameters[name], setting)
         named[name] = Argument(value, parameters[name].span)
     missing = [n for n, p in parameters.items() if p.default is None and n not in named]
     if missing:
@@ -98,59 +91,6 @@ def root_instance(
     root = instantiate(ev, definition, Arguments((), named, file.source, span))
     adopt(root, "", None)
     return root
-
-
-def _setting(ev: Evaluator, file: File, name: str, setting: object) -> Datum:
-    """A setting as a value: a number, or a text that is read as an expression."""
-    if isinstance(setting, bool | int | float | Items):
-        return setting
-    assert isinstance(setting, str)
-    source = Source(f"--set {name}", f"dlc 1\nconst value = {setting}")
-    parsed = parse(source)
-    items = parsed.file.items
-    if parsed.errors or len(items) != 1 or not isinstance(items[0], ast.Const):
-        raise UsageError(f"{name} is set to {setting}, which is no value")
-    try:
-        with ev.elsewhere(source):
-            return ev.eval(items[0].value, Scope(file))
-    except ModelError as error:
-        message = error.diagnostics[0].message
-        raise UsageError(f"{name} is set to {setting}: {message}") from None
-
-
-def blaming_settings(diagnostic: Diagnostic, settings: Mapping[str, object]) -> Diagnostic:
-    """The error, with a word about the setting that has the number which it complains of."""
-    for name, value in settings.items():
-        number = rf"(?<![\w.]){re.escape(str(value))}(?![\w.])"
-        if diagnostic.help is None and re.search(number, diagnostic.message):
-            return replace(diagnostic, help=f"{name} is set to {value}: give another value")
-    return diagnostic
-
-
-def _check_kind(
-    module: str, parameter: ast.Parameter, value: Datum, ev: Evaluator, file: File
-) -> None:
-    """Refuse a setting of another kind than the default has."""
-    if parameter.default is None:
-        return
-    default = ev.eval(parameter.default, Scope(file))
-    if type(value) is type(default) or (isinstance(default, float) and type(value) is int):
-        return
-    plain = (bool, int, float, str)
-    if isinstance(default, plain) or isinstance(value, plain):
-        raise UsageError(
-            f"{parameter.name} of {module} is {_kind(default)}, it cannot be set to {_kind(value)}"
-        )
-
-
-def _kind(value: Datum) -> str:
-    kinds: Sequence[tuple[type, str]] = (
-        (bool, "true or false"),
-        (int, "a whole number"),
-        (float, "a number"),
-        (str, "a text"),
-    )
-    return next((text for kind, text in kinds if isinstance(value, kind)), "a function or a dtype")
 
 
 # Tables -------------------------------------------------------------------------------------------

@@ -145,8 +145,10 @@ PAGES: dict[str, Page] = {
         "pip install dlc",
     ),
     "D0924": Page(
-        "an artifact would be replaced",
-        "An artifact is compiled again into a new file; without `-o` that would be the file itself.",
+        "a file of another kind would be replaced",
+        "Models, artifacts, IR and weights are told apart by their endings, and what is written does not "
+        "take the place of a file of another kind. An artifact is compiled again into a new file; without "
+        "`-o` that would be the file itself.",
         "dlc compile mlp.dlc -O3",
         "dlc compile mlp.dlc -O3 -o faster.dlc",
     ),
