@@ -21,10 +21,12 @@ from dlc.passes import (
     collapse,
     cse,
     dce,
+    defer_sums,
     devices,
     fold_scales,
     fold_weights,
     fuse,
+    hoist,
     keep_wide,
     layout,
     pack,
@@ -43,10 +45,12 @@ LOADED = (
     cse,
     dce,
     decompose,
+    defer_sums,
     devices,
     fold_scales,
     fold_weights,
     fuse,
+    hoist,
     keep_wide,
     kernel_to_loop,
     kernel_to_plan,
@@ -70,6 +74,7 @@ GRAPH = (
     "canonicalize",
     "cse",
     "algebra",
+    "defer_sums",
     "canonicalize",
     "fold_weights",
     "dce",
@@ -100,6 +105,7 @@ REASONS = (
     Order("decompose", "lower_to_kernels", "kernels are known for primitives"),
     Order("fuse", "keep_wide", "only what one kernel computes need not be rounded on the way"),
     Order("fuse", "pack", "the operand of a product may be a formula of a weight"),
+    Order("pack", "hoist", "most of what leaves a loop are panels of weights"),
     Order("pack", "make_prepare", "panels of weights are made when they are loaded"),
     Order("make_prepare", "plan_memory", "prepare is compiled like the entry points"),
     Order("lower_to_kernels", "fuse", "only kernels are fused"),
@@ -122,7 +128,11 @@ def to_stage(stage: str, level: int) -> tuple[str, ...]:
         case "kernel":
             simpler = simplify(level)
             fused = KERNEL if level else ()
-            return ("decompose", *simpler, "lower_to_kernels", *fused, *PREPARE, *fused, "place")
+            before = ("hoist", "dce") if level else ()
+            return (
+                *("decompose", *simpler, "lower_to_kernels", *fused, *PREPARE, *fused),
+                *(*before, "place"),
+            )
         case "plan":
             return ("plan_memory",)
         case "loop":
