@@ -35,7 +35,7 @@ train Line {
   loss(x: f32[B, 3], y: f32[B, 1]) = mean((predict(x) - y) ** 2)
   optimizer = adam(lr=1e-3)
   batch = 8
-  epochs = 100
+  epochs = 150
   checkpoint = file("line.safetensors")
 }
 """
@@ -66,12 +66,10 @@ def started(*more: str, first: str = "") -> subprocess.Popen[str]:
     return subprocess.Popen([*shell, *command], stderr=subprocess.PIPE, text=True, env=environment)
 
 
-def wait_for_change(path: Path) -> None:
-    """Until there is another file than now, or one at all."""
+def wait_for_change(path: Path, process: subprocess.Popen[str]) -> None:
+    """Until there is another file than now, or one at all, or the process has ended."""
     seen = path.stat().st_ino if path.exists() else None
-    end = time.monotonic() + 60
-    while not path.exists() or path.stat().st_ino == seen:
-        assert time.monotonic() < end, "no checkpoint"
+    while process.poll() is None and (not path.exists() or path.stat().st_ino == seen):
         time.sleep(0.001)
 
 
@@ -82,21 +80,23 @@ def test_kills_at_any_moment_leave_a_checkpoint_that_ends_as_if_nothing_had_been
     assert main(["train", "line.dlm", "--threads", "2", "--checkpoint", "whole.safetensors"]) == 0
     path = folder / "line.safetensors"
     moments = random.Random(1)
+    ends: list[int] = []
     for attempt in range(4):
         resume = ("--resume", str(path)) if attempt else ()
         with started("--threads", str(1 + attempt % 2), *resume) as process:
-            wait_for_change(path)
+            wait_for_change(path, process)
             time.sleep(moments.uniform(0, 0.05))
             process.kill()
-        assert process.returncode == -signal.SIGKILL
+        ends.append(process.returncode)
         assert read_checkpoint(path).facts.position == 0
+    assert set(ends) <= {0, -signal.SIGKILL} and ends[0] == -signal.SIGKILL
     assert main(["train", "line.dlm", "--resume", str(path), "--threads", "1"]) == 0
     assert path.read_bytes() == (folder / "whole.safetensors").read_bytes()
 
 
 def test_ctrl_c_within_an_epoch_changes_nothing_of_the_end(folder: Path) -> None:
     (folder / "line.dlm").write_text(MODEL.replace('  checkpoint = file("line.safetensors")\n', ""))
-    few = ["--set", "epochs=30", "--set", "batch=1"]
+    few = ["--set", "epochs=200", "--set", "batch=1"]
     assert main(["train", "line.dlm", *few, "-o", "whole.safetensors"]) == 0
     with started(*few) as process:
         assert process.stderr is not None
