@@ -8,11 +8,14 @@
 | `text` behind `python` | exactly what the program up to there has printed since the last one |
 
 In what is printed `...` stands for anything, and nothing is said about commands without output.
+`pytest tests/test_documents.py --update` writes what commands and programs print into the pages.
 """
 
 from __future__ import annotations
 
+import difflib
 import doctest
+import itertools
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -94,6 +97,52 @@ def agrees(found: str, said: str) -> bool:
     """Whether an output is what a page says, `...` being anything."""
     checker = doctest.OutputChecker()
     return checker.check_output(said.rstrip() + "\n", found.rstrip() + "\n", doctest.ELLIPSIS)
+
+
+def refreshed(said: str, found: str) -> str:
+    """What a page says of an output, brought up to date.
+
+    What agrees stays. Of a text with lines `...` each stretch between them becomes the lines of the output
+    that are most like it, in their order; any other text becomes the output.
+
+    >>> refreshed("...\\nb = 1\\nc = 1\\n...", "a = 2\\nb = 2\\nc = 2\\nd = 2")
+    '...\\nb = 2\\nc = 2\\n...\\n'
+    """
+    if agrees(found, said):
+        return said
+    lines, parts = found.rstrip().split("\n"), said.rstrip().split("\n")
+    if "..." not in parts:
+        return found.rstrip() + "\n"
+    result: list[str] = []
+    for is_gap, group in itertools.groupby(parts, lambda line: line == "..."):
+        stretch = list(group)
+        if not is_gap:
+            start = _most_alike(stretch, lines)
+            stretch, lines = lines[start : start + len(stretch)], lines[start + len(stretch) :]
+        result += stretch
+    return "\n".join(result) + "\n"
+
+
+def _most_alike(stretch: Sequence[str], lines: Sequence[str]) -> int:
+    """Where as many lines begin that are most like the stretch."""
+    wanted = "\n".join(stretch)
+
+    def likeness(start: int) -> float:
+        window = "\n".join(lines[start : start + len(stretch)])
+        return difflib.SequenceMatcher(None, wanted, window, autojunk=False).ratio()
+
+    return max(range(max(1, len(lines) - len(stretch) + 1)), key=likeness)
+
+
+def replace_in(page: str, changes: Sequence[tuple[str, str]]) -> None:
+    """Put new texts of outputs in the place of old ones, each of which is looked for behind the last."""
+    path, place = ROOT / page, 0
+    text = path.read_text(encoding="utf-8")
+    for old, new in changes:
+        place = text.index(old, place)
+        text = text[:place] + new + text[place + len(old) :]
+        place += len(new)
+    path.write_text(text, encoding="utf-8")
 
 
 def links(page: str) -> list[str]:

@@ -54,8 +54,9 @@ def test_a_model_text_on_a_page_is_right(block: Block) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_on_a_page_print_what_it_says(
-    page: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+    page: str, checkout: Path, capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
 ) -> None:
+    changes: list[tuple[str, str]] = []
     for block in documents.blocks(page):
         if block.kind == "console":
             for command in documents.commands(block):
@@ -63,13 +64,20 @@ def test_commands_on_a_page_print_what_it_says(
                 code = main(command.words[1:])
                 out, err = capsys.readouterr()
                 assert code == 0, f"{block}: {err}"
-                assert documents.agrees(out, command.prints), f"{block}: {command.words}\n{out}"
+                new = documents.refreshed(command.prints, out) if out else ""
+                changes.append((command.prints, new))
+                is_told = bool(command.prints) and pytestconfig.getoption("update")
+                assert new == command.prints or is_told, f"{block}: {command.words}\n{out}"
+    if pytestconfig.getoption("update"):
+        documents.replace_in(page, changes)
 
 
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if documents.programs(documents.blocks(page))]
 )
-def test_programs_on_a_page_print_what_it_says(page: str, checkout: Path) -> None:
+def test_programs_on_a_page_print_what_it_says(
+    page: str, checkout: Path, pytestconfig: pytest.Config
+) -> None:
     """In a process of their own: they may add to dlc what other tests must not see."""
     found = documents.blocks(page)
     command = [sys.executable, "-W", "error", "-c", documents.programs(found)]
@@ -78,8 +86,13 @@ def test_programs_on_a_page_print_what_it_says(page: str, checkout: Path) -> Non
         command, cwd=checkout, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    changes: list[tuple[str, str]] = []
     for block, output in documents.printed(found, done.stdout):
-        assert documents.agrees(output, block.text), f"{block}\n{output}"
+        new = documents.refreshed(block.text, output)
+        changes.append((block.text, new))
+        assert new == block.text or pytestconfig.getoption("update"), f"{block}\n{output}"
+    if pytestconfig.getoption("update"):
+        documents.replace_in(page, changes)
 
 
 @pytest.mark.parametrize("page", LINKED)
@@ -89,3 +102,17 @@ def test_links_on_a_page_lead_somewhere(page: str) -> None:
         target = (ROOT / page).parent / path if path else ROOT / page
         assert target.exists(), link
         assert not anchor or anchor in documents.anchors(target), link
+
+
+@pytest.mark.parametrize(
+    ("said", "found", "new"),
+    [
+        ("a 1\n...\n", "a 1\nb\n", "a 1\n...\n"),
+        ("loss 0.5...\n", "loss 0.51\n", "loss 0.5...\n"),
+        ("old\n", "new\nlines\n", "new\nlines\n"),
+        ("...\nx = 1\n...\nz = 1\n...\n", "w\nx = 2\ny\nz = 2\nv\n", "...\nx = 2\n...\nz = 2\n..."),
+    ],
+)  # fmt: skip
+def test_outputs_on_a_page_are_brought_up_to_date(said: str, found: str, new: str) -> None:
+    assert documents.refreshed(said, found).rstrip() == new.rstrip()
+    assert documents.agrees(found, new)
