@@ -16,6 +16,7 @@ import pytest
 
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
+from dlc.dialects.interface import bounds_attribute
 from dlc.driver.compile import Opened, Settings, compile_opened
 from dlc.ir.builder import Builder
 from dlc.ir.core import OPS
@@ -78,7 +79,7 @@ def _function(name: str, example: Example, order: int) -> func.Func:
     made = func.Func(body, name, func.signature(body, body.terminator.operands))
     bounds: dict[str, tuple[int, int | None]] = dict.fromkeys(example.dims, (0, 64))
     if bounds:
-        made.attributes["dlc.dims"] = func.bounds_attribute(bounds)
+        made.attributes["dlc.dims"] = bounds_attribute(bounds)
     return made
 
 
