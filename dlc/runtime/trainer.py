@@ -36,6 +36,8 @@ Array = NDArray[np.generic]
 STEP, EVALUATE = "train_step", "evaluate"
 """The entry points of an artifact that trains."""
 _MASK = (1 << 64) - 1
+_MOST_STEPS = (1 << 31) - 1
+"""What the number of steps is told as at most: a schedule that falls for longer has hardly begun."""
 _BUFFERS = 3
 """Batches in memory at a time: the one of the step that runs, and those that are being prepared."""
 
@@ -172,8 +174,8 @@ class Trainer:
         # Every step draws from a seed of its own, so that a resumed training draws as it would have.
         seed = ((self.seed << 32) + self.steps) & _MASK
         extra = {NUMBER: np.array(self.steps, np.int32), SEED: np.array(seed, np.uint64)}
-        if self._step.needs(TOTAL):
-            extra[TOTAL] = np.array(self._all_steps(), np.int32)
+        if TOTAL in self._step.names:
+            extra[TOTAL] = np.array(min(self._all_steps(), _MOST_STEPS), np.int32)
         if self._before is not None:
             self._before[:] = self._block
             self._last = {**batch, **extra}
@@ -384,16 +386,13 @@ class _Call:
 
     def __init__(self, entry: EntryPoint, weights: Mapping[str, Tensor], facts: Training) -> None:
         self.entry = entry
+        self.names = {item.name for item in entry.inputs}
         self._weights = weights
         batch = set(facts.inputs)
         self.batch_inputs = [item for item in entry.inputs if item.name in batch]
         updates = {output.updates for output in entry.outputs if output.updates}
         self.outputs = [output.name for output in entry.outputs if not output.updates]
         assert updates <= set(weights), "only weights are updated"
-
-    def needs(self, name: str) -> bool:
-        """Whether there is an input of this name."""
-        return any(item.name == name for item in self.entry.inputs)
 
     def part_of(self, batch: Batch) -> Batch:
         """What this function takes of the arrays of a dataset, which has those of both."""

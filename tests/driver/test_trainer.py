@@ -195,8 +195,9 @@ def test_where_the_length_is_unknown_a_schedule_asks_for_it() -> None:
     with pytest.raises(CallError, match="how many steps that has is not known") as caught:
         trainer.step(**batch())
     assert caught.value.diagnostics[0].code == "D0816"
-    trainer.total_steps = 10
-    assert trainer.step(**batch()) > 0
+    for steps in (10, 1 << 40):
+        trainer.total_steps = steps
+        assert trainer.step(**batch()) > 0
 
 
 def test_every_step_draws_anew_and_the_same_seed_draws_the_same() -> None:
