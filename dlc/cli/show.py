@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -26,6 +27,9 @@ def command(
     dump_dir: Annotated[
         str | None, typer.Option(metavar="DIR", help="Also one file for each pass.")
     ] = None,
+    train: Annotated[
+        bool, typer.Option("--train", help="The functions that train it, train_step and evaluate.")
+    ] = False,
     svg: Annotated[bool, typer.Option("--svg", help="Draw the graph, or the plan.")] = False,
     level: options.Level = 2,
     target: options.Target = "cpu",
@@ -51,7 +55,7 @@ def command(
     )
     shown = driver.Shown(stage, entry, after, changed, dump_dir, svg)
     with progress(f"compiling {model}"):
-        text = driver.show_stage(given.of(model), shown)
+        text = driver.show_stage(replace(given.of(model), to_train=train), shown)
     if as_json:
         print_json({"model": model, "stage": stage, "text": text})
     else:

@@ -11,7 +11,7 @@ from dlc.driver.compile import Opened, Report, Settings, compile_opened
 from dlc.driver.entries import interfaces
 from dlc.driver.gradient import add_gradient, gradient_function
 from dlc.driver.interpret import Watch, evaluate_entry
-from dlc.driver.open import open_model
+from dlc.driver.open import open_model, open_training
 from dlc.driver.pipelines import STAGES
 from dlc.driver.results import Results
 from dlc.driver.stages import has_kernels
@@ -30,6 +30,7 @@ class Wanted:
     With `text` the model is that text, called `path`. `gradient` is `(entry, y, x)`: the entry point
     also gives the derivative of its result `y` by its input `x`. With `untrusted` the machine code of an
     artifact is never run: what runs is compiled from its graph. `places` has devices of submodules by path.
+    `to_train` is for the functions that train the model instead of those that it exports.
     """
 
     path: str
@@ -41,6 +42,7 @@ class Wanted:
     settings: Settings = field(default_factory=Settings)
     gradient: tuple[str | None, str, str] | None = None
     untrusted: bool = False
+    to_train: bool = False
 
     @property
     def is_compiled(self) -> bool:
@@ -75,7 +77,8 @@ class Wanted:
 
         Raises ArtifactError (D0616) for one that is not trusted, and whose IR is as unsafe as its code.
         """
-        opened = open_model(
+        opening = open_training if self.to_train else open_model
+        opened = opening(
             Path(self.path),
             text=self.text,
             module=self.module,

@@ -74,6 +74,7 @@ def open_training(
     text: str | None = None,
     module: str | None = None,
     settings: Chosen | None = None,
+    places: Places | None = None,
     purpose: Purpose = "train",
 ) -> Opened:
     """The functions that train the model in a text, as its `train` block says; or its loss alone.
@@ -89,9 +90,9 @@ def open_training(
         )
     if text is None:
         map_file(path)
-    opened = _open_text(path, text, module, settings or {}, {}, purpose)
+    opened = _open_text(path, text, module, settings or {}, places or {}, purpose)
     opened.reopen = lambda: open_training(
-        path, text=text, module=module, settings=settings, purpose=purpose
+        path, text=text, module=module, settings=settings, places=places, purpose=purpose
     )
     return opened
 

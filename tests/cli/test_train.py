@@ -69,6 +69,25 @@ def test_set_changes_the_train_block_and_json_gives_every_epoch(
     assert [(row["epoch"], row["step"]) for row in rows] == [(1, 6), (2, 12)]
 
 
+@pytest.mark.parametrize("stage", ["graph", "kernel", "plan", "loop", "llvm", "asm"])
+def test_the_step_is_shown_at_every_stage(
+    stage: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", "model.dlm", "--train", "--stage", stage]) == 0
+    told = capsys.readouterr().out
+    assert ("train_step" in told and "evaluate" in told) or stage in ("llvm", "asm")
+    assert not (folder / "model.dlc").exists()
+    assert len(told.splitlines()) > 20
+
+
+def test_what_has_no_train_block_shows_no_step(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "plain.dlm").write_text(MODEL[: MODEL.index("train Line")])
+    assert main(["show", "plain.dlm", "--train"]) == 1
+    assert "D0531" in capsys.readouterr().err
+
+
 def test_it_goes_on_from_a_checkpoint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "line.dlm", "-o", "whole.safetensors"]) == 0
     first = ["train", "line.dlm", "--set", "epochs=1", "-o", "part.safetensors"]
