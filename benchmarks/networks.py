@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto
 
+from benchmarks.environment import cache_folder, python_with
 from tests.conformance.seeded import seeded
 
 HERE = Path(__file__).parent
@@ -51,24 +51,6 @@ class Outcome:
     best_ms: float
     median_ms: float
     facts: Mapping[str, float]
-
-
-def cache_folder() -> Path:
-    """Where the peers' environment and the networks are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base, "dlc", "benchmarks")
-
-
-def peers_python() -> Path:
-    """The Python of the peers' environment, made if it is not there."""
-    folder = cache_folder() / "peers"
-    python, complete = folder / "bin" / "python", folder / "complete"
-    if not complete.exists():
-        print(f"installing {' and '.join(PEERS)} in {folder}", file=sys.stderr)
-        venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PEERS], check=True)
-        complete.touch()
-    return python
 
 
 def names() -> list[str]:
@@ -115,7 +97,7 @@ class Process:
         self.name = name
         self.threads = threads
         self._results = folder / f"{name}.npz"
-        python = str(peers_python()) if name in PEERS else sys.executable
+        python = python_with("peers", PEERS) if name in PEERS else sys.executable
         script = str(HERE / "contender.py")
         inputs = str(folder / "inputs.npz")
         command = [python, script, name, str(model), inputs, str(self._results), str(threads)]

@@ -206,11 +206,14 @@ class _Functions:
     def _finish(self, name: str, results: Sequence[tuple[str, Value]]) -> func.Func:
         """The function, with its weights as arguments."""
         at = self.at
+        arguments: dict[Value, Value] = {}
         for symbol, get in at.gets.items():
-            argument = at.top.add_argument(get.type, symbol)
+            argument = arguments[get] = at.top.add_argument(get.type, symbol)
             get.replace_by(argument)
             assert get.op is not None
             get.op.erase()
+        # An optimizer may leave a weight as it is.
+        results = [(result, arguments.get(value, value)) for result, value in results]
         # The default of an implicit seed stands behind those of the inputs before it, which have none.
         names = [argument.name for argument in at.top.arguments]
         defaults = [""] * names.index(SEED_NAME) if at.implicit_seed else []

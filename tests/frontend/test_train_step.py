@@ -167,6 +167,23 @@ module halving() {
     np.testing.assert_array_equal(model.weights["$optimizer.w.count"], [2, 2, 2])
 
 
+def test_an_optimizer_may_leave_the_weights_as_they_are() -> None:
+    own = """\
+module recorder() {
+  state gradient: f32[..] = zeros()
+  fn update(p: f32[..], g: f32[..], step: i32) -> f32[..] {
+    set gradient = g
+    return p
+  }
+}
+"""
+    start = {"w": W, "$optimizer.w.gradient": np.zeros(3, np.float32)}
+    model = trained(LINEAR + own + train("recorder()"), start, B=4)
+    model.step(x=X, y=Y)
+    np.testing.assert_array_equal(model.weights["w"], W)
+    np.testing.assert_allclose(model.weights["$optimizer.w.gradient"], slope(W), rtol=1e-5)
+
+
 def test_metrics_see_the_loss_and_a_model_that_does_not_train() -> None:
     text = """\
 dlc 1

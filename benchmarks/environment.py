@@ -1,0 +1,31 @@
+"""Environments for the peers: made in the cache folder the first time, apart from ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+TORCH = ("torch", "numpy", "--index-url", "https://download.pytorch.org/whl/cpu")
+"""PyTorch for the CPU alone: a tenth of what comes with the libraries for GPUs."""
+
+
+def cache_folder() -> Path:
+    """Where the environments and what was made for them are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base, "dlc", "benchmarks")
+
+
+def python_with(name: str, packages: Sequence[str]) -> str:
+    """The Python of an environment with these packages (arguments of pip), made if it is not there."""
+    folder = cache_folder() / name
+    python, complete = folder / "bin" / "python", folder / "complete"
+    if not complete.exists():
+        print(f"installing {packages[0]} in {folder}", file=sys.stderr)
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+        complete.touch()
+    return str(python)
