@@ -73,10 +73,10 @@ def test_set_changes_the_train_block_and_json_gives_every_epoch(
 def test_the_step_is_shown_at_every_stage(
     stage: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["show", "model.dlm", "--train", "--stage", stage]) == 0
+    assert main(["show", "line.dlm", "--train", "--stage", stage]) == 0
     told = capsys.readouterr().out
     assert ("train_step" in told and "evaluate" in told) or stage in ("llvm", "asm")
-    assert not (folder / "model.dlc").exists()
+    assert not (folder / "line.dlc").exists()
     assert len(told.splitlines()) > 20
 
 
