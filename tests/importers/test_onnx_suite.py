@@ -34,7 +34,7 @@ SHARE = {
         *("l2normalization_axis_0", "spacetodepth_crd_mode_example", "cumprod_1d"),
         *("layer_normalization_4d_axis1",),
         *("argmax_keepdims_example_select_last_index", "argmin_no_keepdims_example_select_last_index"),
-        *("bitcast_float32_to_int32",),
+        *("bitcast_float32_to_int32", "lppool_2d_pads", "lppool_2d_dilations", "scatter_with_axis"),
     ),
     # Files of opset 6.
     "PyTorchConverted": ("PReLU_1d_multiparam", "BatchNorm2d_eval", "Linear", "Softmax"),
@@ -57,7 +57,7 @@ def test_nothing_in_the_suite_is_wrong() -> None:
     found = outcomes(KINDS, "", 0, 1)
     assert [one.name for one in found if one.verdict in ("wrong", "broken")] == []
     passed = Counter(one.kind for one in found if one.verdict == "passed")
-    assert passed["Node"] >= 1400
+    assert passed["Node"] >= 1444
     assert (passed["PyTorchConverted"], passed["PyTorchOperator"]) == (82, 35)
 
 

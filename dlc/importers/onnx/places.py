@@ -258,6 +258,7 @@ IMPORTERS: dict[str, Importer] = {
     "NonZero": _nonzero,
     "OneHot": _one_hot,
     "Range": _range,
+    "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "SpaceToDepth": _space_to_depth,

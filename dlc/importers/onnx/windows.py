@@ -5,10 +5,12 @@ Pictures of ONNX have their channels second; a later pass chooses another layout
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from dlc.dialects import array, nn
 from dlc.dialects.array import Padding
+from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype
@@ -217,6 +219,28 @@ def _average_pool(step: Step) -> Made:
     )
 
 
+def _lp_pool(step: Step) -> Made:
+    """The norm of each window: the root of the sum of powers, of which padding adds none."""
+    x, emit, p = step.value(0), step.emit, step.integer("p", 2)
+    window = _window(step, array.tensor_type(x).shape[2:])
+    count = len(window)
+    strides, dilations = _numbers(step, "strides", count), _numbers(step, "dilations", count)
+    padding, _ = _pool_padding(step, x, window, strides, dilations)
+    size = emit(array.Abs(x))
+    averaged = nn.avg_pool(
+        emit,
+        emit(array.Power(size, array.constant_like(emit, p, x))),
+        window,
+        strides=strides,
+        padding=padding,
+        dilations=dilations,
+        dims=_layout(step, x),
+        count_padding=True,
+    )
+    summed = times(emit, averaged, math.prod(window))
+    return emit(array.Power(summed, array.constant_like(emit, 1 / p, summed)))
+
+
 def _global_average_pool(step: Step) -> Made:
     x = step.value(0)
     mean = nn.global_avg_pool(step.emit, x, dims=_layout(step, x))
@@ -301,5 +325,6 @@ IMPORTERS: dict[str, Importer] = {
     "GroupNormalization": _group_normalization,
     "InstanceNormalization": _instance_normalization,
     "LRN": _lrn,
+    "LpPool": _lp_pool,
     "MaxPool": _max_pool,
 }
