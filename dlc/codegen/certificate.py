@@ -48,7 +48,7 @@ def certificate(
             )
             for each in placed
         ),
-        views=tuple(_views(program, placed)),
+        views=tuple(_views(program, placed, sizes)),
     )
 
 
@@ -79,7 +79,7 @@ def _most_in_use(placed: Sequence[Placed], sizes: Sizes) -> Entry:
 # Views.
 
 
-def _views(program: mem.Program, placed: Sequence[Placed]) -> Iterator[ViewRecord]:
+def _views(program: mem.Program, placed: Sequence[Placed], sizes: Sizes) -> Iterator[ViewRecord]:
     """What lies in each root; of what moves in loops, all of the way."""
     place = {each.root.result: index for index, each in enumerate(placed)}
     seen: set[tuple[int, Size, Size]] = set()
@@ -91,7 +91,8 @@ def _views(program: mem.Program, placed: Sequence[Placed]) -> Iterator[ViewRecor
             if key not in seen:
                 seen.add(key)
                 where = str(op.location.place or "")
-                yield ViewRecord(op.result.name or "", key[0], str(offset), str(size), where)
+                texts = sizes.text(offset), sizes.text(size)
+                yield ViewRecord(op.result.name or "", key[0], *texts, where)
 
 
 def _rounds(view: mem.View) -> dict[int, Size]:

@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dlc.ir.dims import Size
+from dlc.ir.dims import Atom, Dim, Extreme, Quotient, Size, product, symbol
+
+LONG = 120
+"""Letters of a size that is written as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,22 @@ class Sizes:
         self._known: dict[str, Entry] = {}
 
     def number(self, size: Size) -> Entry:
-        """The entry for a size."""
-        return self._add(str(size))
+        """The entry for a size. A long one is made of entries for its quotients and extremes.
+
+        >>> from dlc.ir.dims import floor_divide, symbol
+        >>> sizes, size = Sizes(), symbol("H")
+        >>> for _ in range(60):
+        ...     size = floor_divide(size + 1, 2)
+        >>> len(str(size)) > LONG > max(map(len, [*sizes.texts, str(sizes.number(size + 1))]))
+        True
+        """
+        text = str(size)
+        return self._add(text if isinstance(size, int) or len(text) <= LONG else self._short(size))
+
+    def text(self, size: Size) -> str:
+        """A size as it is written elsewhere: itself, or its entry if that is shorter."""
+        text = str(size)
+        return text if len(text) <= LONG else str(self.number(size))
 
     def sum(self, one: Entry, other: Entry) -> Entry:
         """The entry for the sum of two entries."""
@@ -62,6 +79,23 @@ class Sizes:
     def aligned(self, size: Size, to: int) -> Entry:
         """The entry for the next multiple of `to`."""
         return self.number((size + (to - 1)) // to * to)
+
+    def _short(self, size: Dim) -> str:
+        """A polynomial in entries instead of what is not a plain name."""
+        total: Size = 0
+        for monomial, factor in size.terms:
+            names = [self._name(atom) for atom, power in monomial for _ in range(power)]
+            total = total + factor * product([symbol(name) for name in names])
+        return str(total)
+
+    def _name(self, atom: Atom) -> str:
+        match atom:
+            case str():
+                return atom
+            case Quotient(top, bottom):
+                return str(self._add(f"{self.number(top)}//{self.number(bottom)}"))
+            case Extreme(which, (one, other)):
+                return str(self._add(f"{which}({self.number(one)}, {self.number(other)})"))
 
     def _add(self, text: str) -> Entry:
         if text not in self._known:

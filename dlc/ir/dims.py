@@ -60,11 +60,12 @@ class Dim:
     Raises ModelError (D0329) for a coefficient that does not fit 64 bits.
     """
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "_text", "terms")
     _known: ClassVar[dict[tuple[tuple[Monomial, int], ...], Dim]] = {}
 
     terms: tuple[tuple[Monomial, int], ...]
     _hash: int
+    _text: str
 
     def __new__(cls, terms: tuple[tuple[Monomial, int], ...]) -> Dim:
         found = cls._known.get(terms)
@@ -74,6 +75,7 @@ class Dim:
             found = object.__new__(cls)
             found.terms = terms
             found._hash = hash(terms)
+            found._text = ""
             found = cls._known.setdefault(terms, found)
         return found
 
@@ -119,12 +121,14 @@ class Dim:
         return other - self * floor_divide(other, self)
 
     def __str__(self) -> str:
-        text = ""
-        for monomial, factor in self.terms:
-            sign = "-" if factor < 0 else "+"
-            body = _monomial_text(monomial, abs(factor))
-            text += f" {sign} {body}" if text else body if factor > 0 else f"-{body}"
-        return text
+        if not self._text:
+            text = ""
+            for monomial, factor in self.terms:
+                sign = "-" if factor < 0 else "+"
+                body = _monomial_text(monomial, abs(factor))
+                text += f" {sign} {body}" if text else body if factor > 0 else f"-{body}"
+            self._text = text  # sizes of sizes are written again and again
+        return self._text
 
     def __repr__(self) -> str:
         return f"<Dim {self}>"

@@ -17,7 +17,7 @@ __all__ = ["read_shape", "read_size", "read_type"]
 MAX_RANK = 64
 MAX_SHAPE_TEXT = 20_000
 """The longest text of a symbolic shape."""
-MAX_SIZE_TEXT = 2000
+MAX_SIZE_TEXT = 16_000
 """The longest text of one symbolic size."""
 
 _TENSOR = re.compile(r'((?:(?:\d+|\?)x)*)(\w+)(?:, *#dlc\.dims<"([^"]*)">)?', re.ASCII)

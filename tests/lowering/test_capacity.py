@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from dlc.driver.make import Wanted, make_artifact
 from dlc.driver.open import open_model
 from dlc.errors import Unsupported
+from dlc.runtime.artifact import Artifact
 from dlc.runtime.model import Model
 
 AXES = ", ".join(["1"] * 16)
 LARGE = 1_000_000
 
 
+def made(text: str) -> Artifact:
+    return make_artifact(Wanted("f.dlm", text=f"dlc 1\n{text}\n", weights="init:0")).artifact
+
+
 def compiled(text: str) -> Model:
-    return Model(make_artifact(Wanted("f.dlm", text=f"dlc 1\n{text}\n", weights="init:0")).artifact)
+    return Model(made(text))
 
 
 @pytest.mark.parametrize(
@@ -100,3 +106,17 @@ def test_what_lies_between_is_refused_when_it_is_planned(
 def test_sixteen_axes_and_more_in_between_are_enough() -> None:
     model = compiled(f"export fn f(x: f32[{AXES}]) -> f32 = sum(exp(reshape(x, [{AXES}, {AXES}])))")
     assert model.entry_points["f"].inputs[0].shape == ("1",) * 16
+
+
+def test_sizes_of_many_quotients_are_no_problem() -> None:
+    halved = " |> ".join(["x", *["halve"] * 8])
+    artifact = made(
+        "dim H = 256..1024\ndim W = 256..1024\n"
+        "fn halve(x: f32[M, N]) -> f32[_, _] =\n"
+        "  (x[: M // 2, : N // 2] + x[M - M // 2 :, N - N // 2 :]) / 2\n"
+        f"export fn f(x: f32[H, W]) -> f32[_, _] = cumsum(sort({halved}), axis=0)"
+    )
+    found = np.asarray(Model(artifact).f(np.ones((500, 300), np.float32)))
+    assert found.tolist() == [[1]]
+    sizes = [text for target in artifact.manifest.targets for text in target.programs["f"].sizes]
+    assert max(map(len, sizes)) < 200

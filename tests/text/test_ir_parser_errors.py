@@ -311,7 +311,7 @@ VALUES = [
     ("#dlc.other<\"B\">", "D0157", '#dlc.other is no attribute; write #dlc.dims<"B, 64">'),
     ("#dlc.dim<B>", "D0157", '#dlc.dim is no attribute; write #dlc.dims<"B, 64">'),
     ('#dlc.dim<"B//0">', "D0156", "the size 'B//0' divides by 0"),
-    ('#dlc.dim<"' + "B+" * 1000 + '1">', "D0156", "a size of 2001 characters is too long"),
+    ('#dlc.dim<"' + "B+" * 8000 + '1">', "D0156", "a size of 16001 characters is too long"),
     ("dense<1.0> : f32", "D0157", "the type of a constant is a tensor of known size, not f32"),
     ('dense<1.0> : tensor<?xf32, #dlc.dims<"B">>', "D0157", "the type of a constant is a tensor"),
     ("dense<[1.0]> : tensor<2xf32>", "D0157", "the elements are not 2 literals nested as [2]"),
