@@ -90,9 +90,9 @@ def test_a_tensor_type_knows_its_rank_and_size() -> None:
 
 @pytest.mark.parametrize("shape", [(-1,), (2, -3)])
 def test_no_size_is_negative(shape: tuple[int, ...]) -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises(ModelError, match="a size cannot be -"):
         TensorType(F32, shape)
-    with pytest.raises(AssertionError):
+    with pytest.raises(ModelError, match="a size cannot be -"):
         ViewType(F32, shape)
 
 
