@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import cast
 
 from dlc import __version__
@@ -28,7 +28,12 @@ class Interrupted(Exception):
 
 
 def spell_out() -> None:
-    """Letters that a terminal's encoding lacks are written as escapes; there is no reason to fail."""
+    """Letters that a terminal's encoding lacks are written as escapes; there is no reason to fail.
+
+    What a shell has closed, `>&-`, is open again and goes nowhere.
+    """
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -41,8 +46,7 @@ def guarded(action: Callable[[], int | None], *, as_json: bool) -> int:
     """
     try:
         code = _attempted(action, as_json)
-        if sys.stdout is not None:  # it is after `>&-`
-            sys.stdout.flush()
+        sys.stdout.flush()
         return code
     except BrokenPipeError:
         # The reader of our output has gone, as `head` does: nothing is wrong, nothing is to be said.
@@ -86,7 +90,7 @@ def _output_lost(error: OSError) -> UsageError:
 
 
 def _told(error: DlcError, as_json: bool) -> int:
-    print(error.render(), file=sys.stderr)
+    note(error.render())
     if as_json:
         print_json(errors_data(error))
     return error.exit_code
@@ -120,8 +124,14 @@ def _unexpected(error: Exception) -> InternalError:
 
 
 def note(text: str) -> None:
-    """Say something that is no result."""
-    print(text, file=sys.stderr)
+    """Say something that is no result, where it can be said: on a full disk the result still counts."""
+    _say(f"{text}\n")
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def notes(texts: Iterable[str]) -> None:
@@ -171,8 +181,8 @@ def progress(what: str) -> Generator[None]:
         if ended.wait(1.0):
             return
         while not ended.wait(0.5):
-            print(f"\r{what} {time.perf_counter() - began:.0f} s", end="", file=sys.stderr)
-        print(f"\r{what} {time.perf_counter() - began:.1f} s", file=sys.stderr)
+            _say(f"\r{what} {time.perf_counter() - began:.0f} s")
+        _say(f"\r{what} {time.perf_counter() - began:.1f} s\n")
 
     watcher = threading.Thread(target=watch, daemon=True)
     if sys.stderr.isatty():

@@ -49,6 +49,29 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.mark.parametrize("where", ["2>&-", "2>/dev/full"])
+def test_results_are_given_where_nothing_else_can_be_said(
+    dlc: Command, folder: Path, where: str
+) -> None:
+    dlc("compile", "rows.dlm")
+    result = dlc("run", "rows.dlc", "--random-inputs", "0").out
+    (folder / "wrong.dlm").write_text("dlc 1\nexport fn f(x: f32) -> f32 = y\n")
+    for command, code, out in (
+        ("run rows.dlc --random-inputs 0", 0, result),
+        ("check wrong.dlm", 1, ""),
+    ):
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"exec {sys.executable} -m dlc {command} {where}"],
+            check=False,
+            cwd=folder,
+            env=surroundings(),
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
+        assert (done.returncode, done.stdout) == (code, out)
+
+
 @pytest.mark.parametrize(
     "command", [("ops",), ("run", "rows.dlc", "--random-inputs", "0"), ("--version",)]
 )
