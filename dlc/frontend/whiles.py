@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import array, flow
-from dlc.frontend.choices import check_condition
+from dlc.errors import Label, ModelError
+from dlc.frontend.choices import check_condition, is_literal
 from dlc.frontend.evaluator import Evaluator, evaluates
 from dlc.frontend.loop_body import Body, Step, has_literal, results_of, settle
+from dlc.frontend.problems import add_labels
 from dlc.frontend.rules import leaves, refilled
 from dlc.frontend.scope import Scope
-from dlc.frontend.tensors import as_tensor
+from dlc.frontend.tensors import as_tensor, tensor_type
 from dlc.frontend.trace import REGION, Loop, capture
-from dlc.frontend.values import Datum, Record
+from dlc.frontend.values import Datum, Record, describe
 from dlc.ir.core import Block, Value
 from dlc.ir.types import I64, TensorType
 from dlc.text import ast
@@ -38,14 +40,17 @@ class _While(Loop):
                 node.span,
                 help="carry what changes: while c with x = x0 { next x = ... }",
             )
-        initial = self.body.initial(self.scope)
+        given = initial = self.body.initial(self.scope)
         if any(has_literal(value) for value in initial):
             with at.discarded():
                 trial = _While(self.ev, node, self.scope).elaborated(initial)
             initial = settle(self.ev, self.body, initial, trial)
         starts = [leaf for value in initial for leaf in leaves(self.ev, value)]
         forms = [refilled(v, leaves(self.ev, v)) for v in initial]
-        self._test(forms)
+        try:
+            self._test(forms)
+        except ModelError as error:
+            raise add_labels(error, self._adapted(given, forms)) from None
         self._nexts(forms)
         limit = None if node.limit is None else self._limit(node.limit)
         at.stand(node.span)
@@ -88,6 +93,15 @@ class _While(Loop):
             if isinstance(test, bool):
                 test = as_tensor(at, test)
             at.place(flow.Yield([check_condition(self.ev, test, span)]))
+
+    def _adapted(self, given: Sequence[Datum], forms: Sequence[Datum]) -> list[Label]:
+        """Where a number that is carried is a tensor in the condition, as the next step makes it one."""
+        source = self.scope.home.source
+        return [
+            Label(source.place(carry.span), f"{carry.name} is {describe(form)}: its next value is")
+            for carry, value, form in zip(self.node.carries, given, forms, strict=True)
+            if is_literal(value) and isinstance(form, Value) and tensor_type(form).rank
+        ]
 
     def elaborated(self, carried: Sequence[Datum]) -> Step:
         """Elaborate the body on these carried values."""

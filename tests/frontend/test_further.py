@@ -59,3 +59,12 @@ def test_the_axis_of_a_scan_is_blamed_where_it_is_named() -> None:
         elaborate("model.dlm", text=f"dlc 1\n{text}")
     (error,) = caught.value.diagnostics
     assert (error.code, str(error.place)) == ("D0305", "model.dlm:3:22")
+
+
+def test_a_condition_is_told_what_made_a_number_a_tensor() -> None:
+    text = "export fn f(xs: f32[4]) -> f32[4] =\n  while s < 3 with s = 0 { next s = xs }\n"
+    with pytest.raises(ModelError, match=r"s is f32\[4\]: its next value is") as caught:
+        elaborate("model.dlm", text=f"dlc 1\n{text}")
+    (error,) = caught.value.diagnostics
+    assert (error.code, str(error.place)) == ("D0401", "model.dlm:3:9")
+    assert [str(label.place) for label in error.labels] == ["model.dlm:3:20"]
