@@ -13,6 +13,7 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
 from dlc.passes.canonicalize import graph_blocks, known_result, number, twice
 from dlc.passes.look_up import look_up
+from dlc.passes.scattered import add_scattered, scale_scattered, subtract_scattered
 
 
 @define_pass("algebra")
@@ -98,8 +99,9 @@ def divide_by_constant(op: Op, rewriter: Rewriter) -> bool:
 
 
 RULES: dict[type[Op], list[Pattern]] = {
-    array.Multiply: [merge_factors, factor_out_constant],
-    array.Add: [twice, merge_terms],
+    array.Multiply: [merge_factors, factor_out_constant, scale_scattered],
+    array.Add: [twice, merge_terms, add_scattered],
+    array.Subtract: [subtract_scattered],
     array.Power: [small_power],
     array.Divide: [divide_by_constant],
     array.MatMul: [look_up],
