@@ -69,7 +69,7 @@ def _differs(row: driver.GradientRow) -> NumbersDiffer:
             f"the gradient by {row.name}{where}{along} is {row.gradient:.9g}, "
             f"the differences say {row.difference:.9g}"
         )
-        help = "a rule is wrong, or the function jumps there: --full checks every element"
+        help = "a rule is wrong, `stop_gradient` or `with vjp` says otherwise, or the function jumps there"
     return NumbersDiffer(f"{message} ({row.place})", code="D0952", help=help)
 
 
