@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from dlc.dialects import array
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.errors import ModelError
+from dlc.frontend.chains import Chain
 from dlc.frontend.evaluator import Evaluator, evaluates
-from dlc.frontend.instances import Chain, Stack
+from dlc.frontend.instances import Stack
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import Scope
 from dlc.frontend.tensors import (

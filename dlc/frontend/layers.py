@@ -9,10 +9,11 @@ from typing import Final
 
 from dlc.frontend.builtins.registry import SPECIALS
 from dlc.frontend.calls import Function, arguments_of, bind
+from dlc.frontend.chains import Chain
 from dlc.frontend.definitions import ModuleDefinition
 from dlc.frontend.evaluator import Evaluator, calls, evaluates, makes
 from dlc.frontend.expressions import comprehended
-from dlc.frontend.instances import Chain, Core, Instance, Stack
+from dlc.frontend.instances import Core, Instance, Stack
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import Scope
 from dlc.frontend.types import Expectation, Matcher

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from dlc.errors import ModelError
+from dlc.frontend.chains import Chain
 from dlc.frontend.evaluator import Evaluator
-from dlc.frontend.instances import Chain, Core, Instance, Stack
+from dlc.frontend.instances import Core, Instance, Stack
 from dlc.frontend.values import Datum, Items
 from dlc.frontend.weights import Weight
 from dlc.text import ast
