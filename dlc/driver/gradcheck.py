@@ -176,6 +176,15 @@ class Check:
         widen(wide)
         return narrow, wide
 
+    def gradients(self, model: Model) -> dict[str, Numbers]:
+        """What each float of the function receives in f64, by name, from a model as in `rows`.
+
+        The cotangents are `values` of their names.
+        """
+        floats = [a.name or "" for a in self.subject.body.arguments if _is_float(a.type)]
+        found = _called(model, f"{self.name} in f64", self.values)
+        return dict(zip(floats, found, strict=True))
+
     def rows(self, model: Model, effort: Effort) -> list[GradientRow]:
         """A row for each float that the function depends on, but for cotangents.
 
