@@ -102,7 +102,7 @@ class If(Structured):
         for side, (front, back) in enumerate(zip(self.regions, halves, strict=True)):
             places = {value: len(self.inputs) + k for k, value in enumerate(yielded(front))}
             places.update({argument: k for k, argument in enumerate(front.arguments)})
-            for value in captured(back, front):
+            for value in captured(back, front, places):
                 place = places.get(value)
                 if place is None:
                     fresh[side].append(value)

@@ -125,7 +125,7 @@ class While(Structured):
         """
         places = {argument: k for k, argument in enumerate(self.body.arguments)}
         recorded: list[Value] = []
-        for value in captured(half.block, self.body):
+        for value in captured(half.block, self.body, self.body.arguments[half.count :]):
             if places.get(value, -1) >= half.count:
                 half.constants.bind(self.operands[places[value]], value)
             else:

@@ -6,22 +6,22 @@ references become arguments of the backward block.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
-from dlc.dialects import array
+from dlc.dialects.flow.recompute import repeated_ops
 from dlc.ir.clone import clone
 from dlc.ir.core import Block, Op, Value
 
-FREE = (array.Broadcast, array.Reshape, array.Transpose)
-"""Rearranging is repeated in the backward half: keeping a copy of it would cost more."""
 
-
-def captured(backward: Block, forward: Block) -> list[Value]:
+def captured(
+    backward: Block, forward: Block, at_hand: Collection[Value] = frozenset()
+) -> list[Value]:
     """The values of `forward` that `backward` uses, in order of use.
 
-    What costs no arithmetic (constants, rearrangements) is not kept: `backward` repeats it.
+    What is cheaper to compute again than to keep is repeated in `backward`. Values `at_hand` need not be
+    kept: arguments that are passed again, and what the forward half hands over anyway.
     """
-    _repeat(backward, forward, _free_ops(_uses(backward, forward)))
+    _repeat(backward, forward, repeated_ops(_uses(backward, forward), at_hand))
     return _uses(backward, forward)
 
 
@@ -50,23 +50,6 @@ def arrange(block: Block, arguments: Sequence[Value]) -> None:
 def _uses(backward: Block, forward: Block) -> list[Value]:
     used = (operand for op in backward for operand in op.operands)
     return list(dict.fromkeys(value for value in used if value.block is forward))
-
-
-def _free_ops(values: Iterable[Value]) -> set[Op]:
-    """The operations worth repeating that these values need, directly or through each other."""
-    found: set[Op] = set()
-    pending = list(values)
-    while pending:
-        op = pending.pop().op
-        if op is None or op in found or not _is_free(op):
-            continue
-        found.add(op)
-        pending += op.operands
-    return found
-
-
-def _is_free(op: Op) -> bool:
-    return op.pure and not op.regions and (not op.operands or isinstance(op, FREE))
 
 
 def _repeat(backward: Block, forward: Block, ops: set[Op]) -> None:

@@ -160,7 +160,8 @@ class _Reversed:
         places = {argument: k for k, argument in enumerate(self.half.arguments)}
         stacked = {y: k for k, y in enumerate(yielded(scan.body)[self.count :])}
         fresh: list[Value] = []
-        for value in captured(block, scan.body):
+        at_hand = [scan.body.arguments[0], *self.half.arguments[self.count :], *stacked]
+        for value in captured(block, scan.body, at_hand):
             place = places.get(value, -1)
             if value is scan.body.arguments[0]:
                 redirect(block, value, self.index)
