@@ -40,7 +40,13 @@ def start(
         stdout=out,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_ctrl_c,
     )
+
+
+def heed_ctrl_c() -> None:
+    """What a shell starts in the background ignores Ctrl-C, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -120,7 +126,10 @@ def test_ctrl_c_ends_a_running_call_with_130(dlc: Command, folder: Path, model: 
         time.sleep(0.05)
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    code, out, err = ended(process)
+    try:
+        code, out, err = ended(process)
+    finally:
+        process.kill()
     assert (code, out) == (130, "")
     assert err.endswith("interrupted\n")
 
