@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,3 +61,8 @@ def dlc(folder: Path, capsys: pytest.CaptureFixture[str]) -> Command:
         return Done(code, out, err)
 
     return command
+
+
+def heed_ctrl_c() -> None:
+    """What a shell starts in the background ignores Ctrl-C, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import dlc as package
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, heed_ctrl_c
 
 ROOT = Path(package.__file__).parents[1]
 
@@ -42,11 +42,6 @@ def start(
         text=True,
         preexec_fn=heed_ctrl_c,
     )
-
-
-def heed_ctrl_c() -> None:
-    """What a shell starts in the background ignores Ctrl-C, and so would all that it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:

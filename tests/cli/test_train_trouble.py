@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dlc.cli import main
 from dlc.runtime.checkpoint import read_checkpoint
+from tests.cli.conftest import heed_ctrl_c
 
 MODEL = """\
 dlc 1
@@ -63,7 +64,13 @@ def started(*more: str, first: str = "") -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "dlc", "train", "line.dlm", *more]
     shell = ["sh", "-c", f'{first}\nexec "$@"', "sh"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    return subprocess.Popen([*shell, *command], stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        [*shell, *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=heed_ctrl_c,
+    )
 
 
 def wait_for_change(path: Path, process: subprocess.Popen[str]) -> None:
