@@ -63,6 +63,8 @@ def dlc(folder: Path, capsys: pytest.CaptureFixture[str]) -> Command:
     return command
 
 
-def heed_ctrl_c() -> None:
-    """What a shell starts in the background ignores Ctrl-C, and so would all that it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@pytest.fixture(autouse=True, scope="session")
+def _heed_ctrl_c() -> None:
+    """What a shell starts in the background ignores Ctrl-C, and so would all that the tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import dlc as package
-from tests.cli.conftest import Command, heed_ctrl_c
+from tests.cli.conftest import Command
 
 ROOT = Path(package.__file__).parents[1]
 
@@ -40,7 +40,6 @@ def start(
         stdout=out,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heed_ctrl_c,
     )
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from dlc.cli import main
-from tests.cli.conftest import heed_ctrl_c
 
 MODEL = """\
 dlc 1
@@ -130,9 +129,7 @@ def test_a_nan_is_traced_to_the_operation_that_made_it(
 def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(folder: Path) -> None:
     command = [sys.executable, "-m", "dlc", "train", "line.dlm", "--set", "epochs=1000000"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=heed_ctrl_c
-    ) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("epoch"):

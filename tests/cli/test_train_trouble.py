@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from dlc.cli import main
 from dlc.runtime.checkpoint import read_checkpoint
-from tests.cli.conftest import heed_ctrl_c
 
 MODEL = """\
 dlc 1
@@ -69,7 +68,6 @@ def started(*more: str, first: str = "") -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
-        preexec_fn=heed_ctrl_c,
     )
 
 
