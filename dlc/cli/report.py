@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from typing import cast
+from typing import TextIO, cast
 
 from dlc import __version__
 from dlc.errors import DlcError, InternalError, UsageError, diagnostic_data, not_installed
@@ -50,10 +50,10 @@ def guarded(action: Callable[[], int | None], *, as_json: bool) -> int:
         return code
     except BrokenPipeError:
         # The reader of our output has gone, as `head` does: nothing is wrong, nothing is to be said.
-        _drop_output()
+        _drop(sys.stdout)
         return 0
     except OSError as error:
-        _drop_output()
+        _drop(sys.stdout)
         return _told(_output_lost(error), as_json=False)
 
 
@@ -77,9 +77,10 @@ def _attempted(action: Callable[[], int | None], as_json: bool) -> int:
         return _told(_unexpected(error), as_json)
 
 
-def _drop_output() -> None:
+def _drop(stream: TextIO) -> None:
     """Let what is still to be written go nowhere: the interpreter would complain at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError, ValueError):  # one that is no file, as in a test, has nothing to lose
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _output_lost(error: OSError) -> UsageError:
@@ -129,9 +130,11 @@ def note(text: str) -> None:
 
 
 def _say(text: str) -> None:
-    with suppress(OSError):
+    try:
         sys.stderr.write(text)
         sys.stderr.flush()
+    except OSError:
+        _drop(sys.stderr)
 
 
 def notes(texts: Iterable[str]) -> None:

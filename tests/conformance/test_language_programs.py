@@ -173,7 +173,7 @@ def test_without_its_weight_file_the_transformer_says_what_to_do() -> None:
     (said,) = caught.value.diagnostics
     assert said.code == "D0501"
     assert "tiny.safetensors" in said.message
-    assert said.help is not None and "--weights init:0" in said.help
+    assert said.help is not None and 'weights="init:0"' in said.help
 
 
 @pytest.mark.parametrize("name", ["lenet", "byte_lm"])
