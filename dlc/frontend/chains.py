@@ -41,6 +41,7 @@ def _call_chain(ev: Evaluator, chain: Chain, given: Arguments) -> Datum:
         raise ev.at.fail(
             "D0208", "a chain takes one argument", place=given.source.place(given.span)
         )
+    ev.at.count(2)
     value = (*given.positional, *given.named.values())[0].value
     with ev.at.on(chain.device):
         for layer in chain.layers:
