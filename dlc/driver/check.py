@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dlc.driver.compile import Settings, keep_promises
 from dlc.driver.entries import interfaces, return_all_counts
 from dlc.driver.interface import entry_data
 from dlc.driver.open import open_model
@@ -47,9 +48,14 @@ class Checked:
 def check_model(
     path: str, *, module: str | None = None, parameters: Mapping[str, Datum] | None = None
 ) -> Checked:
-    """Read a model completely. Raises ModelError with everything that is wrong."""
+    """Read a model completely.
+
+    Raises ModelError with everything that is wrong, and Unsupported for what its text demands and no
+    compilation would keep.
+    """
     opened = open_model(Path(path), module=module, settings=parameters or {})
     verify(opened.module)
+    keep_promises(opened, Settings())
     return_all_counts(opened.module)
     entries = interfaces(opened.module)
     return Checked(path, tuple(entries), opened.warnings, opened.remarks)

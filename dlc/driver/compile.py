@@ -235,6 +235,21 @@ def _reproducer(opened: Opened, settings: Settings, stage: str) -> Callable[[str
     return reproducer(read_again, passes, settings.options(), flags, Path.cwd())
 
 
+def keep_promises(opened: Opened, settings: Settings) -> Settings:
+    """The choices, narrowed to what a text demands.
+
+    Raises Unsupported (D0707) for what compiled code would not keep, and UsageError or ModelError (D0709)
+    for demands that exclude each other.
+    """
+    if opened.unkept:
+        raise Unsupported(opened.unkept, sources=opened.texts)
+    try:
+        return settings.keeping(limits_of(opened.module))
+    except DlcError as error:
+        error.sources.update(opened.texts)
+        raise
+
+
 def compile_opened(
     opened: Opened,
     settings: Settings,
@@ -247,12 +262,10 @@ def compile_opened(
 
     Raises Unsupported for what its text demands and compiled code would not keep.
     """
-    if opened.unkept:
-        raise Unsupported(opened.unkept, sources=opened.texts)
+    settings = keep_promises(opened, settings)
     limits = limits_of(opened.module)
     place = next((limit.place for limit in limits if limit.name == "memory"), None)
     try:
-        settings = settings.keeping(limits)
         narrow(opened.module, settings.dims)
         if settings.max_memory is not None:
             check_bounded(interfaces(opened.module), place)

@@ -9,10 +9,11 @@ import pytest
 import dlc
 from dlc.dialects.comm import HOST
 from dlc.dialects.comm import PLACED as PLACED_ON
+from dlc.driver.check import check_model
 from dlc.driver.inspect import inspect_file
 from dlc.driver.make import Wanted
 from dlc.driver.show import Shown, show_stage
-from dlc.errors import DlcError, Unsupported, UsageError
+from dlc.errors import DlcError, ModelError, Unsupported, UsageError
 from dlc.frontend.elaborate import elaborate
 
 DEMANDING = """\
@@ -134,3 +135,25 @@ def test_an_artifact_tells_the_memory_of_each_device(tmp_path: Path) -> None:
         ("f", f"cpu:{number}") for number in range(1, 6)
     ]
     assert all(row.bytes >= 2 * 4 * 4 for row in compiled.memory)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "found"),
+    [
+        (DEMANDING, Unsupported, [("D0707", 5), ("D0707", 6)]),
+        (
+            "dlc 1\nlimit exact\nlimit fast_narrow\nexport fn f(x: f32) -> f32 = x\n",
+            ModelError,
+            [("D0709", 2)],
+        ),
+    ],
+)
+def test_a_check_tells_the_demands_that_a_compilation_would_refuse(
+    tmp_path: Path, text: str, kind: type[DlcError], found: list[tuple[str, int]]
+) -> None:
+    (tmp_path / "model.dlm").write_text(text, encoding="utf-8")
+    for attempt in (check_model, dlc.compile):
+        with pytest.raises(kind) as caught:
+            attempt(str(tmp_path / "model.dlm"))
+        told = [(each.code, each.place and each.place.line) for each in caught.value.diagnostics]
+        assert told == found
