@@ -137,19 +137,17 @@ def _atom_end(atom: Atom, limits: Mapping[str, Size], *, high: bool) -> Size:
 
 def dims_of(op: Op) -> set[str]:
     """The dims that an operation, its operands and all inside it mention."""
-    types = {value.type for value in op.operands}
-    found: set[str] = set()
+    # Many operations share few types and attributes: each is looked into once.
+    seen: set[Attribute | Type] = {value.type for value in op.operands}
     for inner in op.walk():
         for value in inner.results:
-            types.add(value.type)
+            seen.add(value.type)
         for region in inner.regions:
-            types.update([argument.type for argument in region.arguments])
+            seen.update([argument.type for argument in region.arguments])
         for kept in inner.attributes.values():
             if kept.__class__ not in PLAIN:
-                found.update(_names_in(kept))
-    for each in types:
-        found.update(_names_in(each))
-    return found
+                seen.add(kept)
+    return {name for each in seen for name in _names_in(each)}
 
 
 def _names_in(what: Attribute | Type) -> Iterator[str]:

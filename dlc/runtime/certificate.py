@@ -5,8 +5,7 @@ are texts that `dlc.runtime.expressions` reads; `$k` is entry k of the program's
 `dlc.runtime.plan_check` believes none of it.
 """
 
-from __future__ import annotations
-
+# Without deferred annotations: the schema reads the classes as they are, at every load.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

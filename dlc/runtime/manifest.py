@@ -5,8 +5,7 @@ the fields. Sizes are texts that `dlc.runtime.expressions` reads: numbers, or ex
 of their entry point.
 """
 
-from __future__ import annotations
-
+# Without deferred annotations: the schema reads the classes as they are, at every load.
 from collections.abc import Mapping
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias

@@ -180,13 +180,13 @@ def _record_reader(cls: type[T]) -> _Reader:
             raise Mismatch(f"expected an object, found {_described(value)}")
         if len(value) != len(readers) or value.keys() != hints.keys():
             raise _wrong_keys(set(hints), set(value))
-        items: dict[str, object] = {}
-        for name, read_field in readers:
-            try:
-                items[name] = read_field(value[name])
-            except Mismatch as error:
-                raise error.inside(name) from None
-        return cls(**items)
+        items: list[object] = []
+        try:
+            for name, read_field in readers:
+                items.append(read_field(value[name]))
+        except Mismatch as error:
+            raise error.inside(readers[len(items)][0]) from None
+        return cls(*items)
 
     return read
 
