@@ -7,17 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects.interface import (
-    Bounds,
-    bounds_of,
-    check_interface,
-    input_names_of,
-    result_names_of,
-    updates_of,
-)
+from dlc.dialects.interface import Interface, check_interface
 from dlc.dialects.measured import measuring
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.define import attribute, op, operands, region
+from dlc.ir.define import attribute, op, operands
 from dlc.ir.types import FunctionType, Type
 
 
@@ -35,16 +28,10 @@ class Return(Op):
 
 
 @op("func.func")
-class Func(Op):
+class Func(Interface):
     """A function, which is an entry point of the artifact unless its visibility is private."""
 
-    body: Block = region()
-    sym_name: str = attribute()
-    function_type: FunctionType = attribute()
     sym_visibility: str | None = attribute(default=None)
-
-    pure = False
-    isolated = True
 
     def infer(self) -> tuple[Type, ...]:
         inputs = tuple([argument.type for argument in self.body.arguments])
@@ -64,32 +51,12 @@ class Func(Op):
         return ()
 
     def check(self) -> None:
-        check_interface(self, self.sym_name, self.function_type, frozenset(measuring(self)))
+        check_interface(self, frozenset(measuring(self)))
 
     @property
     def results_returned(self) -> tuple[Value, ...]:
         """The values of its return."""
         return self.body.terminator.operands
-
-    @property
-    def bounds(self) -> Bounds:
-        """Lowest and highest value of each named dim."""
-        return bounds_of(self)
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """The user's names of the arguments."""
-        return input_names_of(self, self.function_type)
-
-    @property
-    def result_names(self) -> tuple[str, ...]:
-        """The user's names of the results; empty where they have none."""
-        return result_names_of(self)
-
-    @property
-    def updates(self) -> dict[int, int]:
-        """For each result that is written over an argument: the numbers of both."""
-        return updates_of(self)
 
     def retype(self) -> None:
         """Make the type say what the body takes and returns now."""

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 
 from dlc.dialects.measured import dims_of
 from dlc.ir.attributes import Attribute, Dense
-from dlc.ir.core import Op
+from dlc.ir.core import Block, Op
+from dlc.ir.define import attribute, region
 from dlc.ir.types import FunctionType, TensorType
 from dlc.runtime.checks import MAX_NAME
 
@@ -25,15 +26,52 @@ HIDDEN = "dlc.hidden"
 _BOUND = re.compile(r"([A-Za-z_]\w*) = (\d{1,19})\.\.(\d{0,19})")
 
 
-def bounds_of(op: Op) -> Bounds:
-    """Lowest and highest value of each named dim of a function, or of the program made of it."""
-    found: Bounds = {}
-    for text in _texts(op, "dlc.dims"):
-        match = _BOUND.fullmatch(text)
-        if match is None:
-            raise op.fail(f"{text!r} is no bound of a dim; write 'B = 1..64' or 'B = 1..'")
-        found[match[1]] = (int(match[2]), int(match[3]) if match[3] else None)
-    return found
+class Interface(Op):
+    """What a function and the plan made of it have in common: what their callers see."""
+
+    body: Block = region()
+    sym_name: str = attribute()
+    function_type: FunctionType = attribute()
+
+    pure = False
+    isolated = True
+
+    @property
+    def bounds(self) -> Bounds:
+        """Lowest and highest value of each named dim."""
+        found: Bounds = {}
+        for text in _texts(self, "dlc.dims"):
+            match = _BOUND.fullmatch(text)
+            if match is None:
+                raise self.fail(f"{text!r} is no bound of a dim; write 'B = 1..64' or 'B = 1..'")
+            found[match[1]] = (int(match[2]), int(match[3]) if match[3] else None)
+        return found
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The user's names of the arguments."""
+        count = len(self.function_type.inputs)
+        return _texts(self, "dlc.inputs") or tuple(f"arg{index}" for index in range(count))
+
+    @property
+    def result_names(self) -> tuple[str, ...]:
+        """The user's names of the results; empty where they have none."""
+        return _texts(self, "dlc.results")
+
+    @property
+    def hidden_results(self) -> int:
+        """How many of the last results are counts that the caller does not see."""
+        count = self.attributes.get(HIDDEN, 0)
+        return count if isinstance(count, int) else 0
+
+    @property
+    def updates(self) -> dict[int, int]:
+        """For each result that is written over an argument: the numbers of both."""
+        inputs = self.attributes.get("dlc.inputs", ())
+        updates = self.attributes.get("dlc.updates", ())
+        assert isinstance(inputs, tuple)
+        assert isinstance(updates, tuple)
+        return {result: inputs.index(name) for result, name in enumerate(updates) if name}
 
 
 def bounds_attribute(bounds: Mapping[str, tuple[int, int | None]]) -> tuple[Attribute, ...]:
@@ -43,41 +81,18 @@ def bounds_attribute(bounds: Mapping[str, tuple[int, int | None]]) -> tuple[Attr
     )
 
 
-def input_names_of(op: Op, type: FunctionType) -> tuple[str, ...]:
-    """The user's names of what a function of this type, or its plan, takes."""
-    return _texts(op, "dlc.inputs") or tuple(f"arg{index}" for index in range(len(type.inputs)))
-
-
-def result_names_of(op: Op) -> tuple[str, ...]:
-    """The user's names of what a function or its plan gives; empty where they have none."""
-    return _texts(op, "dlc.results")
-
-
-def hidden_results(op: Op) -> int:
-    """How many of the last results of a function or its plan are counts that the caller does not see."""
-    count = op.attributes.get(HIDDEN, 0)
-    return count if isinstance(count, int) else 0
-
-
-def updates_of(op: Op) -> dict[int, int]:
-    """For each result that `dlc.updates` of a function or its plan names an argument for: its number."""
-    inputs, updates = op.attributes.get("dlc.inputs", ()), op.attributes.get("dlc.updates", ())
-    assert isinstance(inputs, tuple)
-    assert isinstance(updates, tuple)
-    return {result: inputs.index(name) for result, name in enumerate(updates) if name}
-
-
 def _texts(op: Op, key: str) -> tuple[str, ...]:
     values = op.attributes.get(key, ())
     assert isinstance(values, tuple)
     return tuple([value for value in values if isinstance(value, str)])
 
 
-def check_interface(op: Op, name: str, type: FunctionType, measured: frozenset[str]) -> None:
+def check_interface(op: Interface, measured: frozenset[str]) -> None:
     """Raises ModelError where the attributes of a function or a plan do not fit its type and its body.
 
     `measured` are the sizes that it counts itself; every other must have bounds.
     """
+    name, type = op.sym_name, op.function_type
     if not _is_name(name):
         raise op.fail(f"the name {name[:40]!r} cannot be printed, or is too long")
     for key, value in op.attributes.items():
@@ -85,7 +100,7 @@ def check_interface(op: Op, name: str, type: FunctionType, measured: frozenset[s
         if kind is not None and not isinstance(value, kind):
             raise op.fail(f"@{name} has something else for {key}: {value!r}")
     _check_names(op, name, "dlc.inputs", len(type.inputs))
-    _check_names(op, name, "dlc.results", len(type.results) - hidden_results(op))
+    _check_names(op, name, "dlc.results", len(type.results) - op.hidden_results)
     _check_defaults(op, name, type)
     _check_updates(op, name, type)
     _check_bounds(op, name, measured)
@@ -155,8 +170,8 @@ def _check_updates(op: Op, name: str, type: FunctionType) -> None:
             raise op.fail(f"@{name} cannot update {updated!r}: that is no argument {result}")
 
 
-def _check_bounds(op: Op, name: str, measured: frozenset[str]) -> None:
-    bounds = bounds_of(op)
+def _check_bounds(op: Interface, name: str, measured: frozenset[str]) -> None:
+    bounds = op.bounds
     for dim, (low, high) in bounds.items():
         if high is not None and high < low:
             raise op.fail(f"@{name} bounds {dim} by {low}..{high}")

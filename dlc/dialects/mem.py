@@ -10,19 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects.interface import (
-    Bounds,
-    bounds_of,
-    check_interface,
-    input_names_of,
-    result_names_of,
-    updates_of,
-)
+from dlc.dialects.interface import Interface, check_interface
 from dlc.ir.attributes import Dense, Symbol
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
 from dlc.ir.dims import Shape, Size
-from dlc.ir.types import ROOT, FunctionType, Type, ViewType
+from dlc.ir.types import ROOT, Type, ViewType
 
 KINDS = ("input", "output", "arena", "weights", "constants")
 
@@ -158,7 +151,7 @@ class MeasuredSize(Op):
 
 
 @op("mem.program")
-class Program(Op):
+class Program(Interface):
     """An entry point with its plan: roots, views and constants first, then waves and control flow.
 
     `arena` is how many bytes the arena needs where that is a number. Of each dim that the call measures
@@ -166,40 +159,14 @@ class Program(Op):
     The visibility and the attributes `dlc.*` are the function's.
     """
 
-    body: Block = region()
-    sym_name: str = attribute()
-    function_type: FunctionType = attribute()
     waves: int = attribute(doc="how many there are; roots name them by number")
     arena: int | None = attribute(default=None)
     measured: tuple[str, ...] = attribute(default=())
     limits: Shape = attribute(default=())
     sym_visibility: str | None = attribute(default=None)
 
-    pure = False
-    isolated = True
-
     def check(self) -> None:
-        check_interface(self, self.sym_name, self.function_type, frozenset(self.measured))
-
-    @property
-    def bounds(self) -> Bounds:
-        """Lowest and highest value of each named dim."""
-        return bounds_of(self)
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """The user's names of the inputs."""
-        return input_names_of(self, self.function_type)
-
-    @property
-    def result_names(self) -> tuple[str, ...]:
-        """The user's names of the results; empty where they have none."""
-        return result_names_of(self)
-
-    @property
-    def updates(self) -> dict[int, int]:
-        """For each result that is written over an input: the numbers of both."""
-        return updates_of(self)
+        check_interface(self, frozenset(self.measured))
 
     @property
     def limit_of(self) -> dict[str, Size]:

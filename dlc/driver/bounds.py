@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlc.dialects import func, mem
 from dlc.dialects.builtin import Module
-from dlc.dialects.interface import bounds_attribute, bounds_of
+from dlc.dialects.interface import Interface, bounds_attribute
 from dlc.errors import UsageError
 from dlc.runtime.weight_files import nearest
 
@@ -18,8 +17,8 @@ def narrow(module: Module, dims: Mapping[str, tuple[int, int]]) -> None:
 
     Raises UsageError: D0906 for a name that none has, D0930 for bounds that are not inside the text's.
     """
-    entries = [op for op in module.body if isinstance(op, func.Func | mem.Program)]
-    known = {name for entry in entries for name in bounds_of(entry)}
+    entries = [op for op in module.body if isinstance(op, Interface)]
+    known = {name for entry in entries for name in entry.bounds}
     for name in dims:
         if name not in known:
             near = nearest(name, sorted(known))
@@ -29,7 +28,7 @@ def narrow(module: Module, dims: Mapping[str, tuple[int, int]]) -> None:
                 help=f"did you mean {near[0]}?" if near else None,
             )
     for entry in entries:
-        bounds = bounds_of(entry)
+        bounds = entry.bounds
         narrower = {
             name: _inside(name, dims[name], bound) if name in dims else bound
             for name, bound in bounds.items()

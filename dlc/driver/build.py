@@ -15,7 +15,6 @@ from dlc.codegen.llvm import Target as Processor
 from dlc.codegen.program import CompiledEntry, Place, compile_program
 from dlc.dialects import func, mem
 from dlc.dialects.builtin import Module
-from dlc.dialects.interface import hidden_results
 from dlc.dialects.measured import limits_of, measuring
 from dlc.driver.weights import Weights
 from dlc.ir.attributes import Dense
@@ -217,7 +216,7 @@ def interface_of(entry: EntryPoint) -> manifest.Entry:
         for k, (name, type) in enumerate(zip(entry.input_names, types.inputs, strict=True))
     )
     names = _output_names(entry)
-    seen = len(names) - hidden_results(entry)
+    seen = len(names) - entry.hidden_results
     updates = {k: entry.input_names[at] for k, at in entry.updates.items()}
     outputs = tuple(
         manifest.Output(
@@ -240,9 +239,8 @@ def _result_names(count: int) -> tuple[str, ...]:
 
 def _output_names(entry: EntryPoint) -> tuple[str, ...]:
     """The names of all results; those that the caller does not see have names that no user writes."""
-    hidden = hidden_results(entry)
-    seen = len(entry.function_type.results) - hidden
-    counts = tuple(f"#{number}" for number in range(hidden))
+    seen = len(entry.function_type.results) - entry.hidden_results
+    counts = tuple(f"#{number}" for number in range(entry.hidden_results))
     return (entry.result_names or _result_names(seen)) + counts
 
 

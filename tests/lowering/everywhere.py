@@ -10,7 +10,7 @@ import numpy as np
 from dlc.codegen.llvm import Target
 from dlc.dialects import func, kernel, mem
 from dlc.dialects.builtin import Module
-from dlc.dialects.interface import bounds_attribute, hidden_results
+from dlc.dialects.interface import bounds_attribute
 from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
 from dlc.driver.pipelines import pipeline
 from dlc.driver.weights import Weights
@@ -86,7 +86,7 @@ def check(
     context = Context(options=Options(level=level, matmul=matmul))
     module, function = function_of(program, types, dims or {})
     return_counts(function)
-    visible = len(function.results_returned) - hidden_results(function)
+    visible = len(function.results_returned) - function.hidden_results
     original = clone_block(function.body)
     cases = [(sizes, random_inputs(types, sizes)) for sizes in at]
     expected = [Evaluation(sizes).run(original, inputs) for sizes, inputs in cases]
