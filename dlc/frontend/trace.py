@@ -25,10 +25,12 @@ from dlc.text.source import Source, Span
 if TYPE_CHECKING:
     from dlc.frontend.weights import Weight
 
-__all__ = ["MAX_STEPS", "REGION", "Frame", "Loop", "Trace", "capture"]
+__all__ = ["MAX_AXES", "MAX_STEPS", "REGION", "Frame", "Loop", "Trace", "capture"]
 
 MAX_STEPS = 100_000
 """A model that takes more steps is refused: a loop over layers was probably meant as a `scan`."""
+MAX_AXES = 32
+"""So many axes has a value at most: with more, a kernel would be told more strides than it takes."""
 REGION = 12
 """As how many steps an operation with regions counts, each time that these are elaborated."""
 
@@ -124,12 +126,25 @@ class Trace(Builder):
 
     def place(self, op: Op) -> Op:
         """Put an operation at the end of the block, with the location reached in the text."""
+        for result in op.results:
+            if isinstance(result.type, TensorType):
+                self.check_rank(result.type.rank)
         op.location = self.location
         if self.device is not None:
             op.attributes[PLACED] = self.device
         self.block.insert(op, None)
         self.count()  # last: it has its place in the block even where this was one too many
         return op
+
+    def check_rank(self, axes: int, span: Span | None = None) -> None:
+        """Raises ModelError (D0338) for more axes than a value has."""
+        if axes > MAX_AXES:
+            raise self.fail(
+                "D0338",
+                f"a tensor of {axes:,} axes given where one of at most {MAX_AXES} axes is expected",
+                span,
+                help="make several axes one",
+            )
 
     def count(self, steps: int = 1) -> None:
         """Count an operation, a call or an item of a list; stops with D0216 when there are too many.

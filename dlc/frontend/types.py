@@ -327,6 +327,7 @@ def _solution(wanted: Size, name: str, size: Size) -> Size | None:
 def declared_type(ev: Evaluator, type: ast.TensorType, scope: Scope) -> TensorType:
     """A type whose dims are all known: that of an input of an entry point, or of a weight."""
     dtype = dtype_named(ev, type.dtype, type.span, scope)
+    ev.at.check_rank(len(type.dims), type.span)
     shape: list[Size] = []
     for dim in type.dims:
         if isinstance(dim, ast.Placeholder | ast.Dots):

@@ -192,3 +192,23 @@ def test_a_text_that_is_too_long_is_refused(text: str, code: str) -> None:
     with in_time(REFUSAL), pytest.raises(ModelError) as caught:
         elaborate("model.dlm", text=text)
     assert code in {d.code for d in caught.value.diagnostics}
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("export fn f(x: f32[{axes}]) -> f32 = sum(x)", 16),
+        ("export fn f(x: f32) -> f32 = sum(zeros([{axes}]) + x)", 34),
+        ("export fn f(x: f32) -> f32 = sum(reshape(x, [{axes}]))", 34),
+    ],
+)
+def test_a_tensor_of_more_axes_than_there_are_is_refused_at_its_place(
+    text: str, column: int
+) -> None:
+    with in_time(REFUSAL), pytest.raises(ModelError) as caught:
+        elaborate("model.dlm", text=f"dlc 1\n{text.format(axes=', '.join(['1'] * 30_000))}\n")
+    (found,) = caught.value.diagnostics
+    assert (found.code, found.place and found.place.column) == ("D0338", column)
+    assert found.message == (
+        "a tensor of 30,000 axes given where one of at most 32 axes is expected"
+    )

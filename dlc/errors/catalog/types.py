@@ -213,4 +213,10 @@ PAGES: dict[str, Page] = {
         'dlc 1\nexport fn f(x: f32[2, 3]) -> f32[3, 2] = rearrange(x, "a b -> b")',
         'dlc 1\nexport fn f(x: f32[2, 3]) -> f32[3, 2] = rearrange(x, "a b -> b a")',
     ),
+    "D0338": Page(
+        "more axes than values have",
+        "A value has at most 32 axes; what crosses the border of an entry point, and a weight, at most 16.",
+        f"dlc 1\nexport fn f(x: f32) -> f32 = sum(zeros([{', '.join(['1'] * 33)}]) + x)",
+        f"dlc 1\nexport fn f(x: f32) -> f32 = sum(zeros([{', '.join(['1'] * 32)}]) + x)",
+    ),
 }
