@@ -13,6 +13,9 @@ from dlc.cli.quick import PlainRun
 from dlc.cli.report import print_json, progress
 
 
+@options.compiling(
+    "weights", "level", "matmul", "disable_pass", "chosen", "module", "place", "untrusted"
+)
 def command(
     model: options.Model,
     entry: options.Entry = None,
@@ -20,29 +23,12 @@ def command(
     dims: options.Dims = [],  # noqa: B006
     random_inputs: options.Seed = 0,
     threads: options.Threads = None,
-    untrusted: options.Untrusted = False,
     seconds: Annotated[float, typer.Option(min=0.0, help="For how long to call it.")] = 1.0,
-    weights: options.Weights = None,
-    level: options.Level = 2,
-    matmul: options.Matmul = "auto",
-    disable_pass: options.Disabled = [],  # noqa: B006
-    chosen: options.Chosen = [],  # noqa: B006
-    module: options.Module = None,
-    place: options.Placed = [],  # noqa: B006
+    *,
+    given: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Time compiling, loading and calls of an entry point; inputs left out are random."""
-    given = options.Compilation(
-        level,
-        "cpu",
-        weights,
-        matmul,
-        tuple(disable_pass),
-        tuple(chosen),
-        module,
-        untrusted=untrusted,
-        placed=tuple(place),
-    )
     plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
     with progress(f"timing {model}"):
         timing = driver.measure(given.of(model), plain.request(), threads=threads, seconds=seconds)

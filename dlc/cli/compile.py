@@ -10,49 +10,40 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
-from dlc.cli.values import bounds, memory, output_path
+from dlc.cli.values import output_path
 from dlc.errors import UsageError
 
 
+@options.compiling(
+    "level",
+    "target",
+    "weights",
+    "matmul",
+    "disable_pass",
+    "chosen",
+    "module",
+    "place",
+    "verify_each",
+    "max_memory",
+    "dims",
+)
 def command(
     model: options.Model,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The .dlc file; MODEL.dlc by default.")
     ] = None,
-    level: options.Level = 2,
-    target: options.Target = "cpu",
     stage: Annotated[
         str | None,
         typer.Option(
             "--from", metavar="STAGE", help="The level of a .dlir: graph, kernel, plan or loop."
         ),
     ] = None,
-    weights: options.Weights = None,
-    matmul: options.Matmul = "auto",
-    disable_pass: options.Disabled = [],  # noqa: B006 - typer wants it; nothing changes it
-    chosen: options.Chosen = [],  # noqa: B006
-    module: options.Module = None,
-    place: options.Placed = [],  # noqa: B006
-    verify_each: options.Verify = False,
-    max_memory: options.Memory = None,
-    dims: options.Bounds = [],  # noqa: B006
+    *,
+    given: options.Compilation,
     timing: Annotated[bool, typer.Option("--timing", help="Say how long each pass took.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Compile a model to a .dlc file."""
-    given = options.Compilation(
-        level,
-        target,
-        weights,
-        matmul,
-        tuple(disable_pass),
-        tuple(chosen),
-        module,
-        verify_each,
-        max_memory=memory(max_memory),
-        dims=bounds(dims),
-        placed=tuple(place),
-    )
     path = Path(model).with_suffix(".dlc") if out is None else output_path(out, ".dlc")
     if out is None and path == Path(model):
         raise UsageError(

@@ -15,6 +15,7 @@ from dlc.cli.report import errors_data, note, print_json, progress
 from dlc.errors import NumbersDiffer
 
 
+@options.compiling("weights", "chosen", "module")
 def command(
     model: options.Model,
     entry: Annotated[
@@ -27,16 +28,15 @@ def command(
     inputs: options.Inputs = [],  # noqa: B006 - typer wants it; nothing changes it
     dims: options.Dims = [],  # noqa: B006
     random_inputs: options.Seed = None,
-    weights: options.Weights = None,
-    chosen: options.Chosen = [],  # noqa: B006
-    module: options.Module = None,
+    *,
+    given: options.Compilation,
     as_json: options.Json = False,
 ) -> int:
     """Compare the compiled gradients of a model with differences of the evaluated function in f64.
 
     Of a model with a train block it is the loss, for the first examples of its data.
     """
-    wanted = options.Compilation(weights=weights, chosen=tuple(chosen), module=module).of(model)
+    wanted = given.of(model)
     plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
     with progress(f"checking {model}"):
         found = driver.check_gradients(wanted, plain.request(), order=order, full=full)

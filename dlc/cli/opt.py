@@ -13,23 +13,21 @@ from dlc.cli.report import print_json, progress
 from dlc.cli.values import listed, output_path
 
 
+@options.compiling("level", "target", "matmul", "disable_pass", "verify_each")
 def command(
     file: Annotated[str, typer.Argument(help="IR (.dlir), or any model.")],
     passes: Annotated[str, typer.Option(metavar="NAME,...", help="The passes, in order.")] = "",
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Where to write; else it is printed.")
     ] = None,
-    level: options.Level = 2,
-    target: options.Target = "cpu",
-    matmul: options.Matmul = "auto",
-    disable_pass: options.Disabled = [],  # noqa: B006 - typer wants it; nothing changes it
-    verify_each: options.Verify = False,
+    *,
+    given: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Run passes on IR and show what they give."""
     names = listed(passes)
     with progress(f"running passes on {file}"):
-        settings = driver.Settings(level, target, matmul, frozenset(disable_pass), verify_each)
+        settings = given.settings()
     text = driver.optimise_file(file, names, settings)
     if out is not None:
         driver.write_text(output_path(out, ".dlir"), text)

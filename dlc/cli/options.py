@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
 from dlc import driver
-from dlc.cli.values import pairs, parameters
+from dlc.cli.values import bounds, memory, pairs, parameters
+
+Result = TypeVar("Result")
 
 Model: TypeAlias = Annotated[str, typer.Argument(help="A model: .dlm, .dlir, .dlc or .onnx.")]
 Entry: TypeAlias = Annotated[
@@ -77,40 +81,72 @@ Verify: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """The options of a compilation as they were given."""
+    """The options of a compilation as they were given; `compiling` names those that a verb has."""
 
-    level: int = 2
-    target: str = "cpu"
-    weights: str | None = None
-    matmul: str = "auto"
-    disabled: tuple[str, ...] = ()
-    chosen: tuple[str, ...] = ()
-    module: str | None = None
-    verify: bool = False
-    gradient: tuple[str | None, str, str] | None = None
-    untrusted: bool = False
-    max_memory: int | None = None
-    dims: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    placed: tuple[str, ...] = ()
+    level: Level = 2
+    target: Target = "cpu"
+    weights: Weights = None
+    matmul: Matmul = "auto"
+    disable_pass: Disabled = field(default_factory=list[str])
+    chosen: Chosen = field(default_factory=list[str])
+    module: Module = None
+    place: Placed = field(default_factory=list[str])
+    verify_each: Verify = False
+    max_memory: Memory = None
+    dims: Bounds = field(default_factory=list[str])
+    untrusted: Untrusted = False
 
-    def of(self, path: str) -> driver.Wanted:
-        """The compilation of that model with these choices."""
-        settings = driver.Settings(
+    def settings(self) -> driver.Settings:
+        """What is chosen about the code. Raises UsageError (D0901, D0902)."""
+        return driver.Settings(
             self.level,
             self.target,
             self.matmul,
-            frozenset(self.disabled),
-            self.verify,
-            self.max_memory,
-            self.dims,
+            frozenset(self.disable_pass),
+            self.verify_each,
+            memory(self.max_memory),
+            bounds(self.dims),
         )
+
+    def of(self, path: str) -> driver.Wanted:
+        """The compilation of that model with these choices. Raises UsageError (D0901, D0902)."""
         return driver.Wanted(
             path,
             module=self.module,
             parameters=parameters(self.chosen),
-            places=pairs("--place", self.placed),
+            places=pairs("--place", self.place),
             weights=self.weights,
-            settings=settings,
-            gradient=self.gradient,
+            settings=self.settings(),
             untrusted=self.untrusted,
         )
+
+
+def compiling(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Let a verb have these options of a compilation: it is called with them as `given`.
+
+    In what the library sees of the verb they stand where that parameter does.
+    """
+
+    def apply(command: Callable[..., Result]) -> Callable[..., Result]:
+        @wraps(command)
+        def run(**values: object) -> Result:
+            kept = {name: values.pop(name) for name in names}
+            return command(**values, given=replace(Compilation(), **kept))
+
+        shown = [
+            parameter
+            for own in signature(command, eval_str=True).parameters.values()
+            for parameter in ([_option(name) for name in names] if own.name == "given" else [own])
+        ]
+        run.__signature__ = Signature(shown)  # pyright: ignore[reportAttributeAccessIssue]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+        return run
+
+    return apply
+
+
+def _option(name: str) -> Parameter:
+    """A field of `Compilation` as a parameter of a verb."""
+    kind: object = get_type_hints(Compilation, include_extras=True)[name]
+    usual: object = getattr(Compilation(), name)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=usual, annotation=kind)

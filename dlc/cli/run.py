@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, cast
 
 import typer
@@ -17,6 +18,17 @@ TOP = 5
 """So many labels are shown."""
 
 
+@options.compiling(
+    "weights",
+    "level",
+    "matmul",
+    "disable_pass",
+    "chosen",
+    "module",
+    "place",
+    "verify_each",
+    "untrusted",
+)
 def command(
     context: typer.Context,
     model: options.Model,
@@ -30,10 +42,8 @@ def command(
     ] = [],  # noqa: B006
     random_inputs: options.Seed = None,
     dims: options.Dims = [],  # noqa: B006
-    weights: options.Weights = None,
     threads: options.Threads = None,
     max_memory: options.Memory = None,
-    untrusted: options.Untrusted = False,
     resize: Annotated[bool, typer.Option("--resize", help="Make pictures fit.")] = False,
     interpret: Annotated[
         bool, typer.Option("--interpret", help="Evaluate with NumPy instead of compiling.")
@@ -51,13 +61,8 @@ def command(
         str | None, typer.Option(metavar="FILE", help="One label a line, for the last axis.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many labels to show.")] = TOP,
-    level: options.Level = 2,
-    matmul: options.Matmul = "auto",
-    disable_pass: options.Disabled = [],  # noqa: B006
-    chosen: options.Chosen = [],  # noqa: B006
-    module: options.Module = None,
-    place: options.Placed = [],  # noqa: B006
-    verify_each: options.Verify = False,
+    *,
+    given: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Call an entry point of a model and show what it gives."""
@@ -69,34 +74,24 @@ def command(
         tuple(dims),
         random_inputs,
         threads,
-        weights,
+        given.weights,
         resize,
         as_json,
         cast("tuple[str, ...]", context.obj),
-    )
-    given = options.Compilation(
-        level,
-        "cpu",
-        weights,
-        matmul,
-        tuple(disable_pass),
-        tuple(chosen),
-        module,
-        verify_each,
-        None if grad is None else _gradient(entry, grad),
-        untrusted,
-        placed=tuple(place),
     )
     request = plain.request()
     if labels is None and top != TOP:
         raise UsageError("--top counts labels", code="D0901", help="give them: --labels FILE")
     names = None if labels is None else driver.read_labels(labels)
     watch = driver.Watch(listed(values), check_nan)
+    wanted = given.of(model)
+    if grad is not None:
+        wanted = replace(wanted, gradient=_gradient(entry, grad))
     if interpret or values or check_nan:
-        _check_evaluated(threads=threads, max_memory=max_memory, verify_each=verify_each)
-        results = _evaluated(given.of(model), request, watch)
+        _check_evaluated(threads=threads, max_memory=max_memory, verify_each=given.verify_each)
+        results = _evaluated(wanted, request, watch)
     else:
-        results = _compiled(given.of(model), request, threads, memory(max_memory))
+        results = _compiled(wanted, request, threads, memory(max_memory))
     driver.save_results(results, request.files)
     best = None if names is None else driver.top_labels(results, names, top)
     if as_json:

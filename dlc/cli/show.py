@@ -12,6 +12,9 @@ from dlc.cli import options
 from dlc.cli.report import print_json, progress
 
 
+@options.compiling(
+    "level", "target", "matmul", "disable_pass", "chosen", "module", "place", "verify_each"
+)
 def command(
     model: options.Model,
     stage: Annotated[
@@ -31,28 +34,11 @@ def command(
         bool, typer.Option("--train", help="The functions that train it, train_step and evaluate.")
     ] = False,
     svg: Annotated[bool, typer.Option("--svg", help="Draw the graph, or the plan.")] = False,
-    level: options.Level = 2,
-    target: options.Target = "cpu",
-    matmul: options.Matmul = "auto",
-    disable_pass: options.Disabled = [],  # noqa: B006 - typer wants it; nothing changes it
-    chosen: options.Chosen = [],  # noqa: B006
-    module: options.Module = None,
-    place: options.Placed = [],  # noqa: B006
-    verify_each: options.Verify = False,
+    *,
+    given: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Show a model at a stage between its text and machine code."""
-    given = options.Compilation(
-        level,
-        target,
-        None,
-        matmul,
-        tuple(disable_pass),
-        tuple(chosen),
-        module,
-        verify_each,
-        placed=tuple(place),
-    )
     shown = driver.Shown(stage, entry, after, changed, dump_dir, svg)
     with progress(f"compiling {model}"):
         text = driver.show_stage(replace(given.of(model), to_train=train), shown)

@@ -30,6 +30,7 @@ class Stopped(Exception):
     """Ctrl-C, noticed between two steps: everything is as after the last of them."""
 
 
+@options.compiling("weights", "level", "matmul", "chosen", "module")
 def command(
     model: Annotated[str, typer.Argument(help="A .dlm with a train block, or a .dlc that trains.")],
     data: Annotated[
@@ -51,12 +52,9 @@ def command(
         bool,
         typer.Option("--check-nan", help="Name the operation that a NaN in the loss came from."),
     ] = False,
-    chosen: options.Chosen = [],  # noqa: B006 - typer wants it; nothing changes it
     threads: options.Threads = None,
-    weights: options.Weights = None,
-    level: options.Level = 2,
-    matmul: options.Matmul = "auto",
-    module: options.Module = None,
+    *,
+    given: options.Compilation,
     json: options.Json = False,
 ) -> int:
     """Train a model: forward, backward and optimizer as one compiled program.
@@ -65,7 +63,6 @@ def command(
     runs, writes a checkpoint and gives the exit code 130; a second Ctrl-C ends it at once.
     """
     _check_files(out, plot, checkpoint, history)
-    given = options.Compilation(level, "cpu", weights, matmul, chosen=tuple(chosen), module=module)
     wanted = given.of(model)
     planned = driver.plan_training(wanted, None if resume is None else str(resume))
     examples = planned.data(data)
