@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dlc.driver.compile import Opened
 from dlc.driver.open import open_model
+from dlc.driver.opened import Opened
 
 FOLDER = Path(__file__).parents[1] / "examples"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.dlm")))

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dlc.driver.bench import Timing, measure
     from dlc.driver.calls import Request, call, load_model
     from dlc.driver.check import Checked, check_model, format_path
-    from dlc.driver.compile import Settings
     from dlc.driver.curve import write_curve
     from dlc.driver.doctor import Finding, examine
     from dlc.driver.gradcheck import GradientRow, Gradients, check_gradients
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     )
     from dlc.driver.reference import Entry, documentation, list_entries
     from dlc.driver.results import Results, named_values
+    from dlc.driver.settings import Settings
     from dlc.driver.show import Shown, show_stage
     from dlc.driver.train import check_last_step, make_trained, plan_training
 
@@ -89,7 +89,6 @@ _HOMES = {
     "bench": ("Timing", "measure"),
     "calls": ("Request", "call", "load_model"),
     "check": ("Checked", "check_model", "format_path"),
-    "compile": ("Settings",),
     "curve": ("write_curve",),
     "doctor": ("Finding", "examine"),
     "importing": ("Imported", "import_model"),
@@ -110,6 +109,7 @@ _HOMES = {
     ),
     "reference": ("Entry", "documentation", "list_entries"),
     "results": ("Results", "named_values"),
+    "settings": ("Settings",),
     "show": ("Shown", "show_stage"),
     "train": ("check_last_step", "make_trained", "plan_training"),
 }

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 
 from dlc.driver.advice import in_python
-from dlc.driver.compile import Settings
 from dlc.driver.make import Wanted, make_model
 from dlc.driver.python_arguments import (
     Bounds,
@@ -20,6 +19,7 @@ from dlc.driver.python_arguments import (
     weights_of,
     whole,
 )
+from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
 from dlc.driver.weights import Given
 from dlc.runtime.model import Model

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.driver.compile import Settings, keep_promises
+from dlc.driver.compile import keep_promises
 from dlc.driver.entries import interfaces, return_all_counts
 from dlc.driver.interface import entry_data
 from dlc.driver.open import open_model
+from dlc.driver.settings import Settings
 from dlc.errors import Diagnostic, ModelError, UsageError, diagnostic_data
 from dlc.frontend.values import Datum
 from dlc.ir.verify import verify

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dlc.dialects import func
 from dlc.driver.build import interface_of
 from dlc.driver.calls import Request
-from dlc.driver.compile import Opened
 from dlc.driver.entries import interfaces
+from dlc.driver.opened import Opened
 from dlc.driver.weights import Given, gather
 from dlc.errors import DlcError
 from dlc.ir.attributes import decode

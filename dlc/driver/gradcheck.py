@@ -19,11 +19,13 @@ from dlc.dialects import func, weight
 from dlc.dialects.builtin import Module
 from dlc.driver.calls import Request
 from dlc.driver.check_values import Values, values_of
-from dlc.driver.compile import Opened, Settings, compile_opened
+from dlc.driver.compile import compile_opened
 from dlc.driver.differences import slope
 from dlc.driver.entries import find_function
 from dlc.driver.make import Wanted
 from dlc.driver.open import open_model, open_training
+from dlc.driver.opened import Opened
+from dlc.driver.settings import Settings
 from dlc.errors import UsageError
 from dlc.ir.attributes import decode, encode
 from dlc.ir.builder import Builder

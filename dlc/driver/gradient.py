@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dlc.dialects import array, flow, func
-from dlc.driver.compile import Opened
 from dlc.driver.entries import entry_functions, find_function
+from dlc.driver.opened import Opened
 from dlc.errors import UsageError
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_block

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlc.dialects import weight
-from dlc.driver.compile import Opened
 from dlc.driver.entries import interfaces, return_all_counts
 from dlc.driver.interface import entry_data, sizes_data
 from dlc.driver.open import open_model
+from dlc.driver.opened import Opened
 from dlc.driver.tables import Table
 from dlc.frontend.values import Datum
 from dlc.ir.types import TensorType

@@ -13,8 +13,8 @@ import numpy as np
 from dlc.dialects import mem
 from dlc.driver.build import interface_of
 from dlc.driver.calls import Arguments, Request
-from dlc.driver.compile import Opened
 from dlc.driver.entries import find_entry, interfaces, return_all_counts
+from dlc.driver.opened import Opened
 from dlc.driver.results import Results
 from dlc.driver.weights import Given, Weights, derive, gather
 from dlc.errors import CallError, UsageError

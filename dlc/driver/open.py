@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dlc.dialects.builtin import Module
-from dlc.driver.compile import Opened
 from dlc.driver.extensions import load_extensions
+from dlc.driver.opened import Opened
 from dlc.driver.stages import stages_of
 from dlc.driver.training_text import take_training
 from dlc.errors import DlcError, UsageError

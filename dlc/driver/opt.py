@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dlc.dialects.builtin import Module
-from dlc.driver.compile import Settings
 from dlc.driver.extensions import load_extensions
 from dlc.driver.open import open_model, read_ir
 from dlc.driver.pipelines import LOADED, STAGES
+from dlc.driver.settings import Settings
 from dlc.driver.stages import has_kernels, stages_of
 from dlc.driver.verify_each import EachPass
 from dlc.errors import UsageError

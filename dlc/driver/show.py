@@ -10,7 +10,7 @@ from dlc.codegen import llvm
 from dlc.codegen.kernels import kernel_texts
 from dlc.dialects import mem
 from dlc.dialects.builtin import Module
-from dlc.driver.compile import Opened, Settings, lower
+from dlc.driver.compile import lower
 from dlc.driver.drawing import draw
 from dlc.driver.drawing_plan import draw_plans
 from dlc.driver.entries import (
@@ -21,7 +21,9 @@ from dlc.driver.entries import (
     return_all_counts,
 )
 from dlc.driver.make import Wanted
+from dlc.driver.opened import Opened
 from dlc.driver.pipelines import pipeline
+from dlc.driver.settings import Settings
 from dlc.driver.training_text import write_training
 from dlc.errors import Unsupported, UsageError
 from dlc.ir.clone import clone, clone_block

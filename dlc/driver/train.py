@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dlc.driver.calls import Arguments
-from dlc.driver.compile import Opened, Report, compile_opened
+from dlc.driver.compile import Report, compile_opened
 from dlc.driver.entries import interfaces
 from dlc.driver.interpret import Watch, evaluate_arguments
 from dlc.driver.make import Made, Wanted, make_artifact
 from dlc.driver.open import open_training
+from dlc.driver.opened import Opened
 from dlc.driver.weights import Weights
 from dlc.errors import CallError, UsageError
 from dlc.frontend.train_settings import MOST

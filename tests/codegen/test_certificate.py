@@ -7,8 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from dlc.driver.compile import Settings, compile_opened
+from dlc.driver.compile import compile_opened
 from dlc.driver.open import open_model
+from dlc.driver.settings import Settings
 from dlc.runtime import expressions
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.certificate import Certificate, plan_at, read_certificate

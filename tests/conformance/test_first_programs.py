@@ -17,9 +17,10 @@ import dlc
 from dlc.cli import main
 from dlc.dialects import func, mem
 from dlc.driver.calls import Request
-from dlc.driver.compile import Settings, lower
+from dlc.driver.compile import lower
 from dlc.driver.inspect import inspect_file
 from dlc.driver.interpret import Watch, evaluate_entry
+from dlc.driver.settings import Settings
 from dlc.errors import ModelError
 from dlc.runtime.certificate import read_certificate
 from dlc.text.ir_printer import print_module

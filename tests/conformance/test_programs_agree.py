@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dlc.driver.calls import Request, call
-from dlc.driver.compile import Settings
 from dlc.driver.interpret import evaluate_entry
 from dlc.driver.make import Wanted, make_model
+from dlc.driver.settings import Settings
 from dlc.runtime.tensor import Tensor
 
 FOLDER = Path(__file__).parent / "programs"

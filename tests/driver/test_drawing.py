@@ -11,11 +11,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dlc.driver.compile import Settings, lower
+from dlc.driver.compile import lower
 from dlc.driver.drawing import graph_of
 from dlc.driver.entries import find_function
 from dlc.driver.layered import GAP, Edge, lay_out
 from dlc.driver.make import Wanted
+from dlc.driver.settings import Settings
 from dlc.driver.show import Shown, show_stage
 from dlc.driver.svg import Graph
 

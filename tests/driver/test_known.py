@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dlc.driver import known
-from dlc.driver.compile import Report, Settings, compile_opened
+from dlc.driver.compile import Report, compile_opened
+from dlc.driver.settings import Settings
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.model import Model
 from tests.driver.test_weights import opened

@@ -9,9 +9,10 @@ import pytest
 
 import dlc
 from dlc.dialects import scalar
-from dlc.driver.compile import Settings, compile_opened, lower
+from dlc.driver.compile import compile_opened, lower
 from dlc.driver.make import Wanted, make_artifact
 from dlc.driver.open import open_model
+from dlc.driver.settings import Settings
 from dlc.errors import CallError, ModelError, Unsupported, UsageError
 from dlc.frontend.elaborate import elaborate
 from dlc.runtime.artifact import Artifact

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.driver.compile import Settings
 from dlc.driver.make import Wanted
 from dlc.driver.open import read_ir
+from dlc.driver.settings import Settings
 from dlc.driver.show import Shown, show_stage
 from dlc.errors import ModelError
 from dlc.text.ir_printer import print_module

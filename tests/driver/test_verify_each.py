@@ -10,9 +10,10 @@ import pytest
 
 from dlc.cli import main
 from dlc.dialects import array, func, mem, scalar, vec
-from dlc.driver.compile import Settings, compile_opened, lower
+from dlc.driver.compile import compile_opened, lower
 from dlc.driver.open import open_model, read_ir
 from dlc.driver.opt import optimise_text
+from dlc.driver.settings import Settings
 from dlc.driver.verify_each import EachPass
 from dlc.errors import InternalError, ModelError, NumbersDiffer
 from dlc.ir.builder import Builder

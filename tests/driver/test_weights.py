@@ -10,8 +10,10 @@ import pytest
 from dlc.dialects import array, func, weight
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.builtin import Module
-from dlc.driver.compile import Opened, Settings, compile_opened
+from dlc.driver.compile import compile_opened
 from dlc.driver.initial import initial
+from dlc.driver.opened import Opened
+from dlc.driver.settings import Settings
 from dlc.errors import ModelError
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder

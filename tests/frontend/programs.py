@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 import dlc
 from dlc.dialects import func
 from dlc.driver.build import interface_of
-from dlc.driver.compile import Opened
 from dlc.driver.open import open_model
+from dlc.driver.opened import Opened
 from dlc.driver.weights import Given, gather
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Manager

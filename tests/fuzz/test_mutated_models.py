@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from dlc.driver.compile import Opened, Settings, compile_opened, lower
+from dlc.driver.compile import compile_opened, lower
 from dlc.driver.open import open_model
+from dlc.driver.opened import Opened
+from dlc.driver.settings import Settings
 from dlc.errors import ArtifactError, DlcError, InternalError
 from dlc.runtime.model import Model
 from dlc.text.ir_printer import print_module

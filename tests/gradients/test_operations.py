@@ -17,7 +17,9 @@ import pytest
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
-from dlc.driver.compile import Opened, Settings, compile_opened
+from dlc.driver.compile import compile_opened
+from dlc.driver.opened import Opened
+from dlc.driver.settings import Settings
 from dlc.ir.builder import Builder
 from dlc.ir.core import OPS
 from dlc.ir.passes import Context

@@ -16,10 +16,10 @@ from _pytest.mark import ParameterSet
 
 from dlc.driver.calls import Request
 from dlc.driver.check_values import values_of
-from dlc.driver.compile import Settings
 from dlc.driver.entries import entry_functions
 from dlc.driver.gradcheck import Check, Effort, compile_gradients
 from dlc.driver.make import Wanted
+from dlc.driver.settings import Settings
 from dlc.runtime.model import Model
 
 FOLDER = Path(__file__).parent / "programs"

@@ -18,7 +18,9 @@ import onnx
 import onnxruntime
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from dlc.driver.compile import Opened, Settings, compile_opened
+from dlc.driver.compile import compile_opened
+from dlc.driver.opened import Opened
+from dlc.driver.settings import Settings
 from dlc.importers.onnx import import_graph
 from dlc.importers.onnx.reading import graph_of
 from dlc.ir.passes import Context

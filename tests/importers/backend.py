@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from onnx.backend.base import Backend, BackendRep
 
-from dlc.driver.compile import Opened, Settings, compile_opened
+from dlc.driver.compile import compile_opened
+from dlc.driver.opened import Opened
+from dlc.driver.settings import Settings
 from dlc.errors import Unsupported
 from dlc.importers.onnx import OnnxModel, import_graph
 from dlc.importers.onnx.facts import Graph

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from dlc.dialects import func
-from dlc.driver.compile import Opened, Settings, compile_opened
+from dlc.driver.compile import compile_opened
+from dlc.driver.opened import Opened
+from dlc.driver.settings import Settings
 from dlc.importers.onnx import OnnxModel, import_graph
 from dlc.importers.onnx.reading import graph_of
 from dlc.ir.evaluation import Evaluation

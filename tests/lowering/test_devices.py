@@ -11,8 +11,10 @@ import pytest
 import dlc
 from dlc.dialects import func, mem
 from dlc.dialects.comm import Recv, Send
-from dlc.driver.compile import Opened, Settings, compile_opened, lower
+from dlc.driver.compile import compile_opened, lower
 from dlc.driver.open import open_model, open_training
+from dlc.driver.opened import Opened
+from dlc.driver.settings import Settings
 from dlc.errors import ModelError, Unsupported
 from dlc.passes.devices import devices_of
 from dlc.runtime.dtypes import DTYPES

@@ -12,8 +12,8 @@ from dlc.dialects import func
 from dlc.dialects.kernel_products import Product
 from dlc.dialects.measured import measuring
 from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
-from dlc.driver.compile import Settings
 from dlc.driver.pipelines import pipeline
+from dlc.driver.settings import Settings
 from dlc.driver.weights import Weights
 from dlc.ir.attributes import decode
 from dlc.ir.core import OPS

@@ -11,8 +11,8 @@ import pytest
 from dlc.codegen.kernels import kernel_texts
 from dlc.codegen.llvm import assembly
 from dlc.dialects import array
-from dlc.driver.compile import Settings
 from dlc.driver.pipelines import pipeline
+from dlc.driver.settings import Settings
 from dlc.ir.attributes import decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import OPS, Value

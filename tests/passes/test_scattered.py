@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.driver.compile import Settings
 from dlc.driver.make import Wanted
 from dlc.driver.open import open_training
+from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
 from dlc.ir.passes import Manager
 from dlc.text.ir_printer import print_module

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from dlc.dialects import array
-from dlc.driver.compile import Settings, lower
+from dlc.driver.compile import lower
 from dlc.driver.open import open_model
 from dlc.driver.pipelines import GRAPH, REASONS, pipeline
+from dlc.driver.settings import Settings
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.passes import check_order

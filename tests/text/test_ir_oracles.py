@@ -10,8 +10,9 @@ from collections.abc import Generator
 import pytest
 
 from dlc.dialects.builtin import Module
-from dlc.driver.compile import Settings, lower
+from dlc.driver.compile import lower
 from dlc.driver.pipelines import STAGES
+from dlc.driver.settings import Settings
 from dlc.ir.builder import Builder
 from dlc.ir.location import UnknownLocation
 from dlc.text.ir_parser import parse_op

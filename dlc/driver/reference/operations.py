@@ -14,13 +14,14 @@ from functools import cache, partial
 from textwrap import dedent
 
 from dlc import dialects
-from dlc.driver.compile import Settings, lower
+from dlc.driver.compile import lower
 from dlc.driver.open import open_model, open_training
 from dlc.driver.pipelines import LOADED
 from dlc.driver.reference.derivatives import derivative_of
 from dlc.driver.reference.example_graph import example_graphs
 from dlc.driver.reference.page import Page, Part
 from dlc.driver.reference.showcase import CALLED, IR, TRAINED
+from dlc.driver.settings import Settings
 from dlc.ir.core import OPS, Op
 from dlc.ir.define import fields_of
 from dlc.ir.passes import PASSES

@@ -1,0 +1,46 @@
+"""A model between the reading of its file and its compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc.dialects.builtin import Module
+from dlc.driver.weights import Array
+from dlc.errors import Diagnostic, render
+from dlc.ir.passes import Context
+from dlc.runtime import manifest
+
+
+@dataclass(slots=True)
+class Opened:
+    """A model that was read: its module at `stage`, and what is known about where it came from."""
+
+    module: Module
+    context: Context
+    name: str
+    texts: Mapping[str, str]
+    folder: Path
+    stage: str = "graph"
+    layers: tuple[manifest.Layer, ...] = ()
+    read_at: str = "graph"
+    """The stage at which it was read."""
+    stages: tuple[str, ...] = ("graph",)
+    """The stages at which it may be taken to be."""
+    reopen: Callable[[], Opened] | None = None
+    """Reads it once more."""
+    warnings: tuple[Diagnostic, ...] = ()
+    unkept: tuple[Diagnostic, ...] = ()
+    """What its text demands and compiled code would not keep: limits and devices."""
+    arrays: Mapping[str, Array] | None = None
+    """The numbers of its weights, where the file itself has them."""
+    training: manifest.Training | None = None
+    """How it trains, if its functions are those that train it."""
+    can_train: bool = False
+    """Whether its text says how it trains."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The warnings about its text, as they are shown."""
+        return tuple(render(warning, self.texts) for warning in self.warnings)

@@ -1,0 +1,118 @@
+"""What a user chooses about a compilation, narrowed to what the text demands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dlc.codegen.llvm import TARGETS, Target
+from dlc.dialects.limits import Limit
+from dlc.errors import Diagnostic, ModelError, UsageError
+from dlc.ir.passes import PASSES, Options, unknown_pass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a user chooses about a compilation.
+
+    `level` is 0 to 3; `target` is `cpu` (this machine) or `cpu:NAME` (an x86-64 level or a processor);
+    `matmul` says who computes products: `blas`, `generated`, or `auto`; `disabled` names passes to
+    leave out. With `verify_each` the module is verified and evaluated after every pass. `max_memory` is
+    the most bytes that a call may need, `dims` are narrower bounds of named sizes, and `fast_narrow` is
+    the limit of that name.
+    """
+
+    level: int = 2
+    target: str = "cpu"
+    matmul: str = "auto"
+    disabled: frozenset[str] = frozenset()
+    verify_each: bool = False
+    max_memory: int | None = None
+    dims: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    fast_narrow: bool = False
+
+    def __post_init__(self) -> None:
+        if self.level not in range(4):
+            raise UsageError(f"there is no -O{self.level}", code="D0902", help="use -O0 to -O3")
+        if self.matmul not in ("blas", "generated", "auto"):
+            raise UsageError(
+                f"{self.matmul!r} computes no products",
+                code="D0902",
+                help="use --matmul blas, generated or auto",
+            )
+        for name in sorted(self.disabled):
+            if name not in PASSES:
+                raise unknown_pass(name)
+            if PASSES[name].required:
+                raise UsageError(
+                    f"the pass {name} cannot be left out: what follows needs it", code="D0902"
+                )
+
+    @property
+    def processor(self) -> Target:
+        """The processor that code is made for."""
+        kind, _, name = self.target.partition(":")
+        if kind != "cpu":
+            raise UsageError(
+                f"there is no target {self.target!r}",
+                code="D0902",
+                help=f"use cpu, or cpu:NAME with one of {', '.join(TARGETS)}",
+            )
+        return Target.named(name or "host")
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The choices that could change a byte of the artifact, as on the command line."""
+        further = [f"--disable-pass={name}" for name in sorted(self.disabled)]
+        if self.max_memory is not None:
+            further.append(f"--max-memory={self.max_memory}")
+        further += [f"--dim={name}={low}..{high}" for name, (low, high) in self.dims.items()]
+        return (f"-O{self.level}", f"--target={self.target}", f"--matmul={self.matmul}", *further)
+
+    def keeping(self, limits: Sequence[Limit]) -> Settings:
+        """These choices, narrowed to what a text promises.
+
+        Raises UsageError (D0709) where the two exclude each other, ModelError where two promises do.
+        """
+        found = self
+        names = {limit.name for limit in limits}
+        for limit in limits:
+            match limit.name:
+                case "deterministic":
+                    if self.matmul == "blas":
+                        why = "the bits are the library's"
+                        raise UsageError([_contradiction(limit, "--matmul blas", why)])
+                    found = replace(found, matmul="generated")
+                case "exact":
+                    if "fast_narrow" in names:
+                        why = "that changes bits"
+                        raise ModelError([_contradiction(limit, "limit fast_narrow", why)])
+                    found = replace(found, level=min(found.level, 1))
+                case "fast_narrow":
+                    found = replace(found, fast_narrow=True)
+                case _:
+                    most = min(limit.bytes, found.max_memory or limit.bytes)
+                    found = replace(found, max_memory=most)
+        return found
+
+    def options(self) -> Options:
+        """What passes are told."""
+        return Options(
+            level=self.level,
+            matmul=self.matmul,
+            disabled=self.disabled,
+            fast_narrow=self.fast_narrow,
+            vector_bytes=self.processor.vector_bytes,
+            fma="fma" in self.processor.features,
+            half="f16c" in self.processor.features,
+            rounding="sse4.1" in self.processor.features,
+        )
+
+
+def _contradiction(limit: Limit, other: str, why: str) -> Diagnostic:
+    return Diagnostic(
+        "D0709",
+        f"limit {limit.name} and {other} exclude each other: {why}",
+        limit.place,
+        help="leave one of them out",
+    )
