@@ -302,6 +302,10 @@ def _split(emit: Builder, value: Value, axis: int, groups: int) -> Value:
 
 def _swap_channels(emit: Builder, kernel: Value, layout: Layout, groups: int) -> Value:
     """The kernel that takes what this one makes: [k, i, (g, o)] becomes [k, o, (g, i)]."""
+    if groups == 1:
+        order = list(range(layout.rank))
+        order[layout.kernel_in], order[layout.kernel_out] = layout.kernel_out, layout.kernel_in
+        return transpose(emit, kernel, tuple(order))
     shape = tensor_type(kernel).shape
     split = _split(emit, kernel, layout.kernel_out, groups)
     spatial = tuple(range(layout.rank - 2))
@@ -318,6 +322,10 @@ def _swap_channels(emit: Builder, kernel: Value, layout: Layout, groups: int) ->
 
 def _batch_as_channels(emit: Builder, source: Value, layout: Layout, groups: int) -> Value:
     """A picture [n, s, (g, c)] as [c, s, (g, n)]."""
+    if groups == 1:
+        order = list(range(layout.rank))
+        order[0], order[layout.channel] = layout.channel, 0
+        return transpose(emit, source, tuple(order))
     shape = tensor_type(source).shape
     split = _split(emit, source, layout.channel, groups)
     if layout.channels_last:
