@@ -2,16 +2,14 @@
 
     python contender.py NAME MODEL.onnx INPUTS.npz RESULTS.npz THREADS
 
-Prints one JSON object with what there is to say about opening the model, after writing its results for
-the inputs. Then each line on standard input is a number of calls to make, and each line on standard
-output the milliseconds of those calls. It imports nothing of ours but what it measures, because it
-runs in the peers' environment too.
+Opens the model, writes its results for the inputs, and serves (`benchmarks.serve`) with what there is to
+say about opening. It imports nothing of ours but that and what it measures, because it runs in the
+peers' environment too.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 import tempfile
 import time
@@ -21,6 +19,8 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+from benchmarks.serve import serve
 
 # The peers' results are arrays of any dtype, and two of the three packages have no types.
 Array: TypeAlias = NDArray[Any]
@@ -100,19 +100,12 @@ CONTENDERS = {"dlc": dlc, "onnxruntime": onnxruntime, "openvino": openvino}
 
 
 def main(name: str, model: str, inputs: str, results: str, threads: str) -> None:
-    """Open the model, write its results, and make as many calls as each line of input asks for."""
+    """Open the model, write its results, and serve."""
     with np.load(inputs) as file:
         given: dict[str, Array] = {key: file[key] for key in file.files}
     run, facts = CONTENDERS[name](Path(model), given, int(threads))
     np.savez(results, *[np.array(result) for result in run()])
-    print(json.dumps(facts), flush=True)
-    for line in sys.stdin:
-        spent: list[float] = []
-        for _ in range(int(line)):
-            begin = time.perf_counter()
-            run()
-            spent.append((time.perf_counter() - begin) * 1e3)
-        print(json.dumps(spent), flush=True)
+    serve(run, facts)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from pathlib import Path
 
 TORCH = ("torch", "numpy", "--index-url", "https://download.pytorch.org/whl/cpu")
 """PyTorch for the CPU alone: a tenth of what comes with the libraries for GPUs."""
+TRAINING = (TORCH, ("jax",))
+"""What trains side by side with us."""
 
 
 def cache_folder() -> Path:
@@ -19,13 +21,16 @@ def cache_folder() -> Path:
     return Path(base, "dlc", "benchmarks")
 
 
-def python_with(name: str, packages: Sequence[str]) -> str:
-    """The Python of an environment with these packages (arguments of pip), made if it is not there."""
+def python_with(name: str, *packages: Sequence[str]) -> str:
+    """The Python of an environment, made if it is not there by a call of pip for each of `packages`."""
     folder = cache_folder() / name
     python, complete = folder / "bin" / "python", folder / "complete"
     if not complete.exists():
-        print(f"installing {packages[0]} in {folder}", file=sys.stderr)
+        print(
+            f"installing {', '.join(first for first, *_ in packages)} in {folder}", file=sys.stderr
+        )
         venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+        for arguments in packages:
+            subprocess.run([python, "-m", "pip", "install", "--quiet", *arguments], check=True)
         complete.touch()
     return str(python)

@@ -14,31 +14,28 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.environment import TORCH, python_with
+from benchmarks.environment import TRAINING, python_with
+from benchmarks.training_cases import NETWORKS, Array, Arrays, with_optimizer
 from dlc.driver.build import interface_of
 from dlc.driver.check_values import Values
-from dlc.driver.compile import Settings
 from dlc.driver.entries import find_function
 from dlc.driver.gradcheck import Check, compile_gradients
 from dlc.driver.make import Wanted
 from dlc.driver.open import open_training
+from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
 from dlc.runtime.binding import Binder
 
 HERE = Path(__file__).parent
-NETWORKS = HERE.parent / "examples" / "networks"
 LIMIT = 1e-4
 """Of the largest element of a gradient, between PyTorch in f64 and ours in f32, unless PyTorch in f32 is
 farther from it itself."""
@@ -55,9 +52,6 @@ module recorder {
 }
 """
 """The optimizer of the steps that are compared."""
-
-Array: TypeAlias = NDArray[np.generic]
-Arrays: TypeAlias = Mapping[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +119,7 @@ CASES = {
 def by_dlc(name: str, case: Case, batch: Arrays) -> tuple[dict[str, Array], float, Arrays]:
     """The weights that a trainer begins with, and the loss and the gradients of its first step."""
     path = NETWORKS / f"{name}.dlm"
-    text, count = re.subn(
-        r"(?m)^  optimizer = .*$", "  optimizer = recorder()", path.read_text("utf-8")
-    )
-    assert count == 1, f"{path} has no optimizer in a line of its own"
+    text = with_optimizer(path, "recorder()")
     trainer, _ = make_trainer(Wanted(str(path), text=text + RECORDER, parameters=case.settings))
     weights = trainer.trained()
     loss = trainer.step(**batch)
@@ -193,7 +184,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CASES))
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    python = python_with("training", TORCH)
+    python = python_with("training", *TRAINING)
     found = [compare(name, python) for name in given.names or CASES]
     if given.json:
         print(json.dumps([asdict(row) for row in found]))

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 import onnx
@@ -28,6 +26,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from benchmarks.environment import cache_folder, python_with
+from benchmarks.turns import Process, take_turns
 from tests.conformance.seeded import seeded
 
 HERE = Path(__file__).parent
@@ -35,10 +34,6 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 PEERS = ("onnxruntime", "openvino")
 TOLERANCE = 1e-4
 """Of the largest result, between any two contenders."""
-TURN_SECONDS = 0.7
-"""How long one contender runs before the next has its turn."""
-REST_SECONDS = 0.05
-"""Until the threads of the one before have stopped spinning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,47 +85,21 @@ def random_inputs(path: Path) -> dict[str, NDArray[np.float32]]:
     }
 
 
-class Process:
-    """A running contender."""
+class Opened(Process):
+    """A contender that has opened a network."""
 
     def __init__(self, name: str, model: Path, folder: Path, threads: int) -> None:
-        self.name = name
-        self.threads = threads
         self._results = folder / f"{name}.npz"
         python = python_with("peers", PEERS) if name in PEERS else sys.executable
         script = str(HERE / "contender.py")
         inputs = str(folder / "inputs.npz")
         command = [python, script, name, str(model), inputs, str(self._results), str(threads)]
-        # The peers' choice of kernels is left to them; ours must not be crippled either.
-        environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
-        environment |= {"DLC_CACHE": str(folder / "objects"), "PYTHONPATH": str(HERE.parent)}
-        self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.facts = cast("dict[str, float]", self._line())
-        self.times: list[float] = []
-
-    def _line(self) -> object:
-        line = cast("IO[str]", self._process.stdout).readline()
-        if not line:
-            sys.exit(f"{self.name} ended with status {self._process.wait()}")
-        return json.loads(line)
+        super().__init__(name, command, {"DLC_CACHE": str(folder / "objects")})
 
     def results(self) -> list[NDArray[Any]]:
         """What the network gave."""
         with np.load(self._results) as file:
             return [file[key] for key in file.files]
-
-    def turn(self, calls: int) -> list[float]:
-        """Milliseconds of so many calls."""
-        given = cast("IO[str]", self._process.stdin)
-        given.write(f"{calls}\n")
-        given.flush()
-        return cast("list[float]", self._line())
-
-    def close(self) -> None:
-        cast("IO[str]", self._process.stdin).close()
-        self._process.wait()
 
 
 def measure(name: str, contenders: Sequence[str], threads: int, rounds: int) -> list[Outcome]:
@@ -139,13 +108,13 @@ def measure(name: str, contenders: Sequence[str], threads: int, rounds: int) -> 
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         np.savez(folder / "inputs.npz", allow_pickle=False, **random_inputs(model))
-        running = [Process(contender, model, folder, threads) for contender in contenders]
-        try:
+        with ExitStack() as alive:
+            running = [
+                alive.enter_context(Opened(contender, model, folder, threads))
+                for contender in contenders
+            ]
             compare(name, running)
             take_turns(running, rounds)
-        finally:
-            for process in running:
-                process.close()
     return [
         Outcome(
             name,
@@ -159,7 +128,7 @@ def measure(name: str, contenders: Sequence[str], threads: int, rounds: int) -> 
     ]
 
 
-def compare(name: str, running: Sequence[Process]) -> None:
+def compare(name: str, running: Sequence[Opened]) -> None:
     """End the program unless all contenders give the same results."""
     first, *others = running
     wanted = first.results()
@@ -168,17 +137,6 @@ def compare(name: str, running: Sequence[Process]) -> None:
             error = float(np.abs(one - two).max() / np.abs(two).max())
             if not error <= TOLERANCE:
                 sys.exit(f"{name}: {first.name} and {other.name} differ by {error:.1e}")
-
-
-def take_turns(running: Sequence[Process], rounds: int) -> None:
-    """Let the contenders run one after the other, each for about `TURN_SECONDS`, several times."""
-    for process in running:
-        process.turn(2)
-    for _ in range(rounds):
-        for process in running:
-            (once,) = process.turn(1)
-            process.times += process.turn(max(3, int(TURN_SECONDS * 1e3 / once)))
-            time.sleep(REST_SECONDS)
 
 
 def table(outcomes: Sequence[Outcome]) -> str:

@@ -1,0 +1,170 @@
+"""The networks of `benchmarks.training` for PyTorch that read sequences and ratings.
+
+As those of `benchmarks.networks_torch`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, TypeAlias
+
+from benchmarks.networks_torch import Module
+
+# PyTorch is not installed where types are checked.
+torch: Any = importlib.import_module("torch")
+nn: Any = torch.nn
+f: Any = torch.nn.functional
+Tensor: TypeAlias = Any
+
+
+class Attention(Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        count, length, width = x.shape
+        split = self.qkv(x).view(count, length, 3, self.heads, width // self.heads)
+        q, k, v = split.permute(2, 0, 3, 1, 4)
+        mixed = f.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(mixed.transpose(1, 2).reshape(x.shape))
+
+
+class Block(Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm1, self.attn = nn.LayerNorm(width), Attention(width, heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.norm1(x))
+        return x + self.down(f.gelu(self.up(self.norm2(x))))
+
+
+class GPT(Module):
+    def __init__(self, V: int = 256, D: int = 256, H: int = 4, L: int = 4) -> None:
+        super().__init__()
+        self.tokens = nn.Parameter(torch.empty(V, D))
+        self.positions = nn.Parameter(torch.empty(128, D))
+        self.blocks = nn.ModuleList([Block(D, H) for _ in range(L)])
+        self.last = nn.LayerNorm(D)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = f.embedding(ids[:, :-1], self.tokens) + self.positions[: ids.shape[1] - 1]
+        for block in self.blocks:
+            x = block(x)
+        scores = f.linear(self.last(x), self.tokens)
+        return f.cross_entropy(scores.flatten(0, 1), ids[:, 1:].flatten())
+
+
+class LSTM(Module):
+    """PyTorch's own layer, with one bias as ours has: its second one stays zero."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.wx = nn.Parameter(torch.empty(4 * width, inputs))
+        self.wh = nn.Parameter(torch.empty(4 * width, width))
+        self.b = nn.Parameter(torch.empty(4 * width))
+        self.zeros = torch.zeros(4 * width)
+
+    # So PyTorch treats its own LSTM too: one that is compiled is unrolled, which takes minutes.
+    @torch.compiler.disable
+    def forward(self, x: Tensor) -> Tensor:
+        start = x.new_zeros(1, x.shape[0], self.wh.shape[1])
+        weights = (self.wx, self.wh, self.b, self.zeros)
+        return torch.lstm(x, (start, start), weights, True, 1, 0.0, True, False, True)[0]
+
+
+class Language(Module):
+    def __init__(self, V: int = 256, D: int = 512) -> None:
+        super().__init__()
+        self.tokens = nn.Parameter(torch.empty(V, D))
+        self.rnn1, self.rnn2 = LSTM(D, D), LSTM(D, D)
+        self.head = nn.Linear(D, V)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.rnn2(self.rnn1(f.embedding(ids[:, :-1], self.tokens)))
+        return f.cross_entropy(self.head(x).flatten(0, 1), ids[:, 1:].flatten())
+
+
+class Layer(Module):
+    """An LSTM around which what it reads is added again."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.rnn = LSTM(inputs, width)
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        return h + self.rnn(x)
+
+
+class Encoder(Module):
+    def __init__(self, width: int, layers: int) -> None:
+        super().__init__()
+        self.forwards, self.backwards = LSTM(width, width), LSTM(width, width)
+        self.second = LSTM(2 * width, width)
+        self.rest = nn.ModuleList([Layer(width, width) for _ in range(layers - 2)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.second(torch.cat([self.forwards(x), self.backwards(x.flip(1)).flip(1)], -1))
+        for layer in self.rest:
+            h = layer(h, h)
+        return h
+
+
+class Decoder(Module):
+    def __init__(self, width: int, layers: int) -> None:
+        super().__init__()
+        self.first = LSTM(width, width)
+        self.query = nn.Linear(width, width, bias=False)
+        self.rest = nn.ModuleList([Layer(2 * width, width) for _ in range(layers - 1)])
+
+    def forward(self, x: Tensor, memory: Tensor, known: Tensor) -> Tensor:
+        h = self.first(x)
+        scores = self.query(h) @ memory.transpose(1, 2)
+        weights = scores.masked_fill(~known[:, None], -1e9).softmax(-1)
+        answers = weights @ memory
+        for layer in self.rest:
+            h = layer(torch.cat([h, answers], -1), h)
+        return h
+
+
+class GNMT(Module):
+    def __init__(self, V: int = 32000, D: int = 1024, L: int = 4) -> None:
+        super().__init__()
+        self.source_words, self.target_words = nn.Embedding(V, D), nn.Embedding(V, D)
+        self.encoder, self.decoder = Encoder(D, L), Decoder(D, L)
+        self.head = nn.Linear(D, V)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        memory = self.encoder(self.source_words(source))
+        x = self.decoder(self.target_words(target[:, :-1]), memory, source != 0)
+        wanted = target[:, 1:].flatten()
+        return f.cross_entropy(self.head(x).flatten(0, 1), wanted, ignore_index=0)
+
+
+class NCF(Module):
+    def __init__(self, users: int = 20000, items: int = 10000, width: int = 64) -> None:
+        super().__init__()
+        self.user_factors, self.item_factors = (
+            nn.Embedding(users, width),
+            nn.Embedding(items, width),
+        )
+        self.user_traits, self.item_traits = nn.Embedding(users, width), nn.Embedding(items, width)
+        self.tower = nn.Sequential(
+            nn.Linear(2 * width, 2 * width),
+            nn.ReLU(),
+            nn.Linear(2 * width, width),
+            nn.ReLU(),
+            nn.Linear(width, width // 2),
+            nn.ReLU(),
+        )
+        self.head = nn.Linear(width + width // 2, 1)
+
+    def forward(self, user: Tensor, item: Tensor, liked: Tensor) -> Tensor:
+        product = self.user_factors(user) * self.item_factors(item)
+        traits = torch.cat([self.user_traits(user), self.item_traits(item)], -1)
+        scores = self.head(torch.cat([product, self.tower(traits)], -1)).flatten()
+        return f.binary_cross_entropy_with_logits(scores, liked)
