@@ -47,8 +47,7 @@ class Process:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        cast("IO[str]", self._process.stdin).close()
-        self._process.wait()
+        self._process.__exit__(kind, error, trace)
 
     @property
     def times(self) -> list[float]:
@@ -65,7 +64,8 @@ class Process:
     def _line(self) -> object:
         line = cast("IO[str]", self._process.stdout).readline()
         if not line:
-            sys.exit(f"{self.name} ended with status {self._process.wait()}")
+            with self._process:
+                sys.exit(f"{self.name} ended with status {self._process.wait()}")
         return json.loads(line)
 
 
