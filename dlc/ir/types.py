@@ -80,6 +80,11 @@ INDEX = DType("index", "index", "index", 64, "int64")
 LANGUAGE_DTYPES = (F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL)
 
 
+def wide(dtype: DType) -> DType:
+    """The dtype in which what is stored as `dtype` is computed: f32 for f16 and bf16."""
+    return F32 if dtype in (F16, BF16) else dtype
+
+
 class TensorType(Type):
     """An array of known element type and rank; each size a number or a symbolic size."""
 

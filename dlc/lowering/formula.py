@@ -9,7 +9,7 @@ from dlc.dialects.kernel_products import Gemm, sum_dtype
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Shape, Size
-from dlc.ir.types import BF16, BOOL, F16, F32, INDEX, DType, TensorType
+from dlc.ir.types import BOOL, INDEX, DType, TensorType, wide
 
 Formula = Callable[[Builder, list[Value], list[Value]], Value]
 """The element at some indices, from the arrays that the kernel reads."""
@@ -23,11 +23,6 @@ def generic(emit: Builder, inputs: Sequence[Value], domain: Shape, formula: Form
     indices, arrays = body.arguments[: len(domain)], body.arguments[len(domain) :]
     inner.place(kernel.Yield([formula(inner, indices, arrays)]))
     return emit(kernel.Generic(inputs, [], body, domain))
-
-
-def wide(dtype: DType) -> DType:
-    """The dtype in which a kernel computes: f32 for f16 and bf16."""
-    return F32 if dtype in (F16, BF16) else dtype
 
 
 def load(emit: Builder, source: Value, indices: Sequence[Value]) -> Value:

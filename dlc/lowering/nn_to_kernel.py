@@ -15,9 +15,9 @@ from dlc.dialects.kernel_attention import Attention
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Shape, product
-from dlc.ir.types import F32, INDEX, DType
+from dlc.ir.types import F32, INDEX, DType, wide
 from dlc.lowering.array_to_kernel import lowers
-from dlc.lowering.formula import convert, fold, generic, load, number, size, wide
+from dlc.lowering.formula import convert, fold, generic, load, number, size
 
 Element = Callable[[Builder, list[Value]], Value]
 """The value at some inner indices."""

@@ -8,9 +8,9 @@ from dlc.dialects import array, kernels_in_order
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
-from dlc.ir.types import BOOL, I32
+from dlc.ir.types import BOOL, I32, wide
 from dlc.lowering.array_to_kernel import cast_all, lowers
-from dlc.lowering.formula import convert, generic, wide
+from dlc.lowering.formula import convert, generic
 
 
 @lowers(array.Cumulative)

@@ -14,9 +14,8 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Size, product
 from dlc.ir.passes import Context
-from dlc.ir.types import INDEX, POINTER, U8, DType
+from dlc.ir.types import INDEX, POINTER, U8, DType, wide
 from dlc.lowering.body import Body, Point
-from dlc.lowering.formula import wide
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Uniform, in_lanes
 from dlc.lowering.loop_writer import Lowered, Writer, for_each, index, minimum, unravel

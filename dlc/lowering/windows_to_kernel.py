@@ -14,7 +14,7 @@ from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size
-from dlc.ir.types import F32, F64, I32, I64, INDEX
+from dlc.ir.types import F32, F64, I32, I64, INDEX, wide
 from dlc.lowering.array_to_kernel import lowers
 from dlc.lowering.formula import (
     between,
@@ -29,7 +29,6 @@ from dlc.lowering.formula import (
     plus,
     size,
     times,
-    wide,
 )
 from dlc.lowering.pieces_to_kernel import clamp
 

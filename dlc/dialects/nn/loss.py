@@ -9,14 +9,13 @@ from dlc.dialects.nn.rows import (
     check_floats,
     in_dtype,
     spread,
-    wide_dtype,
     widened,
 )
 from dlc.dialects.nn.softmax import LogSumExp
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.define import op, operand
-from dlc.ir.types import I64, TensorType
+from dlc.ir.types import I64, TensorType, wide
 
 __all__ = ["CrossEntropy"]
 
@@ -40,7 +39,7 @@ class CrossEntropy(Decomposed):
                 f"found the labels {show(self.labels)}"
             )
         rows = logits.with_shape(labels.shape)
-        return rows, rows.with_dtype(wide_dtype(rows.dtype))
+        return rows, rows.with_dtype(wide(rows.dtype))
 
     def decompose(self, emit: Builder) -> tuple[Value, ...]:
         logits = widened(emit, self.logits)

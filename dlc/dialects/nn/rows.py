@@ -12,17 +12,12 @@ from dlc.dialects.array import tensor_type
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, product
-from dlc.ir.types import BF16, F16, F32, DType, TensorType
-
-
-def wide_dtype(dtype: DType) -> DType:
-    """The dtype in which a formula on `dtype` is computed."""
-    return F32 if dtype in (F16, BF16) else dtype
+from dlc.ir.types import DType, TensorType, wide
 
 
 def widened(emit: Builder, x: Value) -> Value:
     """The value in the dtype to compute in."""
-    return in_dtype(emit, x, wide_dtype(tensor_type(x).dtype))
+    return in_dtype(emit, x, wide(tensor_type(x).dtype))
 
 
 def in_dtype(emit: Builder, x: Value, dtype: DType) -> Value:
