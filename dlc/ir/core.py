@@ -191,6 +191,13 @@ class Op:
         for value in self.operands:
             value.uses[self] = value.uses.get(self, 0) + 1
 
+    def swap_regions(self, other: Op) -> None:
+        """Have the regions of another operation, and give it these."""
+        self.regions, other.regions = other.regions, self.regions
+        for op in (self, other):
+            for block in op.regions:
+                block.parent = op
+
     def _forget_uses(self) -> None:
         for value in self.operands:
             value.uses.pop(self, None)
@@ -261,6 +268,15 @@ class Block:
         """Take away an argument that nothing uses; later ones move up."""
         assert not self.arguments[index].uses
         del self.arguments[index]
+        for position, argument in enumerate(self.arguments):
+            argument.index = position
+
+    def set_arguments(self, arguments: Sequence[Value]) -> None:
+        """Put its arguments in this order, without those that are left out, which nothing may use."""
+        kept = set(arguments)
+        assert kept <= set(self.arguments)
+        assert not any(argument.uses for argument in self.arguments if argument not in kept)
+        self.arguments = list(arguments)
         for position, argument in enumerate(self.arguments):
             argument.index = position
 

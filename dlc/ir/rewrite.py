@@ -7,6 +7,7 @@ does not say how the new values relate to the old ones.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -24,7 +25,7 @@ class Rewriter:
     def __init__(self, values: ValueMap, log: DecisionLog) -> None:
         self.values = values
         self.log = log
-        self._pending: dict[Op, None] | None = None
+        self._pending: OrderedDict[Op, None] | None = None
 
     def before(self, op: Op) -> Builder:
         """A builder that places just before the operation, with its location."""
@@ -69,12 +70,12 @@ class Rewriter:
 
         Operations without users and without effect are erased on the way.
         """
-        self._pending = {op: None for block in blocks for op in block}
+        # Taking the first of a plain dict passes over all that were taken before.
+        self._pending = OrderedDict((op, None) for block in blocks for op in block)
         applied = 0
         try:
             while self._pending:
-                op = next(iter(self._pending))
-                del self._pending[op]
+                op, _ = self._pending.popitem(last=False)
                 if op.parent is None:
                     continue
                 if op.pure and op.results and op.is_unused:

@@ -15,7 +15,7 @@ from dlc.dialects import array
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.attributes import Dense, decode
 from dlc.ir.core import OPS, Block, Op, Value
-from dlc.ir.evaluation import Evaluation
+from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
 from dlc.ir.types import TensorType
@@ -107,14 +107,13 @@ def known_result(op: Op) -> array.Fill | None:
     """The fill that an element-wise operation on fills amounts to; None where that is not known."""
     if isinstance(op, array.Elementwise) and not op.is_exact:
         return None
-    numbers = [number(operand) for operand in op.operands]
-    elements = [
-        np.asarray(Dense.splat(value, TensorType(tensor_type(operand).dtype)).array)
-        for value, operand in zip(numbers, op.operands, strict=True)
-        if value is not None
-    ]
-    if len(elements) < len(numbers):
-        return None
+    elements: list[Array] = []
+    for operand in op.operands:
+        value = number(operand)
+        if value is None:
+            return None
+        splat = Dense.splat(value, TensorType(tensor_type(operand).dtype))
+        elements.append(np.asarray(splat.array))
     result = op.evaluate(Evaluation(), *elements)
     assert not isinstance(result, tuple)
     type = tensor_type(op.result)

@@ -14,7 +14,7 @@ producer of both a maximum and the subtraction of that maximum is not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlc.dialects import array, kernel, scalar
 from dlc.dialects.kernel_products import Product
@@ -121,21 +121,22 @@ class _Fusion:
             return False
         if not self.facts(producer).is_map:
             return False
-        size = self.facts(producer).count, self.facts(consumer).count
+        given, facts = self.facts(producer), self.facts(consumer)
+        size = given.count, facts.count
         reason = self._reordered(consumer) or _why_not_inline(producer, consumer, argument, size)
         if reason:
             self.log.refused(f"fuse: {reason}", value)
             return False
         self.log.did("fuse into its reader", value)
-        arrays = [_argument_for(consumer, read) for read in producer.inputs]
         loads = [use for use in argument.uses if isinstance(use, kernel.Load)]
         alone = len(loads) == 1 and len(value.uses) == 1 and value.uses[consumer] == 1
-        for load in loads:
-            (element,) = (_moved if alone else _cloned)(producer.body, load, arrays)
-            load.result.replace_by(element)
-            load.erase()
-        consumer.remove_input(argument)
-        del self._facts[consumer]
+        if alone and given.count > facts.count and _is_beside(producer, consumer, loads[0]):
+            _take_over(producer, consumer, loads[0], argument)
+        else:
+            _write_in(producer, consumer, loads, argument, alone)
+        # A map brings neither folds nor rows. Each load goes, and the yield does not come along.
+        count = facts.count + len(loads) * (given.count - 2)
+        self._facts[consumer] = replace(facts, count=count)
         if producer.is_unused:
             del self._facts[producer]
             self.rewriter.erase(producer, Gone("fused into the kernel that reads it"))
@@ -144,7 +145,7 @@ class _Fusion:
     # Consumers behind producers.
 
     def _append(self, consumer: kernel.Generic) -> None:
-        if not consumer.is_map or len(consumer.results) != 1:
+        if not self.facts(consumer).is_map or len(consumer.results) != 1:
             return
         for argument, value in _inputs(consumer):
             producer = _origin(value).op
@@ -215,6 +216,73 @@ class _Fusion:
             reshape = value.op
             value = reshape.source
             self.rewriter.erase(reshape, Gone("fused with the kernel that reads it"))
+
+
+def _write_in(
+    producer: kernel.Generic,
+    consumer: kernel.Generic,
+    loads: Sequence[kernel.Load],
+    argument: Value,
+    alone: bool,
+) -> None:
+    """Put the producer's formula in the place of each load; `alone` says that nothing else needs it."""
+    arrays = [_argument_for(consumer, read) for read in producer.inputs]
+    for load in loads:
+        (element,) = (_moved if alone else _cloned)(producer.body, load, arrays)
+        load.result.replace_by(element)
+        load.erase()
+    consumer.remove_input(argument)
+
+
+def _is_beside(producer: kernel.Generic, consumer: kernel.Generic, load: kernel.Load) -> bool:
+    """Whether a load asks for the very element that the consumer computes."""
+    return (
+        producer.domain == consumer.domain
+        and load.parent is consumer.body
+        and list(load.indices) == consumer.indices
+    )
+
+
+def _take_over(
+    producer: kernel.Generic, consumer: kernel.Generic, load: kernel.Load, argument: Value
+) -> None:
+    """The same as `_write_in` for a large producer: the consumer goes on in the producer's block.
+
+    Only what is in the consumer is moved, so a chain of kernels is not moved again at each of its steps.
+    """
+    _read_once(producer)
+    own, taken = consumer.body, producer.body
+    (element,) = taken.terminator.operands
+    taken.terminator.erase()
+    place = taken.first
+    for op in list(own):
+        if op is load:
+            place = None
+        else:
+            taken.move(op, place)
+    load.result.replace_by(element)
+    load.erase()
+    theirs = {value: new for new, value in _inputs(producer)}
+    for new in theirs.values():
+        new.name = None
+    reads: dict[Value, Value] = {}
+    for known, value in _inputs(consumer):
+        if known is not argument:
+            reads[value] = theirs.get(value) or taken.add_argument(value.type)
+            _stand_for(reads[value], known)
+    reads = reads | theirs
+    for new, known in zip(producer.indices, consumer.indices, strict=True):
+        _stand_for(new, known)
+    taken.set_arguments([*producer.indices, *reads.values()])
+    consumer.attributes["segments"] = (len(reads), 0)
+    consumer.set_operands(list(reads))
+    producer.swap_regions(consumer)
+
+
+def _stand_for(new: Value, known: Value) -> None:
+    """Let an argument of the producer's block be what an argument of the consumer's was."""
+    new.name = known.name
+    known.replace_by(new)
 
 
 def _cloned(formula: Block, load: kernel.Load, arrays: Sequence[Value]) -> Sequence[Value]:
