@@ -10,8 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
-from dlc.cli.values import output_path
-from dlc.errors import UsageError
+from dlc.cli.values import check_kept, output_path
 
 
 @options.compiling(
@@ -45,12 +44,7 @@ def command(
 ) -> None:
     """Compile a model to a .dlc file."""
     path = Path(model).with_suffix(".dlc") if out is None else output_path(out, ".dlc")
-    if out is None and path == Path(model):
-        raise UsageError(
-            f"{model} would be replaced by what is made from it",
-            code="D0924",
-            help="name the new file, such as -o new.dlc",
-        )
+    check_kept([path], [model, given.weights])
     with progress(f"compiling {model}"):
         made = driver.make_artifact(given.of(model), stage=stage)
     made.artifact.write(path)

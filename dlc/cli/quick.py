@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from dlc import driver
 from dlc.cli.report import print_json
-from dlc.cli.values import pairs, sizes
+from dlc.cli.values import check_kept, pairs, sizes
 
 VALUED = ("--entry", "--input", "--output", "--dim", "--random-inputs", "--threads")
 
@@ -36,6 +36,7 @@ class PlainRun:
     def request(self) -> driver.Request:
         """What is asked of the entry point. Raises UsageError for texts that are no pairs."""
         inputs, files = pairs("--input", self.inputs), pairs("--output", self.outputs)
+        check_kept(files.values(), [self.path, self.weights, *inputs.values()])
         return driver.Request(
             self.path,
             self.entry,

@@ -15,12 +15,14 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
+from dlc.cli.values import check_kept
 from dlc.errors import CallError, DlcError, UsageError
 from dlc.runtime.atomic import write_file
 from dlc.runtime.data import Dataset
 from dlc.runtime.history import History, as_json
 from dlc.runtime.picture_files import require_pillow
 from dlc.runtime.progress import ProgressLine
+from dlc.runtime.threads import check_threads
 from dlc.runtime.trainer import Progress, Trainer
 
 DIVERGED = "D0815"
@@ -63,6 +65,8 @@ def command(
     runs, writes a checkpoint and gives the exit code 130; a second Ctrl-C ends it at once.
     """
     _check_files(out, plot, checkpoint, history)
+    check_kept([out, plot, checkpoint, history], [model, data, given.weights])
+    check_threads(threads)
     wanted = given.of(model)
     planned = driver.plan_training(wanted, None if resume is None else str(resume))
     examples = planned.data(data)

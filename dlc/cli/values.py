@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dlc.errors import UsageError
@@ -34,6 +35,18 @@ def output_path(out: Path, ending: str) -> Path:
             help=f"name the new file, such as -o {out.with_suffix(ending)}",
         )
     return out
+
+
+def check_kept(written: Iterable[str | Path | None], read: Iterable[str | Path | None]) -> None:
+    """Raises UsageError (D0924) where a file to write is one that is read. None is no file."""
+    sources = {os.path.realpath(path) for path in read if path is not None}
+    for path in written:
+        if path is not None and os.path.realpath(path) in sources:
+            raise UsageError(
+                f"{path} is read, and would be replaced by what is made from it",
+                code="D0924",
+                help=f"name a new file, such as {Path(path).with_stem(f'new-{Path(path).stem}')}",
+            )
 
 
 def listed(text: str) -> list[str]:

@@ -171,6 +171,45 @@ def test_an_artifact_is_not_replaced_by_what_is_made_from_it(dlc: Command, folde
     data = (folder / "rows.dlc").read_bytes()
     refused = dlc("compile", "rows.dlc", "-O0")
     assert refused.code == 2
-    assert "name the new file, such as -o new.dlc" in refused.err
+    assert "name a new file, such as new-rows.dlc" in refused.err
     assert (folder / "rows.dlc").read_bytes() == data
     assert dlc("compile", "rows.dlc", "-O0", "-o", "new.dlc").code == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run rows.dlm --input x=x.npy --output rows=x.npy",
+        "run rows.dlm --input x=x.npy --output rows=./x.npy",
+        "run rows.dlc --input x=x.npy --output rows=x.npy",
+        "run layer.dlm --input x=x.npy --weights w.safetensors --output=result=w.safetensors",
+        "compile rows.dlc -o rows.dlc",
+        "compile layer.dlm --weights rows.dlc -o rows.dlc",
+        "train layer.dlm --data rows.dlc -o rows.dlc",
+        "train layer.dlm --history layer.dlm",
+        "train layer.dlm --weights w.safetensors --checkpoint w.safetensors",
+    ],
+)
+def test_no_file_that_is_read_is_written(dlc: Command, folder: Path, command: str) -> None:
+    np.save(folder / "x.npy", np.zeros((2, 3), np.float32))
+    (folder / "layer.dlm").write_text(LAYER)
+    (folder / "w.safetensors").write_bytes(b"precious")
+    assert dlc("compile", "rows.dlm").code == 0
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    done = dlc(*command.split())
+    assert "is read, and would be replaced by what is made from it" in done.err
+    assert (done.code, done.out) == (2, "")
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_no_name_has_no_page(dlc: Command) -> None:
+    done = dlc("doc", "")
+    assert "D0914" in done.err
+    assert (done.code, done.out) == (2, "")
+
+
+def test_training_with_no_thread_is_refused_before_the_model_is_read(dlc: Command) -> None:
+    done = dlc("train", "absent.dlm", "--threads", "0")
+    assert "threads" in done.err
+    assert "absent" not in done.err
+    assert done.code == 2

@@ -47,6 +47,8 @@ def documentation(name: str) -> Page:
 
     Names of the library may be given without their group. Raises UsageError (D0914) for other names.
     """
+    if not name:
+        raise UsageError("no name is given", code="D0914", help="`dlc ops` lists all names")
     known = _pages()
     page = known.get(name) or known.get(_ALIASES.get(name, "")) or _by_last_part(known, name)
     if page is None:

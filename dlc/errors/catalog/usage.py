@@ -145,10 +145,10 @@ PAGES: dict[str, Page] = {
         "pip install dlc",
     ),
     "D0924": Page(
-        "a file of another kind would be replaced",
+        "a file that is needed would be replaced",
         "Models, artifacts, IR and weights are told apart by their endings, and what is written does not "
-        "take the place of a file of another kind. An artifact is compiled again into a new file; without "
-        "`-o` that would be the file itself.",
+        "take the place of a file of another kind, or of one that it is made from. An artifact is "
+        "compiled again into a new file; without `-o` that would be the file itself.",
         "dlc compile mlp.dlc -O3",
         "dlc compile mlp.dlc -O3 -o faster.dlc",
     ),
