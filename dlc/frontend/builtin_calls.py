@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from dlc.dialects import array
+from dlc.dialects.array import show
 from dlc.errors import ModelError
 from dlc.frontend.calls import bind
 from dlc.frontend.evaluator import Evaluator, calls
@@ -24,7 +25,6 @@ from dlc.frontend.values import (
     Record,
     describe,
     is_number,
-    type_text,
 )
 from dlc.ir.core import Value
 from dlc.ir.types import F32, DType
@@ -156,7 +156,7 @@ def _float(ev: Evaluator, value: Datum, argument: Argument) -> object:
         if not dtype_of(value).is_float:
             raise ev.at.fail(
                 "D0302",
-                f"floats are needed here, found {type_text(value)}",
+                f"floats are needed here, found {show(value)}",
                 argument.span,
                 help="convert it first: f32(...)",
             )

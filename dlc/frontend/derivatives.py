@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dlc.dialects import array, flow, weight
+from dlc.dialects.array import show
 from dlc.errors import ModelError
 from dlc.frontend.builtins.registry import SPECIALS
 from dlc.frontend.calls import Function, bind
@@ -27,7 +28,6 @@ from dlc.frontend.values import (
     Record,
     Special,
     describe,
-    type_text,
 )
 from dlc.ir.core import Block, Value
 from dlc.ir.types import DType, TensorType
@@ -236,7 +236,7 @@ class _Differentiation:
         others = self._differentiable(name)
         return self.at.fail(
             "D0404",
-            f"{name}: {type_text(value)} has no derivative",
+            f"{name}: {show(value)} has no derivative",
             place=self.given.source.place(span),
             help=f"did you mean {others[0]}?" if others else "only floats have derivatives",
         )
@@ -302,9 +302,7 @@ class _Differentiation:
         if not tensor_type(value).rank and not isinstance(part, Value | Items):
             value = broadcast_to(self.at, value, type.shape)
         if value.type is not type:
-            raise self.at.fail(
-                "D0320", f"{type_text(value)} given where {type.text} is expected", span
-            )
+            raise self.at.fail("D0320", f"{show(value)} given where {type.text} is expected", span)
         return value
 
     # Results --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dlc.dialects import array
+from dlc.dialects.array import show
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.errors import ModelError
 from dlc.frontend.chains import Chain
@@ -26,7 +27,7 @@ from dlc.frontend.tensors import (
     unify,
 )
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import UNKNOWN, Datum, Items, Range, Record, describe, type_text
+from dlc.frontend.values import UNKNOWN, Datum, Items, Range, Record, describe
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size, interval
 from dlc.ir.types import BOOL, I64
@@ -184,7 +185,7 @@ def _selection(
     if used > len(shape):
         raise ev.at.fail(
             "D0305",
-            f"{used} indices for {type_text(value)}, which has {_axes(len(shape))}",
+            f"{used} indices for {show(value)}, which has {_axes(len(shape))}",
             items[-1].span,
         )
     if len(dots) > 1:
@@ -223,14 +224,14 @@ def _place(
         if dtype_of(index) is BOOL:
             raise ev.at.fail(
                 "D0337",
-                f"an index is a whole number, found {type_text(index)}",
+                f"an index is a whole number, found {show(index)}",
                 item.span,
                 help="choose with where(mask, x, 0), or take the places from nonzero(mask)",
             )
         if not dtype_of(index).is_integer:
             raise ev.at.fail(
                 "D0337",
-                f"an index is a whole number, found {type_text(index)}",
+                f"an index is a whole number, found {show(index)}",
                 item.span,
                 help="convert it: i32(...)",
             )
@@ -244,7 +245,7 @@ def _place(
     if _is_below(ev.at, place, 0) or _is_below(ev.at, size - 1, place):
         raise ev.at.fail(
             "D0329",
-            f"index {found} is out of range for axis {axis} of {type_text(value)}",
+            f"index {found} is out of range for axis {axis} of {show(value)}",
             item.span,
             help=f"it has the places 0 to {size - 1}" if size != 0 else "the axis has no places",
         )
@@ -301,7 +302,7 @@ def _bound(ev: Evaluator, node: ast.Expr | None, size: Size, scope: Scope) -> Si
     if isinstance(value, Value):
         raise ev.at.fail(
             "D0327",
-            f"the ends of a slice are known when compiling, found {type_text(value)}",
+            f"the ends of a slice are known when compiling, found {show(value)}",
             node.span,
             help="take places with an index tensor: x[i + arange(n)]",
         )
@@ -332,7 +333,7 @@ def updated(
     if dtype_of(part) is not dtype_of(target):
         raise at.fail(
             "D0322",
-            f"cannot put {type_text(part)} into {type_text(target)}",
+            f"cannot put {show(part)} into {show(target)}",
             help=f"convert it: {dtype_of(target).name}(...)",
         )
     part = _stretched(at, part, shape, chosen)
@@ -345,15 +346,13 @@ def _stretched(at: Trace, part: Value, shape: Sequence[Size], chosen: Selection)
     own = list(tensor_type(part).shape)
     open_axes = [k for k in range(len(shape)) if k not in _single(chosen)]
     if len(own) > len(open_axes):
-        raise at.fail(
-            "D0301", f"{type_text(part)} has more axes than the place that it is put into"
-        )
+        raise at.fail("D0301", f"{show(part)} has more axes than the place that it is put into")
     aligned: list[Size] = [1] * len(shape)
     for axis, size in zip(reversed(open_axes), reversed(own), strict=False):
         aligned[axis] = size
     if any(a not in (1, n) for a, n in zip(aligned, shape, strict=True)):
         wanted = [str(shape[axis]) for axis in open_axes]
-        raise at.fail("D0301", f"{type_text(part)} does not fit a place of [{', '.join(wanted)}]")
+        raise at.fail("D0301", f"{show(part)} does not fit a place of [{', '.join(wanted)}]")
     return broadcast_to(at, reshape(at, part, tuple(aligned)), tuple(shape))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dlc.dialects.array import show
 from dlc.errors import Label, ModelError
 from dlc.frontend.choices import adapted, common_dtype, is_literal
 from dlc.frontend.evaluator import Evaluator
@@ -17,7 +18,7 @@ from dlc.frontend.rules import leaves, refilled
 from dlc.frontend.scope import Scope
 from dlc.frontend.statements import run_statement
 from dlc.frontend.tensors import as_tensor, dtype_of
-from dlc.frontend.values import UNKNOWN, Datum, Record, describe, type_text
+from dlc.frontend.values import UNKNOWN, Datum, Record, describe
 from dlc.ir.core import Value
 from dlc.text import ast
 from dlc.text.source import Span
@@ -123,7 +124,7 @@ class Body:
                 raise Poisoned
             tensor = adapted(at, new, dtype_of(old), old)
             if tensor.type is not old.type:
-                raise self._changed(name, type_text(old), type_text(tensor), span)
+                raise self._changed(name, show(old), show(tensor), span)
             found.append(tensor)
         return found
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dlc.dialects import array
+from dlc.dialects.array import show
 from dlc.dialects.array.shape import reshape
 from dlc.errors import ModelError
 from dlc.frontend.evaluator import Evaluator, evaluates
@@ -31,7 +32,6 @@ from dlc.frontend.values import (
     Number,
     describe,
     is_number,
-    type_text,
 )
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size, interval, product
@@ -233,7 +233,7 @@ def _integer_division(at: Trace, lhs: Value, rhs: Value) -> Exception:
         return at.fail("D0302", "a bool cannot be divided", help="convert it first: f32(...)")
     return at.fail(
         "D0325",
-        f"cannot divide {type_text(lhs)} by {type_text(rhs)}: `/` is division of floats",
+        f"cannot divide {show(lhs)} by {show(rhs)}: `/` is division of floats",
         help="write // to round down, or convert first: f32(...)",
     )
 
@@ -354,7 +354,7 @@ def matmul(at: Trace, left: Datum, right: Datum) -> Value:
     if inner != other:
         raise at.fail(
             "D0301",
-            f"cannot multiply {type_text(lhs)} by {type_text(rhs)}: "
+            f"cannot multiply {show(lhs)} by {show(rhs)}: "
             f"the inner sizes {inner} and {other} differ",
         )
     if len(two) == 1:
@@ -383,7 +383,7 @@ def _operands(at: Trace, left: Datum, right: Datum) -> tuple[Value, Value]:
         if not tensor_type(value).shape:
             raise at.fail(
                 "D0301",
-                f"`@` multiplies matrices, found {type_text(value)}",
+                f"`@` multiplies matrices, found {show(value)}",
                 help="the product with a number is written *",
             )
     if dtype_of(lhs) is BOOL:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import flow
+from dlc.dialects.array import show
 from dlc.errors import Label
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.problems import Poisoned
@@ -12,7 +13,7 @@ from dlc.frontend.scope import Scope
 from dlc.frontend.tensors import as_tensor, dtype_of
 from dlc.frontend.trace import capture
 from dlc.frontend.types import Expectation, Matcher
-from dlc.frontend.values import UNKNOWN, Datum, Record, describe, type_text
+from dlc.frontend.values import UNKNOWN, Datum, Record, describe
 from dlc.ir.core import Block, Value
 from dlc.text import ast
 
@@ -133,7 +134,7 @@ class _Custom:
             if value.type is not parameter.type:
                 raise self.at.fail(
                     "D0409",
-                    f"the rule gives {type_text(value)} for {name}, which is {describe(parameter)}",
+                    f"the rule gives {show(value)} for {name}, which is {describe(parameter)}",
                     rule.body.span,
                     labels=(Label(self.at.source.place(rule.span), "the rule"),),
                 )
@@ -141,7 +142,7 @@ class _Custom:
     def _refuse_captured(self, captured: Sequence[Value]) -> None:
         if not captured:
             return
-        names = [value.name or type_text(value) for value in captured]
+        names = [value.name or show(value) for value in captured]
         raise self.at.fail(
             "D0430",
             f"{self.declaration.name} has a rule of its own and uses {names[0]} from outside",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dlc.dialects import array, flow
+from dlc.dialects.array import show
 from dlc.dialects.array.shape import reshape
 from dlc.frontend.builtins.axes import one_axis
 from dlc.frontend.choices import is_literal
@@ -18,7 +19,7 @@ from dlc.frontend.rules import leaves, refilled
 from dlc.frontend.scope import Scope
 from dlc.frontend.tensors import as_tensor, convert, size_tensor, tensor_type
 from dlc.frontend.trace import REGION, Loop, capture
-from dlc.frontend.values import UNKNOWN, Datum, Items, Range, Record, describe, type_text
+from dlc.frontend.values import UNKNOWN, Datum, Items, Range, Record, describe
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Dim, Size
 from dlc.ir.types import I32
@@ -233,7 +234,7 @@ class _Scan(Loop):
         if not -rank <= self.along < rank:
             raise self.at.fail(
                 "D0305",
-                f"what is yielded, {type_text(value)}, cannot lie along axis {self.along}",
+                f"what is yielded, {show(value)}, cannot lie along axis {self.along}",
                 self.node.span if self.node.along is None else self.node.along.span,
             )
         return self.along % rank

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc.dialects import array
+from dlc.dialects.array import show
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import PLACEHOLDER, UNKNOWN, Datum, Items, Record, describe, type_text
+from dlc.frontend.values import PLACEHOLDER, UNKNOWN, Datum, Items, Record, describe
 from dlc.ir.attributes import Dense, encode
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Shape, Size
@@ -204,7 +205,7 @@ def unify(at: Trace, values: Sequence[Datum], verb: str = "combine") -> list[Val
 
 def refuse_mixture(at: Trace, tensors: Sequence[Value]) -> Exception:
     """The error for tensors of several dtypes."""
-    texts = list(dict.fromkeys(type_text(tensor) for tensor in tensors))
+    texts = list(dict.fromkeys(show(tensor) for tensor in tensors))
     wanted = _wider(tensors)
     return at.fail(
         "D0322",

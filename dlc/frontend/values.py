@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from dlc.dialects.array import show
 from dlc.errors import Place
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PLACEHOLDER", "UNKNOWN", "Argument", "Arguments", "Builtin", "Callee", "Datum", "Hole", "Items",
     "Marker", "Number", "Parameter", "Partial", "Range", "Record", "Special", "Stored", "Thing", "describe",
-    "is_number", "size_of", "type_text",
+    "is_number", "size_of",
 ]  # fmt: skip
 
 Number: TypeAlias = int | float
@@ -263,16 +264,11 @@ def is_number(value: Datum) -> bool:
     return isinstance(value, int | float | Dim) and not isinstance(value, bool)
 
 
-def type_text(value: Value) -> str:
-    """The type of a tensor as the language writes it."""
-    return value.type.text if isinstance(value.type, TensorType) else str(value.type)
-
-
 def describe(value: Datum) -> str:
     """What a message calls a value: `f32[B, 64]`, `the number 3`, `the function sum`."""
     match value:
         case Value():
-            return type_text(value)
+            return show(value)
         case bool():
             return "true" if value else "false"
         case int() | float():

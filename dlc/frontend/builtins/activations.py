@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from dlc.dialects.array import show
 from dlc.dialects.nn import activations, functions
 from dlc.dialects.nn.softmax import LogSoftmax, LogSumExp, Softmax
 from dlc.frontend.builtins.axes import one_axis, with_ones
 from dlc.frontend.builtins.registry import add_builtin, builtin
 from dlc.frontend.tensors import refuse_mixture, tensor_type, unify
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, type_text
+from dlc.frontend.values import Datum
 from dlc.ir.core import Value
 
 GROUP: Final = "between layers"
@@ -160,7 +161,7 @@ def batch_norm(
     row = tensor_type(x).with_shape((tensor_type(x).shape[channel],))
     for value in (scale, shift, mean, variance):
         if value.type is not row:
-            raise at.fail("D0301", f"the channels are {row.text}, found {type_text(value)}")
+            raise at.fail("D0301", f"the channels are {row.text}, found {show(value)}")
     parts = (scale, shift, mean, variance)
     return functions.batch_norm(at, x, *parts, axis=channel, eps=float(eps))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from dlc.dialects.array import show
 from dlc.dialects.array.shape import reshape
 from dlc.frontend.tensors import tensor_type
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import type_text
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape
 
@@ -22,7 +22,7 @@ def one_axis(at: Trace, x: Value, axis: int, extra: int = 0) -> int:
     if -rank <= axis < rank:
         return axis % rank
     known = f"it has the axes 0 to {rank - 1}" if rank else "it is a single number"
-    raise at.fail("D0305", f"{type_text(x)} has no axis {axis}", help=known)
+    raise at.fail("D0305", f"{show(x)} has no axis {axis}", help=known)
 
 
 def some_axes(at: Trace, x: Value, axes: Axes) -> tuple[int, ...]:

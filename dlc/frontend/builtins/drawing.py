@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dlc.dialects import array, rng
+from dlc.dialects.array import show
 from dlc.dialects.array.shape import transpose
 from dlc.dialects.nn import functions
 from dlc.frontend.builtins.axes import one_axis
@@ -12,7 +13,7 @@ from dlc.frontend.builtins.registry import builtin
 from dlc.frontend.keys import random_key
 from dlc.frontend.tensors import as_tensor, dtype_of, tensor_type, unify
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, type_text
+from dlc.frontend.values import Datum
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import F32, DType, TensorType
@@ -137,7 +138,7 @@ def shuffle(at: Trace, x: Value, axis: int, site: str | None) -> Datum:
     place = one_axis(at, x, axis)
     type = tensor_type(x)
     if not type.rank:
-        raise at.fail("D0305", f"{type_text(x)} has no parts to shuffle")
+        raise at.fail("D0305", f"{show(x)} has no parts to shuffle")
     order = at(rng.Permutation(random_key(at, site), type.shape[place]))
     taken = at(array.Gather(x, (order,), (place,)))
     # The gathered axis came first: bring it back.

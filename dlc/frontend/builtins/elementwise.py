@@ -8,10 +8,11 @@ from typing import Final
 import numpy as np
 
 from dlc.dialects import array, flow
+from dlc.dialects.array import show
 from dlc.frontend.builtins.registry import add_builtin, builtin
 from dlc.frontend.tensors import broadcast_to, dtype_of, unify
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Callee, Datum, is_number, type_text
+from dlc.frontend.values import Callee, Datum, is_number
 from dlc.ir import dims
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Dim
@@ -159,7 +160,7 @@ def where(at: Trace, condition: Value, yes: Datum, no: Datum) -> Datum:
     if dtype_of(condition) is not BOOL:
         raise at.fail(
             "D0302",
-            f"a condition is made of bools, found {type_text(condition)}",
+            f"a condition is made of bools, found {show(condition)}",
             help="compare first: where(x != 0, ...)",
         )
     chosen, other = unify(at, (yes, no), "choose between")

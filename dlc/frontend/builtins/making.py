@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from dlc.dialects import array
+from dlc.dialects.array import show
 from dlc.frontend.builtins.registry import builtin
 from dlc.frontend.tensors import as_tensor, broadcast_to, dtype_of, literal, tensor_type
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, describe, is_number, type_text
+from dlc.frontend.values import Datum, describe, is_number
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Shape, Size
 from dlc.ir.types import BOOL, I32, I64, DType, TensorType
@@ -101,7 +102,7 @@ def _triangle(at: Trace, x: Datum, predicate: str, diagonal: int) -> Value:
     value = as_tensor(at, x)
     type = tensor_type(value)
     if type.rank < 2:
-        raise at.fail("D0305", f"{type_text(value)} is no matrix")
+        raise at.fail("D0305", f"{show(value)} is no matrix")
     mask = _compared(at, type.shape, predicate, diagonal)
     if type.dtype is BOOL:
         return at(array.And(value, mask))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from dlc.dialects import array
+from dlc.dialects.array import show
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.frontend.builtins.axes import one_axis
 from dlc.frontend.builtins.registry import builtin
 from dlc.frontend.tensors import as_tensor, broadcast_to, dtype_of, tensor_type, unify
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, Record, type_text
+from dlc.frontend.values import Datum, Record
 from dlc.ir.core import Value
 from dlc.ir.dims import Size, symbol
 from dlc.ir.types import I32, I64
@@ -90,7 +91,7 @@ def take(at: Trace, x: Value, index: Value, axis: int) -> Datum:
 
 def _check_index(at: Trace, index: Value) -> None:
     if not dtype_of(index).is_integer:
-        raise at.fail("D0308", f"an index is made of whole numbers, found {type_text(index)}")
+        raise at.fail("D0308", f"an index is made of whole numbers, found {show(index)}")
 
 
 @builtin(
@@ -103,7 +104,7 @@ def _check_index(at: Trace, index: Value) -> None:
 def scatter_add(at: Trace, x: Value, index: Value, value: Datum) -> Datum:
     _check_index(at, index)
     if not tensor_type(x).rank:
-        raise at.fail("D0305", f"{type_text(x)} has no rows")
+        raise at.fail("D0305", f"{show(x)} has no rows")
     part = as_tensor(at, value, dtype_of(x))
     rows = (*tensor_type(index).shape, *tensor_type(x).shape[1:])
     whole = array.fill(at, 0, tensor_type(x).with_shape(rows))

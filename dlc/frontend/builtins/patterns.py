@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from dlc.dialects import array
+from dlc.dialects.array import show
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.frontend.builtins.registry import builtin
 from dlc.frontend.tensors import dtype_of, refuse_mixture, tensor_type
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, type_text
+from dlc.frontend.values import Datum
 from dlc.ir.core import Value
 from dlc.ir.dims import Size, floor_divide, product
 
@@ -133,8 +134,7 @@ class _Rearranged:
         if rest < 0 or (rest > 0 and [REST] not in self.left):
             raise self.at.fail(
                 "D0336",
-                f'the pattern "{self.pattern}" names {named} axes, {type_text(self.x)} has '
-                f"{len(shape)}",
+                f'the pattern "{self.pattern}" names {named} axes, {show(self.x)} has {len(shape)}',
             )
         names: list[str] = []
         sizes: list[Size] = []
@@ -168,7 +168,7 @@ class _Rearranged:
             text = " * ".join(str(given[name]) for name in parts) or "1"
             raise self.at.fail(
                 "D0336",
-                f"({' '.join(axis)}) of {type_text(self.x)} has size {size}, which is not {text}",
+                f"({' '.join(axis)}) of {show(self.x)} has size {size}, which is not {text}",
             )
         names += parts
         sizes += [given[name] for name in parts]

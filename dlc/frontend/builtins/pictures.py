@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from dlc.dialects import array
+from dlc.dialects.array import show
 from dlc.dialects.nn import pooling, resize
 from dlc.dialects.nn.linear import Conv, Linear
 from dlc.frontend.builtins.registry import add_builtin, builtin
 from dlc.frontend.tensors import refuse_mixture, tensor_type
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, Items, Record, describe, type_text
+from dlc.frontend.values import Datum, Items, Record, describe
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size, maximum
 
@@ -71,7 +72,7 @@ def _layout(at: Trace, x: Value, dims: str | None) -> tuple[str, array.Layout]:
         known = ", ".join(array.LAYOUTS)
         raise at.fail(
             "D0301",
-            f"{type_text(x)} is no picture"
+            f"{show(x)} is no picture"
             + (f" of the layout {dims}" if dims else ": it has [batch, height, width, channel]"),
             help=f"the layouts are {known}" if dims else None,
         )
@@ -132,13 +133,11 @@ def _kernel(at: Trace, x: Value, w: Value, dims: str | None) -> tuple[str, array
         raise refuse_mixture(at, [x, w])
     shape = tensor_type(w).shape
     if len(shape) != layout.rank:
-        raise at.fail(
-            "D0301", f"{type_text(w)} is no kernel for {type_text(x)}: it has {layout.rank} axes"
-        )
+        raise at.fail("D0301", f"{show(w)} is no kernel for {show(x)}: it has {layout.rank} axes")
     sizes = [shape[axis] for axis in layout.kernel_spatial]
     fixed = [size for size in sizes if isinstance(size, int)]
     if len(fixed) < len(sizes):
-        raise at.fail("D0327", f"the kernel {type_text(w)} has a symbolic size")
+        raise at.fail("D0327", f"the kernel {show(w)} has a symbolic size")
     return name, layout, fixed
 
 
@@ -348,7 +347,7 @@ def resized(
 ) -> Datum:
     _, layout = _layout(at, x, dims)
     if len(sizes) != len(layout.spatial):
-        raise at.fail("D0320", f"{type_text(x)} has {len(layout.spatial)} axes to resize")
+        raise at.fail("D0320", f"{show(x)} has {len(layout.spatial)} axes to resize")
     wanted = dict(zip(layout.spatial, sizes, strict=True))
     if method == "nearest":
         return resize.resize_nearest(at, x, wanted, coordinates=coordinates)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Final
 
 from dlc.dialects import array
+from dlc.dialects.array import show
 from dlc.frontend.builtins.axes import Axes, one_axis, reduced_axes, with_ones
 from dlc.frontend.builtins.registry import add_builtin, builtin
 from dlc.frontend.tensors import as_tensor, dtype_of, tensor_type, unify
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, Record, type_text
+from dlc.frontend.values import Datum, Record
 from dlc.ir.core import Value
 from dlc.ir.dims import product
 from dlc.ir.types import BOOL
@@ -54,9 +55,7 @@ for _name, (_op, _doc, _example, _result) in REDUCTIONS.items():
 def _truth(op: type[array.Reduction]) -> Callable[..., Datum]:
     def run(at: Trace, x: Value, axis: Axes, keepdims: bool, keep: Axes) -> Datum:
         if dtype_of(x) is not BOOL:
-            raise at.fail(
-                "D0302", f"bools are needed here, found {type_text(x)}", help="compare: x > 0"
-            )
+            raise at.fail("D0302", f"bools are needed here, found {show(x)}", help="compare: x > 0")
         return reduce(at, op, x, reduced_axes(at, x, axis, keep), keepdims)
 
     return run

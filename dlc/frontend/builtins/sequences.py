@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from dlc.dialects.array import show
 from dlc.dialects.nn.attention import Attention
 from dlc.dialects.nn.recurrent import LSTM
 from dlc.frontend.builtins.registry import builtin
 from dlc.frontend.tensors import broadcast_to, dtype_of, tensor_type
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, Record, type_text
+from dlc.frontend.values import Datum, Record
 from dlc.ir.core import Value
 from dlc.ir.types import BOOL
 
@@ -41,7 +42,7 @@ def attention(
         if len(width) != 1 or not isinstance(width[0], int):
             raise at.fail(
                 "D0301",
-                f"the rows of {type_text(query)} have no fixed length",
+                f"the rows of {show(query)} have no fixed length",
                 help="give the scale: attention(.., scale=0.125)",
             )
         scale = 1 / math.sqrt(width[0])
@@ -59,7 +60,7 @@ def _stretched(at: Trace, query: Value, keys: Value, mask: Value) -> Value:
         wanted = tensor_type(query).with_shape(scores)
         raise at.fail(
             "D0301",
-            f"the mask is {type_text(mask)}, the scores are {wanted.text}",
+            f"the mask is {show(mask)}, the scores are {wanted.text}",
             help="a mask is made of bools or of the dtype of the scores, and stretches to them",
         )
     return broadcast_to(at, mask, scores)

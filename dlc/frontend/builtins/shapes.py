@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dlc.dialects import array
+from dlc.dialects.array import show
 from dlc.dialects.array.shape import reshape as reshaped
 from dlc.dialects.array.shape import transpose as transposed
 from dlc.frontend.builtins.axes import Axes, one_axis, some_axes
@@ -20,7 +21,6 @@ from dlc.frontend.values import (
     Record,
     describe,
     is_number,
-    type_text,
 )
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Shape, Size, floor_divide, product
@@ -55,7 +55,7 @@ def reshape(at: Trace, x: Value, shape: tuple[Size | Marker, ...]) -> Datum:
         if sizes[holes[0]] * known != total:
             raise at.fail(
                 "D0303",
-                f"cannot reshape {type_text(x)} of {total} elements to {shape_text(shape)}: "
+                f"cannot reshape {show(x)} of {total} elements to {shape_text(shape)}: "
                 f"{total} is no multiple of {known}",
             )
     return reshaped(at, x, tuple(sizes))
@@ -84,7 +84,7 @@ def flatten(at: Trace, x: Value, start: int) -> Datum:
 def transpose(at: Trace, x: Value) -> Datum:
     rank = tensor_type(x).rank
     if rank < 2:
-        raise at.fail("D0305", f"{type_text(x)} has no two axes to exchange")
+        raise at.fail("D0305", f"{show(x)} has no two axes to exchange")
     return transposed(at, x, (*range(rank - 2), rank - 1, rank - 2))
 
 
@@ -111,7 +111,7 @@ def broadcast(at: Trace, x: Value, shape: Shape) -> Datum:
     own = tensor_type(x).shape
     lead = len(shape) - len(own)
     if lead < 0 or any(n not in (1, shape[lead + k]) for k, n in enumerate(own)):
-        raise at.fail("D0304", f"cannot stretch {type_text(x)} to {shape_text(shape)}")
+        raise at.fail("D0304", f"cannot stretch {show(x)} to {shape_text(shape)}")
     return broadcast_to(at, x, shape)
 
 
@@ -127,7 +127,7 @@ def squeeze(at: Trace, x: Value, axis: Axes) -> Datum:
     shape = tensor_type(x).shape
     for k in axes:
         if shape[k] != 1:
-            raise at.fail("D0303", f"axis {k} of {type_text(x)} has size {shape[k]}, not 1")
+            raise at.fail("D0303", f"axis {k} of {show(x)} has size {shape[k]}, not 1")
     return reshaped(at, x, tuple([n for k, n in enumerate(shape) if k not in axes]))
 
 
@@ -181,7 +181,7 @@ def stack(at: Trace, xs: Sequence[Datum], axis: int) -> Datum:
     shape = tensor_type(parts[0]).shape
     for part in parts:
         if part.type is not parts[0].type:
-            raise at.fail("D0307", f"cannot stack {type_text(parts[0])} and {type_text(part)}")
+            raise at.fail("D0307", f"cannot stack {show(parts[0])} and {show(part)}")
     rows = [reshaped(at, part, (*shape[:place], 1, *shape[place:])) for part in parts]
     return at(array.Concatenate(tuple(rows), place))
 
@@ -206,7 +206,7 @@ def split(at: Trace, x: Value, parts: Datum, axis: int) -> Datum:
         raise at.fail(
             "D0306",
             f"the parts {shape_text(sizes)} have {start} elements together, "
-            f"axis {place} of {type_text(x)} has {whole}",
+            f"axis {place} of {show(x)} has {whole}",
         )
     return Record.of(tuple(found))
 
@@ -242,7 +242,7 @@ def _part_sizes(at: Trace, parts: Datum, whole: Size) -> list[Size]:
 def pad(at: Trace, x: Value, by: Sequence[Datum], value: Datum) -> Datum:
     type = tensor_type(x)
     if len(by) != type.rank:
-        raise at.fail("D0306", f"{type_text(x)} has {type.rank} axes, {len(by)} are padded")
+        raise at.fail("D0306", f"{show(x)} has {type.rank} axes, {len(by)} are padded")
     low: list[Size] = []
     high: list[Size] = []
     for item in by:
