@@ -220,13 +220,17 @@ class Op:
 
     def walk(self) -> Iterator[Op]:
         """This operation and all in its regions, outer before inner, in order of text."""
-        pending: list[Op] = [self]
+        yield self
+        # What is in an operation is listed when its turn comes, so that it may be changed meanwhile.
+        pending = [iter([child for region in self.regions for child in region])]
         while pending:
-            op = pending.pop()
-            yield op
-            if op.regions:
-                inner = [child for region in op.regions for child in region]
-                pending.extend(reversed(inner))
+            for op in pending[-1]:
+                yield op
+                if op.regions:
+                    pending.append(iter([child for region in op.regions for child in region]))
+                    break
+            else:
+                pending.pop()
 
     def fail(self, message: str, *, code: str = "D0301", help: str | None = None) -> ModelError:
         """The error to raise when the operation is wrong; whoever knows the place adds it."""

@@ -201,12 +201,14 @@ class _Verifier:
     def _define(self, values: Sequence[Value], owner: Op | Block, frame: _Frame) -> None:
         """Make results or arguments visible."""
         visible, local = self._visible, frame.local
+        uses = 0
         for index, value in enumerate(values):
             if value.owner is not owner or value.index != index:
                 self._report(frame.op, "D0163", f"{_named(value)} does not know its place")
             visible.add(value)
-            local.append(value)
-            self._known_uses += len(value.uses)
+            uses += len(value.uses)
+        local += values
+        self._known_uses += uses
 
     # Uses.
 
