@@ -17,8 +17,8 @@ from dlc.ir.core import Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
-from dlc.ir.types import DType
-from dlc.lowering.formula import convert, fold, gemm, generic, load, number, size, times, wide
+from dlc.ir.types import DType, TensorType, wide
+from dlc.lowering.formula import convert, fold, gemm, generic, load, number, size, times
 
 Lowering = Callable[[Op, Builder], Sequence[Value]]
 """The results of an operation from kernels placed by the builder."""
@@ -168,27 +168,35 @@ def _transpose(op: Op, emit: Builder) -> Sequence[Value]:
 @lowers(array.Reduction)
 def _reduction(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Reduction)
-    source, result = tensor_type(op.source), tensor_type(op.result)
-    extents = tuple([source.shape[axis] for axis in op.axes])
     combine = op.scalar.name.removeprefix("scalar.")
+    return (_reduce(emit, op.source, op.axes, combine, tensor_type(op.result)),)
+
+
+def _reduce(
+    emit: Builder, source: Value, axes: tuple[int, ...], combine: str, result: TensorType
+) -> Value:
+    """The elements along some axes of an array as one, rounded to the result's dtype once."""
+    shape = kernel.array_type(source).shape
+    extents = tuple([shape[axis] for axis in axes])
     length = _part_length(result.size, extents)
     if length is not None:
-        return (_reduction_in_parts(op, emit, combine, length),)
+        return _reduce_in_parts(emit, source, axes, combine, result, length)
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         def element(deep: Builder, folded: list[Value]) -> Value:
-            return load(deep, arrays[0], _along(op, indices, folded))
+            return load(deep, arrays[0], _along(axes, indices, folded))
 
         return convert(inner, fold(inner, extents, combine, element), result.dtype)
 
-    return (generic(emit, op.operands, result.shape, formula),)
+    return generic(emit, (source,), result.shape, formula)
 
 
-def _along(op: array.Reduction, indices: list[Value], folded: list[Value]) -> list[Value]:
+def _along(axes: tuple[int, ...], indices: list[Value], folded: list[Value]) -> list[Value]:
     """The index of an element from those along the axes that stay and those that are folded."""
-    at: dict[int, Value] = dict(zip(op.axes, folded, strict=True))
-    at |= dict(zip(op.kept, indices, strict=True))
-    return [at[axis] for axis in range(len(at))]
+    at: dict[int, Value] = dict(zip(axes, folded, strict=True))
+    staying = iter(indices)
+    rank = len(indices) + len(folded)
+    return [at[axis] if axis in at else next(staying) for axis in range(rank)]
 
 
 FEW = 64
@@ -210,13 +218,20 @@ def _part_length(results: Size, extents: Shape) -> int | None:
     return max(1, PART // inner)
 
 
-def _reduction_in_parts(op: array.Reduction, emit: Builder, combine: str, length: int) -> Value:
+def _reduce_in_parts(
+    emit: Builder,
+    source: Value,
+    axes: tuple[int, ...],
+    combine: str,
+    result: TensorType,
+    length: int,
+) -> Value:
     """A reduction in two steps, so that threads can share it.
 
     First parts whose size only the shape decides, then all parts of a result, and what is left over.
     """
-    source, result = tensor_type(op.source), tensor_type(op.result)
-    first, *rest = [source.shape[axis] for axis in op.axes]
+    shape = kernel.array_type(source).shape
+    first, *rest = [shape[axis] for axis in axes]
     assert isinstance(first, int)
     count = first // length
 
@@ -227,7 +242,7 @@ def _reduction_in_parts(op: array.Reduction, emit: Builder, combine: str, length
 
         def element(deep: Builder, folded: list[Value]) -> Value:
             place = deep(scalar.Add(start, folded[0]))
-            return load(deep, array, _along(op, outer, [place, *folded[1:]]))
+            return load(deep, array, _along(axes, outer, [place, *folded[1:]]))
 
         return fold(inner, (length, *rest), combine, element)
 
@@ -246,8 +261,8 @@ def _reduction_in_parts(op: array.Reduction, emit: Builder, combine: str, length
             value = inner(scalar.COMBINERS[combine](value, left))
         return convert(inner, value, result.dtype)
 
-    parts = generic(emit, op.operands, (*result.shape, count), part)
-    read = [parts] if count * length == first else [parts, op.source]
+    parts = generic(emit, (source,), (*result.shape, count), part)
+    read = [parts] if count * length == first else [parts, source]
     return generic(emit, read, result.shape, total)
 
 
@@ -260,8 +275,25 @@ def _matmul(op: Op, emit: Builder) -> Sequence[Value]:
         return (_sum_of_products(op, emit, inner),)
     accumulator = wide(type.dtype)
     lhs, rhs = (cast_all(emit, operand, accumulator) for operand in op.operands)
+    if type.shape[-2:] == (1, 1):
+        return (_inner_product(emit, lhs, rhs, type),)
     sums = gemm(emit, lhs, rhs, type.with_dtype(accumulator), inner)
     return (cast_all(emit, sums, type.dtype),)
+
+
+def _inner_product(emit: Builder, lhs: Value, rhs: Value, type: TensorType) -> Value:
+    """A row times a column, which is a sum: panels would be a register wide for one number of each."""
+    factors = kernel.array_type(lhs)
+
+    def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        *batch, m, k = indices
+        row = inner(kernel.Load(arrays[0], indices))
+        return inner(scalar.Multiply(row, inner(kernel.Load(arrays[1], [*batch, k, m]))))
+
+    products = generic(emit, (lhs, rhs), factors.shape, formula)
+    sums = type.with_shape(type.shape[:-1])
+    value = _reduce(emit, products, (factors.rank - 1,), "add", sums)
+    return emit(array.Reshape(value, type.shape))
 
 
 def _sum_of_products(op: array.MatMul, emit: Builder, length: Size) -> Value:

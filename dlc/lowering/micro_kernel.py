@@ -18,7 +18,7 @@ from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Options
 from dlc.ir.types import DType, VectorType
-from dlc.lowering.loop_writer import for_each, index
+from dlc.lowering.loop_writer import for_each, index, minimum
 
 UNROLL = 2
 """Steps of k per round: enough to hide the counting, and short code."""
@@ -28,6 +28,9 @@ LATENCY_ROWS = 4
 """Fewer rows of one panel take as long: an addition waits for the one before."""
 FEWER_ROWS_PERCENT = 3
 """What a row less costs the others: each load from a panel serves fewer of them."""
+
+STRETCH = 4096
+"""Products added to one sum before it joins a total: a sum loses digits with each addition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,29 @@ def multiply(
 
     sums = list(for_each(emit, index(emit, 0), even, UNROLL, sums, several))
     return list(for_each(emit, even, depth, 1, sums, one))
+
+
+def multiply_long(
+    emit: Builder,
+    shape: Shape,
+    rows: Sequence[Value],
+    panels: Sequence[Value],
+    depth: Value,
+) -> Sums:
+    """The sums of `depth` products, however many: stretches of them are summed, then these sums."""
+    width = index(emit, shape.panel)
+    dtype = shape.register.dtype
+
+    def stretch(inside: Builder, start: Value, totals: list[Value]) -> Sequence[Value]:
+        left = inside(scalar.Subtract(depth, start))
+        length = minimum(inside, left, index(inside, STRETCH))
+        down = inside(scalar.Multiply(start, width))
+        here = [inside(loop.Offset(row, start, dtype)) for row in rows]
+        beside = [inside(loop.Offset(panel, down, dtype)) for panel in panels]
+        sums = multiply(inside, shape, here, beside, length, zeros(inside, shape))
+        return [inside(scalar.Add(*pair)) for pair in zip(totals, sums, strict=True)]
+
+    return list(for_each(emit, index(emit, 0), depth, STRETCH, zeros(emit, shape), stretch))
 
 
 def _step(

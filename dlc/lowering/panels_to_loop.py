@@ -29,7 +29,16 @@ from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Linear
 from dlc.lowering.loop_writer import Lowered, Writer, add, for_each, index, times, unravel
 from dlc.lowering.loop_writer import minimum as smaller
-from dlc.lowering.micro_kernel import Shape, Sums, multiply, shape_for, store, zeros
+from dlc.lowering.micro_kernel import (
+    STRETCH,
+    Shape,
+    Sums,
+    multiply,
+    multiply_long,
+    shape_for,
+    store,
+    zeros,
+)
 from dlc.lowering.work import ceil_divide, nanoseconds
 
 LEFT_BYTES = 96 * 1024
@@ -315,7 +324,9 @@ class _Matrix(_Panels):
             mine = smaller(emit, emit(scalar.Add(start.row, index(emit, number))), last)
             pointers.append(emit(loop.Offset(self.lhs, times(emit, mine, stride), dtype)))
         depth = self.writer.size(self.op.inner, "inner")
-        return multiply(emit, shape, pointers, panels, depth, zeros(emit, shape)), []
+        if isinstance(self.op.inner, int) and self.op.inner <= STRETCH:
+            return multiply(emit, shape, pointers, panels, depth, zeros(emit, shape)), []
+        return multiply_long(emit, shape, pointers, panels, depth), []
 
 
 @dataclass(frozen=True, slots=True)

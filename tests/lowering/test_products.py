@@ -16,7 +16,14 @@ from dlc.ir.passes import Options
 from dlc.ir.types import F32, F64, I32, DType, TensorType
 from dlc.lowering.micro_kernel import shape_for
 from dlc.lowering.panels_to_loop import tile_panels, tile_rows
-from tests.lowering.everywhere import Program, called, check, model_of, random_inputs
+from tests.lowering.everywhere import (
+    Program,
+    assert_close,
+    called,
+    check,
+    model_of,
+    random_inputs,
+)
 
 AVX512 = Options(vector_bytes=64)
 
@@ -138,6 +145,34 @@ def test_the_bits_do_not_depend_on_the_number_of_threads() -> None:
     one = model_of(layer, types, Options(matmul="generated"))
     two = model_of(layer, types, Options(matmul="generated"), threads=2)
     np.testing.assert_array_equal(called(one, inputs)[0], called(two, inputs)[0], strict=True)
+
+
+def product(emit: Builder, x: Value, w: Value) -> Sequence[Value]:
+    return (emit(array.MatMul(x, w)),)
+
+
+@pytest.mark.parametrize("options", [Options(matmul="generated"), Options()], ids=str)
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (2, 3)])
+def test_a_sum_of_very_many_products_keeps_its_digits(m: int, n: int, options: Options) -> None:
+    depth = 400_003
+    numbers = np.random.default_rng(0)
+    x, y = (numbers.random(shape, np.float32) for shape in ((m, depth), (depth, n)))
+    model = model_of(product, [f32(m, depth), f32(depth, n)], options)
+    (found,) = called(model, [x, y])
+    exact = x.astype(np.float64) @ y.astype(np.float64)
+    assert_close([found], [exact.astype(np.float32)], 2e-6, "summed")
+
+
+@pytest.mark.parametrize("depth", [4096, 4097, 8200])
+def test_the_depth_of_a_product_may_be_any_number_of_stretches(depth: int) -> None:
+    check(product, f32(3, depth), f32(depth, 5), matmul="generated", rtol=1e-3)
+
+
+def test_a_row_times_a_column_takes_no_more_memory_than_its_products() -> None:
+    depth = 100_000
+    model = model_of(product, [f32(1, depth), f32(depth, 1)], Options())
+    (entry,) = model.entry_points.values()
+    assert entry.memory_at_bounds()[-1] < 2 * 4 * depth
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 6, 8, 9, 49, 196])
