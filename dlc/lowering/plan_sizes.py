@@ -45,29 +45,42 @@ def refuse_unplanned(function: func.Func, measured: Mapping[str, Measuring]) -> 
     if not measured:
         return
     scans = [op for op in function.walk() if isinstance(op, flow.Scan)]
-    wrong = [op for op in scans if not _is_planned(op, frozenset(measured))]
+    reasons = [(op, _why_unplanned(op, frozenset(measured))) for op in scans]
+    wrong = [_no_plan(op, *reason) for op, reason in reasons if reason is not None]
     if wrong:
-        raise Unsupported([_no_plan(op) for op in wrong])
+        raise Unsupported(wrong)
 
 
-def _no_plan(op: flow.Scan) -> Diagnostic:
-    return Diagnostic(
-        "D0701",
-        "a scan over a measured size goes forwards over the first axis, and the sizes behind the axis that "
-        "a scan goes over are not measured",
-        op.location.place,
-    )
+def _no_plan(op: flow.Scan, why: str, help: str) -> Diagnostic:
+    return Diagnostic("D0701", why, op.location.place, help=help)
 
 
-def _is_planned(op: flow.Scan, measured: frozenset[str]) -> bool:
+def _why_unplanned(op: flow.Scan, measured: frozenset[str]) -> tuple[str, str] | None:
+    """Why a scan has no plan, and a way out; None for one that has."""
     walked = [*zip(op.xs, op.x_axes, strict=True)]
     walked += zip(op.results[len(op.initial) :], op.y_axes, strict=True)
-    steps = [product(kernel.array_type(value).shape[axis + 1 :]) for value, axis in walked]
-    if any(_depends(step, measured) for step in steps):
-        return False
+    for value, axis in walked:
+        type = kernel.array_type(value)
+        found = sorted(names(product(type.shape[axis + 1 :])) & measured)
+        if found:
+            return (
+                f"a scan goes in steps along axis {axis} of {type.text}, and {found[0]}, the size of "
+                "a step, is only known when its elements have been counted",
+                "count inside the loop, or go over the axis that is counted",
+            )
     if not _depends(op.length, measured):
-        return True
-    return not op.reverse and any(op.length == symbol(name) for name in measured)
+        return None
+    if all(op.length != symbol(name) for name in measured):
+        return (
+            f"a scan makes {op.length} steps, which is calculated from a size that is counted",
+            "go over the elements that were counted themselves",
+        )
+    if op.reverse:
+        return (
+            f"a scan over {op.length} elements, which are counted, goes forwards only",
+            "go forwards over them",
+        )
+    return None
 
 
 def _depends(size: Size, measured: frozenset[str]) -> bool:

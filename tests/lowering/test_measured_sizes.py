@@ -142,7 +142,7 @@ def test_a_result_that_is_larger_the_fewer_were_counted_is_refused() -> None:
         return_counts(function)
 
 
-def test_a_scan_in_steps_of_a_measured_size_is_refused() -> None:
+def test_a_scan_in_steps_of_a_measured_size_is_refused_with_that_as_the_reason() -> None:
     def program(emit: Builder, x: Value, by: Value) -> Sequence[Value]:
         rows = emit(array.Transpose(chosen_rows(emit, x, by), (1, 0)))
         row = TensorType(F32, (N,))
@@ -152,7 +152,20 @@ def test_a_scan_in_steps_of_a_measured_size_is_refused() -> None:
         return emit.all(flow.Scan((), (rows,), (), body, 70, (0,), (0,)))
 
     module, _ = function_of(program, [TABLE, ROW], {})
-    with pytest.raises(Unsupported, match="scan over a measured size"):
+    with pytest.raises(Unsupported, match=r"axis 0 of f32\[.*, n\], and n, the size of a step"):
+        Manager(Context()).run(module, pipeline("graph", "plan", 0))
+
+
+def test_a_backward_scan_over_a_measured_size_is_refused_with_that_as_the_reason() -> None:
+    def program(emit: Builder, x: Value, by: Value) -> Sequence[Value]:
+        body = Block([flow.COUNTER, TensorType(F32, (70,))])
+        at = Builder(body, emit.location)
+        at.place(flow.Yield((at(array.ReduceSum(body.arguments[1], (0,))),)))
+        rows = chosen_rows(emit, x, by)
+        return emit.all(flow.Scan((), (rows,), (), body, N, (0,), (0,), reverse=True))
+
+    module, _ = function_of(program, [TABLE, ROW], {})
+    with pytest.raises(Unsupported, match="which are counted, goes forwards only"):
         Manager(Context()).run(module, pipeline("graph", "plan", 0))
 
 
