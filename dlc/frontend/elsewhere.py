@@ -43,6 +43,19 @@ _ATTRIBUTES: Final = {
 }
 _PARAMETERS: Final = {"dim": "axis", "dims": "axis", "axes": "axis", "keepdim": "keepdims"}
 
+DTYPE_NAMES = {
+    **{f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
+    "bfloat16": "bf16",
+    "half": "f16",
+    "float": "f32",
+    "double": "f64",
+    "int": "i32",
+    "long": "i64",
+    "byte": "u8",
+}
+"""What other languages call the dtypes."""
+
 
 def name_help(name: str) -> str | None:
     """How to write what others call by this name; None where nothing is known about it."""

@@ -17,7 +17,7 @@ from dlc.frontend.imports import library_names
 from dlc.frontend.initialisers import FILES, INITIALISERS
 from dlc.frontend.patterns import names_of
 from dlc.frontend.problems import MAX_PROBLEMS, Problems
-from dlc.frontend.types import DTYPES
+from dlc.frontend.types import DTYPES, other_dtype
 from dlc.text import ast
 from dlc.text.source import Span
 from dlc.text.suggest import suggest
@@ -206,9 +206,9 @@ class _Resolver:
             case ast.TensorType(dtype=dtype, dims=dims):
                 if not names.use(dtype):
                     span = Span(type.span.start, type.span.start + len(dtype))
-                    self.found.append(
-                        Diagnostic("D0201", f"no dtype is called {dtype}", self.source.place(span))
-                    )
+                    problem = f"no dtype is called {dtype}"
+                    place, help = self.source.place(span), other_dtype(dtype)
+                    self.found.append(Diagnostic("D0201", problem, place, help=help))
                 for dim in dims:
                     self._dim(dim, names)
             case ast.TupleType(fields=fields):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlc.errors import Label, Place
+from dlc.frontend.elsewhere import DTYPE_NAMES
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import MISSING, Scope
@@ -30,7 +31,7 @@ from dlc.text import ast
 from dlc.text.source import Span
 from dlc.text.suggest import suggest
 
-__all__ = ["Expectation", "Matcher", "declared_type", "dtype_named", "type_spelling"]
+__all__ = ["Expectation", "Matcher", "declared_type", "dtype_named", "other_dtype", "type_spelling"]
 
 DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in LANGUAGE_DTYPES}
 UNSOLVED = "?"
@@ -47,9 +48,13 @@ def dtype_named(ev: Evaluator, name: str, span: Span, scope: Scope) -> DType:
         return meant
     if meant is UNKNOWN:
         raise Poisoned
-    near = suggest(name, DTYPES)
-    help = f"did you mean {near}?" if near else f"the dtypes are {', '.join(DTYPES)}"
-    raise ev.at.fail("D0201", f"no dtype is called {name}", span, help=help)
+    raise ev.at.fail("D0201", f"no dtype is called {name}", span, help=other_dtype(name))
+
+
+def other_dtype(name: str) -> str:
+    """What to write where no dtype has that name."""
+    near = DTYPE_NAMES.get(name) or suggest(name, DTYPES)
+    return f"did you mean {near}?" if near else f"the dtypes are {', '.join(DTYPES)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,3 +74,13 @@ def test_one_run_reports_every_mistake_in_order() -> None:
         ("D0201", 9),
         ("D0208", 10),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("int", "i32"), ("float", "f32"), ("uint8", "u8"), ("bfloat16", "bf16")]
+)
+def test_what_other_languages_call_a_dtype_is_known(name: str, dtype: str) -> None:
+    with pytest.raises(
+        ModelError, match=rf"no dtype is called {name}(?s:.)*did you mean {dtype}\?"
+    ):
+        elaborate("model.dlm", text=f"dlc 1\nexport fn f(x: {name}) -> f32 = 1\n")
