@@ -13,16 +13,17 @@ from typing import Final
 from dlc.errors import Diagnostic, Label, ModelError, Place
 from dlc.frontend.calls import Function, call_function
 from dlc.frontend.chains import Chain
+from dlc.frontend.declared_weights import Start, declared_weight
 from dlc.frontend.definitions import MemberNode, ModuleDefinition
 from dlc.frontend.evaluator import Evaluator, attributes_of, calls
 from dlc.frontend.files import EVALUATING, is_fixed
 from dlc.frontend.imports import in_library
-from dlc.frontend.initialisers import Origin, beside, origin_of
+from dlc.frontend.initialisers import beside
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import MISSING, Home, Scope
 from dlc.frontend.statements import require
 from dlc.frontend.stored import stored_constant, stored_value
-from dlc.frontend.types import Expectation, Matcher, declared_type, dtype_named
+from dlc.frontend.types import Expectation, Matcher
 from dlc.frontend.values import (
     UNKNOWN,
     Arguments,
@@ -37,7 +38,6 @@ from dlc.frontend.values import (
     describe,
 )
 from dlc.frontend.weights import Pick, Weight, weight_value
-from dlc.ir.dims import Dim
 from dlc.ir.types import DType, TensorType
 from dlc.text import ast
 from dlc.text.suggest import suggest
@@ -64,8 +64,8 @@ class Core:
     stack: tuple[int, ...] = ()
     device: str | None = None
     """Where its functions run, if it was placed."""
-    start: tuple[str, str] | None = None
-    """The file that a `from` names, here or further out, and the path of the module that says so."""
+    start: Start | None = None
+    """What a `from` names, here or further out."""
     values: dict[str, Datum] = field(default_factory=dict[str, Datum])
     weights: dict[str, Weight] = field(default_factory=dict[str, Weight])
     checked: bool = False
@@ -107,24 +107,10 @@ class Core:
     def _weight(self, node: ast.Param | ast.State) -> Weight:
         self.check()
         scope = Scope(Instance(self))
-        with self.ev.elsewhere(scope.home.source) as source:
-            if not isinstance(node.type, ast.TensorType):
-                raise self.ev.at.fail("D0326", "a weight is a tensor", node.type.span)
-            own = self._type(node.type, scope)
-            if any(isinstance(size, Dim) for size in own.shape):
-                raise self.ev.at.fail(
-                    "D0221",
-                    f"the weight {node.name} is {own.text}, but weights have fixed sizes",
-                    node.type.span,
-                    help="make the size a parameter of the module",
-                )
-            return Weight(
-                self.below(node.name),
-                own.with_shape((*self.stack, *own.shape)),
-                self._origin(node, scope),
-                isinstance(node, ast.Param),
-                len(self.stack),
-                source.place(node.span),
+        with self.ev.elsewhere(scope.home.source):
+            symbol = self.below(node.name)
+            return declared_weight(
+                self.ev, node, scope, symbol, stack=self.stack, like=self.like, start=self.start
             )
 
     @contextmanager
@@ -143,21 +129,6 @@ class Core:
             return diagnostic
         label = Label(place, "found here")
         return replace(diagnostic, place=core.made_at, labels=(*diagnostic.labels, label))
-
-    def _type(self, type: ast.TensorType, scope: Scope) -> TensorType:
-        """The declared type; `..` in the state of an optimizer stands for the weight's shape."""
-        if self.like is not None and len(type.dims) == 1 and isinstance(type.dims[0], ast.Dots):
-            return self.like.with_dtype(dtype_named(self.ev, type.dtype, type.span, scope))
-        return declared_type(self.ev, type, scope)
-
-    def _origin(self, node: ast.Param | ast.State, scope: Scope) -> Origin:
-        origin = origin_of(self.ev, node.init, scope)
-        symbol = self.below(node.name)
-        key = origin.key or node.key
-        if origin.file is not None or self.start is None:
-            return Origin(origin.init, origin.file, key or (node.name if origin.file else None))
-        file, outer = self.start
-        return Origin(origin.init, file, key or symbol.removeprefix(f"{outer}." if outer else ""))
 
     def submodule(self, node: ast.Use) -> Datum:
         """What a `use` gives, made once."""
@@ -477,7 +448,7 @@ def adopt(value: Datum, path: str, parent: Core | None, stack: tuple[int, ...] =
         core.path, core.parent, core.stack = own_path, parent, own_stack
         source = core.definition.declaration.weights
         if source is not None:
-            core.start = (beside(Scope(core.definition.home), source.value), own_path)
+            core.start = Start(beside(Scope(core.definition.home), source.value), own_path)
         elif parent is not None:
             core.start = parent.start
 
