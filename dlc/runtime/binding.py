@@ -153,7 +153,11 @@ def _typed(item: Input, shape: Shape) -> str:
 
 
 def _way_out(item: Input, shape: Shape) -> str | None:
-    """What most often is meant when the number of axes is off by one."""
-    if len(shape) + 1 == len(item.shape):
+    """What most often is meant when the number of axes is off by one: a batch of one."""
+    with_one = (1, *shape)
+    if len(with_one) == len(item.shape) and all(
+        size == str(have) or not size.isdecimal()
+        for size, have in zip(item.shape, with_one, strict=True)
+    ):
         return f"add an axis of size 1: {item.name}[None]"
     return None

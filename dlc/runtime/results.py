@@ -122,6 +122,12 @@ class Results:
         self._check_apart(arrays, inputs)
         return arrays, self._packed(list(given.values()))
 
+    def _keys(self) -> str:
+        """What to write where the keys of `out` are not the names of the results."""
+        if self._names == [""]:
+            return "out= takes the array itself: the result has no name"
+        return f"out= must have the keys {', '.join(self._names)}"
+
     def _in_order(self, out: object) -> list[object]:
         """The arrays of `out`, one for each output that is not hidden."""
         if isinstance(out, np.ndarray | Tensor):
@@ -129,7 +135,7 @@ class Results:
         elif isinstance(out, Mapping):
             named = cast("Mapping[object, object]", out)
             if set(named) != set(self._names):
-                raise self._refuse(f"out= must have the keys {', '.join(self._names)}")
+                raise self._refuse(self._keys())
             given = [named[name] for name in self._names]
         elif isinstance(out, list | tuple):
             given = list(cast("Sequence[object]", out))

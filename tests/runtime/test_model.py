@@ -195,7 +195,7 @@ def test_out_may_be_a_tensor(many: Model) -> None:
             "not C-contiguous, aligned and writable",
         ),
         ([np.empty((2, 4), np.float32)] * 2, "2 arrays for 1 output"),
-        ({"z": np.empty((2, 4), np.float32)}, "must have the keys"),
+        ({"z": np.empty((2, 4), np.float32)}, "takes the array itself"),
         ("z", "out= is a str"),
         ([3.0], "is a float, which is no array"),
     ],
@@ -255,6 +255,15 @@ def test_out_is_refused_where_the_size_is_measured(many: Model) -> None:
 )
 def test_an_input_that_does_not_fit_is_refused(tiny: Model, x: object, code: str, why: str) -> None:
     assert why in refused(lambda: tiny.f(x, X), code)
+
+
+def test_an_axis_of_size_1_is_advised_only_where_it_makes_the_input_fit(tiny: Model) -> None:
+    assert "[None]" in refused(lambda: tiny.f(X[0], X), "D0803")
+    assert "[None]" not in refused(lambda: tiny.f(X[0, :3], X), "D0803")
+
+
+def test_a_result_without_a_name_is_no_key_of_out(tiny: Model) -> None:
+    assert "the array itself" in refused(lambda: tiny.f(X, X, out={"f": X}), "D0806")
 
 
 def test_numbers_that_do_not_fit_an_integer_are_refused(many: Model) -> None:
