@@ -78,7 +78,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         raise UsageError(
             f"{name} is no checkpoint: it does not say how far a training has come",
             code="D0548",
-            help="to begin a training with the weights in it, write --weights",
+            help="give it as weights to begin a training with them",
         )
     facts = _facts(text, name)
     return Checkpoint({key: read() for key, read in readers.items()}, facts)

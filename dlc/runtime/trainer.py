@@ -49,7 +49,7 @@ def training_of(artifact: Artifact) -> Training:
         raise UsageError(
             f"{artifact.manifest.model} does not train: it was compiled to be called",
             code="D0814",
-            help="make a trainer from its text: dlc.trainer('model.dlm')",
+            help="train the text of the model, which has a `train` block",
         )
     return facts
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,10 @@ from numpy.typing import NDArray
 
 import dlc
 from dlc.errors import CallError, ModelError, UsageError
+from dlc.runtime import safetensors
 from dlc.runtime.artifact import Artifact
+from dlc.runtime.checkpoint import read_checkpoint
+from dlc.runtime.data.opening import open_data
 from dlc.runtime.trainer import Progress, Trainer
 
 ROOT = Path(__file__).parents[2]
@@ -306,6 +310,23 @@ def test_a_model_that_only_runs_is_refused_as_a_trainer(tmp_path: Path) -> None:
         Trainer(Artifact.read(tmp_path / "f.dlc"))
     with pytest.raises(ModelError, match="no train block"):
         dlc.trainer(text="dlc 1\nexport fn f(x: f32) -> f32 = x + 1")
+
+
+def test_advice_about_training_holds_on_the_command_line_and_in_python(tmp_path: Path) -> None:
+    dlc.compile(text="dlc 1\nexport fn f(x: f32) -> f32 = x + 1").save(tmp_path / "f.dlc")
+    safetensors.write(tmp_path / "w.safetensors", {"w": dlc.Tensor([1.0], "f32")})
+    wrong: list[Callable[[], object]] = [
+        lambda: Trainer(Artifact.read(tmp_path / "f.dlc")),
+        lambda: read_checkpoint(tmp_path / "w.safetensors"),
+        lambda: open_data(None, (), tmp_path, seed=0),
+    ]
+    for attempt in wrong:
+        with pytest.raises(UsageError) as caught:
+            attempt()
+        help = caught.value.diagnostics[0].help
+        assert help is not None
+        assert "--" not in help
+        assert "dlc." not in help
 
 
 def test_without_test_data_evaluate_says_how_to_get_some(tmp_path: Path) -> None:

@@ -62,7 +62,10 @@ def open_data(
     if override is not None and not isinstance(override, str | os.PathLike):
         return _given(override, source, fitting, seed)
     if source is None and override is None:
-        raise UsageError("there is no data to train on", help="name a file: --data FILE")
+        raise UsageError(
+            "there is no data to train on",
+            help="give a file of examples, or write `data` in the train block",
+        )
     home = os.fspath(folder)
     source = source or DataSource("npz", "", {})
     check_source(source)
