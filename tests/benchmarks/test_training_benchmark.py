@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.__main__ import programs
-from benchmarks.training import Outcome, apart, furthest, table
+from benchmarks.training import LIMIT, Outcome, allowed, apart, furthest, table
 from benchmarks.training_cases import (
     OPTIMIZERS,
     QUICK_STEPS,
@@ -61,6 +61,12 @@ def test_the_furthest_gradient_is_named() -> None:
     error, name = furthest(ours, theirs)
     assert name == "b"
     assert error == pytest.approx(0.5 / np.sqrt(5.25))
+
+
+def test_peers_that_differ_from_each_other_allow_as_much_twice() -> None:
+    alike, other = {"a": np.ones(1)}, {"a": np.full(1, 0.8)}
+    assert allowed([alike]) == allowed([alike, alike]) == LIMIT
+    assert allowed([alike, alike, other]) == pytest.approx(0.5)
 
 
 def test_gradients_on_one_side_only_end_the_program() -> None:
