@@ -456,29 +456,42 @@ def adopt(value: Datum, path: str, parent: Core | None, stack: tuple[int, ...] =
 def _unplaced(
     value: Datum, path: str, stack: tuple[int, ...]
 ) -> Iterator[tuple[Core, str, tuple[int, ...]]]:
-    match value:
-        case Instance(core=core):
-            if core.path is None:
-                yield core, path, stack
-        case Chain(layers) | Items(layers):
-            for number, layer in enumerate(layers):
-                yield from _unplaced(layer, f"{path}.{number}", stack)
-        case Stack(count, template):
-            yield from _unplaced(template, path, (*stack, count))
-        case _:
-            pass
+    """The instances in a submodule that have no place yet, with the first that they are found at.
+
+    A chain may stand in many others, which stand in many others: each is looked into once.
+    """
+    pending, seen = [(value, path, stack)], set[int]()
+    while pending:
+        value, path, stack = pending.pop()
+        match value:
+            case Instance(core=core):
+                if core.path is None:
+                    yield core, path, stack
+            case Chain(layers) | Items(layers) if id(value) not in seen:
+                seen.add(id(value))
+                numbered = [(layer, f"{path}.{k}", stack) for k, layer in enumerate(layers)]
+                pending += reversed(numbered)
+            case Stack(count, template):
+                pending.append((template, path, (*stack, count)))
+            case _:
+                pass
 
 
 def cores_in(value: Datum) -> Iterator[Core]:
-    """The instances that a submodule is made of; those of an empty stack do not exist."""
-    match value:
-        case Instance(core=core):
-            yield core
-        case Chain(layers) | Items(layers):
-            for layer in layers:
-                yield from cores_in(layer)
-        case Stack(count, template):
-            if count:
-                yield from cores_in(template)
-        case _:
-            pass
+    """The instances that a submodule is made of; those of an empty stack do not exist.
+
+    What a chain that stands in others is made of is told once.
+    """
+    pending, seen = [value], set[int]()
+    while pending:
+        value = pending.pop()
+        match value:
+            case Instance(core=core):
+                yield core
+            case Chain(layers) | Items(layers) if id(value) not in seen:
+                seen.add(id(value))
+                pending += reversed(layers)
+            case Stack(count, template) if count:
+                pending.append(template)
+            case _:
+                pass
