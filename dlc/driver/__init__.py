@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dlc.driver.gradcheck import GradientRow, Gradients, check_gradients
     from dlc.driver.importing import Imported, import_model
     from dlc.driver.inspect import Inspection, inspect_file
+    from dlc.driver.instances import PlacedInstance, place_instance
     from dlc.driver.interpret import Watch
     from dlc.driver.make import Made, Wanted, evaluate_model, make_artifact, make_model, run_model
     from dlc.driver.new import new_model
@@ -46,6 +47,7 @@ __all__ = [
     "Imported",
     "Inspection",
     "Made",
+    "PlacedInstance",
     "Ranking",
     "Request",
     "Results",
@@ -75,6 +77,7 @@ __all__ = [
     "named_values",
     "new_model",
     "optimise_file",
+    "place_instance",
     "plan_training",
     "read_labels",
     "run_model",
@@ -94,6 +97,7 @@ _HOMES = {
     "importing": ("Imported", "import_model"),
     "gradcheck": ("GradientRow", "Gradients", "check_gradients"),
     "inspect": ("Inspection", "inspect_file"),
+    "instances": ("PlacedInstance", "place_instance"),
     "interpret": ("Watch",),
     "make": ("Made", "Wanted", "evaluate_model", "make_artifact", "make_model", "run_model"),
     "new": ("new_model",),

@@ -49,6 +49,7 @@ SUCCEED = {
     "fmt": "--check rows.dlm",
     "import": "sums.onnx -o sums.dlm",
     "inspect": "rows.dlm",
+    "memory": "--instance buffers.csv",
     "ops": "softmax",
     "doc": "softmax",
     "new": "fresh",
@@ -67,6 +68,7 @@ FAIL = {
     "fmt": ("rows.txt", "D0903"),
     "import": ("rows.dlm", "D0903"),
     "inspect": ("broken.dlc", "D0601"),
+    "memory": ("--instance rows.dlm", "D0551"),
     "ops": ("qqqqq", "D0914"),
     "doc": ("sofmax", "D0914"),
     "new": ("3d", "D0913"),
@@ -79,6 +81,7 @@ FAIL = {
 def files(folder: Path) -> Path:
     (folder / "small.dlm").write_text(TRAINED)
     (folder / "wrong.dlm").write_text("dlc 1\nexport fn f(x: f32[3]) -> i32[3] = x\n")
+    (folder / "buffers.csv").write_text("id,lower,upper,size\n0,0,2,64\n1,1,3,32\n")
     (folder / "broken.dlc").write_bytes(b"nothing of that kind")
     np.savez(
         folder / "rows.npz",
