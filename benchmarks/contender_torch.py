@@ -57,6 +57,31 @@ def resnet18(w: Tensors, batch: Tensors) -> Tensor:
     return f.cross_entropy(linear(w, "head", x.mean((2, 3))), batch["label"].long())
 
 
+def bottleneck(w: Tensors, name: str, x: Tensor, stride: int, *, projected: bool) -> Tensor:
+    """The block of the deeper networks, with the stride in its middle."""
+    h = f.relu(batch_norm(w, f"{name}.norm1", conv(w, f"{name}.down", x)))
+    h = f.relu(batch_norm(w, f"{name}.norm2", conv(w, f"{name}.middle", h, stride, 1)))
+    h = batch_norm(w, f"{name}.norm3", conv(w, f"{name}.up", h))
+    if projected:
+        x = batch_norm(w, f"{name}.skip.1", conv(w, f"{name}.skip.0", x, stride))
+    return f.relu(h + x)
+
+
+def resnet50(w: Tensors, batch: Tensors) -> Tensor:
+    x = (batch["image"].to(w["head.w"].dtype) / 128 - 1).permute(0, 3, 1, 2)
+    x = f.relu(batch_norm(w, "stem.1", conv(w, "stem.0", x, 2, 3)))
+    x = f.max_pool2d(x, 3, 2, 1)
+    for k in range(4):
+        x = bottleneck(w, f"stages.{k}.first", x, 2 if k > 0 else 1, projected=True)
+        rest = f"stages.{k}.rest."
+        for n in range(len(w[f"{rest}up.w"])):
+            block = {
+                f"block.{name.removeprefix(rest)}": v[n] for name, v in w.items() if rest in name
+            }
+            x = bottleneck(block, "block", x, 1, projected=False)
+    return f.cross_entropy(linear(w, "head", x.mean((2, 3))), batch["label"].long())
+
+
 def layer_norm(w: Tensors, name: str, x: Tensor) -> Tensor:
     return f.layer_norm(x, x.shape[-1:], w[f"{name}.scale"], w[f"{name}.shift"])
 
@@ -106,6 +131,7 @@ def ncf(w: Tensors, batch: Tensors) -> Tensor:
 
 NETWORKS: dict[str, Callable[[Tensors, Tensors], Tensor]] = {
     "resnet18": resnet18,
+    "resnet50": resnet50,
     "gpt": gpt,
     "lstm": lstm,
     "ncf": ncf,
