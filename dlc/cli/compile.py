@@ -43,8 +43,9 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     """Compile a model to a .dlc file."""
-    path = Path(model).with_suffix(".dlc") if out is None else output_path(out, ".dlc")
+    path = out or Path(model).with_suffix(".dlc")
     check_kept([path], [model, given.weights])
+    output_path(path, ".dlc")
     with progress(f"compiling {model}"):
         made = driver.make_artifact(given.of(model), stage=stage)
     made.artifact.write(path)

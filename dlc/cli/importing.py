@@ -10,7 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
-from dlc.cli.values import output_path, pairs, sizes
+from dlc.cli.values import check_kept, output_path, pairs, sizes
 
 
 def command(
@@ -38,10 +38,12 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     """Write an ONNX model as readable text, with its weights in a .safetensors file beside it."""
+    if out is not None:
+        check_kept([output_path(out, ".dlm")], [model])
     with progress(f"importing {model}"):
         made = driver.import_model(
             model,
-            None if out is None else output_path(out, ".dlm"),
+            out,
             dims=sizes(dim),
             shapes=pairs("--shape", shape),
             fixed=pairs("--fix", fix),

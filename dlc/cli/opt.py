@@ -10,7 +10,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, progress
-from dlc.cli.values import listed, output_path
+from dlc.cli.values import check_kept, listed, output_path
 
 
 @options.compiling("level", "target", "matmul", "disable_pass", "verify_each")
@@ -26,11 +26,13 @@ def command(
 ) -> None:
     """Run passes on IR and show what they give."""
     names = listed(passes)
+    if out is not None:
+        check_kept([output_path(out, ".dlir")], [file])
     with progress(f"running passes on {file}"):
         settings = given.settings()
     text = driver.optimise_file(file, names, settings)
     if out is not None:
-        driver.write_text(output_path(out, ".dlir"), text)
+        driver.write_text(out, text)
     if as_json:
         print_json({"file": file, "passes": names, "text": text})
     elif out is None:

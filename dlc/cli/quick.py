@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from dlc import driver
 from dlc.cli.report import print_json
 from dlc.cli.values import check_kept, pairs, sizes
+from dlc.runtime.atomic import check_writable
 
 VALUED = ("--entry", "--input", "--output", "--dim", "--random-inputs", "--threads")
 
@@ -34,9 +35,14 @@ class PlainRun:
     """The command line that it was read from."""
 
     def request(self) -> driver.Request:
-        """What is asked of the entry point. Raises UsageError for texts that are no pairs."""
+        """What is asked of the entry point.
+
+        Raises UsageError for texts that are no pairs and for files that cannot be written.
+        """
         inputs, files = pairs("--input", self.inputs), pairs("--output", self.outputs)
         check_kept(files.values(), [self.path, self.weights, *inputs.values()])
+        for path in files.values():
+            check_writable(path)
         return driver.Request(
             self.path,
             self.entry,

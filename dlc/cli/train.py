@@ -15,8 +15,8 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
-from dlc.cli.values import check_kept
-from dlc.errors import CallError, DlcError, UsageError
+from dlc.cli.values import check_kept, output_path
+from dlc.errors import CallError, DlcError
 from dlc.runtime.atomic import write_file
 from dlc.runtime.data import Dataset
 from dlc.runtime.history import History, as_json
@@ -64,11 +64,13 @@ def command(
     `--set` takes parameters of the module, and batch, epochs and seed. Ctrl-C ends it after the step that
     runs, writes a checkpoint and gives the exit code 130; a second Ctrl-C ends it at once.
     """
+    written = [out, plot, checkpoint, history]
+    check_kept(written, [model, data, given.weights])
     _check_files(out, plot, checkpoint, history)
-    check_kept([out, plot, checkpoint, history], [model, data, given.weights])
     check_threads(threads)
     wanted = given.of(model)
     planned = driver.plan_training(wanted, None if resume is None else str(resume))
+    check_kept(written, planned.files)
     examples = planned.data(data)
     with progress(f"compiling {model}"):
         trainer, report = planned.trainer(threads)
@@ -108,16 +110,10 @@ def _check_files(
         (out, (".dlc", ".safetensors")),
         (plot, (".svg", ".png")),
         (checkpoint, (".safetensors",)),
-        (history, ()),
+        (history, (".json",)),
     ):
-        if path is not None and endings and path.suffix not in endings:
-            raise UsageError(
-                f"{path} ends in none of {', '.join(endings)}",
-                code="D0901",
-                help=f"write {path.with_suffix(endings[0])}",
-            )
-        if path is not None and not path.parent.is_dir():
-            raise UsageError(f"there is no folder {path.parent} for {path.name}", code="D0502")
+        if path is not None:
+            output_path(path, *endings)
 
 
 def _fit(trainer: Trainer, examples: Dataset, checkpoint: Path | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dlc.errors import UsageError
+from dlc.runtime.atomic import check_writable, is_stream
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -26,15 +27,25 @@ OF_OTHERS = (".dlm", ".dlir", ".dlc", ".onnx", ".safetensors", ".npz", ".npy")
 """Endings of files that somebody may have worked for."""
 
 
-def output_path(out: Path, ending: str) -> Path:
-    """The file to write. Raises UsageError (D0924) for one that ends like files of another kind."""
-    if out.suffix in OF_OTHERS and out.suffix != ending:
+def output_path(out: Path, *endings: str) -> Path:
+    """The file to write, looked at before any work; a device may be called anything.
+
+    Raises UsageError: D0502 where no file can be written, D0924 for one that ends like files of another
+    kind, D0901 for other endings than these, which no verb would read again.
+    """
+    check_writable(out)
+    if out.suffix in endings or is_stream(out):
+        return out
+    known = " or ".join(endings)
+    if out.suffix in OF_OTHERS:
         raise UsageError(
-            f"{out} would be overwritten by what ends in {ending}",
+            f"{out} would be overwritten by what ends in {known}",
             code="D0924",
-            help=f"name the new file, such as -o {out.with_suffix(ending)}",
+            help=f"name the new file, such as {out.with_suffix(endings[0])}",
         )
-    return out
+    raise UsageError(
+        f"{out} does not end in {known}", code="D0901", help=f"write {out.with_suffix(endings[0])}"
+    )
 
 
 def check_kept(written: Iterable[str | Path | None], read: Iterable[str | Path | None]) -> None:

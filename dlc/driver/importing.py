@@ -11,12 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.driver.outputs import write_text
-from dlc.errors import UsageError
+from dlc.errors import DlcError, UsageError
 from dlc.importers.model_text import write_model
 from dlc.importers.onnx import read_onnx
 from dlc.ir.dims import Shape, Size, parse_size
 from dlc.runtime import safetensors
+from dlc.runtime.atomic import check_writable
+from dlc.runtime.files import map_file
 from dlc.runtime.tensor import Tensor
+
+_MADE = "made"
+"""The free text by which a weight file is known as one that an import wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ def import_model(
     `dims` gives numbers to sizes that the file only names, `shapes` other shapes to its inputs, such as
     `{"image": "B,3,32*H,32*W"}`, `fixed` values to inputs that decide shapes, such as `{"axes": "[1]"}`:
     they are inputs no longer. Raises Unsupported, before anything is written, with every operator
-    that is not imported.
+    that is not imported; UsageError (D0924) where the weights would replace what another program wrote.
     """
     path = Path(path)
     if path.suffix != ".onnx":
@@ -58,8 +63,9 @@ def import_model(
         raise UsageError(f"{target.name} is no name for model text: it ends in .dlm", code="D0903")
     wanted = {name: _shape(name, text) for name, text in (shapes or {}).items()}
     values = {name: _value(name, text) for name, text in (fixed or {}).items()}
-    made = read_onnx(path, shapes=wanted, dims=dims, fixed=values)
     weights = target.with_suffix(".safetensors")
+    check_writable(target)
+    made = read_onnx(path, shapes=wanted, dims=dims, fixed=values)
     docs = f"{path.stem}, imported from {path.name}."
     written = write_model(made.module, made.arrays, target.stem, weights.name, docs)
     tensors = {
@@ -67,10 +73,28 @@ def import_model(
         for name, weight in written.weights.items()
     }
     if tensors:
-        safetensors.write(weights, tensors)
+        _check_own(weights)
+        safetensors.write(weights, tensors, {_MADE: "dlc import"})
     write_text(target, written.text)
     count = sum(weight.array.size for weight in written.weights.values())
     return Imported(target, weights if tensors else None, count, made.renamed)
+
+
+def _check_own(weights: Path) -> None:
+    """Refuse to replace a weight file that no import has written: nobody named it."""
+    if not weights.exists():
+        return
+    try:
+        own = _MADE in safetensors.metadata(map_file(weights), str(weights))
+    except DlcError:
+        own = False
+    if not own:
+        other = weights.with_name(f"new-{weights.stem}.dlm")
+        raise UsageError(
+            f"the weights would replace {weights}, which was not written by an import",
+            code="D0924",
+            help=f"name the new model otherwise, such as {other}",
+        )
 
 
 def _value(name: str, text: str) -> NDArray[np.generic]:

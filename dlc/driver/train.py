@@ -77,6 +77,12 @@ class Planned:
         seed = self.facts.seed if self.seed is None else self.seed
         return open_examples(self.facts, entries, self._folder, given, seed=seed)
 
+    @property
+    def files(self) -> list[str]:
+        """The files of examples that the model names."""
+        named = (self.facts.data.path, self.facts.data.test_path)
+        return [os.path.join(self._folder, path) for path in named if path]
+
     def trainer(self, threads: int | None = None) -> tuple[Trainer, Report]:
         """The trainer, compiled where it is not, and what is to be said about that."""
         report = Report()

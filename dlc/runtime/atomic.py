@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -25,13 +26,30 @@ def write_file(path: str | os.PathLike[str], pieces: Iterable[bytes | memoryview
     as they come. Raises UsageError (D0502) where that cannot be done; an old file is then as it was.
     """
     target = Path(path)
-    if _is_stream(target):
+    if is_stream(target):
         _write_into(target, pieces)
     else:
         _replace(target, pieces)
 
 
-def _is_stream(target: Path) -> bool:
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Before long work: raises UsageError (D0502) where `write_file` would find no place for the file."""
+    target = Path(path)
+    try:
+        if is_stream(target):
+            return
+        target = Path(os.path.realpath(target))
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "is a folder")
+        if not target.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, f"there is no folder {Path(path).parent}")
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, f"nothing can be made in {Path(path).parent}")
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise _cannot(Path(path), error) from error
+
+
+def is_stream(target: Path) -> bool:
     """Whether something is there that is neither a file nor a folder: it must not be renamed over."""
     try:
         mode = target.stat().st_mode
@@ -137,7 +155,7 @@ def _sync_folder(folder: Path) -> None:
 def _cannot(target: Path, error: OSError | ValueError) -> UsageError:
     why = (isinstance(error, OSError) and error.strerror) or str(error)
     return UsageError(
-        f"cannot write {target}: {why.lower()}",
+        f"cannot write {target}: {why[:1].lower()}{why[1:]}",
         code="D0502",
         help="name a file in a folder that exists and can be written",
     )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dlc.errors import CallError, UsageError
 from dlc.runtime.artifact import SUFFIX, Artifact
+from dlc.runtime.atomic import check_writable
 from dlc.runtime.buffers import Bytes, aligned_bytes, as_bytes
 from dlc.runtime.checkpoint import Checkpoint, Facts, read_checkpoint, write_checkpoint
 from dlc.runtime.data import Batch, Dataset, open_data
@@ -271,7 +272,7 @@ class Trainer:
             self.total_steps = last * math.ceil(examples.count / self._facts.batch)
         path = checkpoint or self.checkpoint
         if path is not None:
-            _check_folder(path)
+            check_writable(path)
         with self._alone():
             while self.epoch < last:
                 self._epoch(examples, last, report)
@@ -436,16 +437,6 @@ class _Call:
 
 def _is_finite(tensor: Tensor) -> bool:
     return DTYPES[tensor.dtype].kind != "f" or bool(np.isfinite(tensor.values()).all())
-
-
-def _check_folder(path: str | os.PathLike[str]) -> None:
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise UsageError(
-            f"there is no folder {folder} for the checkpoint {Path(path).name}",
-            code="D0502",
-            help="make the folder, or name another file",
-        )
 
 
 def _examples(batch: Mapping[str, Array]) -> int:

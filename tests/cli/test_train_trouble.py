@@ -196,7 +196,7 @@ def test_a_checkpoint_of_the_text_without_a_folder_is_refused_before_the_first_s
     (folder / "line.dlm").write_text(MODEL.replace("line.safetensors", "gone/c.safetensors"))
     assert main(["train", "line.dlm"]) == 2
     err = capsys.readouterr().err
-    assert "error[D0502]: there is no folder gone" in err
+    assert "error[D0502]: cannot write gone/c.safetensors: there is no folder gone" in err
     assert "epoch" not in err
 
 
@@ -260,7 +260,7 @@ def test_going_on_says_nothing_of_initial_weights(
 def test_a_result_that_cannot_be_written_leaves_a_checkpoint(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "taken.dlc").mkdir()
+    (folder / "taken.dlc").symlink_to("/dev/full")
     (folder / "line.dlm").write_text(MODEL.replace('  checkpoint = file("line.safetensors")\n', ""))
     assert main(["train", "line.dlm", "--set", "epochs=1", "-o", "taken.dlc"]) == 2
     err = capsys.readouterr().err

@@ -23,6 +23,8 @@ from dlc.importers.onnx import OnnxModel
 from dlc.ir.builder import Builder
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.types import I32
+from dlc.runtime import safetensors
+from dlc.runtime.tensor import Tensor
 from dlc.text.fmt import format_source
 from tests.importers.onnx_models import Array, evaluated, imported, model_of
 from tests.importers.test_onnx_operators import CASES, Case, ids, model_and_inputs
@@ -142,6 +144,22 @@ def test_an_imported_file_lies_beside_its_weights(tmp_path: Path) -> None:
     assert "x: f32[3, 4]" in made.text.read_text()
     (got,) = cast("tuple[Array]", compile(made.text)(X))
     np.testing.assert_array_equal(got, X @ weights["w"])
+
+
+def test_an_import_replaces_the_weights_of_an_import_and_no_others(tmp_path: Path) -> None:
+    source = tmp_path / "net.onnx"
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    weights = {"w": np.arange(8, dtype=np.float32).reshape(4, 2)}
+    source.write_bytes(model_of(nodes, {"x": X}, ["y"], weights).SerializeToString())
+    import_model(source, tmp_path / "net.dlm")
+    import_model(source, tmp_path / "net.dlm")
+    other = tmp_path / "other.safetensors"
+    safetensors.write(other, {"w": Tensor([1.0], "f32")})
+    kept = other.read_bytes()
+    with pytest.raises(UsageError, match=r"(?s)D0924.*not written by an import.*new-other\.dlm"):
+        import_model(source, tmp_path / "other.dlm")
+    assert other.read_bytes() == kept
+    assert not (tmp_path / "other.dlm").exists()
 
 
 @pytest.mark.parametrize(
