@@ -144,9 +144,8 @@ def dims_of(op: Op) -> set[str]:
             seen.add(value.type)
         for region in inner.regions:
             seen.update([argument.type for argument in region.arguments])
-        for kept in inner.attributes.values():
-            if kept.__class__ not in PLAIN:
-                seen.add(kept)
+        if inner.attributes:
+            seen.update([a for a in inner.attributes.values() if a.__class__ not in PLAIN])
     return {name for each in seen for name in _names_in(each)}
 
 

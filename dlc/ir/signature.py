@@ -63,18 +63,18 @@ class Signature:
     ) -> list[str]:
         """What is wrong with an operation of so many operands and regions, each as half a sentence."""
         found: list[str] = []
-        if self.is_bare and operands == self.operands and not attributes and not regions:
-            return found
         if regions != self.regions:
             found.append(f"has {_count(regions, 'region')} instead of {self.regions}")
         if operands != self.operands and (not self.groups or operands < self.operands):
             least = "at least " if self.groups else ""
             found.append(f"has {_count(operands, 'operand')} instead of {least}{self.operands}")
-        for name in self.required:
-            if name not in attributes:
-                found.append(f"lacks the attribute {name}: {self.attributes[name].text}")
+        declared = self.attributes
+        if len(attributes) < len(declared) or not attributes.keys() >= declared.keys():
+            for name in self.required:
+                if name not in attributes:
+                    found.append(f"lacks the attribute {name}: {declared[name].text}")
         for name, value in attributes.items():
-            kind = self.attributes.get(name)
+            kind = declared.get(name)
             if kind is None:
                 if "." not in name:
                     found.append(f"has the attribute {name}, which it does not declare")

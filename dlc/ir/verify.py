@@ -79,25 +79,34 @@ class _Verifier:
         if self._root.regions:
             self._open(self._root)
         else:
-            self._parts(self._root)
+            self._parts(self._root, None)
         while self._frames:
             frame = self._frames[-1]
-            op = frame.next
-            if op is None:
+            op = self._next_with_regions(frame)
+            if op is not None:
+                self._open(op)
+            else:
                 self._leave(frame)
                 self._enter(frame)
-            elif op.parent is frame.block and op.previous is frame.previous:
-                frame.previous, frame.next = op, op.next
-                self._operands(op)
-                if op.regions:
-                    self._open(op)
-                else:
-                    self._parts(op)
-            else:
-                self._report(op, "D0163", f"{op.name} and its neighbours disagree about its place")
-                frame.previous, frame.next = frame.block.last, None
         if self._known_uses != self._found_uses and not self.findings:
             self._strangers()
+
+    def _next_with_regions(self, frame: _Frame) -> Op | None:
+        """Check what follows in the block up to an operation with regions; None at the block's end."""
+        block, previous, op = frame.block, frame.previous, frame.next
+        while op is not None:
+            if op.parent is not block or op.previous is not previous:
+                self._report(op, "D0163", f"{op.name} and its neighbours disagree about its place")
+                previous = block.last
+                break
+            self._operands(op)
+            if op.regions:
+                frame.previous, frame.next = op, op.next
+                return op
+            self._parts(op, frame)
+            previous, op = op, op.next
+        frame.previous, frame.next = previous, None
+        return None
 
     # Regions.
 
@@ -145,36 +154,41 @@ class _Verifier:
             self._tables.pop()
         if frame.outer is not None:
             self._visible = frame.outer
+        around = self._frames[-1] if self._frames else None
         if len(self.findings) == frame.findings:
-            self._parts(frame.op)
-        elif self._frames:
-            self._define(frame.op.results, frame.op, self._frames[-1])
+            self._parts(frame.op, around)
+        elif around is not None:
+            self._define(frame.op.results, frame.op, around)
 
     # Operations.
 
-    def _parts(self, op: Op) -> None:
-        """Check all of an operation but its operands and regions, and define its results."""
+    def _parts(self, op: Op, frame: _Frame | None) -> None:
+        """Check all of an operation but its operands and regions, and define its results.
+
+        `frame` is of the operation around it, None for the root.
+        """
         if op.location is PENDING:
             self._report(op, "D0163", f"{op.name} has no location")
         attributes = op.attributes
         signature = signature_of(type(op))
-        misfits = signature.misfits(len(op.operands), len(op.regions), attributes)
-        for misfit in misfits:
-            self._report(op, "D0158", f"{op.name} {misfit}")
-        if not misfits:
+        operands, regions = len(op.operands), len(op.regions)
+        if attributes or regions or not signature.is_bare or operands != signature.operands:
+            misfits = signature.misfits(operands, regions, attributes)
+            for misfit in misfits:
+                self._report(op, "D0158", f"{op.name} {misfit}")
+            if not misfits:
+                self._infer(op)
+            if signature.refers or not attributes.keys() <= signature.attributes.keys():
+                self._check_references(op)
+        else:
             self._infer(op)
-        declared = signature.attributes
-        if attributes and (signature.refers or not attributes.keys() <= declared.keys()):
-            self._check_references(op)
-        if self._frames:
-            frame = self._frames[-1]
-            self._define(op.results, op, frame)
-            if signature.is_symbol and not frame.op.symbol_table:
-                self._report(
-                    op, "D0162", f"{op.name} stands in {frame.op.name}, which has no symbols"
-                )
-            if op.terminator and op.next is not None and not frame.op.symbol_table:
-                self._report(op, "D0160", f"{op.name} is not the last operation of its region")
+        if frame is None:
+            return
+        self._define(op.results, op, frame)
+        if signature.is_symbol and not frame.op.symbol_table:
+            self._report(op, "D0162", f"{op.name} stands in {frame.op.name}, which has no symbols")
+        if op.terminator and op.next is not None and not frame.op.symbol_table:
+            self._report(op, "D0160", f"{op.name} is not the last operation of its region")
 
     def _infer(self, op: Op) -> None:
         try:
@@ -200,6 +214,13 @@ class _Verifier:
 
     def _define(self, values: Sequence[Value], owner: Op | Block, frame: _Frame) -> None:
         """Make results or arguments visible."""
+        if len(values) == 1:
+            (value,) = values
+            if value.owner is owner and value.index == 0:
+                self._visible.add(value)
+                frame.local.append(value)
+                self._known_uses += len(value.uses)
+                return
         visible, local = self._visible, frame.local
         uses = 0
         for index, value in enumerate(values):
@@ -215,6 +236,11 @@ class _Verifier:
     def _operands(self, op: Op) -> None:
         """Check that the operands are visible and know that they are used here."""
         operands, visible = op.operands, self._visible
+        if len(operands) == 1:
+            (value,) = operands
+            if value in visible and value.uses.get(op) == 1:
+                self._found_uses += 1
+                return
         distinct = set(operands)
         if len(distinct) == len(operands):
             for value in operands:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import NoneType, UnionType
-from typing import Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import ForwardRef, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from dlc.runtime.canonical import Json
 
@@ -170,9 +170,17 @@ def _mapping_reader(read: _Reader) -> _Reader:
     return read_mapping
 
 
+def _annotated(cls: type[object]) -> dict[str, object]:
+    """The types of a record's fields."""
+    found = cls.__annotations__
+    # Most records are annotated with types already; looking for names in them takes a millisecond.
+    deferred = any(isinstance(hint, ForwardRef) for hint in found.values())
+    return get_type_hints(cls) if deferred else found
+
+
 @cache
 def _record_reader(cls: type[T]) -> _Reader:
-    hints = get_type_hints(cls)
+    hints = _annotated(cls)
     readers = [(name, _reader(hint)) for name, hint in hints.items()]
 
     def read(value: Json) -> object:

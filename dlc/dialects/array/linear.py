@@ -40,22 +40,22 @@ class MatMul(Op):
     rhs: Value = operand()
 
     def infer(self) -> TensorType:
-        match self.lhs.type, self.rhs.type:
-            case (
-                TensorType(dtype, (*batch, m, k)),
-                TensorType(other, (*batch2, k2, n)),
-            ) if (dtype, batch) == (other, batch2):
-                if k == k2 and dtype.kind != "bool":
-                    return TensorType(dtype, (*batch, m, n))
-                raise self.fail(
-                    f"cannot multiply {show(self.lhs)} by {show(self.rhs)}: "
-                    f"the inner sizes {k} and {k2} differ"
-                )
-            case _:
-                raise self.fail(
-                    f"cannot multiply {show(self.lhs)} by {show(self.rhs)}; "
-                    "the dtypes and the leading axes must agree"
-                )
+        lhs, rhs = tensor_type(self.lhs), tensor_type(self.rhs)
+        dtype, batch = lhs.dtype, lhs.shape[:-2]
+        if min(lhs.rank, rhs.rank) < 2 or dtype is not rhs.dtype or batch != rhs.shape[:-2]:
+            raise self.fail(
+                f"cannot multiply {show(self.lhs)} by {show(self.rhs)}; "
+                "the dtypes and the leading axes must agree"
+            )
+        if dtype.kind == "bool":
+            raise self.fail(f"{self.name} has no meaning for bool", code="D0302")
+        (m, k), (inner, n) = lhs.shape[-2:], rhs.shape[-2:]
+        if k != inner:
+            raise self.fail(
+                f"cannot multiply {show(self.lhs)} by {show(self.rhs)}: "
+                f"the inner sizes {k} and {inner} differ"
+            )
+        return TensorType(dtype, (*batch, m, n))
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         dtype = tensor_type(self.lhs).dtype
