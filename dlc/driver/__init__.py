@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dlc.driver.importing import Imported, import_model
     from dlc.driver.inspect import Inspection, inspect_file
     from dlc.driver.instances import PlacedInstance, place_instance
-    from dlc.driver.interpret import Watch
     from dlc.driver.make import Made, Wanted, evaluate_model, make_artifact, make_model, run_model
     from dlc.driver.new import new_model
     from dlc.driver.opt import optimise_file
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from dlc.driver.settings import Settings
     from dlc.driver.show import Shown, show_stage
     from dlc.driver.train import check_last_step, make_trained, plan_training
+    from dlc.driver.watch import Watch
 
 __all__ = [
     "Checked",
@@ -98,7 +98,6 @@ _HOMES = {
     "gradcheck": ("GradientRow", "Gradients", "check_gradients"),
     "inspect": ("Inspection", "inspect_file"),
     "instances": ("PlacedInstance", "place_instance"),
-    "interpret": ("Watch",),
     "make": ("Made", "Wanted", "evaluate_model", "make_artifact", "make_model", "run_model"),
     "new": ("new_model",),
     "opt": ("optimise_file",),
@@ -116,6 +115,7 @@ _HOMES = {
     "settings": ("Settings",),
     "show": ("Shown", "show_stage"),
     "train": ("check_last_step", "make_trained", "plan_training"),
+    "watch": ("Watch",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

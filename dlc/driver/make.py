@@ -10,13 +10,14 @@ from dlc.driver.calls import Request, call, call_with, load_model
 from dlc.driver.compile import Report, compile_opened
 from dlc.driver.entries import interfaces
 from dlc.driver.gradient import add_gradient, gradient_function
-from dlc.driver.interpret import Watch, evaluate_entry
+from dlc.driver.interpret import evaluate_entry
 from dlc.driver.open import open_model, open_training
 from dlc.driver.opened import Opened
 from dlc.driver.pipelines import STAGES
 from dlc.driver.results import Results
 from dlc.driver.settings import Settings
 from dlc.driver.stages import has_kernels
+from dlc.driver.watch import Watch
 from dlc.driver.weights import INIT, Given, lacks_file
 from dlc.errors import ArtifactError, UsageError
 from dlc.frontend.values import Datum

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from dlc.driver.calls import Arguments
 from dlc.driver.compile import Report, compile_opened
 from dlc.driver.entries import interfaces
-from dlc.driver.interpret import Watch, evaluate_arguments
+from dlc.driver.interpret import evaluate_arguments
 from dlc.driver.make import Made, Wanted, make_artifact
 from dlc.driver.open import open_training
 from dlc.driver.opened import Opened
+from dlc.driver.watch import Watch
 from dlc.driver.weights import Weights
 from dlc.errors import CallError, UsageError
 from dlc.frontend.train_settings import MOST
@@ -126,8 +127,7 @@ def make_trained(wanted: Wanted, trainer: Trainer) -> Made:
 def check_last_step(wanted: Wanted, trainer: Trainer) -> None:
     """Evaluate the last step of a trainer that remembers it, as `dlc run --check-nan` does.
 
-    Raises CallError at the first operation that gave what is not finite though it was given finite
-    numbers.
+    Raises CallError (D0912) at the example or the first operation that the trouble begins with.
     """
     opened = _open(wanted)
     Manager(opened.context).run(opened.module, ("autodiff",))
@@ -135,8 +135,9 @@ def check_last_step(wanted: Wanted, trainer: Trainer) -> None:
     try:
         evaluate_arguments(opened, arguments, Weights((), memoryview(b"")), Watch(check_nan=True))
     except CallError as error:
-        help = f"this was step {trainer.steps}; keep what it is computed from where it has a value"
-        told = [replace(diagnostic, help=help) for diagnostic in error.diagnostics]
+        step = f"this was step {trainer.steps}"
+        made = f"{step}; keep what it is computed from where it has a value"
+        told = [replace(found, help=made if found.place else step) for found in error.diagnostics]
         raise CallError(told, sources=error.sources) from None
 
 

@@ -8,6 +8,8 @@ from typing import cast
 import numpy as np
 import pytest
 
+from dlc.runtime import safetensors
+from dlc.runtime.tensor import Tensor
 from tests.cli.conftest import Command
 
 PRINTED = """\
@@ -104,6 +106,60 @@ def test_the_first_value_that_is_not_finite_is_named_with_its_line(
     assert "array.log gives NaN in bad: f32" in done.err
     assert "nan.dlm:3:" in done.err
     assert dlc("run", "nan.dlm", "--input", "x=1", "--check-nan").code == 0
+
+
+NOT_FINITE = """\
+dlc 1
+module M() {
+  param w: f32[2] = ones()
+  export fn f(x: f32[2]) -> f32[2] {
+    let y = if x[0] > 0 then x * w else x + w
+    return y - x
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "weights", "said"),
+    [
+        ("[1, nan]", [1, 1], "D0912]: the input x: f32[2] holds NaN"),
+        ("[1, 1]", [1, float("nan")], "D0912]: the weight w: f32[2] holds NaN"),
+        (
+            "[1, inf]",
+            [1, 1],
+            "array.subtract gives NaN: f32[2], from operands that hold an infinity",
+        ),
+    ],
+)
+def test_an_input_or_a_weight_that_is_no_number_is_named(
+    dlc: Command, folder: Path, given: str, weights: list[float], said: str
+) -> None:
+    (folder / "m.dlm").write_text(NOT_FINITE)
+    safetensors.write(folder / "w.safetensors", {"w": Tensor(weights, "f32")})
+    run = ("run", "m.dlm", "--weights", "w.safetensors", "--check-nan", "--input", f"x={given}")
+    done = dlc(*run)
+    assert done.code == 1
+    assert said in done.err
+
+
+def test_an_infinity_that_was_given_is_remarked_and_ends_nothing(
+    dlc: Command, folder: Path
+) -> None:
+    (folder / "mask.dlm").write_text(
+        "dlc 1\nexport fn f(x: f32[2], mask: f32[2]) -> f32[2] = softmax(x + mask, axis=-1)\n"
+    )
+    given = ("--input", "x=[1, 2]", "--input", "mask=[0, -inf]")
+    done = dlc("run", "mask.dlm", *given, "--check-nan")
+    assert (done.code, done.out) == (0, "f: f32[2]\n[1. 0.]\n")
+    assert done.err == "the input mask: f32[2] holds an infinity\n"
+
+
+def test_a_branch_may_choose_an_infinity(dlc: Command, folder: Path) -> None:
+    (folder / "m.dlm").write_text(
+        "dlc 1\nexport fn f(x: f32) -> f32 = if x > 0 then exp(-inf) + x else -inf\n"
+    )
+    assert dlc("run", "m.dlm", "--input", "x=-1", "--check-nan").out == "f: f32\n-inf\n"
 
 
 def test_a_derivative_is_given_after_the_results(dlc: Command) -> None:

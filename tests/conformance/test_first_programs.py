@@ -19,8 +19,9 @@ from dlc.dialects import func, mem
 from dlc.driver.calls import Request
 from dlc.driver.compile import lower
 from dlc.driver.inspect import inspect_file
-from dlc.driver.interpret import Watch, evaluate_entry
+from dlc.driver.interpret import evaluate_entry
 from dlc.driver.settings import Settings
+from dlc.driver.watch import Watch
 from dlc.errors import ModelError
 from dlc.runtime.certificate import read_certificate
 from dlc.text.ir_printer import print_module

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from dlc.driver.calls import Request
 from dlc.driver.check import check_model
 from dlc.driver.inspect import inspect_file
-from dlc.driver.interpret import Watch
 from dlc.driver.make import Wanted, evaluate_model, make_artifact, run_model
 from dlc.driver.show import Shown, show_stage
+from dlc.driver.watch import Watch
 from dlc.errors import CallError, ModelError
 from dlc.runtime.model import Model, load
 from dlc.runtime.signature import signature_text

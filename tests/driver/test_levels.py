@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from dlc.dialects.limits import limits_of
 from dlc.driver.calls import Request
 from dlc.driver.entries import entry_points
-from dlc.driver.interpret import Watch
 from dlc.driver.make import Wanted, evaluate_model, make_artifact, run_model
 from dlc.driver.opt import optimise_text
 from dlc.driver.results import Results
 from dlc.driver.show import Shown, show_stage
 from dlc.driver.stages import stages_of
 from dlc.driver.train import make_trainer
+from dlc.driver.watch import Watch
 from dlc.errors import ArtifactError, ModelError, UsageError
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.manifest import Entry

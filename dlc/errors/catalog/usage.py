@@ -82,9 +82,10 @@ PAGES: dict[str, Page] = {
     ),
     "D0912": Page(
         "a value is NaN or infinite",
-        "With `--check-nan` a call stops at the first operation that gives NaN or an infinity although "
-        "all it works on is finite: the place where the trouble begins. Inputs and constants may be "
-        "infinite.",
+        "With `--check-nan` a call stops where the trouble begins: at an input or a weight that holds NaN, "
+        "or at the first operation that gives an infinity although all it works on is finite, or NaN "
+        "although nothing of that is NaN. Inputs, weights and constants may be infinite, as masks are; "
+        "of the former it is said.",
         "log(p)",
         "log(max(p, 1e-12))",
     ),
