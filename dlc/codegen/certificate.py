@@ -80,19 +80,22 @@ def _most_in_use(placed: Sequence[Placed], sizes: Sizes) -> Entry:
 
 
 def _views(program: mem.Program, placed: Sequence[Placed], sizes: Sizes) -> Iterator[ViewRecord]:
-    """What lies in each root; of what moves in loops, all of the way."""
+    """What lies in each root; of what moves in loops, all of the way.
+
+    The same stretch stands there once, with the name of a value that has one.
+    """
     place = {each.root.result: index for index, each in enumerate(placed)}
-    seen: set[tuple[int, Size, Size]] = set()
+    found: dict[tuple[int, Size, Size], mem.View] = {}
     for op in program.body:
         if isinstance(op, mem.View) and op.root in place and op.result.uses:
             stretch = _stretch(op, _rounds(op))
             offset, size = (at_most(part, program.limit_of) for part in stretch)
             key = (place[op.root], offset, size)
-            if key not in seen:
-                seen.add(key)
-                where = str(op.location.place or "")
-                texts = sizes.text(offset), sizes.text(size)
-                yield ViewRecord(op.result.name or "", key[0], *texts, where)
+            if key not in found or (op.result.name and not found[key].result.name):
+                found[key] = op
+    for (root, offset, size), op in found.items():
+        texts = sizes.text(offset), sizes.text(size)
+        yield ViewRecord(op.result.name or "", root, *texts, str(op.location.place or ""))
 
 
 def _rounds(view: mem.View) -> dict[int, Size]:

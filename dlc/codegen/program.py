@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dlc.codegen.arena_values import arena_values
 from dlc.codegen.certificate import Placed, certificate
 from dlc.codegen.sizes import Entry, Sizes
 from dlc.dialects import mem
@@ -19,6 +20,7 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size
 from dlc.passes.place import ALIGNMENT
 from dlc.runtime import abi
+from dlc.runtime.arena_values import ArenaValues
 from dlc.runtime.certificate import Certificate
 from dlc.runtime.manifest import Op as OpRecord
 
@@ -39,6 +41,7 @@ class CompiledEntry:
     scratch: str
     ops: tuple[OpRecord, ...]
     certificate: Certificate
+    values: ArenaValues
 
 
 def compile_program(
@@ -90,10 +93,14 @@ class _Writer:
     scratch: list[Entry] = field(default_factory=list[Entry])
     measured: dict[str, Value] = field(default_factory=dict[str, Value])
     """The view that each measured dim is in."""
+    calls: dict[mem.Call, int] = field(default_factory=dict[mem.Call, int])
+    """The op id of each call."""
     combined: int = 0
 
     def write(self) -> CompiledEntry:
-        arena, evidence = self._roots()
+        placed = self._roots()
+        arena = self.sizes.maximum([self.sizes.sum(each.offset, each.bytes) for each in placed])
+        evidence = certificate(self.program, placed, arena, self.sizes)
         for op in self.program.body:
             self._place(op)
         self._work(self.program.body)
@@ -106,12 +113,13 @@ class _Writer:
             str(scratch),
             tuple(self.ops),
             evidence,
+            arena_values(self.program, placed, self.calls, len(self.ops)),
         )
 
     # Memory.
 
-    def _roots(self) -> tuple[Entry, Certificate]:
-        """Where every arena root lies; the arena ends where the last of them does."""
+    def _roots(self) -> list[Placed]:
+        """Where every arena root lies."""
         ends: dict[int, Entry] = {}
         placed: list[Placed] = []
         roots = [op for op in self.program.body if isinstance(op, mem.Root)]
@@ -129,8 +137,7 @@ class _Writer:
             elif root.kind in ("input", "output"):
                 first = abi.Root.INPUTS + (inputs if root.kind == "output" else 0)
                 self.addresses[root.result] = _Address(first + root.number, zero)
-        arena = self.sizes.maximum(list(ends.values()))
-        return arena, certificate(self.program, placed, arena, self.sizes)
+        return placed
 
     def _fixed(self, place: Place) -> _Address:
         return _Address(place.root, self.sizes.number(place.offset))
@@ -280,6 +287,7 @@ class _Writer:
             self.sizes.number(call.cost).index,
             len(self.ops),
         )
+        self.calls[call] = len(self.ops)
         self.ops.append(self._record(call))
 
     def _argument(self, given: _Argument) -> None:

@@ -90,7 +90,7 @@ class End(Op):
 
 @op("mem.call")
 class Call(Op):
-    """Run a lowered kernel on views: `sizes` are its further arguments, in order.
+    """Run a lowered kernel on views, the last of which it writes: `sizes` are its further arguments.
 
     `tiles` is how many independent parts there are, `cost` the estimated nanoseconds of one. While it
     runs, `needs` bytes of the arena hold what it reads and writes, in this plan or any other.
@@ -103,6 +103,8 @@ class Call(Op):
     cost: Size = attribute()
     scratch: Size = attribute(default=0, doc="bytes of each thread's own, passed as last argument")
     needs: Size = attribute(default=0)
+    writes: int = attribute(default=1, doc="how many of the views are written")
+    label: str = attribute(default="", doc="what it computes, for people")
 
     pure = False
 

@@ -24,6 +24,7 @@ from dlc.lowering.capacity import check_programs
 from dlc.passes.place import align
 from dlc.passes.prepare import NAME as PREPARE
 from dlc.runtime import abi, blas, manifest
+from dlc.runtime.arena_values import arena_values_bytes, values_section
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.certificate import certificate_bytes
 from dlc.runtime.container import Data
@@ -177,6 +178,7 @@ def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> manifes
     section, certificate = f"program/{target.name}/{name}", f"certificate/{target.name}/{name}"
     target.sections[section] = compiled.words
     target.sections[certificate] = certificate_bytes(compiled.certificate)
+    target.sections[values_section(target.name, name)] = arena_values_bytes(compiled.values)
     return manifest.Program(
         section, certificate, compiled.sizes, compiled.arena, compiled.scratch, compiled.ops
     )

@@ -20,6 +20,7 @@ from dlc.ir.core import Op
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.attention_to_loop import lower_attention
+from dlc.lowering.call_label import label
 from dlc.lowering.concatenate_to_loop import lower_concatenate
 from dlc.lowering.depthwise_to_loop import lower_depthwise
 from dlc.lowering.expand import expand, expansions_for
@@ -97,6 +98,13 @@ def _call(op: kernel.Kernel, lowered: Lowered, name: str) -> None:
     limits = {} if program is None else program.limit_of
     facts = (lowered.tiles, lowered.cost, lowered.scratch, needs(op))
     laid_out = [at_most(size, limits) for size in facts]
-    call = mem.Call(op.operands, Symbol(name), lowered.sizes, *laid_out)
+    call = mem.Call(
+        op.operands,
+        Symbol(name),
+        lowered.sizes,
+        *laid_out,
+        writes=len(op.targets),
+        label=label(op),
+    )
     Builder.before_op(op).place(call)
     op.erase()

@@ -37,6 +37,7 @@ KINDS = (
     "engine",
     "program",
     "certificate",
+    "values",
     "constants",
     "weights",
     "prepared",

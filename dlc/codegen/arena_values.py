@@ -1,0 +1,158 @@
+"""Which values lie in each root of the arena, and why: the alias classes of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dlc.codegen.certificate import Placed
+from dlc.dialects import mem, weight
+from dlc.dialects.measured import at_most
+from dlc.ir.core import Value
+from dlc.ir.dims import Size
+from dlc.ir.types import ViewType
+from dlc.runtime.arena_values import ArenaValues, How, ValueRecord
+
+OPTIMIZER = "$optimizer."
+"""What the names of an optimizer's state begin with."""
+
+
+def arena_values(
+    program: mem.Program, placed: Sequence[Placed], calls: Mapping[mem.Call, int], ops: int
+) -> ArenaValues:
+    """The values in the roots of a program, of which `calls` gives the op ids, all of which are `ops`."""
+    told, uses = _Labels(program), _Uses()
+    labels = [""] * ops
+    for call, number in calls.items():
+        labels[number] = told.of(call)
+        uses.add(call, number)
+    roots = {each.root.result: number for number, each in enumerate(placed)}
+    views = [
+        op
+        for op in program.body
+        if isinstance(op, mem.View) and op.root in roots and op.result.uses
+    ]
+    return ArenaValues(
+        tuple(labels),
+        tuple(
+            ValueRecord(
+                view.result.name or "",
+                _type(view),
+                roots[view.root],
+                _how(view, uses, program.limit_of),
+                tuple(uses.made_by.get(view.result, ())),
+                tuple(uses.read_by.get(view.result, ())),
+                str(view.location.place or ""),
+            )
+            for view in views
+        ),
+    )
+
+
+@dataclass(slots=True)
+class _Uses:
+    """Which calls write and read each view, by op id, and what each writer of a view reads."""
+
+    made_by: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
+    read_by: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
+    sources: dict[Value, set[Value]] = field(default_factory=dict[Value, set[Value]])
+    whole: dict[Value, int] = field(default_factory=dict[Value, int])
+    """The first op that writes from the start of a root."""
+
+    def add(self, call: mem.Call, number: int) -> None:
+        split = len(call.views) - call.writes
+        reads, writes = call.views[:split], call.views[split:]
+        for view in dict.fromkeys(reads):
+            self.read_by.setdefault(view, []).append(number)
+        for view in dict.fromkeys(writes):
+            self.made_by.setdefault(view, []).append(number)
+            self.sources.setdefault(view, set()).update(reads)
+            if isinstance(view.op, mem.View) and view.op.offset == 0 and not view.op.counters:
+                self.whole.setdefault(view.op.root, number)
+
+
+def _how(view: mem.View, uses: _Uses, limits: Mapping[str, Size]) -> How:
+    """Why a value is where it is."""
+    made_by = uses.made_by.get(view.result)
+    if made_by is None:
+        return "view"
+    if any(_same_stretch(view, source) for source in uses.sources[view.result]):
+        return "in place"
+    root = view.root.op
+    assert isinstance(root, mem.Root)
+    if view.counters or at_most(_bytes(view), limits) != root.bytes:
+        return "part"
+    return "own" if uses.whole.get(view.root) in made_by else "again"
+
+
+def _same_stretch(view: mem.View, other: Value) -> bool:
+    """Whether two views are of the same bytes."""
+    match other.op:
+        case mem.View() as found:
+            return (
+                found.root is view.root
+                and (found.offset, found.counters, found.steps)
+                == (view.offset, view.counters, view.steps)
+                and _bytes(found) == _bytes(view)
+            )
+        case _:
+            return False
+
+
+def _bytes(view: mem.View) -> Size:
+    type = view.type
+    assert isinstance(type, ViewType)
+    return type.tensor.size * type.dtype.bytes
+
+
+def _type(view: mem.View) -> str:
+    """The type of a value, as the language writes it."""
+    type = view.type
+    assert isinstance(type, ViewType)
+    return (
+        f"{type.dtype.name}[{', '.join(map(str, type.shape))}]" if type.shape else type.dtype.name
+    )
+
+
+class _Labels:
+    """What calls compute, with the layer whose weights they read."""
+
+    def __init__(self, program: mem.Program) -> None:
+        block = program.parent
+        self._sources = {
+            op.sym_name: op.sources[0].name
+            for op in block or ()
+            if isinstance(op, weight.Derived) and op.sources
+        }
+
+    def of(self, call: mem.Call) -> str:
+        """Both, as far as they are known."""
+        names = [name for view in call.views if (name := self._weight(view))]
+        return " ".join(text for text in (call.label, _layer(names)) if text)
+
+    def _weight(self, view: Value) -> str:
+        """The weight that a view is of; training has them as inputs."""
+        match view.op:
+            case mem.Weight(symbol=symbol):
+                return self._source(symbol.name)
+            case mem.View(root=root) if isinstance(root.op, mem.Root) and root.op.kind == "input":
+                name = view.name or ""
+                return name if "." in name and not name.startswith(OPTIMIZER) else ""
+            case _:
+                return ""
+
+    def _source(self, name: str) -> str:
+        while name in self._sources:
+            name = self._sources[name]
+        return name
+
+
+def _layer(weights: Sequence[str]) -> str:
+    """The path of the module that has all of these weights."""
+    paths = [name.split(".")[:-1] for name in weights]
+    shared: list[str] = []
+    for parts in zip(*paths, strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return ".".join(shared)
