@@ -48,7 +48,7 @@ def command(
     else:
         _print(found.rows)
     if error is None:
-        note(f"{len(found.rows)} gradients are right, at {found.source}")
+        note(f"{len(found.rows)} gradients are right, at {found.source}{_sample(found)}")
         return 0
     note(error.render())
     return error.exit_code
@@ -69,8 +69,19 @@ def _differs(row: driver.GradientRow) -> NumbersDiffer:
             f"the gradient by {row.name}{where}{along} is {row.gradient:.9g}, "
             f"the differences say {row.difference:.9g}"
         )
-        help = "a rule is wrong, `stop_gradient` or `with vjp` says otherwise, or the function jumps there"
+        help = "a rule is wrong, or the function jumps there"
     return NumbersDiffer(f"{message} ({row.place})", code="D0952", help=help)
+
+
+def _sample(found: driver.Gradients) -> str:
+    """How much of large arguments was looked at."""
+    if not found.sampled:
+        return ""
+    effort = found.effort
+    return (
+        f"; of each by {effort.samples} of its elements and {effort.directions} directions through all, "
+        "always the same: --full takes every element"
+    )
 
 
 def _print(rows: Sequence[driver.GradientRow]) -> None:

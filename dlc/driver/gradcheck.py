@@ -3,7 +3,7 @@
 The function's float results are contracted with random numbers u to one number s. Along a direction v of
 one argument, the slope of s must be the inner product of v with the gradient that the compiled reverse
 gives. Where the function has a kink, the place is left out. The second order does the same with the
-gradient in the function's place.
+gradient in the function's place. Directions and elements are drawn from a fixed seed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dlc.driver.compile import compile_opened
 from dlc.driver.differences import slope
 from dlc.driver.entries import find_function
 from dlc.driver.make import Wanted
+from dlc.driver.neighbourhood import Neighbourhood
 from dlc.driver.open import open_model, open_training
 from dlc.driver.opened import Opened
 from dlc.driver.settings import Settings
@@ -32,6 +33,7 @@ from dlc.ir.builder import Builder
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import DType, TensorType
+from dlc.passes.autodiff import differentiate
 from dlc.passes.gradient_functions import (
     COTANGENT,
     contracted,
@@ -40,6 +42,7 @@ from dlc.passes.gradient_functions import (
     weights_as_arguments,
 )
 from dlc.passes.widen import widen
+from dlc.runtime.blas import numpy_single_threaded
 from dlc.runtime.model import Model
 from dlc.runtime.tensor import Tensor
 
@@ -69,12 +72,14 @@ class Effort:
 class GradientRow:
     """The gradient by one argument: how it was checked and the worst place.
 
-    `error` is relative to the largest element of the gradient, `narrow` that of the dtype of the model.
+    `size` is how many elements it has, `checked` in how many places the differences had a slope. `error` is
+    relative to the largest element of the gradient, `narrow` that of the dtype of the model.
     `at` is the index of the worst element, or None where a direction through all of them was worse.
     """
 
     name: str
     place: str
+    size: int
     checked: int
     kinks: int
     error: float
@@ -96,10 +101,17 @@ class GradientRow:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """What a check found: a row for each argument, and where the function was looked at."""
+    """What a check found: a row for each argument, where the function was looked at, and how closely."""
 
     rows: Sequence[GradientRow]
     source: str
+    effort: Effort
+
+    @property
+    def sampled(self) -> bool:
+        """Whether an argument has elements that were seen along random directions only."""
+        largest = max((row.size for row in self.rows), default=0)
+        return not self.effort.full and largest > self.effort.samples
 
 
 def check_gradients(
@@ -116,7 +128,8 @@ def check_gradients(
     values = values_of(opened, function, request, wanted.weights)
     check = Check(opened.module, function, values, order)
     model = compile_gradients(opened, [check], Settings())
-    return Gradients(check.rows(model, Effort(full=full)), values.source)
+    effort = Effort(full=full)
+    return Gradients(check.rows(model, effort), values.source, effort)
 
 
 def _opened(wanted: Wanted, request: Request) -> Opened:
@@ -155,7 +168,7 @@ class Check:
         self.place = str(function.location.place)
         self.name = f"{name or function.sym_name} {order}"
         self.subject = _subject(function, order)
-        self.at = Evaluation(values.dims)
+        self.dims = values.dims
         self.random = np.random.Generator(np.random.Philox(key=7))
         self.total = _evaluated(contracted(self.subject, "total"))
         arguments = self.total.body.arguments
@@ -168,7 +181,7 @@ class Check:
         """The value of an argument: floats as f64, random numbers for what a result receives."""
         assert isinstance(type, TensorType)
         if name.startswith(COTANGENT):
-            return self.random.standard_normal(self.at.shape(type.shape))
+            return self.random.standard_normal(Evaluation(self.dims).shape(type.shape))
         return values[name]
 
     def functions(self) -> tuple[func.Func, func.Func]:
@@ -193,10 +206,10 @@ class Check:
         `model` has `functions` among its entry points. Raises UsageError (D0905) where the function is
         not finite.
         """
-        here = self._at(self.values)
-        if not np.isfinite(here):
+        around = Neighbourhood(self.total.body, self.values, self.dims)
+        if not np.isfinite(around.here):
             raise UsageError(
-                f"{self.name.rpartition(' ')[0]} is {here} here, where it has no derivative",
+                f"{self.name.rpartition(' ')[0]} is {around.here} here, where it has no derivative",
                 code="D0905",
                 help="give other values: --input NAME=VALUE, or --random-inputs 1",
             )
@@ -205,14 +218,21 @@ class Check:
         floats = [k for k, v in enumerate(self.subject.body.arguments) if _is_float(v.type)]
         own = [row for row in zip(floats, wide, narrow, strict=True) if self._matters(row[0])]
         least = max([TINY, *[FAINT * _largest(gradient) for _, gradient, _ in own]])
-        return [self._row(k, here, gradient, n, least, effort) for k, gradient, n in own]
+        with numpy_single_threaded:
+            return [self._row(k, around, gradient, n, least, effort) for k, gradient, n in own]
 
     def _matters(self, k: int) -> bool:
         """Whether an argument is one of the function that was given, which depends on it."""
         return bool(self.total.body.arguments[k].uses) and not self.names[k].startswith(COTANGENT)
 
     def _row(
-        self, k: int, here: float, gradient: Numbers, narrow: Numbers, least: float, effort: Effort
+        self,
+        k: int,
+        around: Neighbourhood,
+        gradient: Numbers,
+        narrow: Numbers,
+        least: float,
+        effort: Effort,
     ) -> GradientRow:
         scale = max(_largest(gradient), least)
         worst = _Worst()
@@ -223,9 +243,9 @@ class Check:
             else:
                 expected, size = float(gradient[at]), scale
             found = slope(
-                lambda moved: self._at([*self.values[:k], moved, *self.values[k + 1 :]]),
+                lambda moved: around.moved(k, moved),
                 cast("Numbers", self.values[k]),
-                here,
+                around.here,
                 direction,
                 LIMIT / 2 * size,
             )
@@ -233,6 +253,7 @@ class Check:
         return GradientRow(
             self.names[k],
             self.places.get(self.names[k], self.place),
+            gradient.size,
             worst.checked,
             worst.kinks,
             worst.error,
@@ -256,12 +277,6 @@ class Check:
             direction = np.zeros(like.shape)
             direction[at] = 1
             yield direction, at
-
-    def _at(self, values: Sequence[Array]) -> float:
-        """The function as one number."""
-        with np.errstate(all="ignore"):
-            (total,) = self.at.run(self.total.body, values)
-        return float(total)
 
 
 def _subject(function: func.Func, order: int) -> func.Func:
@@ -308,14 +323,16 @@ def compile_gradients(opened: Opened, checks: Sequence[Check], settings: Setting
     """The functions of all these checks of one model, compiled together."""
     functions = [function for check in checks for function in check.functions()]
     module, context = _module(functions)
+    Manager(context).run(module, ("autodiff",))
     made = Opened(module, context, opened.name, opened.texts, opened.folder)
     return Model(compile_opened(made, settings))
 
 
 def _evaluated(function: func.Func) -> func.Func:
-    """The function in f64, without derivatives: plain operations, only those that it needs."""
+    """The function in f64, without derivatives but with what says that it is a constant for them."""
     widen(function)
     module, context = _module([function])
+    differentiate(module, context)
     Manager(context).run(module, ("dce",))
     return function
 
@@ -324,7 +341,6 @@ def _module(functions: Sequence[func.Func]) -> tuple[Module, Context]:
     module, context = Module.empty(functions[0].location), Context()
     for function in functions:
         Builder(module.body, function.location).place(function)
-    Manager(context).run(module, ("autodiff",))
     return module, context
 
 

@@ -6,13 +6,13 @@ other NumPy dtypes as they are, and bf16 as its bits in uint16.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Shape, Size, evaluate
 
 Array: TypeAlias = NDArray[np.generic]
@@ -63,14 +63,21 @@ class Evaluation:
         for argument, array in zip(block.arguments, arguments, strict=True):
             known[argument] = array
             self.see(argument, array)
+        return self.run_ops(block, known)
+
+    def run_ops(self, ops: Iterable[Op], known: dict[Value, Array]) -> tuple[Array, ...]:
+        """The operands of the terminator that ends these operations of one block.
+
+        `known` has what they use that comes before them, and gets what they compute.
+        """
         self._scopes.append(known)
         try:
-            return self._steps(block, known)
+            return self._steps(ops, known)
         finally:
             self._scopes.pop()
 
-    def _steps(self, block: Block, known: dict[Value, Array]) -> tuple[Array, ...]:
-        for op in block:
+    def _steps(self, ops: Iterable[Op], known: dict[Value, Array]) -> tuple[Array, ...]:
+        for op in ops:
             if op.terminator:
                 return tuple([known[operand] for operand in op.operands])
             results = op.evaluate(self, *[known[operand] for operand in op.operands])
@@ -79,11 +86,15 @@ class Evaluation:
             for value, array in zip(op.results, results, strict=True):
                 known[value] = array
                 self.see(value, array)
-        raise AssertionError("the block has no terminator")
+        raise AssertionError("no terminator ends the operations")
 
     def value(self, value: Value) -> Array:
         """The array that a value of the innermost block is."""
         return self._scopes[-1][value]
+
+    def constant(self, value: Value, array: Array) -> Array:
+        """What a value is that counts as a constant for derivatives: itself, where nobody takes any."""
+        return array
 
     def see(self, value: Value, array: Array) -> None:
         """Show a value to whoever asked for it."""

@@ -21,6 +21,13 @@ AnyOp = TypeVar("AnyOp", bound=Op)
 @define_pass("autodiff", required=True)
 def autodiff(module: Op, context: Context) -> None:
     """Replace derivatives by the operations that compute them."""
+    differentiate(module, context)
+    for stop in _inner_first(module, flow.StopGradient):
+        context.rewriter.replace(stop, stop.source, relation=EQUAL)
+
+
+def differentiate(module: Op, context: Context) -> None:
+    """The same, but what counts as a constant for a derivative still says so."""
     rewriter = context.rewriter
     for vjp in _inner_first(module, flow.Vjp):
         context.log.did("differentiated", vjp, inputs=len(vjp.wrt))
@@ -29,8 +36,6 @@ def autodiff(module: Op, context: Context) -> None:
     for custom in _inner_first(module, flow.Custom):
         results = custom.expand(rewriter.before(custom))
         rewriter.replace(custom, results, relation=EQUAL)
-    for stop in _inner_first(module, flow.StopGradient):
-        rewriter.replace(stop, stop.source, relation=EQUAL)
 
 
 def _inner_first(module: Op, kind: type[AnyOp]) -> Sequence[AnyOp]:

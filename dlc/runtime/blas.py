@@ -1,5 +1,7 @@
 """scipy's BLAS, for compiled code to call: addresses, version, and how to keep it on one thread.
 
+NumPy has a BLAS of its own, which can be kept on one thread in the same way.
+
 The functions are looked up in the libraries that scipy's own extension module is linked to, without
 importing scipy (which takes 0.3 s and is not needed for this); where that does not work, in the table
 of function pointers that `scipy.linalg.cython_blas` offers.
@@ -24,8 +26,16 @@ NAMES = ("sgemm_", "dgemm_", "sgemv_", "dgemv_")
 """What compiled code may call: Fortran's interface, 32-bit integers."""
 
 _PREFIXES = ("scipy_", "")
-_GET_THREADS = ("openblas_get_num_threads", "MKL_Get_Max_Threads")
-_SET_THREADS = ("openblas_set_num_threads", "MKL_Set_Num_Threads")
+_GET_THREADS = (
+    "openblas_get_num_threads",
+    "openblas_get_num_threads64_",
+    "MKL_Get_Max_Threads",
+)
+_SET_THREADS = (
+    "openblas_set_num_threads",
+    "openblas_set_num_threads64_",
+    "MKL_Set_Num_Threads",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +71,32 @@ def library() -> Library:
     return Library(_capsules(), "", "", None, None)
 
 
+@cache
+def numpy_library() -> Library:
+    """The BLAS of NumPy's own products: of what it offers, only what concerns its threads is looked up."""
+    extension = importlib.util.find_spec("numpy._core._multiarray_umath")
+    if extension is None or extension.origin is None:
+        return Library({}, "", "", None, None)
+    return _described({}, ctypes.CDLL(extension.origin))
+
+
 class SingleThreaded:
     """While any thread of the process is inside, BLAS uses one thread; then its setting is restored.
 
-    The number of threads of OpenBLAS belongs to the process: other users of scipy's BLAS feel it during
+    The number of threads of OpenBLAS belongs to the process: other users of the same BLAS feel it during
     the call. If they change it meanwhile, theirs stays. Entering gives False if this BLAS has no
     such switch: then the caller uses a single thread itself, so that threads never multiply.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, library: Callable[[], Library] = library) -> None:
+        self._library = library
         self._lock = threading.Lock()
         self._inside = 0
         self._before = 1
         os.register_at_fork(after_in_child=self._forked)
 
     def __enter__(self) -> bool:
-        blas = library()
+        blas = self._library()
         if blas.get_threads is None or blas.set_threads is None:
             return False
         with self._lock:
@@ -88,7 +108,7 @@ class SingleThreaded:
         return True
 
     def __exit__(self, *_: object) -> None:
-        blas = library()
+        blas = self._library()
         if blas.get_threads is None or blas.set_threads is None:
             return
         with self._lock:
@@ -105,13 +125,16 @@ class SingleThreaded:
         self._lock = threading.Lock()
         inside, self._inside = self._inside, 0
         if inside:
-            blas = library()
+            blas = self._library()
             if blas.get_threads is not None and blas.set_threads is not None:
                 self._restore(blas.get_threads, blas.set_threads)
 
 
 single_threaded = SingleThreaded()
 """Wrap every call of a program that uses BLAS: `with single_threaded as limited: ...`."""
+numpy_single_threaded = SingleThreaded(numpy_library)
+"""Wrap many small products of NumPy: where cores are busy, its threads wait for each other much longer
+than one of them would take."""
 
 
 def _extension() -> Path | None:
@@ -135,6 +158,11 @@ def _linked(extension: Path) -> Library | None:
     addresses = {name: found for name in NAMES if (found := _find(opened, (name,)))}
     if len(addresses) != len(NAMES):
         return None
+    return _described(addresses, opened)
+
+
+def _described(addresses: Mapping[str, int], opened: ctypes.CDLL) -> Library:
+    """A library with what it says about itself, and its switch."""
     get, set_ = _find(opened, _GET_THREADS), _find(opened, _SET_THREADS)
     return Library(
         addresses,

@@ -10,6 +10,10 @@ import pytest
 
 from dlc.cli import main
 from dlc.driver import Request, Wanted, check_gradients
+from dlc.driver.entries import find_function
+from dlc.driver.neighbourhood import Neighbourhood
+from dlc.ir.core import Value
+from dlc.ir.evaluation import Array
 
 TRAINED = """\
 dlc 1
@@ -65,6 +69,85 @@ def test_a_rule_that_is_wrong_is_found_at_its_worst_element(
     data = json.loads(capsys.readouterr().out)
     assert [row["right"] for row in data["gradients"]] == [False, True]
     assert [error["code"] for error in data["errors"]] == ["D0952"]
+
+
+STOPPED = {
+    "a product": "export fn f(x: f32[4], y: f32[4]) -> f32 = sum(stop_gradient(x * y) * sin(x))",
+    "every round of a scan": "export fn f(xs: f32[4, 3], w: f32[3]) -> f32 =\n"
+    "  sum(scan x in xs with h = w { next h = stop_gradient(h) * x + w * h * h })",
+    "a branch": "export fn f(x: f32[4]) -> f32 =\n"
+    "  if sum(x) > 0 then sum(stop_gradient(exp(x)) * x) else sum(x * x)",
+    "a while": "export fn f(x: f32[4]) -> f32 =\n"
+    "  sum(while sum(y * y) > 0.1 with y = x limit 9 { next y = stop_gradient(y) * 0.5 + y * 0.1 })",
+    "a function with a rule": "fn straight(x: f32[4]) -> f32[4] =\n"
+    "  x + stop_gradient(round(x) - x) with vjp(x, dy) = dy\n"
+    "export fn f(x: f32[4]) -> f32 = sum(straight(3 * x) ** 2)",
+    "all of a function with a rule": "fn cube(x: f32[4]) = x ** 3 with vjp(x, dy) = dy * 3 * x ** 2\n"
+    "export fn f(x: f32[4]) -> f32 = sum(stop_gradient(cube(x)) * cube(x))",
+}
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("where", STOPPED)
+def test_what_stop_gradient_gives_is_a_constant(write: Path, where: str, order: int) -> None:
+    write.write_text(f"dlc 1\n{STOPPED[where]}\n")
+    rows = check_gradients(Wanted("model.dlm"), Request("model.dlm", seed=2), order=order).rows
+    assert rows
+    assert all(row.is_right and row.checked > 6 for row in rows), rows
+
+
+def test_a_rule_is_held_to_its_function_where_the_gradient_is_not_stopped(write: Path) -> None:
+    write.write_text(
+        "dlc 1\nfn halved(x: f32[4]) -> f32[4] = x * stop_gradient(x) with vjp(x, dy) = dy * 2 * x\n"
+        "export fn f(x: f32[4]) -> f32 = sum(halved(x))\n"
+    )
+    (row,) = check_gradients(Wanted("model.dlm"), Request("model.dlm", seed=0)).rows
+    assert row.error == pytest.approx(0.5, abs=0.2)
+
+
+class Watched(Neighbourhood):
+    """Remembers the operations that were computed."""
+
+    def __init__(self, text: str, *point: Array) -> None:
+        self.names: list[str] = []
+        body = find_function(Wanted("model.dlm", text=text).open().module, None).body
+        super().__init__(body, point, {})
+
+    def see(self, value: Value, array: Array) -> None:
+        if value.op is not None:
+            self.names.append(value.op.name)
+
+
+def test_a_round_that_only_the_move_leads_to_is_no_place_for_a_slope() -> None:
+    around = Watched(
+        "dlc 1\nexport fn f(x: f64) -> f64 =\n"
+        "  while y < 1 with y = x limit 9 { next y = y + stop_gradient(y) / y }\n",
+        np.asarray(0.5),
+    )
+    assert around.here == 1.5
+    assert around.moved(0, np.asarray(0.8)) == 0.8 + 0.5 / 0.8
+    assert np.isnan(around.moved(0, np.asarray(-0.2)))
+
+
+def test_what_the_moved_argument_does_not_reach_is_computed_once() -> None:
+    around = Watched(
+        "dlc 1\nexport fn f(x: f64[4], y: f64[4]) -> f64 = sum(exp(x)) + sum(sin(y) * y)\n",
+        np.ones(4),
+        np.ones(4),
+    )
+    around.names.clear()
+    assert around.moved(0, np.zeros(4)) == pytest.approx(4 + 4 * np.sin(1), rel=1e-15)
+    assert around.names == ["array.exp", "array.reduce_sum", "array.add"]
+
+
+def test_it_says_that_a_large_weight_was_looked_at_in_a_sample(
+    write: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write.write_text("dlc 1\nexport fn f(x: f32[40]) -> f32 = sum(sin(x))\n")
+    assert main(["gradcheck", "model.dlm"]) == 0
+    assert "by 32 of its elements and 8 directions through all" in capsys.readouterr().err
+    assert main(["gradcheck", "model.dlm", "--full"]) == 0
+    assert "of its elements" not in capsys.readouterr().err
 
 
 def test_kinks_are_left_out_and_counted(write: Path) -> None:

@@ -55,7 +55,7 @@ def test_there_is_an_array_for_each_argument() -> None:
 
 
 def test_a_block_without_a_terminator_is_a_mistake_of_ours() -> None:
-    with pytest.raises(AssertionError, match="the block has no terminator"):
+    with pytest.raises(AssertionError, match="no terminator ends the operations"):
         Evaluation().run(Block(), [])
 
 

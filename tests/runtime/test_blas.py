@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from dlc.errors import ArtifactError
 from dlc.runtime import blas
-from dlc.runtime.blas import SingleThreaded, library, single_threaded
+from dlc.runtime.blas import (
+    SingleThreaded,
+    library,
+    numpy_library,
+    numpy_single_threaded,
+    single_threaded,
+)
 
 Matrix = NDArray[np.float32]
 Integer = ctypes.c_int32
@@ -202,10 +208,19 @@ def test_many_threads_call_at_once_and_each_gets_the_same_bits(two_threads: None
     assert not wrong
 
 
-def test_a_library_without_a_switch_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_of_numpy_can_be_kept_on_one_thread_too() -> None:
+    found = numpy_library()
+    if found.get_threads is None:
+        pytest.skip("the BLAS of this NumPy has no switch")
+    before, ours = found.get_threads(), get_threads()
+    with numpy_single_threaded as limited:
+        assert limited and found.get_threads() == 1 and get_threads() == ours
+    assert found.get_threads() == before
+
+
+def test_a_library_without_a_switch_says_so() -> None:
     silent = blas.Library({}, "", "", None, None)
-    monkeypatch.setattr(blas, "library", lambda: silent)
-    with SingleThreaded() as limited:
+    with SingleThreaded(lambda: silent) as limited:
         assert not limited
 
 

@@ -159,7 +159,7 @@ class StopGradient(Decomposed):
         return (self.source,)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
-        return (inputs[0],)
+        return (at.constant(self.results[0], inputs[0]),)
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
         return (None,)
