@@ -13,7 +13,13 @@ from dlc.frontend.elaborate import elaborate
 from tests import documents
 from tests.documents import ROOT, Block
 
-PAGES = ("README.md", "docs/adding.md", "docs/architecture.md", "docs/training.md")
+PAGES = (
+    "README.md",
+    "docs/adding.md",
+    "docs/architecture.md",
+    "docs/memory.md",
+    "docs/training.md",
+)
 """Those whose every block runs; the references have tests of their own."""
 
 LINKED = (

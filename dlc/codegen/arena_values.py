@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -118,41 +119,45 @@ class _Labels:
     """What calls compute, with the layer whose weights they read."""
 
     def __init__(self, program: mem.Program) -> None:
-        block = program.parent
-        self._sources = {
-            op.sym_name: op.sources[0].name
-            for op in block or ()
-            if isinstance(op, weight.Derived) and op.sources
-        }
+        self._sources: dict[str, tuple[str, ...]] = {}
+        """Of what is derived or constant, the trained weights that it comes from."""
+        for op in program.parent or ():
+            match op:
+                case weight.Source(sym_name=name, constant=True):
+                    self._sources[name] = ()
+                case weight.Derived(sym_name=name, sources=sources):
+                    found = [leaf for source in sources for leaf in self._leaves(source.name)]
+                    self._sources[name] = tuple(found)
+                case _:
+                    pass
 
     def of(self, call: mem.Call) -> str:
         """Both, as far as they are known."""
-        names = [name for view in call.views if (name := self._weight(view))]
-        return " ".join(text for text in (call.label, _layer(names)) if text)
+        weights = [name for view in call.views for name in self._weights(view)]
+        return " ".join(text for text in (call.label, _layer(weights)) if text)
 
-    def _weight(self, view: Value) -> str:
-        """The weight that a view is of; training has them as inputs."""
+    def _weights(self, view: Value) -> tuple[str, ...]:
+        """The weights that a view is of; training has them as inputs."""
         match view.op:
             case mem.Weight(symbol=symbol):
-                return self._source(symbol.name)
+                return self._leaves(symbol.name)
             case mem.View(root=root) if isinstance(root.op, mem.Root) and root.op.kind == "input":
                 name = view.name or ""
-                return name if "." in name and not name.startswith(OPTIMIZER) else ""
+                return (name,) if "." in name and not name.startswith(OPTIMIZER) else ()
             case _:
-                return ""
+                return ()
 
-    def _source(self, name: str) -> str:
-        while name in self._sources:
-            name = self._sources[name]
-        return name
+    def _leaves(self, name: str) -> tuple[str, ...]:
+        return self._sources.get(name, (name,))
 
 
 def _layer(weights: Sequence[str]) -> str:
-    """The path of the module that has all of these weights."""
-    paths = [name.split(".")[:-1] for name in weights]
+    """The path of the module that has all of these weights; where names have no dots, what they share."""
+    dotted = all("." in name for name in weights)
+    paths = [name.split(".")[:-1] if dotted else re.split("(?=_)", name) for name in weights]
     shared: list[str] = []
     for parts in zip(*paths, strict=False):
         if len(set(parts)) > 1:
             break
         shared.append(parts[0])
-    return ".".join(shared)
+    return ("." if dotted else "").join(shared)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dlc.driver.inspect import Inspection, inspect_file
     from dlc.driver.instances import PlacedInstance, place_instance
     from dlc.driver.make import Made, Wanted, evaluate_model, make_artifact, make_model, run_model
+    from dlc.driver.memory.asked import Asked, ModelMemory, memory_of
+    from dlc.driver.memory.report import memory_data, memory_text
     from dlc.driver.new import new_model
     from dlc.driver.opt import optimise_file
     from dlc.driver.outputs import (
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from dlc.driver.watch import Watch
 
 __all__ = [
+    "Asked",
     "Checked",
     "Entry",
     "Finding",
@@ -47,6 +50,7 @@ __all__ = [
     "Imported",
     "Inspection",
     "Made",
+    "ModelMemory",
     "PlacedInstance",
     "Ranking",
     "Request",
@@ -74,6 +78,9 @@ __all__ = [
     "make_model",
     "make_trained",
     "measure",
+    "memory_data",
+    "memory_of",
+    "memory_text",
     "named_values",
     "new_model",
     "optimise_file",
@@ -99,6 +106,8 @@ _HOMES = {
     "inspect": ("Inspection", "inspect_file"),
     "instances": ("PlacedInstance", "place_instance"),
     "make": ("Made", "Wanted", "evaluate_model", "make_artifact", "make_model", "run_model"),
+    "memory.asked": ("Asked", "ModelMemory", "memory_of"),
+    "memory.report": ("memory_data", "memory_text"),
     "new": ("new_model",),
     "opt": ("optimise_file",),
     "outputs": (

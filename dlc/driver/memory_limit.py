@@ -8,8 +8,8 @@ keeps the promise with few threads only says so, and then runs with no more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+from dlc.driver.memory.needs import Need, need_of
 from dlc.errors import CallError, Diagnostic, Label, ModelError, Place, Unsupported
 from dlc.runtime import manifest
 from dlc.runtime.abi import MAX_THREADS
@@ -50,7 +50,10 @@ def kept_within(artifact: Artifact, most: int, place: Place | None) -> Artifact:
     values that are alive when it needs most.
     """
     loaded = load_code(artifact, untrusted=True)
-    needs = [_need(artifact, loaded, entry) for entry in artifact.manifest.entries]
+    needs = [
+        need_of(artifact, loaded, entry, _largest(entry, loaded))
+        for entry in artifact.manifest.entries
+    ]
     wrong = [need for need in needs if need.least > most]
     if wrong:
         found = [_refusal(loaded, need, most, place) for need in wrong]
@@ -58,61 +61,6 @@ def kept_within(artifact: Artifact, most: int, place: Place | None) -> Artifact:
     threads = min([need.threads_within(most) for need in needs], default=MAX_THREADS)
     promise = manifest.Promise(most, threads)
     return Artifact.of(artifact.manifest._replace(promise=promise), dict(artifact.sections))
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """The bytes that one thread takes besides the weights, and each further one."""
-
-    fixed: int
-    scratch: int
-
-    @property
-    def least(self) -> int:
-        return self.fixed + self.scratch
-
-    def threads_within(self, room: int) -> int:
-        """How many threads there may be."""
-        return (
-            min(MAX_THREADS, (room - self.fixed) // self.scratch) if self.scratch else MAX_THREADS
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Need:
-    """The bytes that an entry point takes at the upper bounds of its dims."""
-
-    entry: manifest.Entry
-    dims: Mapping[str, int]
-    weights: int
-    results: int
-    call: _Work
-    prepare: _Work
-    """The first call prepares the weights before it does anything else."""
-
-    @property
-    def least(self) -> int:
-        """All of it on one thread."""
-        return self.weights + max(self.call.least, self.prepare.least)
-
-    def threads_within(self, most: int) -> int:
-        """How many threads there may be."""
-        room = most - self.weights
-        return min(self.call.threads_within(room), self.prepare.threads_within(room))
-
-
-def _need(artifact: Artifact, loaded: Loaded, entry: manifest.Entry) -> _Need:
-    at = _largest(entry, loaded)
-    weights = len(artifact.section("weights"))
-    prepare = _Work(0, 0)
-    if loaded.prepare is not None and loaded.target.prepare is not None:
-        weights += loaded.target.prepare.bytes
-        sized = loaded.prepare.at({}, ())
-        prepare = _Work(sized.arena, sized.scratch)
-    pairs = zip(entry.outputs, at.outputs, strict=True)
-    results = sum(storage.bytes for output, storage in pairs if not output.updates)
-    call = _Work(results + at.sized.arena, at.sized.scratch)
-    return _Need(entry, at.dims, weights, results, call, prepare)
 
 
 def _largest(entry: manifest.Entry, loaded: Loaded) -> Binding:
@@ -131,15 +79,9 @@ def _largest(entry: manifest.Entry, loaded: Loaded) -> Binding:
 # The refusal --------------------------------------------------------------------------------------
 
 
-def _refusal(loaded: Loaded, need: _Need, most: int, place: Place | None) -> Diagnostic:
+def _refusal(loaded: Loaded, need: Need, most: int, place: Place | None) -> Diagnostic:
     at = f" at {_sizes_text(need.dims)}" if need.dims else ""
-    parts = {
-        "weights": need.weights,
-        "results": need.results,
-        "values on the way": need.call.fixed - need.results,
-        "scratch": need.call.scratch,
-    }
-    told = ", ".join(f"{_bytes(size)} of {name}" for name, size in parts.items() if size)
+    told = ", ".join(f"{_bytes(size)} of {name}" for name, size in need.parts.items() if size)
     return Diagnostic(
         "D0706",
         f"a call of {need.entry.name} needs {_bytes(need.least)}{at} ({told}), "
@@ -150,7 +92,7 @@ def _refusal(loaded: Loaded, need: _Need, most: int, place: Place | None) -> Dia
     )
 
 
-def _peak(loaded: Loaded, need: _Need) -> Iterator[Label]:
+def _peak(loaded: Loaded, need: Need) -> Iterator[Label]:
     """The largest values that are alive when the most is, with their places in the text."""
     certificate, plan = loaded.programs[need.entry.name].evidence(need.dims)
     roots = plan.roots

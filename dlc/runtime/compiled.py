@@ -75,6 +75,11 @@ class CompiledProgram:
         sizes = expressions.evaluate_all(self.program.sizes, dims)
         return self._certificate, certificates.plan_at(self._certificate, dims, sizes)
 
+    def work(self) -> list[tuple[int, int]]:
+        """Of each call in the table of steps, its epoch and its op id."""
+        steps, epochs = self._table.steps, self._table.epochs
+        return [(int(epochs[k]), int(steps[k, StepWord.F])) for k in self._table.calls]
+
     def at(self, dims: Mapping[str, int], tensors: Sequence[int]) -> Sized:
         """The program's numbers at these dims, and its plan checked at them.
 

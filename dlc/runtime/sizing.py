@@ -30,6 +30,8 @@ class Binding(NamedTuple):
     dims: Mapping[str, int]
     sized: Sized
     outputs: tuple[Storage, ...]
+    given: int
+    """Bytes of the inputs."""
 
 
 class Sizing:
@@ -61,7 +63,7 @@ class Sizing:
         is wrong at them.
         """
         key = (*shapes, *(given[name] for name in sorted(given)))
-        binding = self._kept.pop(key, None) or self._computed(self._binder.bind(shapes, given))
+        binding = self._kept.pop(key, None) or self.at_dims(self._binder.bind(shapes, given))
         self._kept[key] = binding
         if len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
@@ -80,7 +82,7 @@ class Sizing:
         found: list[Binding] = []
         for corner in corners:
             try:
-                found.append(self._computed(corner))
+                found.append(self.at_dims(corner))
             except CallError:
                 # No inputs have these sizes: the bounds of two dims need not be possible together.
                 continue
@@ -94,7 +96,13 @@ class Sizing:
         """Drop what is kept."""
         self._kept.clear()
 
-    def _computed(self, dims: Mapping[str, int]) -> Binding:
+    def at_dims(self, dims: Mapping[str, int]) -> Binding:
+        """The binding at these dims, all but the measured ones, which nothing keeps.
+
+        Raises CallError (D0804) for dims outside their bounds or beyond measure, ArtifactError for a plan
+        that is wrong at them.
+        """
+        self._binder.check_bounds(dims)
         limits = dict(dims)
         for dim in self._entry.dims:
             if dim.measured is not None:
@@ -102,7 +110,7 @@ class Sizing:
         outputs = tuple(self._storage(output, limits) for output in self._entry.outputs)
         inputs = [self._storage(item, dims).bytes for item in self._entry.inputs]
         sized = self._program.at(dims, [*inputs, *(output.bytes for output in outputs)])
-        return Binding(dims, sized, outputs)
+        return Binding(dims, sized, outputs, sum(inputs))
 
     def _number(self, size: str, dims: Mapping[str, int]) -> int:
         return self._binder.evaluate(expressions.parse(size), dims)

@@ -49,7 +49,7 @@ SUCCEED = {
     "fmt": "--check rows.dlm",
     "import": "sums.onnx -o sums.dlm",
     "inspect": "rows.dlm",
-    "memory": "--instance buffers.csv",
+    "memory": "rows.dlm",
     "ops": "softmax",
     "doc": "softmax",
     "new": "fresh",
@@ -68,7 +68,7 @@ FAIL = {
     "fmt": ("rows.txt", "D0903"),
     "import": ("rows.dlm", "D0903"),
     "inspect": ("broken.dlc", "D0601"),
-    "memory": ("--instance rows.dlm", "D0551"),
+    "memory": ("rows.dlm --dim C=3", "D0906"),
     "ops": ("qqqqq", "D0914"),
     "doc": ("sofmax", "D0914"),
     "new": ("3d", "D0913"),
@@ -200,6 +200,12 @@ def documented(verb: str) -> set[str]:
     """The names that the page has for a verb's value."""
     (row,) = re.findall(rf"^\| `{verb}` \| (.*) \|$", PAGE, flags=re.M)
     return set(re.findall(r"`(\w+)`", row))
+
+
+def documented_in(title: str) -> set[str]:
+    """The names that a section of the page has."""
+    _, _, rest = PAGE.partition(f"## {title}\n")
+    return set(re.findall(r"`(\w+)`", rest.partition("\n## ")[0]))
 
 
 @pytest.mark.parametrize("verb", SUCCEED)

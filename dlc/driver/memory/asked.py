@@ -1,0 +1,177 @@
+"""The memory plans that a user asks about: of a text with its training, of an artifact, of any model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dlc.dialects import weight
+from dlc.driver.calls import choose
+from dlc.driver.compile import compile_opened
+from dlc.driver.entries import interfaces
+from dlc.driver.make import Wanted
+from dlc.driver.memory.facts import EntryMemory, entry_memory
+from dlc.driver.opened import Opened
+from dlc.driver.train import OWN, plan_training
+from dlc.errors import UsageError
+from dlc.ir.dims import Shape
+from dlc.runtime import manifest
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.loaded import Loaded, load_code
+from dlc.runtime.trainer import EVALUATE, STEP
+from dlc.runtime.weight_files import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which model, which of its entry points (all of them, if none is named), and sizes by name."""
+
+    wanted: Wanted
+    entry: str | None = None
+    dims: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An entry point with its plan, of which the numbers depend on sizes.
+
+    `usual` are the sizes that it is looked at where the user names none: the largest, or in training the
+    batch of the text. A size without such has none.
+    """
+
+    artifact: Artifact
+    loaded: Loaded
+    entry: manifest.Entry
+    usual: Mapping[str, int | None]
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is a step of training, which is given all weights."""
+        return self.artifact.manifest.training is not None
+
+    def dims(self, given: Mapping[str, int]) -> dict[str, int]:
+        """A number for each size: a given one, else the usual one.
+
+        Raises UsageError (D0906) for a size without either.
+        """
+        found = {name: given.get(name, usual) for name, usual in self.usual.items()}
+        missing = [name for name, size in found.items() if size is None]
+        if missing:
+            raise UsageError(
+                f"{self.entry.name} has no largest {' and no largest '.join(missing)}",
+                code="D0906",
+                help=f"say for which its memory is wanted: --dim {missing[0]}=64",
+            )
+        return {name: size for name, size in found.items() if size is not None}
+
+    def at(self, dims: Mapping[str, int]) -> EntryMemory:
+        """Its memory at these sizes. Raises CallError (D0804) for sizes that it does not take."""
+        return entry_memory(self.artifact, self.loaded, self.entry, dims)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMemory:
+    """The memory of the entry points of a model; `texts` are the files that places point into."""
+
+    model: str
+    entries: tuple[EntryMemory, ...]
+    texts: Mapping[str, str]
+
+    def line(self, place: str) -> str:
+        """The line of the text at a place `file:line:col`; empty where there is none."""
+        file, _, rest = place.partition(":")
+        number = rest.partition(":")[0]
+        lines = self.texts.get(file, "").splitlines()
+        known = number.isdecimal() and 0 < int(number) <= len(lines)
+        return lines[int(number) - 1].strip() if known else ""
+
+
+def memory_of(asked: Asked) -> ModelMemory:
+    """The memory of what is asked for, at the sizes asked for.
+
+    Raises UsageError: D0904 for an entry point that does not exist, D0906 for sizes that are missing or
+    unknown; CallError (D0804) for sizes that are not possible.
+    """
+    planned = plans_of(asked)
+    texts: dict[str, str] = {}
+    for each in planned:
+        texts.update(each.artifact.texts())
+    entries = tuple(each.at(each.dims(asked.dims)) for each in planned)
+    return ModelMemory(asked.wanted.path, entries, texts)
+
+
+def plans_of(asked: Asked) -> list[Planned]:
+    """The entry points that are asked for, compiled where they are not."""
+    found = [
+        Planned(artifact, loaded, entry, _usual(artifact.manifest, entry))
+        for artifact in _artifacts(asked.wanted, asked.entry)
+        for loaded in [load_code(artifact, untrusted=True)]
+        for entry in artifact.manifest.entries
+    ]
+    if asked.entry is not None:
+        name = choose([each.entry.name for each in found], asked.entry)
+        found = [each for each in found if each.entry.name == name]
+    _check_known(asked.dims, found)
+    return found
+
+
+def _artifacts(wanted: Wanted, entry: str | None) -> Iterator[Artifact]:
+    """The artifact with the entry points, and that which trains, as far as `entry` needs them."""
+    if wanted.is_compiled:
+        yield Artifact.read(wanted.path)
+        return
+    opened = _without_own(wanted).open()
+    names = [each.name for each in interfaces(opened.module)]
+    step = entry in (STEP, EVALUATE) and entry not in names
+    if not opened.can_train or (names and not step):
+        yield _compiled(opened, wanted)
+    if opened.can_train and (entry is None or step):
+        planned = plan_training(wanted)
+        assert isinstance(planned.source, Opened)
+        yield _compiled(planned.source, wanted)
+
+
+def _without_own(wanted: Wanted) -> Wanted:
+    """The choices without those that only training knows."""
+    kept = {name: value for name, value in wanted.parameters.items() if name not in OWN}
+    return replace(wanted, parameters=kept)
+
+
+def _compiled(opened: Opened, wanted: Wanted) -> Artifact:
+    """The artifact of a model, with zeros for weights: the plan does not depend on their numbers."""
+    zeros = {
+        op.sym_name: np.broadcast_to(np.zeros((), op.type.dtype.numpy), _numbers(op.type.shape))
+        for op in opened.module.body
+        if isinstance(op, weight.Source) and not op.constant
+    }
+    return compile_opened(opened, wanted.settings, zeros)
+
+
+def _numbers(shape: Shape) -> list[int]:
+    """The shape of a weight, whose sizes are all numbers."""
+    return [size for size in shape if isinstance(size, int)]
+
+
+def _usual(facts: manifest.Manifest, entry: manifest.Entry) -> dict[str, int | None]:
+    found = {dim.name: dim.upper for dim in entry.dims if dim.measured is None}
+    if facts.training is not None:
+        for item in entry.inputs:
+            if item.name in facts.training.inputs and item.shape and item.shape[0] in found:
+                found[item.shape[0]] = facts.training.batch
+    return found
+
+
+def _check_known(dims: Mapping[str, int], planned: list[Planned]) -> None:
+    """Refuse a size that no entry point has."""
+    known = sorted({name for each in planned for name in each.usual})
+    for name in dims:
+        if name not in known:
+            near = nearest(name, known)
+            listed = f"there are {', '.join(known)}" if known else "all its sizes are numbers"
+            raise UsageError(
+                f"the model has no size {name}",
+                code="D0906",
+                help=f"did you mean {near[0]}?" if near else listed,
+            )
