@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from dlc.dialects import array
 from dlc.dialects.array import show
 from dlc.errors import ModelError
 from dlc.frontend.calls import bind
 from dlc.frontend.evaluator import Evaluator, calls
 from dlc.frontend.problems import Poisoned
-from dlc.frontend.tensors import as_tensor, convert, dtype_of
+from dlc.frontend.tensors import as_tensor, convert, dtype_of, is_numeric, natural_dtype
 from dlc.frontend.values import (
     PLACEHOLDER,
     UNKNOWN,
@@ -27,7 +26,7 @@ from dlc.frontend.values import (
     is_number,
 )
 from dlc.ir.core import Value
-from dlc.ir.types import F32, DType
+from dlc.ir.types import BOOL, F32, DType
 from dlc.text.source import Span
 
 __all__ = ["cast"]
@@ -269,11 +268,10 @@ def cast(ev: Evaluator, dtype: DType, given: Arguments) -> Datum:
     match argument.value:
         case Value() as value:
             return convert(at, value, dtype)
-        case Items() as items:
-            return convert(at, as_tensor(at, items), dtype)
-        case bool() | int() | float() as number:
-            natural = as_tensor(at, number)
-            return natural if dtype_of(natural) is dtype else at(array.Cast(natural, dtype))
+        case Items() | bool() | int() | float() as numbers:
+            # Numbers take a float dtype at once: f64(0.1) is no f32 in between.
+            adapts = dtype.is_float and is_numeric(numbers) and natural_dtype(numbers) is not BOOL
+            return convert(at, as_tensor(at, numbers, dtype if adapts else None), dtype)
         case value if is_number(value):
             return as_tensor(at, value, dtype)
         case value:

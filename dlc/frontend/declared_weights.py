@@ -56,7 +56,7 @@ def declared_weight(
     return Weight(
         symbol,
         own.with_shape((*stack, *own.shape)),
-        _origin(origin_of(ev, node.init, scope), node, symbol, start),
+        _origin(origin_of(ev, node.init, scope, own.dtype), node, symbol, start),
         isinstance(node, ast.Param),
         len(stack),
         scope.home.source.place(node.span),

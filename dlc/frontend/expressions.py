@@ -128,7 +128,7 @@ def _list(ev: Evaluator, node: ast.List, scope: Scope) -> Datum:
     items = [ev.eval(item, scope) for item in node.items]
     if UNKNOWN in items:
         raise Poisoned
-    made = Items(tuple(items))
+    made = Items(tuple(items), ev.at.source.place(node.span))
     ev.at.count_items(made.size)
     return made
 

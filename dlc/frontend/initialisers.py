@@ -9,9 +9,12 @@ from typing import Final
 
 from dlc.frontend.calls import arguments_of, bind
 from dlc.frontend.evaluator import Evaluator
+from dlc.frontend.literals import literal
 from dlc.frontend.scope import Scope
 from dlc.frontend.values import describe
+from dlc.ir.types import DType
 from dlc.text import ast
+from dlc.text.source import Span
 from dlc.text.suggest import suggest
 
 __all__ = ["INITIALISERS", "Origin", "origin_of"]
@@ -42,20 +45,28 @@ class Origin:
     key: str | None = None
 
 
-def origin_of(ev: Evaluator, node: ast.Expr | None, scope: Scope) -> Origin:
-    """What stands after the `=` of a `param` or `state`."""
+def origin_of(
+    ev: Evaluator, node: ast.Expr | None, scope: Scope, dtype: DType | None = None
+) -> Origin:
+    """What stands after the `=` of a `param` or `state` of that dtype, or for a tensor in a file."""
     if node is None:
         return Origin()
     if isinstance(node, ast.Call) and isinstance(node.function, ast.Name):
         name = node.function.name
         if name in INITIALISERS:
-            return Origin(init=_text(ev, name, node, scope))
+            return Origin(init=_text(ev, name, node, scope, dtype))
         if name in FILES:
             return _file(ev, name, node, scope)
     value = ev.eval(node, scope) if isinstance(node, ast.Number | ast.Unary | ast.Name) else None
     if isinstance(value, int | float):
-        return Origin(init=f"constant({float(value)!r})")
+        return Origin(init=f"constant({_constant(ev, value, node.span, dtype)!r})")
     raise _no_initialiser(ev, node)
+
+
+def _constant(ev: Evaluator, value: float, span: Span, dtype: DType | None) -> float:
+    """The number that a weight of that dtype starts with."""
+    ev.at.stand(span)
+    return float(value if dtype is None else literal(ev.at, value, dtype))
 
 
 def _no_initialiser(ev: Evaluator, node: ast.Expr) -> Exception:
@@ -73,7 +84,7 @@ def _no_initialiser(ev: Evaluator, node: ast.Expr) -> Exception:
     return ev.at.fail("D0220", "this does not say how a weight starts", node.span, help=help)
 
 
-def _text(ev: Evaluator, name: str, node: ast.Call, scope: Scope) -> str:
+def _text(ev: Evaluator, name: str, node: ast.Call, scope: Scope, dtype: DType | None) -> str:
     """An initialiser with its numbers, in order: `normal(0.02)`."""
     parameters = INITIALISERS[name]
     given = arguments_of(ev, node, scope)
@@ -92,6 +103,8 @@ def _text(ev: Evaluator, name: str, node: ast.Call, scope: Scope) -> str:
                 f"{parameter} of {name} is a number, found {describe(value)}",
                 argument.span,
             )
+        if name == "constant":
+            value = _constant(ev, value, argument.span, dtype)
         numbers.append(float(value))
     if not bound:
         numbers = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from math import isfinite, isinf
 from typing import Final
 
 from dlc.dialects import array
@@ -155,7 +156,10 @@ def _numbers(at: Trace, op: str, left: Number | Dim, right: Number | Dim) -> Dat
     try:
         if isinstance(left, float) or isinstance(right, float) or op in ("/", "**"):
             assert not isinstance(left, Dim) and not isinstance(right, Dim)
-            return _calculate(op, left, right)
+            result = _calculate(op, left, right)
+            if isinf(result) and isfinite(left) and isfinite(right):
+                raise OverflowError
+            return result
         return _bounded(_calculate_sizes(op, left, right))
     except ZeroDivisionError:
         raise at.fail("D0329", f"{left} {op} {right} divides by 0") from None

@@ -11,6 +11,7 @@ import numpy as np
 
 from dlc.dialects import array
 from dlc.dialects.array import show
+from dlc.frontend.literals import literal
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.trace import Trace
 from dlc.frontend.values import PLACEHOLDER, UNKNOWN, Datum, Items, Record, describe
@@ -20,7 +21,7 @@ from dlc.ir.dims import Dim, Shape, Size
 from dlc.ir.types import BOOL, F32, I32, DType, TensorType
 
 __all__ = [
-    "as_tensor", "broadcast_shape", "broadcast_to", "convert", "dtype_of", "natural_dtype",
+    "as_tensor", "broadcast_shape", "broadcast_to", "convert", "dtype_of", "is_numeric", "natural_dtype",
     "refuse_mixture", "size_tensor", "tensor_type", "unify",
 ]  # fmt: skip
 
@@ -60,37 +61,6 @@ def not_a_tensor(at: Trace, value: Datum) -> Exception:
     return at.fail("D0326", f"expected a tensor, found {describe(value)}", help=help)
 
 
-def literal(at: Trace, value: float, dtype: DType) -> bool | int | float:
-    """A number as an element of `dtype`; raises D0323 where it is none."""
-    if dtype is BOOL:
-        if isinstance(value, bool):
-            return value
-        raise at.fail("D0323", f"{value} is no bool", help="write true or false, or compare")
-    if isinstance(value, bool):
-        text = "true" if value else "false"
-        raise at.fail(
-            "D0323", f"{text} is no {dtype.name}", help=f"convert the bools: {dtype.name}(...)"
-        )
-    if dtype.is_float:
-        return float(value)
-    if isinstance(value, float):
-        raise at.fail(
-            "D0323",
-            f"{value} is no {dtype.name}",
-            help="convert the tensor to a float dtype first, such as f32(x)",
-        )
-    low, high = (0, (1 << dtype.bits) - 1)
-    if dtype.kind != "uint":
-        low, high = -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    if not low <= value <= high:
-        raise at.fail(
-            "D0323",
-            f"{value} does not fit {dtype.name}, which holds {low} to {high}",
-            help="convert the tensor to a wider dtype first",
-        )
-    return value
-
-
 def natural_dtype(value: Datum) -> DType:
     """The dtype of numbers that meet no tensor."""
     match value:
@@ -126,7 +96,7 @@ def convert(at: Trace, value: Value, dtype: DType) -> Value:
 def _list_tensor(at: Trace, value: Items, dtype: DType | None) -> Value:
     """`[[1, 2], [3, 4]]` as a constant; with tensors among the items, these one above the other."""
     kind = dtype or natural_dtype(value)
-    if not _is_numeric(value):
+    if not is_numeric(value):
         return _stacked(at, value, kind)
     elements: list[float] = []
     shape = _gather(at, value, kind, elements)
@@ -134,12 +104,11 @@ def _list_tensor(at: Trace, value: Items, dtype: DType | None) -> Value:
     return at(array.Constant(Dense.of(encode(wide, kind), kind)))
 
 
-def _is_numeric(value: Items) -> bool:
-    """Whether only numbers are in a nested list."""
-    for item in value.items:
-        if not (_is_numeric(item) if isinstance(item, Items) else isinstance(item, int | float)):
-            return False
-    return True
+def is_numeric(value: Datum) -> bool:
+    """Whether it is a number, or a nested list of nothing but numbers; bools count as such."""
+    if isinstance(value, Items):
+        return all(is_numeric(item) for item in value.items)
+    return isinstance(value, int | float)
 
 
 def _gather(at: Trace, value: Items, dtype: DType, elements: list[float]) -> tuple[int, ...]:
@@ -150,16 +119,24 @@ def _gather(at: Trace, value: Items, dtype: DType, elements: list[float]) -> tup
             inner = _gather(at, item, dtype, elements)
         else:
             assert isinstance(item, int | float)
-            elements.append(literal(at, item, dtype))
+            elements.append(literal(at, item, dtype, place=value.place))
             inner = ()
         if shape is not None and inner != shape:
-            raise at.fail(
-                "D0330",
-                "the rows of the list differ in length",
-                help="a tensor has rows of one length",
-            )
+            raise _ragged(at, value, len(inner) == len(shape))
         shape = inner
     return (len(value.items), *(shape or ()))
+
+
+def _ragged(at: Trace, value: Items, alike: bool) -> Exception:
+    """The error for a list whose items are no rows of one tensor, though perhaps of the same rank."""
+    return at.fail(
+        "D0330",
+        f"the rows of the list differ in {'length' if alike else 'depth'}",
+        place=value.place,
+        help="a tensor has rows of one length"
+        if alike
+        else "write numbers alone, or lists of one length alone: [1, 2] or [[1], [2]]",
+    )
 
 
 def _stacked(at: Trace, value: Items, dtype: DType) -> Value:
@@ -198,7 +175,7 @@ def unify(at: Trace, values: Sequence[Datum], verb: str = "combine") -> list[Val
     return [
         broadcast_to(at, value, shape)
         if isinstance(value, Value)
-        else at(array.Fill(literal(at, value, dtype), whole))  # pyright: ignore[reportArgumentType]
+        else at(array.Fill(literal(at, value, dtype, beside=first is not None), whole))  # pyright: ignore[reportArgumentType]
         for value in kept
     ]
 

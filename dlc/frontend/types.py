@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlc.errors import Label, Place
+from dlc.errors import Label, ModelError, Place
 from dlc.frontend.elsewhere import DTYPE_NAMES
 from dlc.frontend.evaluator import Evaluator
-from dlc.frontend.problems import Poisoned
+from dlc.frontend.literals import literal
+from dlc.frontend.problems import Poisoned, add_labels
 from dlc.frontend.scope import MISSING, Scope
-from dlc.frontend.tensors import as_tensor, convert, dtype_of, literal, tensor_type
+from dlc.frontend.tensors import as_tensor, convert, dtype_of, tensor_type
 from dlc.frontend.values import (
     UNKNOWN,
     Callee,
@@ -66,6 +67,11 @@ class Expectation:
     place: Place
     """Where the value stands."""
     declared: Label | None = None
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """What a message shows beside the place."""
+        return () if self.declared is None else (self.declared,)
 
 
 class Matcher:
@@ -122,10 +128,13 @@ class Matcher:
         dtype = dtype_named(ev, type.dtype, type.span, self.scope)
         if isinstance(value, int | float | Dim):
             if not type.dims:
-                return _scalar(ev, value, dtype)
+                return _scalar(ev, value, dtype, why)
             raise self._refused(type_spelling(ev, type, self.scope), value, why)
         if isinstance(value, Items):
-            value = as_tensor(ev.at, value, dtype)
+            try:
+                value = as_tensor(ev.at, value, dtype)
+            except ModelError as error:
+                raise add_labels(error, why.labels) from None
         if not isinstance(value, Value):
             raise self._refused(type_spelling(ev, type, self.scope), value, why)
         if dtype_of(value) is not dtype:
@@ -234,7 +243,6 @@ class Matcher:
         self, expected: str, found: Datum | TensorType, why: Expectation, help: str | None = None
     ) -> Exception:
         text = found.text if isinstance(found, TensorType) else describe(found)
-        labels = () if why.declared is None else (why.declared,)
         if help is None and _is_counted(self.ev, found):
             help = "write _ for a size that is only known when its elements have been counted"
         return self.ev.at.fail(
@@ -242,7 +250,7 @@ class Matcher:
             f"{text} {why.verb} where {expected} is expected",
             place=why.place,
             help=help,
-            labels=labels,
+            labels=why.labels,
         )
 
     # Tuples ---------------------------------------------------------------------------------------
@@ -277,11 +285,11 @@ def _is_counted(ev: Evaluator, found: Datum | TensorType) -> bool:
     return any(not names(size).isdisjoint(ev.at.brought) for size in sizes)
 
 
-def _scalar(ev: Evaluator, value: float | Dim, dtype: DType) -> Datum:
+def _scalar(ev: Evaluator, value: float | Dim, dtype: DType, why: Expectation) -> Datum:
     """A number for a scalar parameter: it stays a number, so that it may be a size too."""
     if isinstance(value, Dim):
         return value if dtype.is_integer else convert(ev.at, as_tensor(ev.at, value), dtype)
-    return literal(ev.at, value, dtype)
+    return literal(ev.at, value, dtype, place=why.place, labels=why.labels)
 
 
 def _aligned(dims: tuple[ast.Expr, ...], shape: Shape) -> list[tuple[ast.Expr, Size]] | None:

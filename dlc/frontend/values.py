@@ -100,6 +100,8 @@ class Items:
     """`[a, b, c]`: a tensor, a shape, or a list of layers, as the place asks."""
 
     items: tuple[Datum, ...]
+    place: Place | None = None
+    """Where it is written; None for one that is made."""
     size: int = field(init=False)
     """How many values it has, those of lists and tuples in it included."""
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dlc.errors import CallError
 from dlc.runtime import dlpack
-from dlc.runtime.dtypes import BF16, DTYPES, DType, bf16_bits, dtype_of
+from dlc.runtime.dtypes import BF16, DTYPES, DType, bf16_bits, bf16_values, dtype_of
 from dlc.runtime.manifest import Input
 from dlc.runtime.spelling import describe
 from dlc.runtime.tensor import Tensor
@@ -115,8 +115,27 @@ def _converted(natural: Array, dtype: DType, refuse: Callable[[str], CallError])
             raise refuse(f"holds {low if low < limits.min else high}")
     if natural.dtype.kind not in "fiub":
         raise refuse("holds numbers that are huge")
-    with np.errstate(over="ignore"):
-        return bf16_bits(natural) if dtype is BF16 else natural.astype(dtype.numpy)
+    try:
+        with np.errstate(over="raise"):
+            return _narrowed(natural, dtype)
+    except FloatingPointError:
+        raise refuse(f"holds {_greatest(natural)}") from None
+
+
+def _narrowed(natural: Array, dtype: DType) -> Array:
+    """Raises FloatingPointError where a number becomes infinite."""
+    if dtype is not BF16:
+        return natural.astype(dtype.numpy)
+    bits = bf16_bits(natural)
+    if not np.array_equal(np.isinf(bf16_values(bits)), np.isinf(natural)):
+        raise FloatingPointError
+    return bits
+
+
+def _greatest(natural: Array) -> object:
+    """The finite number that is furthest from 0."""
+    finite = natural[np.isfinite(natural)]
+    return finite[np.argmax(np.abs(finite))].item()
 
 
 def _leaves(value: object) -> Iterator[object]:

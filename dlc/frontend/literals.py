@@ -1,0 +1,90 @@
+"""Numbers of a text as elements of a dtype: it holds them, or the text is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+
+from dlc.errors import Label, Place
+from dlc.frontend.trace import Trace
+from dlc.ir.types import BF16, BOOL, F16, F32, F64, LANGUAGE_DTYPES, DType
+
+__all__ = ["literal"]
+
+_PRECISION = {F64: (53, 1024), F32: (24, 128), F16: (11, 16), BF16: (8, 128)}
+"""Of each float dtype: the bits of a significand, and the exponent that is too large."""
+
+
+def literal(
+    at: Trace,
+    value: float,
+    dtype: DType,
+    *,
+    beside: bool = False,
+    place: Place | None = None,
+    labels: Sequence[Label] = (),
+) -> bool | int | float:
+    """A number as an element of `dtype`; raises D0323 where it is none.
+
+    The dtype is that of a tensor which the number stands `beside`, or else was declared. The message is
+    about `place`, or the place reached.
+    """
+    if dtype is BOOL:
+        if isinstance(value, bool):
+            return value
+        message, help = f"{value} is no bool", "write true or false, or compare"
+    elif isinstance(value, bool):
+        text = "true" if value else "false"
+        message, help = f"{text} is no {dtype.name}", f"convert the bools: {dtype.name}(...)"
+    elif isinstance(value, float) and not dtype.is_float:
+        message = f"{value} is no {dtype.name}"
+        help = "write a whole number, or take a float dtype such as f32"
+        if beside:
+            help = "convert the tensor to a float dtype first, such as f32(x)"
+    elif not _holds(dtype, value):
+        message = f"{value} does not fit {dtype.name}, which holds {_range_text(dtype)}"
+        help = _way_out(dtype, value, beside)
+    else:
+        return float(value) if dtype.is_float else value
+    raise at.fail("D0323", message, place=place, help=help, labels=labels)
+
+
+def _holds(dtype: DType, value: float) -> bool:
+    """Whether a number is in the range of a dtype; infinities and NaN are in that of every float."""
+    if dtype.is_float:
+        bits, exponent = _PRECISION[dtype]
+        # Halfway between the largest and what would be next: from there on rounding gives infinity.
+        return not isfinite(value) or abs(value) < (2 ** (bits + 1) - 1) << (exponent - bits - 1)
+    low, high = _limits(dtype)
+    return low <= value <= high
+
+
+def _limits(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest whole number of an integer dtype."""
+    if dtype.kind == "uint":
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+
+
+def _range_text(dtype: DType) -> str:
+    if dtype.is_float:
+        bits, exponent = _PRECISION[dtype]
+        largest = float((2**bits - 1) << (exponent - bits))
+        return f"{-largest:.8g} to {largest:.8g}"
+    low, high = _limits(dtype)
+    return f"{low} to {high}"
+
+
+def _way_out(dtype: DType, value: float, beside: bool) -> str:
+    """The narrowest dtype of the same kind that holds the number, and what a tensor of this one holds."""
+    held = (value, *_limits(dtype)) if beside and not dtype.is_float else (value,)
+    fitting = [
+        other
+        for other in LANGUAGE_DTYPES
+        if other.is_float == dtype.is_float and other not in (BOOL, BF16)
+        if all(_holds(other, number) for number in held)
+    ]
+    wider = min(fitting, key=lambda other: (other.bits, other.kind != dtype.kind), default=F64)
+    if beside:
+        return f"convert the tensor to a wider dtype first: {wider.name}(x)"
+    return f"{wider.name} holds it" + ("; infinity is written `inf`" if dtype.is_float else "")
