@@ -159,5 +159,5 @@ def _way_out(item: Input, shape: Shape) -> str | None:
         size == str(have) or not size.isdecimal()
         for size, have in zip(item.shape, with_one, strict=True)
     ):
-        return f"add an axis of size 1: {item.name}[None]"
+        return f"add a first axis of size 1: {item.name} is {_typed(item, with_one)} then"
     return None

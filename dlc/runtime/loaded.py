@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from dlc.runtime.artifact import Artifact
@@ -34,7 +34,7 @@ class Loaded(NamedTuple):
             return WeightStore(sources, None, as_bytes(artifact.section(prepare.cached)))
 
         def run(sources: Bytes) -> Bytes:
-            return _prepared(native, program, sources, prepare.bytes, threads)
+            return _prepared(native, program, sources, prepare.bytes, threads, artifact.texts)
 
         return WeightStore(sources, run)
 
@@ -64,11 +64,17 @@ def load_code(artifact: Artifact, untrusted: bool) -> Loaded:
 
 
 def _prepared(
-    native: Native, program: CompiledProgram, sources: Bytes, length: int, threads: int
+    native: Native,
+    program: CompiledProgram,
+    sources: Bytes,
+    length: int,
+    threads: int,
+    texts: Callable[[], Mapping[str, str]],
 ) -> Bytes:
     """Run `prepare`. Raises CallError if it fails."""
     block = aligned_bytes(length)
     frame = Frame(native, program.words, threads, (address(block), address(sources)), 0)
     if frame.run(program.at({}, ())):
-        raise call_error("prepare", frame.status_words(), program.program.ops, dict[str, str])
+        what = "computing from the weights alone"
+        raise call_error(what, frame.status_words(), program.program.ops, texts)
     return block

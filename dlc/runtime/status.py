@@ -28,28 +28,31 @@ _OF_AN_OP = (Status.INDEX, Status.LIMIT, Status.BOUND)
 
 
 def call_error(
-    entry: str, words: Sequence[int], ops: Sequence[Op], texts: Callable[[], Mapping[str, str]]
+    what: str, words: Sequence[int], ops: Sequence[Op], texts: Callable[[], Mapping[str, str]]
 ) -> CallError:
-    """The error for a `dlc_call` that ended with a status other than OK.
+    """The error for a `dlc_call` of `what`, an entry point, that ended with a status other than OK.
 
-    `texts` gives the model's text by file name, for the excerpt under the message.
+    `texts` gives the model's text by file name, for the excerpt under the message. Without it the message
+    names the value that was computed, if that has a name: a kernel's own says nothing to the caller.
     """
     try:
         status = Status(words[CallWord.STATUS])
     except ValueError:
-        message = f"{entry}: the engine gave the unknown status {words[CallWord.STATUS]}"
+        message = f"{what}: the engine gave the unknown status {words[CallWord.STATUS]}"
         return CallError(message, code="D0812")
     step = words[CallWord.STATUS_STEP]
     op = ops[step] if status in _OF_AN_OP and 0 <= step < len(ops) else Op("")
     message = (op.message or _MESSAGES[status]).replace("{a}", str(words[CallWord.STATUS_A]))
     message = message.replace("{b}", str(words[CallWord.STATUS_B]))
-    subject = ": ".join([entry, op.name] if op.name else [entry])
     sources = texts()
     place = place_of(op.place)
-    if place is not None and place.file not in sources:
-        # Only texts that came with the artifact are quoted: it must not name other files to open.
-        subject, place = f"{op.place}: {subject}", None
-    return CallError(f"{subject}: {message}", code=_CODES[status], place=place, sources=sources)
+    # Only texts that came with the artifact are quoted: it must not name other files to open.
+    quoted = place if place is not None and place.file in sources else None
+    named = op.name if quoted is None and op.name != op.kernel else ""
+    told = [op.place if quoted is None else "", what, named, message]
+    return CallError(
+        ": ".join(filter(None, told)), code=_CODES[status], place=quoted, sources=sources
+    )
 
 
 def place_of(text: str) -> Place | None:
