@@ -17,12 +17,13 @@ from dlc.driver.pictures import PICTURES, read_picture
 from dlc.errors import CallError, UsageError
 from dlc.runtime import expressions
 from dlc.runtime.arguments import as_array
-from dlc.runtime.dtypes import DTYPES, byte_count
+from dlc.runtime.dtypes import DTYPES, byte_count, dtype_of
 from dlc.runtime.manifest import Input, Output
 from dlc.runtime.memory import check_fits
 from dlc.runtime.spelling import describe
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.weight_files import open_weights
+from dlc.runtime.weight_keys import typed
 
 Value = NDArray[np.generic] | Tensor
 
@@ -48,10 +49,12 @@ def read_value(text: str, item: Input, *, resize: bool = False) -> Value:
     """
     if text.startswith(TEXT):
         found = np.frombuffer(_unquoted(text.removeprefix(TEXT)).encode(), np.uint8)
-        return found[None] if len(item.shape) == 2 else found  # a batch of one
+        value = found[None] if len(item.shape) == 2 else found  # a batch of one
+        return _of_dtype(value, item, "a text is bytes: write numbers, or name a file of them")
     suffix = Path(text).suffix.lower()
     if suffix in ARRAYS:
-        return _from_file(text, item)
+        way_out = f"convert it to {item.dtype} where {text} is made"
+        return _of_dtype(_from_file(text, item), item, way_out)
     if suffix in PICTURES:
         return read_picture(text, item, resize=resize)
     if not text.strip() or _NUMBERS.sub("", text):
@@ -70,6 +73,17 @@ def _from_file(path: str, item: Input) -> Value:
     names = list(file)
     found = file[names[0] if len(names) == 1 else item.name]
     return found if found.dtype == "bf16" else found.bits
+
+
+def _of_dtype(value: Value, item: Input, way_out: str) -> Value:
+    """The value; one of another dtype is refused here, where it is known how the user wrote it."""
+    found = value.dtype if isinstance(value, Tensor) else str(dtype_of(value) or value.dtype)
+    if found == item.dtype:
+        return value
+    have = typed(found, value.shape)
+    raise CallError(
+        f"{item.name} is {have}, where {describe(item)} is expected", code="D0802", help=way_out
+    )
 
 
 def _unquoted(text: str) -> str:

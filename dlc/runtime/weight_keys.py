@@ -82,7 +82,7 @@ def _fitting(tensor: Tensor, name: str, weight: Weight, shape: Shape, where: str
         return tensor
     way_out = "use weights made for this model, or declare what the file has"
     if tensor.dtype != weight.dtype and tensor.shape == shape:
-        way_out = f"convert it where it is made, as with .astype({weight.dtype!r}) of dlc.Tensor"
+        way_out = f"convert it to {weight.dtype} where it is made"
     elif tensor.shape != shape and tensor.shape == (*shape[:-2], *shape[:-3:-1]):
         way_out = f'it may have to be transposed: names {{ "{name}" = {weight.name}.T }}'
     elif prod(tensor.shape) == prod(shape):

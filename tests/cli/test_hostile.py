@@ -72,9 +72,16 @@ def test_line_ends_of_windows_and_a_byte_order_mark_change_nothing(
     assert error == "windows.dlm is right\n"
 
 
+_OF_PYTHON = (".astype", "np.", "dlc.Tensor", "[None]")
+"""What says nothing to those who write commands."""
+
+
 @pytest.mark.parametrize(
     ("value", "code", "said"),
     [
+        ("f64.npy", 1, "convert it to f32 where f64.npy is made"),
+        ("row.npy", 1, "add a first axis of size 1: x is f32[1, 3] then"),
+        ("text:abc", 1, "a text is bytes: write numbers, or name a file of them"),
         ("f64.npy", 1, "x is f64[2, 3], where f32[B, 3] is expected"),
         ("flat.npy", 1, "x is f32[6], where f32[B, 3] is expected"),
         ("short.npy", 5, "D0503"),
@@ -99,6 +106,7 @@ def test_an_input_that_does_not_fit_is_refused(
 ) -> None:
     np.save(folder / "f64.npy", np.zeros((2, 3)))
     np.save(folder / "flat.npy", np.zeros(6, np.float32))
+    np.save(folder / "row.npy", np.zeros(3, np.float32))
     np.save(folder / "objects.npy", np.array([{}], object), allow_pickle=True)
     np.savez(folder / "two.npz", a=np.zeros(3), b=np.zeros(3))
     (folder / "short.npy").write_bytes((folder / "flat.npy").read_bytes()[:-1])
@@ -108,6 +116,7 @@ def test_an_input_that_does_not_fit_is_refused(
     (folder / "folder.npy").mkdir()
     done = dlc("run", "rows.dlm", "--input", f"x={value}")
     assert said in done.err
+    assert not any(word in done.err for word in _OF_PYTHON)
     assert (done.code, done.out) == (code, "")
 
 

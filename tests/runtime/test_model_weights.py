@@ -104,7 +104,7 @@ def test_weights_that_do_not_fit_are_refused(model: Model, tmp_path: Path) -> No
             {"layer.w": OTHER.astype(np.float64)},
             "D0505",
             "layer.w is f64[4, 4]",
-            "convert it where",
+            "convert it to f32 where it is made",
         ),
         (path, "D0504", f"{path}: there is no array fc.weight", "did you mean fc.wieght?"),
     ):

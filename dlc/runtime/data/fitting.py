@@ -47,12 +47,12 @@ def check_dtype(name: str, label: str, array: Array, have: DType, want: DType) -
             f"{label} is {have} and holds {bad}, which {want} does not",
             f"declare it as {have}, or change the file",
         )
-    cast_text = f".astype(np.{want.numpy.name})" if want.name != "bf16" else " as f32"
+    saved = "f32" if want.name == "bf16" else want.name
     raise refusal(
         name,
         "D0542",
         f"{label} is {have}, where {want} is expected, and nothing is rounded silently",
-        f"declare it as {have}, or save it{cast_text}",
+        f"declare it as {have}, or convert it to {saved} where it is made",
     )
 
 
@@ -177,6 +177,6 @@ class Fitting:
         for item in self.wanted:
             shape = shapes[item.name]
             if len(shape) + 1 == len(item.shape) and item.shape[-1] == "1":
-                return f"add an axis of size 1 to the array: {item.name}[..., None]"
+                return f"add a last axis of size 1: {item.name} is {[*shape, 1]} then"
         taken = ", ".join(f"{item.name}: {describe(item)}" for item in self.wanted)
         return f"the loss takes {taken}"

@@ -176,7 +176,7 @@ def test_a_scalar_is_told(tmp_path: Path) -> None:
 def test_other_shapes_are_told_with_both(tmp_path: Path) -> None:
     path = saved(tmp_path / "d.npz", images=IMAGES[..., 0], label=LABELS)
     told = "image (images) is u8[10, 2, 2], where u8[examples, 2, 2, 1] is expected"
-    with refused("D0543", f"d.npz: {told}", "image[..., None]"):
+    with refused("D0543", f"d.npz: {told}", "add a last axis of size 1: image is [10, 2, 2, 1]"):
         opened(path, [IMAGE, LABEL], "npz", {"image": "images"})
     path = saved(tmp_path / "e.npz", image=IMAGES.reshape(10, 4, 1, 1), label=LABELS)
     with refused("D0543", "u8[10, 4, 1, 1]", "the loss takes image: u8[B, 2, 2, 1], label: i32[B]"):
