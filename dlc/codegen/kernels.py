@@ -35,10 +35,11 @@ def compile_kernels(
     texts: Mapping[str, str], target: Target, level: int, cache: ObjectCache | None = None
 ) -> Image:
     """The kernels compiled for a target and linked into one image."""
-    return link({name: _object(text, target, level, cache) for name, text in texts.items()})
+    return link({name: cached_object(text, target, level, cache) for name, text in texts.items()})
 
 
-def _object(text: str, target: Target, level: int, cache: ObjectCache | None) -> bytes:
+def cached_object(text: str, target: Target, level: int, cache: ObjectCache | None) -> bytes:
+    """The object file of a text, from the cache if it is there."""
     if cache is None:
         return llvm.compile_object(text, target, level)
     key = cache_key(text, target, level)

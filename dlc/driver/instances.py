@@ -8,14 +8,19 @@ A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLO
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dlc.codegen.integer_functions import compile_function
+from dlc.driver.cache import open_cache
 from dlc.errors import DlcError, ModelError, Place
-from dlc.passes.placement.buffers import Buffer, height, lower_bound
+from dlc.passes import placement
+from dlc.passes.placement import Buffer
 from dlc.runtime.files import map_file
 
 COLUMNS = ("id", "lower", "upper", "size")
+WORK = 1_000_000_000
+"""Steps of searches in machine code: some seconds."""
 LARGEST = 1 << 53
 """Sizes and moments are less than this; so sums of them are exact everywhere."""
 
@@ -46,29 +51,14 @@ def place_instance(path: str, effort: int = 1) -> PlacedInstance:
     """
     table = read_instance(path)
     buffers = list(table.values())
-    offsets = _best_fit(buffers)
-    rows = zip(table.items(), offsets, strict=True)
+    search = compile_function(placement.search, placement.Tables, open_cache())
+    placed = placement.place(buffers, effort=effort, work=WORK, search=search)
+    rows = zip(table.items(), placed.offsets, strict=True)
     return PlacedInstance(
-        height(buffers, offsets),
-        lower_bound(buffers),
+        placed.height,
+        placement.lower_bound(buffers),
         tuple(PlacedBuffer(name, offset, buffer.size) for (name, buffer), offset in rows),
     )
-
-
-def _best_fit(buffers: Sequence[Buffer]) -> list[int]:
-    """The largest first, each as low as it fits."""
-    offsets = [0] * len(buffers)
-    placed: list[int] = []
-    for index in sorted(range(len(buffers)), key=lambda i: -buffers[i].size):
-        buffer, at = buffers[index], 0
-        near = [other for other in placed if buffers[other].meets(buffer)]
-        for start, end in sorted((offsets[o], offsets[o] + buffers[o].size) for o in near):
-            if start - at >= buffer.size:
-                break
-            at = max(at, end)
-        offsets[index] = at
-        placed.append(index)
-    return offsets
 
 
 # The table.

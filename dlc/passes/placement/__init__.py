@@ -1,4 +1,21 @@
 """Where buffers lie in one arena: intervals of time with sizes go in, offsets come out.
 
-Nothing here knows of the IR. `buffers` says what is given and what a right answer is.
+Nothing here knows of the IR. `buffers` says what is given and what a right answer is, `greedy` places at
+once, `exact` finds out whether a capacity is enough, `problem` makes its tables, `portfolio` combines them.
 """
+
+from dlc.passes.placement.buffers import Buffer, find_overlap, height, lower_bound
+from dlc.passes.placement.exact import Search, Tables, search
+from dlc.passes.placement.portfolio import Placement, place
+
+__all__ = [
+    "Buffer",
+    "Placement",
+    "Search",
+    "Tables",
+    "find_overlap",
+    "height",
+    "lower_bound",
+    "place",
+    "search",
+]

@@ -1,0 +1,189 @@
+"""The way from quick to thorough: best fit, then a search for the least capacity that holds all.
+
+Where best fit reaches the lower bound there is nothing to gain. Else what is sure to fit is left out,
+what is apart in time is looked at apart, and each part is searched for a placement at its bound, then
+at capacities between that and the best so far. What a search does before it gives up grows from round
+to round. The orders in which it takes buffers go round: the three that MiniMalloc has, then as many
+tries again with orders drawn at random around them, for a search that begins badly seldom recovers and
+one that begins otherwise may end at once (Gomes, Selman and Kautz, AAAI 1998).
+
+Only the work is limited, never the time, and the drawing begins at a fixed seed: the same buffers always
+lie at the same offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from dlc.passes.placement.buffers import Buffer, height, lower_bound
+from dlc.passes.placement.exact import FOUND, IMPOSSIBLE, STEPS, UNKNOWN, Search, search
+from dlc.passes.placement.greedy import best_fit, first_fit, sure_to_fit
+from dlc.passes.placement.problem import Problem
+
+WORK = 4_000_000
+"""Steps of searches: some tenths of a second in Python."""
+MAX_SEARCHED = 2_000
+"""So many buffers are searched for; the tables grow with the pairs of them."""
+MAX_TOTAL = 1 << 62
+"""The sizes of what is searched for sum up to less."""
+FIRST_LIMIT, PERTURBED_LIMIT = 4, 8
+"""How often the first searches, and those with orders drawn at random, could place all buffers."""
+COARSENESS = 256
+"""Capacities closer to each other than this part of them are not both tried in one round."""
+SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """An offset for each buffer, and the least height known to be needed: at least the lower bound."""
+
+    offsets: tuple[int, ...]
+    height: int
+    least: int
+
+
+def place(
+    buffers: Sequence[Buffer], *, effort: int = 1, work: int = WORK, search: Search = search
+) -> Placement:
+    """An offset for each buffer such that no two alive together overlap.
+
+    `effort` times `work` is how much searching there may be. `search` may be a faster version.
+
+    >>> place([Buffer(64, 0, 1), Buffer(128, 1, 2), Buffer(64, 2, 3)]).height
+    192
+    """
+    bound = lower_bound(buffers)
+    offsets = best_fit(buffers)
+    found = Placement(tuple(offsets), height(buffers, offsets), bound)
+    too_large = len(buffers) > MAX_SEARCHED or sum(b.size for b in buffers) >= MAX_TOTAL
+    if found.height == bound or too_large:
+        return found
+    searched = _search_parts(buffers, found, Work(effort * work, search))
+    return min(found, searched, key=lambda placement: placement.height)
+
+
+def _search_parts(buffers: Sequence[Buffer], found: Placement, work: Work) -> Placement:
+    """Search what is apart in time by itself, and put in what was sure to fit."""
+    easy = sure_to_fit(buffers, found.least)
+    members = list(_parts(buffers, set(easy)))
+    parts = [
+        Part.of([buffers[index] for index in part], [found.offsets[index] for index in part], work)
+        for part in members
+    ]
+    least = _lower_the_highest(parts, found.least, work)
+    offsets = [-1] * len(buffers)
+    for numbers, part in zip(members, parts, strict=True):
+        for index, offset in zip(numbers, part.offsets, strict=True):
+            offsets[index] = offset
+    first_fit(buffers, offsets, reversed(easy))
+    return Placement(tuple(offsets), height(buffers, offsets), least)
+
+
+def _lower_the_highest(parts: Sequence[Part], bound: int, work: Work) -> int:
+    """Search in the highest part, again and again; gives the least height that all need together."""
+    least = bound
+    while parts and work.left > 0:
+        highest = max(parts, key=lambda part: part.height)
+        if highest.height <= least:
+            break
+        highest.improve(least, work)
+        least = max(least, highest.least)
+    return least
+
+
+def _parts(buffers: Sequence[Buffer], left_out: set[int]) -> Iterator[list[int]]:
+    """The buffers by number, cut at the moments that none of them crosses."""
+    part: list[int] = []
+    last = -1
+    for index in sorted(set(range(len(buffers))) - left_out, key=lambda i: buffers[i].first):
+        if part and buffers[index].first > last:
+            yield part
+            part = []
+        part.append(index)
+        last = max(last, buffers[index].last)
+    if part:
+        yield part
+
+
+@dataclass(slots=True)
+class Work:
+    """How many steps may still be done, and by which search."""
+
+    left: int
+    search: Search
+
+
+@dataclass(slots=True)
+class Part:
+    """Buffers that belong together, the best placement so far, and the least height not ruled out."""
+
+    problem: Problem
+    offsets: list[int]
+    height: int
+    least: int
+    once: int = 0
+    """The steps that it takes to place all buffers without ever going back."""
+    limit: int = 0
+    """Of the steps of a search; it doubles each time."""
+    failed: int = 0
+    """A capacity at which a search gave up lately."""
+    random: Random = field(default_factory=lambda: Random(SEED))
+
+    @classmethod
+    def of(cls, buffers: Sequence[Buffer], offsets: Sequence[int], work: Work) -> Part:
+        """These buffers with these offsets, or those that a search comes to at once if it has room."""
+        part = cls(
+            Problem.of(buffers), list(offsets), height(buffers, offsets), lower_bound(buffers)
+        )
+        for order in part.problem.orders:
+            part._search(order, MAX_TOTAL, MAX_TOTAL, work)
+            part.once = max(part.once, part.problem.tables.words[STEPS])
+        part.limit = FIRST_LIMIT * part.once
+        return part
+
+    def improve(self, needed: int, work: Work) -> None:
+        """Try `needed` bytes, then a capacity between what has failed lately and what is reached."""
+        goal = max(self.least, needed)
+        if self._attempt(goal, work) == FOUND:
+            return
+        unit = self.problem.unit
+        self.failed = max(self.failed, goal)
+        if self.height - self.failed <= max(unit, self.failed // COARSENESS):
+            self.failed = goal
+        middle = self.failed + (self.height - self.failed) // (2 * unit) * unit
+        if middle > goal and self._attempt(middle, work) != FOUND:
+            self.failed = middle
+        self.limit *= 2
+
+    def _attempt(self, capacity: int, work: Work) -> int:
+        """Search below a capacity with one order after the other."""
+        for order, limit in self._orders():
+            outcome = self._search(order, capacity, min(limit, work.left), work)
+            if outcome == IMPOSSIBLE:
+                self.least = capacity + self.problem.unit
+            if outcome != UNKNOWN or work.left <= 0:
+                return outcome
+        return UNKNOWN
+
+    def _orders(self) -> Iterator[tuple[Sequence[int], int]]:
+        """Orders with the limits of the searches by them: as much for those drawn as for the others."""
+        for order in self.problem.orders:
+            yield order, self.limit
+        limit = PERTURBED_LIMIT * self.once
+        for _ in range(len(self.problem.orders) * self.limit // limit):
+            yield self.problem.perturbed_order(self.random), limit
+
+    def _search(self, order: Sequence[int], capacity: int, limit: int, work: Work) -> int:
+        """One search, of which the placement is kept if it is the lowest."""
+        tables, unit = self.problem.tables, self.problem.unit
+        self.problem.put_in_order(order)
+        outcome = work.search(tables, capacity // unit, limit)
+        work.left -= max(1, tables.words[STEPS])
+        if outcome == FOUND:
+            ends = [offset + size for offset, size in zip(tables.offset, tables.size, strict=True)]
+            if max(ends) * unit < self.height:
+                self.height = max(ends) * unit
+                self.offsets = [offset * unit for offset in tables.offset]
+        return outcome
