@@ -1,4 +1,4 @@
-"""The only place that talks to LLVM: text of LLVM IR goes in, an object file or assembly comes out.
+"""LLVM, and CPUs for it: text of LLVM IR goes in, an object file or assembly comes out.
 
 Our text says explicitly what it wants (vector widths, unrolling, tiles), so the optimiser only tidies
 up: helper functions are inlined, stack variables become registers, blocks merge. No vectoriser and
@@ -75,13 +75,13 @@ def compile_object(text: str, target: Target, level: int = 2) -> bytes:
     offending line if LLVM refuses the text.
     """
     machine = _machine(target, level)
-    return machine.emit_object(_module(text, target, machine, level))
+    return machine.emit_object(parsed(text, target.triple, machine, level))
 
 
 def assembly(text: str, target: Target, level: int = 2) -> str:
     """The assembly code that `compile_object` turns into an object file, for people to read."""
     machine = _machine(target, level)
-    return machine.emit_assembly(_module(text, target, machine, level))
+    return machine.emit_assembly(parsed(text, target.triple, machine, level))
 
 
 def version() -> str:
@@ -110,11 +110,11 @@ def _machine(target: Target, level: int) -> llvm.TargetMachine:
     )
 
 
-def _module(text: str, target: Target, machine: llvm.TargetMachine, level: int) -> llvm.ModuleRef:
-    """The text parsed, verified and tidied up."""
+def parsed(text: str, triple: str, machine: llvm.TargetMachine, level: int) -> llvm.ModuleRef:
+    """The text parsed, verified and tidied up. Raises InternalError if LLVM refuses it."""
     try:
         module = llvm.parse_assembly(text)
-        module.triple = target.triple
+        module.triple = triple
         module.data_layout = str(machine.target_data)
         module.verify()
     except RuntimeError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dlc.dialects.scalar import element
 from dlc.ir.core import Op, Value
@@ -51,9 +51,10 @@ def suffix(type: Type) -> str:
 
 
 class FunctionText:
-    """Collects the lines of one function and the intrinsics it declares."""
+    """Collects the lines of one function, the intrinsics it declares and the variables that it has."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: str) -> None:
+        self.function = function
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.declarations: dict[str, None] = {}
@@ -87,10 +88,17 @@ class FunctionText:
 
     def intrinsic(self, result: str, name: str, *arguments: tuple[str, str]) -> str:
         """A call of an LLVM intrinsic with (type, value) arguments."""
+        return self.assign(self._call(result, name, arguments))
+
+    def call(self, name: str, *arguments: tuple[str, str]) -> None:
+        """A call of a function that gives nothing."""
+        self.line(self._call("void", name, arguments))
+
+    def _call(self, result: str, name: str, arguments: Sequence[tuple[str, str]]) -> str:
         types = ", ".join(type for type, _ in arguments)
         self.declarations[f"declare {result} @{name}({types})"] = None
         given = ", ".join(f"{type} {value}" for type, value in arguments)
-        return self.assign(f"call {result} @{name}({given})")
+        return f"call {result} @{name}({given})"
 
     def name(self, value: Value) -> str:
         return self.names[value]

@@ -23,9 +23,9 @@ from dlc.runtime.abi import FaultWord
 
 def function_text(function: loop.Func, name: str) -> str:
     """A module's text with the one function, named `name`."""
-    text = FunctionText()
+    text = FunctionText(name)
     _prologue(function, text)
-    _block(function.body, text)
+    write_block(function.body, text)
     body = [*text.entry, *text.lines]
     declarations = sorted(text.declarations)
     head = f"define void @{name}(ptr noalias %args, i64 %first, i64 %last, ptr %fault) #0 {{"
@@ -41,7 +41,7 @@ def _prologue(function: loop.Func, text: FunctionText) -> None:
         text.names[argument] = text.assign(f"load {llvm_type(argument.type)}, ptr {place}, align 8")
 
 
-def _block(block: Block, text: FunctionText) -> tuple[str, ...]:
+def write_block(block: Block, text: FunctionText) -> tuple[str, ...]:
     """Write a block; the names of what its terminator hands over."""
     for op in block:
         if op.terminator:
@@ -76,7 +76,7 @@ def _for(op: Op, text: FunctionText) -> tuple[str, ...]:
     test = text.assign(f"icmp slt i64 {names[0]}, {upper}")
     text.line(f"br i1 {test}, label %{body}, label %{done}")
     text.start(body)
-    carried = _block(op.body, text)
+    carried = write_block(op.body, text)
     latch = text.label
     following = text.assign(f"add nsw i64 {names[0]}, {step}")
     text.line(f"br label %{head}")
@@ -103,11 +103,11 @@ def _while(op: Op, text: FunctionText) -> tuple[str, ...]:
     marks = len(text.lines)
     text.names.update(zip(op.condition.arguments, names, strict=True))
     text.names.update(zip(op.body.arguments, names, strict=True))
-    (test,) = _block(op.condition, text)
+    (test,) = write_block(op.condition, text)
     tested = text.label
     text.line(f"br i1 {test}, label %{body}, label %{done}")
     text.start(body)
-    carried = _block(op.body, text)
+    carried = write_block(op.body, text)
     latch = text.label
     text.line(f"br label %{head}")
     types = [llvm_type(value.type) for value in op.initial]
@@ -126,11 +126,11 @@ def _if(op: Op, text: FunctionText) -> tuple[str, ...]:
     yes, no, done = text.fresh_label(), text.fresh_label(), text.fresh_label()
     text.line(f"br i1 {text.name(op.condition)}, label %{yes}, label %{no}")
     text.start(yes)
-    from_yes = _block(op.then, text)
+    from_yes = write_block(op.then, text)
     end_yes = text.label
     text.line(f"br label %{done}")
     text.start(no)
-    from_no = _block(op.otherwise, text)
+    from_no = write_block(op.otherwise, text)
     end_no = text.label
     text.line(f"br label %{done}")
     text.start(done)
@@ -160,12 +160,7 @@ def _fail(op: Op, text: FunctionText) -> tuple[str, ...]:
 @writes(loop.Call)
 def _call(op: Op, text: FunctionText) -> tuple[str, ...]:
     assert isinstance(op, loop.Call)
-    types = [llvm_type(value.type) for value in op.arguments]
-    text.declarations[f"declare void @{op.callee}({', '.join(types)})"] = None
-    given = ", ".join(
-        f"{type} {text.name(value)}" for type, value in zip(types, op.arguments, strict=True)
-    )
-    text.line(f"call void @{op.callee}({given})")
+    text.call(op.callee, *[(llvm_type(value.type), text.name(value)) for value in op.arguments])
     return ()
 
 

@@ -8,7 +8,7 @@ operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -25,6 +25,7 @@ POISON = 0xFF
 """A byte that makes every float NaN and every integer unlikely."""
 
 _OFFSET_BITS = 44
+_OFFSET = (1 << _OFFSET_BITS) - 1
 _MIDDLE = 1 << (_OFFSET_BITS - 1)
 """Where a stretch begins among the offsets: pointers may go below it meanwhile."""
 
@@ -42,6 +43,55 @@ class Stretch:
     writable: bool = True
     written: NDArray[np.bool_] | None = None
 
+    def refuse_write(self, op: Op) -> None:
+        """Raises BadAccess if nothing may be written here."""
+        if not self.writable:
+            raise BadAccess(
+                f"{op.name} at {op.location.place} writes {self.name}, which is only read"
+            )
+
+
+class Memory:
+    """The stretches that there are, and how a number points into one of them."""
+
+    __slots__ = ("_stretches",)
+
+    def __init__(self) -> None:
+        self._stretches: list[Stretch] = []
+
+    def add(self, stretch: Stretch) -> int:
+        """A pointer to the first byte of a stretch."""
+        self._stretches.append(stretch)
+        return (len(self._stretches) << _OFFSET_BITS) + _MIDDLE
+
+    def at(self, op: Op, address: int, size: int) -> tuple[Stretch, int]:
+        """The stretch that so many bytes from an address on are in, and where in it they begin."""
+        stretch = self._stretches[(address >> _OFFSET_BITS) - 1]
+        start = (address & _OFFSET) - _MIDDLE
+        if size and not 0 <= start <= stretch.data.size - size:
+            raise self._outside(op, stretch, start, size)
+        return stretch, start
+
+    def at_each(
+        self, op: Op, addresses: NDArray[np.int64], size: int
+    ) -> Iterator[tuple[Stretch, NDArray[np.int64], NDArray[np.int64]]]:
+        """The same for several addresses: each stretch, which of them are in it, and where in it."""
+        numbers = (addresses >> _OFFSET_BITS) - 1
+        for number in np.unique(numbers):
+            stretch = self._stretches[int(number)]
+            rows = np.flatnonzero(numbers == number)
+            starts = (addresses[rows] & _OFFSET) - _MIDDLE
+            wrong = (starts < 0) | (starts > stretch.data.size - size)
+            if size and wrong.any():
+                raise self._outside(op, stretch, int(starts[wrong][0]), size)
+            yield stretch, rows, starts
+
+    def _outside(self, op: Op, stretch: Stretch, start: int, size: int) -> BadAccess:
+        return BadAccess(
+            f"{op.name} at {op.location.place} reaches bytes {start} to {start + size} of "
+            f"{stretch.name}, which has {stretch.data.size}"
+        )
+
 
 class Enough(Exception):
     """The code takes longer than it was to be run for."""
@@ -50,12 +100,12 @@ class Enough(Exception):
 class Machine(Evaluation):
     """One run of loop-level code; after so many `steps`, operations that were run, it raises Enough."""
 
-    __slots__ = ("_buffers", "_known", "_stretches", "steps")
+    __slots__ = ("_buffers", "_known", "_memory", "steps")
 
     def __init__(self, steps: float = float("inf")) -> None:
         super().__init__()
         self.steps = steps
-        self._stretches: list[Stretch] = []
+        self._memory = Memory()
         self._buffers: dict[Op, Array] = {}
         self._known: dict[Value, Array] = {}
 
@@ -83,8 +133,7 @@ class Machine(Evaluation):
 
     def add(self, stretch: Stretch) -> Array:
         """A pointer to the first byte of a stretch."""
-        self._stretches.append(stretch)
-        return np.asarray((len(self._stretches) << _OFFSET_BITS) + _MIDDLE, np.int64)
+        return np.asarray(self._memory.add(stretch), np.int64)
 
     def buffer(self, op: Op, size: int) -> Array:
         """A pointer to the room that an operation has for itself."""
@@ -94,36 +143,19 @@ class Machine(Evaluation):
 
     def read(self, op: Op, pointer: Array, index: Array, dtype: DType, count: int) -> Array:
         """Consecutive elements from `pointer[index]` on."""
-        stretch, start = self._place(op, pointer, index, dtype, count)
+        address = number(pointer) + number(index) * dtype.bytes
+        stretch, start = self._memory.at(op, address, count * dtype.bytes)
         return stretch.data[start : start + count * dtype.bytes].view(dtype.numpy).copy()
 
     def write(self, op: Op, pointer: Array, index: Array, values: Array) -> None:
         """Write consecutive elements from `pointer[index]` on."""
         data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         size = values.itemsize
-        stretch, start = self._at(op, number(pointer) + number(index) * size, data.size)
-        if not stretch.writable:
-            raise BadAccess(
-                f"{op.name} at {op.location.place} writes {stretch.name}, which is only read"
-            )
+        stretch, start = self._memory.at(op, number(pointer) + number(index) * size, data.size)
+        stretch.refuse_write(op)
         stretch.data[start : start + data.size] = data
         if stretch.written is not None:
             stretch.written[start : start + data.size] = True
-
-    def _place(
-        self, op: Op, pointer: Array, index: Array, dtype: DType, count: int
-    ) -> tuple[Stretch, int]:
-        return self._at(op, number(pointer) + number(index) * dtype.bytes, count * dtype.bytes)
-
-    def _at(self, op: Op, address: int, size: int) -> tuple[Stretch, int]:
-        stretch = self._stretches[(address >> _OFFSET_BITS) - 1]
-        start = (address & ((1 << _OFFSET_BITS) - 1)) - _MIDDLE
-        if size and not 0 <= start <= stretch.data.size - size:
-            raise BadAccess(
-                f"{op.name} at {op.location.place} reaches bytes {start} to {start + size} of "
-                f"{stretch.name}, which has {stretch.data.size}"
-            )
-        return stretch, start
 
 
 def machine(at: Evaluation) -> Machine:

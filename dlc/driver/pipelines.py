@@ -8,6 +8,7 @@ from dlc.lowering import (
     decompose,
     kernel_to_loop,
     kernel_to_plan,
+    kernel_to_simt,
     nn_to_kernel,
     order_to_kernel,
     pieces_to_kernel,
@@ -54,6 +55,7 @@ LOADED = (
     keep_wide,
     kernel_to_loop,
     kernel_to_plan,
+    kernel_to_simt,
     layout,
     nn_to_kernel,
     order_to_kernel,
@@ -91,8 +93,10 @@ KERNEL = (
     "dce",
 )
 
-PREPARE = ("pack", "make_prepare", "lower_to_kernels")
-"""What is computed when weights are loaded; packing finds most of it."""
+PREPARE = ("make_prepare", "lower_to_kernels")
+"""What is computed when weights are loaded; for CPUs, packing finds most of it."""
+FUNCTIONS = {"cpu": "lower_to_loops", "cuda": "lower_to_simt"}
+"""The pass that makes functions of the kernels, for each kind of device."""
 
 REASONS = (
     Order("place", "autodiff", "the derivative of a transfer is one the other way"),
@@ -112,6 +116,7 @@ REASONS = (
     Order("lower_to_kernels", "plan_memory", "only kernels have memory"),
     Order("fuse", "plan_memory", "a value that is fused away needs no memory"),
     Order("plan_memory", "lower_to_loops", "loops need to know where their arrays are"),
+    Order("plan_memory", "lower_to_simt", "functions need to know where their arrays are"),
 )
 
 
@@ -120,36 +125,41 @@ def simplify(level: int) -> tuple[str, ...]:
     return () if level == 0 else GRAPH_EXACT if level == 1 else GRAPH
 
 
-def to_stage(stage: str, level: int) -> tuple[str, ...]:
-    """The passes that lead to a stage from the one before, at an optimisation level."""
+def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
+    """The passes that lead to a stage from the one before, at an optimisation level.
+
+    `kind` is that of the device: `cpu` or `cuda`.
+    """
     match stage:
         case "graph":
             return ("place", "autodiff", "place", *simplify(level))
         case "kernel":
+            prepare = ("pack", *PREPARE) if kind == "cpu" else PREPARE
             simpler = simplify(level)
             fused = KERNEL if level else ()
             before = ("hoist", "dce") if level else ()
             return (
-                *("decompose", *simpler, "lower_to_kernels", *fused, *PREPARE, *fused),
+                *("decompose", *simpler, "lower_to_kernels", *fused, *prepare, *fused),
                 *(*before, "place"),
             )
         case "plan":
             return ("plan_memory",)
         case "loop":
-            return ("lower_to_loops",)
+            return (FUNCTIONS[kind],)
         case _:
             raise AssertionError(stage)
 
 
-def pipeline(first: str, last: str, level: int) -> tuple[str, ...]:
+def pipeline(first: str, last: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
     """The passes from a stage (those of the stage itself included) to a later one.
 
     What is given at graph level may come from anywhere, so the graph passes run on it.
     """
     stages = STAGES[STAGES.index(first) : STAGES.index(last) + 1]
     later = stages if first == "graph" else stages[1:]
-    return tuple(name for stage in later for name in to_stage(stage, level))
+    return tuple(name for stage in later for name in to_stage(stage, level, kind))
 
 
 for _level in range(4):
-    check_order(pipeline("graph", "loop", _level), REASONS)
+    for _kind in FUNCTIONS:
+        check_order(pipeline("graph", "loop", _level, _kind), REASONS)

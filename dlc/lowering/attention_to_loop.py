@@ -23,17 +23,9 @@ from dlc.ir.dims import minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import BOOL, F32, VectorType
 from dlc.lowering.hoist import tidy
-from dlc.lowering.loop_writer import (
-    Lowered,
-    Writer,
-    add,
-    for_each,
-    index,
-    times,
-    unravel,
-    whole_registers,
-)
-from dlc.lowering.loop_writer import minimum as smaller
+from dlc.lowering.loop_words import add, for_each, index, times, unravel, whole_registers
+from dlc.lowering.loop_words import minimum as smaller
+from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.micro_kernel import Shape, multiply, shape_for, store, zeros
 from dlc.lowering.work import ceil_divide, nanoseconds
 

@@ -24,7 +24,8 @@ from dlc.lowering.lanes import (
     in_lanes,
     register,
 )
-from dlc.lowering.loop_writer import Writer, add, for_each, index, nest, times, whole_registers
+from dlc.lowering.loop_words import add, for_each, index, nest, times, whole_registers
+from dlc.lowering.loop_writer import KernelWriter
 from dlc.runtime.abi import Status
 
 ACCUMULATORS = 4
@@ -78,7 +79,7 @@ class Body:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: KernelWriter,
         arrays: Mapping[Value, int],
         lanes: int,
         *,
@@ -216,7 +217,7 @@ class Body:
         good, bad = Block(), Block()
         Builder(good, emit.location).place(loop.Yield([]))
         failing = Builder(bad, emit.location)
-        failing.place(loop.Fail(self.writer.first, value, extent, int(Status.INDEX)))
+        failing.place(loop.Fail(self.writer.tile, value, extent, int(Status.INDEX)))
         failing.place(loop.Yield([]))
         emit.place(loop.If(inside, good, bad))
         return Uniform(emit(scalar.Select(inside, value, zero)))

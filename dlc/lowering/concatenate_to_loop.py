@@ -12,15 +12,8 @@ from dlc.ir.dims import Size
 from dlc.ir.passes import Context
 from dlc.ir.types import DType, VectorType
 from dlc.lowering.hoist import tidy
-from dlc.lowering.loop_writer import (
-    Lowered,
-    Writer,
-    for_each,
-    index,
-    minimum,
-    times,
-    whole_registers,
-)
+from dlc.lowering.loop_words import for_each, index, minimum, times, whole_registers
+from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.work import ceil_divide, nanoseconds, tile_rows
 
 BYTE_PICOSECONDS = 80

@@ -23,15 +23,8 @@ from dlc.lowering.body import Point, lanes_of
 from dlc.lowering.epilogue import Tile, epilogue_body, write_registers
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Linear, Uniform, in_lanes
-from dlc.lowering.loop_writer import (
-    Lowered,
-    Writer,
-    for_each,
-    index,
-    minimum,
-    unravel,
-    whole_registers,
-)
+from dlc.lowering.loop_words import for_each, index, minimum, unravel, whole_registers
+from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.work import ceil_divide, tile_rows, tiles
 
 PIXELS = 4

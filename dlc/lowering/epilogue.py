@@ -16,7 +16,8 @@ from dlc.ir.core import Value
 from dlc.ir.types import VectorType
 from dlc.lowering.body import Body, Point, Row, Step, split
 from dlc.lowering.lanes import Lane, Linear, Uniform, Varying
-from dlc.lowering.loop_writer import Writer, index
+from dlc.lowering.loop_words import index
+from dlc.lowering.loop_writer import KernelWriter
 from dlc.lowering.micro_kernel import Shape, Sums
 
 MAX_OPERATIONS = 16
@@ -118,7 +119,7 @@ def write_registers(
             body.store(point, point.lane(result), pointer, [Uniform(m), place], [stride, None])
 
 
-def epilogue_body(op: Product, writer: Writer, lanes: int) -> Body:
+def epilogue_body(op: Product, writer: KernelWriter, lanes: int) -> Body:
     """What writes the epilogue of a product: its extra arrays are the views after the operands."""
     extras = op.epilogue.arguments[len(op.domain) + 1 :]
     first = len(op.operands) - len(op.outs) - len(extras)

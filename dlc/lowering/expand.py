@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlc.dialects import loop
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op
 from dlc.ir.passes import Options
+from dlc.lowering.loop_writer import Function
 from dlc.lowering.math import Expansion, expansions
 
 
@@ -16,7 +16,7 @@ def expansions_for(options: Options) -> dict[type[Op], Expansion]:
     return expansions(fma=options.fma, half=options.half, rounding=options.rounding)
 
 
-def expand(function: loop.Func, table: Mapping[type[Op], Expansion]) -> bool:
+def expand(function: Function, table: Mapping[type[Op], Expansion]) -> bool:
     """Put formulas into the place of operations; whether there were any.
 
     What a formula places is expanded in its turn; where it places the operation itself, that is basic.

@@ -18,8 +18,9 @@ from dlc.ir.types import F32, F64, I32, U8, DType
 from dlc.lowering.body import lanes_of
 from dlc.lowering.epilogue import epilogue_body, is_identity, write_epilogue
 from dlc.lowering.hoist import tidy
-from dlc.lowering.loop_writer import Lowered, Writer, add, for_each, index, times, unravel
-from dlc.lowering.loop_writer import minimum as smaller
+from dlc.lowering.loop_words import add, for_each, index, times, unravel
+from dlc.lowering.loop_words import minimum as smaller
+from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.work import ceil_divide, nanoseconds
 
 ROUTINES = {F32: "sgemm_", F64: "dgemm_"}

@@ -12,14 +12,22 @@ from collections.abc import Callable, Sequence
 
 from dlc.dialects import kernel, loop, scalar
 from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Value
 from dlc.ir.dims import Size, product
 from dlc.ir.passes import Context
-from dlc.ir.types import U8, DType, TensorType
+from dlc.ir.types import U8, TensorType
 from dlc.lowering.body import Body, Point, Row, Step, lanes_of, path, split
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Linear, Uniform
-from dlc.lowering.loop_writer import Lowered, Writer, for_each, index, minimum, times, unravel
+from dlc.lowering.loop_words import for_each, index, minimum, unravel
+from dlc.lowering.loop_writer import Lowered, Writer
+from dlc.lowering.rows import (
+    dense_strides,
+    element_of,
+    folds_along_memory,
+    has_stage,
+    row_in_result,
+)
 from dlc.lowering.work import ceil_divide, element_work, tile_rows, tiles
 
 
@@ -34,7 +42,7 @@ class _Generic:
         self.op = op
         self.writer = Writer(op)
         self.lanes = lanes_of(op.body, vector_bytes)
-        self.folds_in_registers = _has_stage(op.body) or _folds_along_memory(op)
+        self.folds_in_registers = has_stage(op.body) or folds_along_memory(op)
         if _checks_depend_on(op, op.indices[-1:]) and not self.folds_in_registers:
             self.lanes = 1
         arrays = {argument: view for view, argument in enumerate(op.arrays)}
@@ -167,19 +175,10 @@ class _Generic:
 
     def _room(self, op: kernel.Stage, point: Point, extents: list[Value]) -> Row:
         """Where a staged row goes: into the result that it is, else into the thread's scratch."""
+        row = row_in_result(self.body, self.op, op, point, extents)
+        if row is not None:
+            return row
         emit = point.emit
-        strides: list[Value | None] = [None] * len(extents)
-        for axis in range(len(extents) - 2, -1, -1):
-            strides[axis] = times(emit, extents[axis + 1], strides[axis + 1])
-        yielded = self.op.body.terminator.operands
-        if op.result in yielded:
-            view = len(self.op.inputs) + yielded.index(op.result)
-            indices = [point.lane(value) for value in self.op.indices]
-            address = self.body.address(point, indices, self.body.strides(view)[: len(indices)])
-            assert isinstance(address, Uniform)
-            pointer = self.writer.pointers[view]
-            moved = emit(loop.Offset(pointer, address.value, element_of(op)))
-            return Row(moved, tuple(strides))
         if self._scratch is None:
             self._scratch = self.writer.block.add_argument(self.writer.pointers[0].type, "scratch")
         offset = self.writer.size(self.scratch, "scratch", path(op))
@@ -187,7 +186,7 @@ class _Generic:
             self.scratch + ceil_divide(product(op.extents) * element_of(op).bytes, 64) * 64
         )
         start = emit(loop.Offset(self._scratch, offset, U8))
-        return Row(start, tuple(strides))
+        return Row(start, dense_strides(emit, extents))
 
     def _store_results(self, point: Point, indices: Sequence[Value]) -> None:
         for number, value in enumerate(self.op.body.terminator.operands):
@@ -199,33 +198,6 @@ class _Generic:
                 places[-1] = Linear(indices[-1])
             pointer = self.writer.pointers[view]
             self.body.store(point, point.lane(value), pointer, places, self.body.strides(view))
-
-
-def element_of(op: kernel.Stage) -> DType:
-    """The dtype of a staged row."""
-    type = op.result.type
-    assert isinstance(type, TensorType)
-    return type.dtype
-
-
-def _has_stage(block: Block) -> bool:
-    return any(isinstance(op, kernel.Stage) for op in block)
-
-
-def _folds_along_memory(op: kernel.Generic) -> bool:
-    """Whether some fold walks the last axis of an array, and none of the domain's last axis."""
-    for inner in op.walk():
-        if isinstance(inner, kernel.Fold) and inner.extents:
-            last = inner.body.arguments[-1]
-            loads = (load for load in inner.body if isinstance(load, kernel.Load) and load.indices)
-            if any(_counts_up(load.indices[-1], last) for load in loads):
-                return True
-    return False
-
-
-def _counts_up(place: Value, index: Value) -> bool:
-    """Whether a place is the index, or the index and something else added up."""
-    return place is index or (isinstance(place.op, scalar.Add) and index in place.op.operands)
 
 
 def _turns_axes(op: kernel.Generic) -> bool:

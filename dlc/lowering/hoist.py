@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dlc.dialects import loop
 from dlc.ir.core import Block, Op, Value
+from dlc.lowering.loop_writer import Function
 
 
-def tidy(function: loop.Func) -> None:
+def tidy(function: Function) -> None:
     """Merge equal pure operations, move loop-invariant ones out of loops, erase unused ones."""
     for block in _inner_first(function.body):
         _merge(block)

@@ -1,35 +1,21 @@
-"""From kernels to loops: each kernel of the plan becomes a function and a call of it.
-
-Functions take their sizes as arguments, so kernels that differ in sizes only are one function.
-"""
+"""From kernels to loops, for CPUs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from dlc.dialects import kernel, kernels_in_order, loop, mem
-from dlc.dialects.builtin import Module
+from dlc.dialects import kernel, kernels_in_order
 from dlc.dialects.comm import Send
 from dlc.dialects.kernel_attention import Attention
 from dlc.dialects.kernel_pieces import Concatenate
 from dlc.dialects.kernel_products import Conv, Gemm
-from dlc.dialects.measured import at_most
-from dlc.ir.attributes import Symbol
-from dlc.ir.builder import Builder
 from dlc.ir.core import Op
-from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.attention_to_loop import lower_attention
-from dlc.lowering.call_label import label
 from dlc.lowering.concatenate_to_loop import lower_concatenate
 from dlc.lowering.depthwise_to_loop import lower_depthwise
-from dlc.lowering.expand import expand, expansions_for
 from dlc.lowering.gemm_to_loop import lower_gemm
 from dlc.lowering.generic_to_loop import lower_generic
-from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.math import Expansion
-from dlc.lowering.needs import needs
+from dlc.lowering.lower_kernels import Lowering, lower_kernels
 from dlc.lowering.nonzero_to_loop import lower_nonzero
 from dlc.lowering.panels_to_loop import lower_panels
 from dlc.lowering.running_to_loop import lower_running
@@ -51,7 +37,7 @@ def _lower_convolution(op: kernel.Kernel, context: Context) -> Lowered:
     return lower_panels(op, context) if op.panel else lower_depthwise(op, context)
 
 
-LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
+LOWERINGS: dict[type[Op], Lowering] = {
     kernel.Generic: lower_generic,
     Gemm: _lower_product,
     Conv: _lower_convolution,
@@ -70,41 +56,4 @@ LOWERINGS: dict[type[Op], Callable[[kernel.Kernel, Context], Lowered]] = {
 @define_pass("lower_to_loops", required=True)
 def lower_to_loops(module: Op, context: Context) -> None:
     """Turn every kernel into a function of loops and a call of it."""
-    assert isinstance(module, Module)
-    known: dict[tuple[object, ...], str] = {}
-    table = expansions_for(context.options)
-    for wave in [op for op in module.walk() if isinstance(op, mem.Wave)]:
-        for op in wave.body:
-            if isinstance(op, kernel.Kernel):
-                lowered = LOWERINGS[type(op)](op, context)
-                key = fingerprint(lowered.function)
-                if key not in known:
-                    known[key] = f"{op.name.partition('.')[2]}_{len(known)}"
-                    _finish(lowered.function, known[key], table)
-                    Builder(module.body, op.location).place(lowered.function)
-                _call(op, lowered, known[key])
-
-
-def _finish(function: loop.Func, name: str, table: dict[type[Op], Expansion]) -> None:
-    """Give a function its name, and formulas for what the target has no instruction for."""
-    function.attributes["sym_name"] = name
-    if expand(function, table):
-        tidy(function)
-
-
-def _call(op: kernel.Kernel, lowered: Lowered, name: str) -> None:
-    """Call a function in the place of its kernel."""
-    program = mem.program_of(op)
-    limits = {} if program is None else program.limit_of
-    facts = (lowered.tiles, lowered.cost, lowered.scratch, needs(op))
-    laid_out = [at_most(size, limits) for size in facts]
-    call = mem.Call(
-        op.operands,
-        Symbol(name),
-        lowered.sizes,
-        *laid_out,
-        writes=len(op.targets),
-        label=label(op),
-    )
-    Builder.before_op(op).place(call)
-    op.erase()
+    lower_kernels(module, context, LOWERINGS.__getitem__)

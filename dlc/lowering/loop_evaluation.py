@@ -1,4 +1,4 @@
-"""Evaluating one lowered kernel: its loops run as Python loops over the memory that the plan gives it."""
+"""Evaluating one tile of a lowered kernel, loops or warps, over the memory that the plan gives it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dlc.dialects import loop
+from dlc.dialects import simt
 from dlc.dialects.machine import POISON, Machine, Stretch
+from dlc.dialects.warps import Launch
+from dlc.lowering.loop_writer import Function
 
 
 def run_tile(
-    function: loop.Func,
+    function: Function,
     views: Sequence[Stretch],
     sizes: Sequence[int],
     tile: int,
@@ -23,6 +25,10 @@ def run_tile(
     Raises CallError where the kernel notes that the call failed, BadAccess where it reaches memory that
     is not its own, Enough after so many steps.
     """
+    if isinstance(function, simt.Func):
+        launch = Launch(function, views, sizes, scratch, steps)
+        launch.run(tile)
+        return launch.steps
     machine = Machine(steps)
     arguments = [np.asarray(tile), np.asarray(tile + 1)]
     arguments += [machine.add(view) for view in views]

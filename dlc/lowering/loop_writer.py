@@ -1,4 +1,4 @@
-"""Writing one kernel function: its arguments, its sizes, and loops in a few words.
+"""Writing one kernel function: its arguments, its sizes, and what they are computed from.
 
 A lowered kernel takes pointers and sizes only: kernels that differ in nothing but their sizes are the
 same text and exist once. Sizes that the call measures are taken as they are, and what follows from them is
@@ -7,15 +7,20 @@ computed at the start of the kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from dlc.dialects import kernel, loop, mem, scalar
+from dlc.dialects import kernel, loop, mem, simt
 from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
-from dlc.ir.dims import Atom, Dim, Extreme, Quotient, Shape, Size, names, symbol
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.dims import Dim, Shape, Size, names, symbol
 from dlc.ir.location import Location
-from dlc.ir.types import INDEX, POINTER, Type, ViewType
+from dlc.ir.types import INDEX, POINTER, ViewType
+from dlc.lowering.loop_words import compute_size, minimum
+
+Function: TypeAlias = loop.Func | simt.Func
+"""A lowered kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,21 +31,23 @@ class Lowered:
     that many bytes of the thread's own. Tiles are independent; `cost` is nanoseconds of one.
     """
 
-    function: loop.Func
+    function: Function
     sizes: Shape
     tiles: Size
     cost: Size
     scratch: Size = 0
 
 
-class Writer:
-    """The function being written for a kernel of a plan. Sizes become arguments as they are asked for."""
+class KernelWriter:
+    """The function being written for a kernel of a plan. Sizes become arguments as they are asked for.
 
-    def __init__(self, op: kernel.Kernel) -> None:
+    Its first two arguments, `lead`, say which part of the work is to be done.
+    """
+
+    def __init__(self, op: kernel.Kernel, lead: tuple[str, str]) -> None:
         self.location: Location = op.location
         self.block = Block()
-        self.first = self.block.add_argument(INDEX, "first")
-        self.last = self.block.add_argument(INDEX, "last")
+        self.lead = [self.block.add_argument(INDEX, name) for name in lead]
         self.views: list[ViewType] = []
         self.pointers: list[Value] = []
         for number, operand in enumerate(op.operands):
@@ -81,12 +88,17 @@ class Writer:
         stride = self.views[view].strides[axis]
         return None if stride == 1 else self.size(stride, "stride", view, axis)
 
+    @property
+    def tile(self) -> Value:
+        """The number of the tile, or of the first of several: where a failure is said to be."""
+        return self.lead[0]
+
     def finish(
         self, tiles: Size, cost: Size, scratch: Size = 0, last: Sequence[Value] = ()
     ) -> Lowered:
         """The function, complete; `last` are arguments that come after the sizes."""
         if isinstance(tiles, Dim) and not self._measured.isdisjoint(names(tiles)):
-            self._leave_out_tiles(self._computed_size(tiles))
+            self.leave_out_tiles(self._start, self._computed_size(tiles), self._divider)
         self.emit.place(loop.Return())
         self.block.unlink(self._divider)
         for argument in last:
@@ -94,119 +106,35 @@ class Writer:
             self.block.arguments.append(argument)
         for position, argument in enumerate(self.block.arguments):
             argument.index = position
-        function = loop.Func(self.block, "kernel")
+        function = self.function()
         function.location = self.location
         sizes = tuple([size for _, size in self._sizes.values()])
         return Lowered(function, sizes, tiles, cost, scratch)
 
-    def _leave_out_tiles(self, count: Value) -> None:
-        """Do nothing for tiles that are there at the limits of measured dims, but not in this call."""
+    def leave_out_tiles(self, start: Builder, count: Value, divider: Op) -> None:
+        """Do nothing for tiles from `count` on: they are there at the limits of measured dims only.
+
+        `start` writes at the kernel's start, and its work follows `divider`.
+        """
+        raise NotImplementedError
+
+    def function(self) -> Function:
+        """The function with the block that was written."""
+        raise NotImplementedError
+
+
+class Writer(KernelWriter):
+    """Writes a kernel that does the tiles from `first` up to, but not including, `last`."""
+
+    def __init__(self, op: kernel.Kernel) -> None:
+        super().__init__(op, ("first", "last"))
+        self.first, self.last = self.lead
+
+    def leave_out_tiles(self, start: Builder, count: Value, divider: Op) -> None:
         users = list(self.last.uses)
-        last = minimum(self._start, self.last, count)
+        last = minimum(start, self.last, count)
         for user in users:
             user.replace_operand(self.last, last)
 
-
-def compute_size(emit: Builder, size: Size, dim: Callable[[str], Value]) -> Value:
-    """Code for a size over dims that are values."""
-    if isinstance(size, int):
-        return index(emit, size)
-    total: Value | None = None
-    for monomial, factor in size.terms:
-        term: Value | None = None if factor == 1 and monomial else index(emit, factor)
-        for atom, power in monomial:
-            value = _compute_atom(emit, atom, dim)
-            for _ in range(power):
-                term = value if term is None else emit(scalar.Multiply(term, value))
-        total = add(emit, total, term)
-    assert total is not None
-    return total
-
-
-def _compute_atom(emit: Builder, atom: Atom, dim: Callable[[str], Value]) -> Value:
-    match atom:
-        case str():
-            return dim(atom)
-        case Quotient(top, bottom):
-            both = [compute_size(emit, size, dim) for size in (top, bottom)]
-            return emit(scalar.FloorDivide(*both))
-        case Extreme(which, sizes):
-            both = [compute_size(emit, size, dim) for size in sizes]
-            return emit((scalar.Maximum if which == "max" else scalar.Minimum)(*both))
-
-
-def index(emit: Builder, value: int) -> Value:
-    """A constant index."""
-    return emit(scalar.Constant(value, INDEX))
-
-
-def for_each(
-    emit: Builder,
-    lower: Value,
-    upper: Value,
-    step: int,
-    initial: Sequence[Value],
-    body: Callable[[Builder, Value, list[Value]], Sequence[Value]],
-    *,
-    parallel: bool = False,
-) -> tuple[Value, ...]:
-    """A counted loop; `body` gets the index and the carried values and gives the next ones."""
-    types: list[Type] = [INDEX, *[value.type for value in initial]]
-    block = Block(types, ["i"])
-    inner = Builder(block, emit.location)
-    results = body(inner, block.arguments[0], block.arguments[1:])
-    inner.place(loop.Yield(results))
-    made = loop.For(lower, upper, index(emit, step), initial, block, parallel)
-    return emit.all(made)
-
-
-def minimum(emit: Builder, one: Value, other: Value) -> Value:
-    """The smaller of two indices."""
-    return emit(scalar.Minimum(one, other))
-
-
-def add(emit: Builder, one: Value | None, other: Value | None) -> Value | None:
-    """The sum, where None is 0."""
-    if one is None or other is None:
-        return one if other is None else other
-    return emit(scalar.Add(one, other))
-
-
-def times(emit: Builder, one: Value, other: Value | None) -> Value:
-    """The product, where None is 1."""
-    return one if other is None else emit(scalar.Multiply(one, other))
-
-
-def unravel(emit: Builder, number: Value, extents: Sequence[Value]) -> list[Value]:
-    """The index along each axis of a row number."""
-    indices: list[Value] = []
-    for extent in reversed(extents[1:]):
-        quotient = emit(scalar.RawDivide(number, extent))
-        indices.append(emit(scalar.Subtract(number, emit(scalar.Multiply(quotient, extent)))))
-        number = quotient
-    return [number, *reversed(indices)]
-
-
-def whole_registers(emit: Builder, lower: Value, upper: Value, lanes: int) -> Value:
-    """The end of the last whole register between two bounds; `upper - lower` may be negative."""
-    width = index(emit, lanes)
-    length = emit(scalar.Maximum(emit(scalar.Subtract(upper, lower)), index(emit, 0)))
-    count = emit(scalar.RawDivide(length, width))
-    return emit(scalar.Add(lower, emit(scalar.Multiply(count, width))))
-
-
-def nest(
-    emit: Builder,
-    extents: Sequence[Value],
-    carried: Sequence[Value],
-    innermost: Callable[[Builder, list[Value], list[Value]], list[Value]],
-    indices: tuple[Value, ...] = (),
-) -> list[Value]:
-    """Loops within loops, each over one extent, carrying values through all of them."""
-    if not extents:
-        return innermost(emit, list(indices), list(carried))
-
-    def body(inside: Builder, position: Value, values: list[Value]) -> Sequence[Value]:
-        return nest(inside, extents[1:], values, innermost, (*indices, position))
-
-    return list(for_each(emit, index(emit, 0), extents[0], 1, carried, body))
+    def function(self) -> loop.Func:
+        return loop.Func(self.block, "kernel")

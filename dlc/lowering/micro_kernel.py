@@ -18,7 +18,7 @@ from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Options
 from dlc.ir.types import DType, VectorType
-from dlc.lowering.loop_writer import for_each, index, minimum
+from dlc.lowering.loop_words import for_each, index, minimum
 
 UNROLL = 2
 """Steps of k per round: enough to hide the counting, and short code."""

@@ -12,7 +12,8 @@ from dlc.ir.types import BOOL, I64, INDEX
 from dlc.lowering.body import Body, Point
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Uniform, in_lanes
-from dlc.lowering.loop_writer import Lowered, Writer, index, minimum, nest
+from dlc.lowering.loop_words import index, minimum, nest
+from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.work import nanoseconds
 from dlc.runtime.abi import Status
 

@@ -27,8 +27,9 @@ from dlc.lowering.epilogue import (
 )
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Linear
-from dlc.lowering.loop_writer import Lowered, Writer, add, for_each, index, times, unravel
-from dlc.lowering.loop_writer import minimum as smaller
+from dlc.lowering.loop_words import add, for_each, index, times, unravel
+from dlc.lowering.loop_words import minimum as smaller
+from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.micro_kernel import (
     STRETCH,
     Shape,

@@ -3,7 +3,7 @@
 Every value is written where the plan says and read from there, so a value that is overwritten too early
 shows as a wrong number. The arena starts out full of NaN. The kernels of a wave run in any order: here
 they all read before any of them writes what the others might read, and a value that one kernel of a wave
-writes where another one reads is a conflict. Kernels that are lowered run tile by tile as loops.
+writes where another one reads is a conflict. Kernels that are lowered run tile by tile.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from dlc.dialects import kernel, loop, mem
+from dlc.dialects import kernel, loop, mem, simt
 from dlc.dialects.builtin import Module
 from dlc.dialects.machine import POISON, Bytes, Stretch
+from dlc.dialects.warps import Launch
 from dlc.errors import CallError
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType, ViewType
 from dlc.lowering.loop_evaluation import run_tile
+from dlc.lowering.loop_writer import Function
 from dlc.lowering.plan_storage import replaceable
 from dlc.passes.place import align
 
@@ -62,7 +64,7 @@ def arena_offsets(roots: Iterable[mem.Root], at: Evaluation) -> dict[int, int]:
     return starts
 
 
-def function_of(call: mem.Call) -> loop.Func:
+def function_of(call: mem.Call) -> Function:
     """The lowered kernel that a call calls."""
     program = mem.program_of(call)
     assert program is not None
@@ -70,7 +72,7 @@ def function_of(call: mem.Call) -> loop.Func:
     module = program.parent.parent
     assert isinstance(module, Module)
     found = module.symbol(call.kernel.name)
-    assert isinstance(found, loop.Func)
+    assert isinstance(found, loop.Func | simt.Func)
     return found
 
 
@@ -169,9 +171,16 @@ class PlanRun:
         views = [self.stretch(view) for view in call.views]
         self.measure()
         sizes, scratch = self.at.shape(call.sizes), self.at.size(call.scratch)
+        function = function_of(call)
         # Tiles are independent, so they run in any order: here the last comes first.
-        for tile in reversed(range(self.at.size(call.tiles))):
-            run_tile(function_of(call), views, sizes, tile, scratch)
+        tiles = reversed(range(self.at.size(call.tiles)))
+        if isinstance(function, loop.Func):
+            for tile in tiles:
+                run_tile(function, views, sizes, tile, scratch)
+        else:
+            launch = Launch(function, views, sizes, scratch)
+            for tile in tiles:
+                launch.run(tile)
 
     def measure(self) -> None:
         """Look at what was counted so far."""

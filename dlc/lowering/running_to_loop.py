@@ -12,7 +12,8 @@ from dlc.ir.passes import Context
 from dlc.lowering.body import Body, Point, Step
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, in_lanes, register
-from dlc.lowering.loop_writer import Lowered, Writer, for_each, index, minimum, unravel
+from dlc.lowering.loop_words import for_each, index, minimum, unravel
+from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.work import ceil_divide, nanoseconds, tile_rows, tiles
 
 ELEMENT = 1500

@@ -18,7 +18,8 @@ from dlc.ir.types import INDEX
 from dlc.lowering.body import Body, Point, Step
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, in_lanes
-from dlc.lowering.loop_writer import Lowered, Writer, for_each, index, minimum, nest, unravel
+from dlc.lowering.loop_words import for_each, index, minimum, nest, unravel
+from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.work import ceil_divide, nanoseconds
 from dlc.runtime.abi import Status
 
@@ -145,7 +146,7 @@ class _Scatter:
         self._inside(inner, found, k + 1, then)
         inner.place(loop.Yield([]))
         failing = Builder(bad, emit.location)
-        failing.place(loop.Fail(self.writer.first, value, extent, int(Status.INDEX)))
+        failing.place(loop.Fail(self.writer.tile, value, extent, int(Status.INDEX)))
         failing.place(loop.Yield([]))
         emit.place(loop.If(test, good, bad))
 

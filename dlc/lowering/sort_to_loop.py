@@ -18,7 +18,8 @@ from dlc.ir.types import INDEX, POINTER, U8, DType, wide
 from dlc.lowering.body import Body, Point
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Uniform, in_lanes
-from dlc.lowering.loop_writer import Lowered, Writer, for_each, index, minimum, unravel
+from dlc.lowering.loop_words import for_each, index, minimum, unravel
+from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.work import ceil_divide, tile_rows, tiles
 
 STEP = 3000

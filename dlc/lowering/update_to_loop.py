@@ -17,7 +17,8 @@ from dlc.ir.types import I64, INDEX
 from dlc.lowering.body import Body, Point, Step
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Linear, Uniform, in_lanes
-from dlc.lowering.loop_writer import Lowered, Writer, for_each, index, minimum, unravel
+from dlc.lowering.loop_words import for_each, index, minimum, unravel
+from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.work import ceil_divide, nanoseconds, tile_rows
 from dlc.runtime.abi import Status
 
@@ -78,7 +79,7 @@ class _Update:
         good, bad = Block(), Block()
         Builder(good, emit.location).place(loop.Yield([]))
         failing = Builder(bad, emit.location)
-        failing.place(loop.Fail(self.writer.first, value, room, int(Status.INDEX)))
+        failing.place(loop.Fail(self.writer.tile, value, room, int(Status.INDEX)))
         failing.place(loop.Yield([]))
         emit.place(loop.If(inside, good, bad))
         return emit(scalar.Select(inside, value, zero))

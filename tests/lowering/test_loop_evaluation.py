@@ -19,7 +19,7 @@ from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, I64, INDEX, POINTER, TensorType, VectorType
 from dlc.lowering.loop_check import Compared, compare_loops, planned_copy
 from dlc.lowering.loop_evaluation import run_tile
-from dlc.lowering.loop_writer import index
+from dlc.lowering.loop_words import index
 from dlc.lowering.plan_evaluation import evaluate_plan
 from tests import op_examples
 from tests.lowering.everywhere import (

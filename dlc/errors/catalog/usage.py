@@ -160,6 +160,14 @@ PAGES: dict[str, Page] = {
         "dlc train digits.dlm --resume half.safetensors --set seed=5",
         "dlc train digits.dlm --resume half.safetensors",
     ),
+    "D0926": Page(
+        "no assembler for GPUs",
+        "`ptxas` makes machine code of PTX, the text that a compilation for a GPU gives. It belongs to "
+        "NVIDIA's CUDA toolkit and is in the wheel `nvidia-cuda-nvcc` too. Without it the artifact has PTX "
+        "only, which the driver compiles each time the artifact is loaded.",
+        "dlc compile mlp.dlm -o mlp.dlc --target cuda:sm_80",
+        "pip install nvidia-cuda-nvcc",
+    ),
     "D0920": Page(
         "no such target",
         "A target is `host` (this machine), a level of the x86-64 architecture (`x86-64-v2` runs on "

@@ -1,0 +1,83 @@
+"""From kernels to functions for a GPU: each kernel of the plan becomes one, and a call of it.
+
+Kernels that have no form of their own here run as the loops that they are on a CPU, a thread to a tile.
+"""
+
+from __future__ import annotations
+
+from dlc.dialects import kernel, loop, scalar, simt
+from dlc.dialects.kernel_products import Conv, Gemm
+from dlc.dialects.simt import WARP
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Op
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.types import INDEX, POINTER, U8
+from dlc.lowering.generic_to_simt import lower_generic
+from dlc.lowering.kernel_to_loop import LOWERINGS
+from dlc.lowering.loop_words import index
+from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.lower_kernels import Lowering, lower_kernels
+from dlc.lowering.product_to_simt import lower_product
+from dlc.lowering.simt_writer import nothing
+from dlc.lowering.work import ceil_divide
+
+GRIDS: dict[type[Op], Lowering] = {
+    kernel.Generic: lower_generic,
+    Gemm: lower_product,
+    Conv: lower_product,
+}
+"""The kernels that have a form for GPUs."""
+
+
+@define_pass("lower_to_simt", required=True)
+def lower_to_simt(module: Op, context: Context) -> None:
+    """Turn every kernel into a function for a GPU and a call of it."""
+    lower_kernels(module, context, _lowering)
+
+
+def _lowering(cls: type[Op]) -> Lowering:
+    found = GRIDS.get(cls)
+    if found is not None:
+        return found
+    loops = LOWERINGS[cls]
+    return lambda op, context: _by_tiles(loops(op, context))
+
+
+def _by_tiles(lowered: Lowered) -> Lowered:
+    """The same work with a thread for each tile of the loops: a warp does 32 of them."""
+    block, work = Block(), lowered.function.body
+    emit = Builder(block, lowered.function.location)
+    tile, thread = (block.add_argument(INDEX, name) for name in ("tile", "thread"))
+    first, last, *rest = work.arguments
+    scratch = rest.pop() if lowered.scratch != 0 else None
+    for argument in rest:
+        argument.replace_by(block.add_argument(argument.type, argument.name))
+    count = block.add_argument(INDEX, "tiles")
+    number = emit(scalar.Add(emit(scalar.Multiply(tile, index(emit, WARP))), thread))
+    first.replace_by(number)
+    last.replace_by(emit(scalar.Add(number, index(emit, 1))))
+    sizes = (*lowered.sizes, lowered.tiles)
+    if scratch is not None:
+        length = block.add_argument(INDEX, "scratch_bytes")
+        whole = block.add_argument(POINTER, "scratch")
+        offset = emit(scalar.Multiply(number, length))
+        scratch.replace_by(emit(loop.Offset(whole, offset, U8)))
+        sizes = (*sizes, lowered.scratch)
+    within = emit(scalar.Compare(number, count, "lt"))
+    emit.place(loop.If(within, _as_branch(work), nothing(emit)))
+    emit.place(loop.Return())
+    function = simt.Func(block, "kernel", WARP)
+    function.location = lowered.function.location
+    warps = ceil_divide(lowered.tiles, WARP)
+    room = warps * WARP * lowered.scratch
+    return Lowered(function, sizes, warps, lowered.cost * WARP, room)
+
+
+def _as_branch(body: Block) -> Block:
+    """The body of a function as the branch of an `if`."""
+    branch = Block()
+    for op in body:
+        body.unlink(op)
+        end = isinstance(op, loop.Return)
+        Builder(branch, op.location).place(loop.Yield([]) if end else op)
+    return branch

@@ -1,0 +1,116 @@
+"""Loops and index arithmetic in a few words, for whoever writes code of the loop level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dlc.dialects import loop, scalar
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Value
+from dlc.ir.dims import Atom, Extreme, Quotient, Size
+from dlc.ir.types import INDEX, Type
+
+
+def index(emit: Builder, value: int) -> Value:
+    """A constant index."""
+    return emit(scalar.Constant(value, INDEX))
+
+
+def add(emit: Builder, one: Value | None, other: Value | None) -> Value | None:
+    """The sum, where None is 0."""
+    if one is None or other is None:
+        return one if other is None else other
+    return emit(scalar.Add(one, other))
+
+
+def for_each(
+    emit: Builder,
+    lower: Value,
+    upper: Value,
+    step: int,
+    initial: Sequence[Value],
+    body: Callable[[Builder, Value, list[Value]], Sequence[Value]],
+    *,
+    parallel: bool = False,
+) -> tuple[Value, ...]:
+    """A counted loop; `body` gets the index and the carried values and gives the next ones."""
+    types: list[Type] = [INDEX, *[value.type for value in initial]]
+    block = Block(types, ["i"])
+    inner = Builder(block, emit.location)
+    results = body(inner, block.arguments[0], block.arguments[1:])
+    inner.place(loop.Yield(results))
+    made = loop.For(lower, upper, index(emit, step), initial, block, parallel)
+    return emit.all(made)
+
+
+def minimum(emit: Builder, one: Value, other: Value) -> Value:
+    """The smaller of two indices."""
+    return emit(scalar.Minimum(one, other))
+
+
+def times(emit: Builder, one: Value, other: Value | None) -> Value:
+    """The product, where None is 1."""
+    return one if other is None else emit(scalar.Multiply(one, other))
+
+
+def unravel(emit: Builder, number: Value, extents: Sequence[Value]) -> list[Value]:
+    """The index along each axis of a row number."""
+    indices: list[Value] = []
+    for extent in reversed(extents[1:]):
+        quotient = emit(scalar.RawDivide(number, extent))
+        indices.append(emit(scalar.Subtract(number, emit(scalar.Multiply(quotient, extent)))))
+        number = quotient
+    return [number, *reversed(indices)]
+
+
+def whole_registers(emit: Builder, lower: Value, upper: Value, lanes: int) -> Value:
+    """The end of the last whole register between two bounds; `upper - lower` may be negative."""
+    width = index(emit, lanes)
+    length = emit(scalar.Maximum(emit(scalar.Subtract(upper, lower)), index(emit, 0)))
+    count = emit(scalar.RawDivide(length, width))
+    return emit(scalar.Add(lower, emit(scalar.Multiply(count, width))))
+
+
+def nest(
+    emit: Builder,
+    extents: Sequence[Value],
+    carried: Sequence[Value],
+    innermost: Callable[[Builder, list[Value], list[Value]], list[Value]],
+    indices: tuple[Value, ...] = (),
+) -> list[Value]:
+    """Loops within loops, each over one extent, carrying values through all of them."""
+    if not extents:
+        return innermost(emit, list(indices), list(carried))
+
+    def body(inside: Builder, position: Value, values: list[Value]) -> Sequence[Value]:
+        return nest(inside, extents[1:], values, innermost, (*indices, position))
+
+    return list(for_each(emit, index(emit, 0), extents[0], 1, carried, body))
+
+
+def compute_size(emit: Builder, size: Size, dim: Callable[[str], Value]) -> Value:
+    """Code for a size over dims that are values."""
+    if isinstance(size, int):
+        return index(emit, size)
+    total: Value | None = None
+    for monomial, factor in size.terms:
+        term: Value | None = None if factor == 1 and monomial else index(emit, factor)
+        for atom, power in monomial:
+            value = _compute_atom(emit, atom, dim)
+            for _ in range(power):
+                term = value if term is None else emit(scalar.Multiply(term, value))
+        total = add(emit, total, term)
+    assert total is not None
+    return total
+
+
+def _compute_atom(emit: Builder, atom: Atom, dim: Callable[[str], Value]) -> Value:
+    match atom:
+        case str():
+            return dim(atom)
+        case Quotient(top, bottom):
+            both = [compute_size(emit, size, dim) for size in (top, bottom)]
+            return emit(scalar.FloorDivide(*both))
+        case Extreme(which, sizes):
+            both = [compute_size(emit, size, dim) for size in sizes]
+            return emit((scalar.Maximum if which == "max" else scalar.Minimum)(*both))

@@ -1,0 +1,71 @@
+"""Each kernel of a plan becomes a function and a call of it, however functions are written for the target.
+
+Functions take their sizes as arguments, so kernels that differ in sizes only are one function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from dlc.dialects import kernel, mem
+from dlc.dialects.builtin import Module
+from dlc.dialects.measured import at_most
+from dlc.ir.attributes import Symbol
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op
+from dlc.ir.fingerprint import fingerprint
+from dlc.ir.passes import Context
+from dlc.lowering.call_label import label
+from dlc.lowering.expand import expand, expansions_for
+from dlc.lowering.hoist import tidy
+from dlc.lowering.loop_writer import Function, Lowered
+from dlc.lowering.math import Expansion
+from dlc.lowering.needs import needs
+
+Lowering: TypeAlias = Callable[[kernel.Kernel, Context], Lowered]
+"""Writes the function of a kernel in destination form."""
+
+
+def lower_kernels(
+    module: Op, context: Context, lowering_of: Callable[[type[Op]], Lowering]
+) -> None:
+    """Turn every kernel of a module into a function, by the lowering of its class, and a call of it."""
+    assert isinstance(module, Module)
+    known: dict[tuple[object, ...], str] = {}
+    table = expansions_for(context.options)
+    for wave in [op for op in module.walk() if isinstance(op, mem.Wave)]:
+        for op in wave.body:
+            if isinstance(op, kernel.Kernel):
+                lowered = lowering_of(type(op))(op, context)
+                key = fingerprint(lowered.function)
+                if key not in known:
+                    known[key] = f"{op.name.partition('.')[2]}_{len(known)}"
+                    _finish(lowered.function, known[key], table)
+                    Builder(module.body, op.location).place(lowered.function)
+                _call(op, lowered, known[key])
+
+
+def _finish(function: Function, name: str, table: dict[type[Op], Expansion]) -> None:
+    """Give a function its name, and formulas for what the target has no instruction for."""
+    function.attributes["sym_name"] = name
+    if expand(function, table):
+        tidy(function)
+
+
+def _call(op: kernel.Kernel, lowered: Lowered, name: str) -> None:
+    """Call a function in the place of its kernel."""
+    program = mem.program_of(op)
+    limits = {} if program is None else program.limit_of
+    facts = (lowered.tiles, lowered.cost, lowered.scratch, needs(op))
+    laid_out = [at_most(size, limits) for size in facts]
+    call = mem.Call(
+        op.operands,
+        Symbol(name),
+        lowered.sizes,
+        *laid_out,
+        writes=len(op.targets),
+        label=label(op),
+    )
+    Builder.before_op(op).place(call)
+    op.erase()

@@ -1,0 +1,65 @@
+"""Elements of a generic kernel that are made from rows: staged ones, and those that folds walk along."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.dialects import kernel, loop, scalar
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Value
+from dlc.ir.types import DType, TensorType
+from dlc.lowering.body import Body, Point, Row
+from dlc.lowering.lanes import Uniform
+from dlc.lowering.loop_words import times
+
+
+def element_of(op: kernel.Stage) -> DType:
+    """The dtype of a staged row."""
+    type = op.result.type
+    assert isinstance(type, TensorType)
+    return type.dtype
+
+
+def has_stage(block: Block) -> bool:
+    """Whether a formula stages rows."""
+    return any(isinstance(op, kernel.Stage) for op in block)
+
+
+def folds_along_memory(op: kernel.Generic) -> bool:
+    """Whether some fold walks the last axis of an array, and none of the domain's last axis."""
+    for inner in op.walk():
+        if isinstance(inner, kernel.Fold) and inner.extents:
+            last = inner.body.arguments[-1]
+            loads = (load for load in inner.body if isinstance(load, kernel.Load) and load.indices)
+            if any(_counts_up(load.indices[-1], last) for load in loads):
+                return True
+    return False
+
+
+def _counts_up(place: Value, index: Value) -> bool:
+    """Whether a place is the index, or the index and something else added up."""
+    return place is index or (isinstance(place.op, scalar.Add) and index in place.op.operands)
+
+
+def dense_strides(emit: Builder, extents: Sequence[Value]) -> tuple[Value | None, ...]:
+    """The strides of a row-major array; None is 1."""
+    strides: list[Value | None] = [None] * len(extents)
+    for axis in range(len(extents) - 2, -1, -1):
+        strides[axis] = times(emit, extents[axis + 1], strides[axis + 1])
+    return tuple(strides)
+
+
+def row_in_result(
+    body: Body, op: kernel.Generic, stage: kernel.Stage, point: Point, extents: Sequence[Value]
+) -> Row | None:
+    """The place of a staged row in the result that it is; None if it is no result."""
+    yielded = op.body.terminator.operands
+    if stage.result not in yielded:
+        return None
+    view = len(op.inputs) + yielded.index(stage.result)
+    indices = [point.lane(value) for value in op.indices]
+    address = body.address(point, indices, body.strides(view)[: len(indices)])
+    assert isinstance(address, Uniform)
+    pointer = body.writer.pointers[view]
+    moved = point.emit(loop.Offset(pointer, address.value, element_of(stage)))
+    return Row(moved, dense_strides(point.emit, extents))
