@@ -11,6 +11,7 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
 from dlc.cli.values import check_kept, output_path
+from dlc.runtime.spelling import counted
 
 
 @options.compiling(
@@ -55,7 +56,9 @@ def command(
         return
     if timing:
         _print_times(made)
-    note(f"{path}: {path.stat().st_size:,} bytes, {sum(made.report.seconds.values()):.2f} s")
+    note(
+        f"{path}: {counted(path.stat().st_size, 'byte')}, {sum(made.report.seconds.values()):.2f} s"
+    )
 
 
 def _print_times(made: driver.Made) -> None:

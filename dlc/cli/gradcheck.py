@@ -13,6 +13,7 @@ from dlc.cli import options
 from dlc.cli.quick import PlainRun
 from dlc.cli.report import errors_data, note, print_json, progress
 from dlc.errors import NumbersDiffer
+from dlc.runtime.spelling import counted
 
 
 @options.compiling("weights", "chosen", "module")
@@ -48,7 +49,8 @@ def command(
     else:
         _print(found.rows)
     if error is None:
-        note(f"{len(found.rows)} gradients are right, at {found.source}{_sample(found)}")
+        right = f"{counted(len(found.rows), 'gradient')} {'is' if len(found.rows) == 1 else 'are'} right"
+        note(f"{right}, at {found.source}{_sample(found)}")
         return 0
     note(error.render())
     return error.exit_code

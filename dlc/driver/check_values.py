@@ -92,7 +92,7 @@ def _small(value: Array) -> Array:
     """Random integers as 0 and 1, to serve as labels and indices."""
     if value.dtype.kind not in "iu":
         return value
-    return (cast("NDArray[np.int64]", value) & 1).astype(value.dtype)
+    return np.asarray(cast("NDArray[np.int64]", value) & 1, value.dtype)
 
 
 def _widened(value: Array, dtype: str) -> Array:

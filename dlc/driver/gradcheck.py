@@ -125,11 +125,12 @@ def check_gradients(
     """
     opened = _opened(wanted, request)
     function = find_function(opened.module, request.entry)
-    values = values_of(opened, function, request, wanted.weights)
-    check = Check(opened.module, function, values, order)
-    model = compile_gradients(opened, [check], Settings())
     effort = Effort(full=full)
-    return Gradients(check.rows(model, effort), values.source, effort)
+    with opened.quoting():
+        values = values_of(opened, function, request, wanted.weights)
+        check = Check(opened.module, function, values, order)
+        model = compile_gradients(opened, [check], Settings())
+        return Gradients(check.rows(model, effort), values.source, effort)
 
 
 def _opened(wanted: Wanted, request: Request) -> Opened:
@@ -324,7 +325,9 @@ def compile_gradients(opened: Opened, checks: Sequence[Check], settings: Setting
     functions = [function for check in checks for function in check.functions()]
     module, context = _module(functions)
     Manager(context).run(module, ("autodiff",))
-    made = Opened(module, context, opened.name, opened.texts, opened.folder)
+    made = Opened(
+        module, context, opened.name, opened.texts, opened.folder, listings=opened.listings
+    )
     return Model(compile_opened(made, settings))
 
 

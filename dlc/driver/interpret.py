@@ -5,9 +5,6 @@ So every value of the user's text can be seen (`dlc.driver.watch`).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-
 import numpy as np
 
 from dlc.dialects import mem
@@ -18,7 +15,7 @@ from dlc.driver.opened import Opened
 from dlc.driver.results import Results
 from dlc.driver.watch import Watch, observing
 from dlc.driver.weights import Given, Weights, derive, gather
-from dlc.errors import CallError, UsageError
+from dlc.errors import UsageError
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Manager
 from dlc.lowering.plan_evaluation import evaluate_plan
@@ -69,7 +66,7 @@ def evaluate_arguments(
     dims = binder.bind([array.shape for array in arrays], given)
     views = WeightViews(weights.table, np.frombuffer(weights.data, np.uint8))
     stored = derive(opened.module, {row.name: _bits(views[row.name]) for row in weights.table})
-    with np.errstate(all="ignore"), _quoting(opened.texts):
+    with np.errstate(all="ignore"), opened.quoting():
         if isinstance(function, mem.Program):
             found = evaluate_plan(function, arrays, dims, stored)
         else:
@@ -83,15 +80,6 @@ def evaluate_arguments(
         if not output.hidden
     ]
     return Results(entry.name, tuple(pairs))
-
-
-@contextmanager
-def _quoting(texts: Mapping[str, str]) -> Generator[None]:
-    """Let errors show the lines of these texts."""
-    try:
-        yield
-    except CallError as error:
-        raise CallError(error.diagnostics, sources=texts) from None
 
 
 def _bits(value: object) -> Array:

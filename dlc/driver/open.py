@@ -61,7 +61,8 @@ def open_model(
     if text is None:
         map_file(path)  # whatever kind of model it is, a file that cannot be read is said alike
     opened = opener(path, text, module, settings or {}, places or {})
-    check_interface(opened.module, opened.texts)
+    with opened.quoting():
+        check_interface(opened.module)
     opened.reopen = lambda: open_model(
         path, text=text, module=module, settings=settings, places=places
     )
@@ -179,7 +180,8 @@ def _open_artifact(
     _refuse_choices(path, module, settings, places)
     artifact = Artifact.read(path)
     graph = str(artifact.section("graph"), "utf-8")
-    parsed = read_ir(graph, readable(path.name))
+    listing = f"the graph of {readable(path.name)}"
+    parsed = read_ir(graph, listing)
     facts = artifact.manifest
     weights = WeightViews(facts.weights, as_bytes(artifact.section("weights")))
     opened = Opened(
@@ -191,6 +193,7 @@ def _open_artifact(
         layers=facts.layers,
         arrays={row.name: weights.tensor(row.name).bits for row in facts.weights},
         training=facts.training,
+        listings={listing: graph},
     )
     _place(opened)
     return opened

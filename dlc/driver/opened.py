@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlc.dialects.builtin import Module
 from dlc.driver.weights import Array
-from dlc.errors import Diagnostic, render
+from dlc.errors import Diagnostic, DlcError, render
 from dlc.ir.passes import Context
 from dlc.runtime import manifest
 
@@ -21,6 +22,7 @@ class Opened:
     context: Context
     name: str
     texts: Mapping[str, str]
+    """What it was read from, by file name, as far as an artifact keeps it."""
     folder: Path
     stage: str = "graph"
     layers: tuple[manifest.Layer, ...] = ()
@@ -37,8 +39,19 @@ class Opened:
     """The numbers of its weights, where the file itself has them."""
     training: manifest.Training | None = None
     """How it trains, if its functions are those that train it."""
+    listings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Texts that nobody wrote and messages refer to: the graph of an artifact, by what it is called."""
     can_train: bool = False
     """Whether its text says how it trains."""
+
+    @contextmanager
+    def quoting(self) -> Generator[None]:
+        """Errors that are raised meanwhile show the lines that they are about."""
+        try:
+            yield
+        except DlcError as error:
+            error.sources.update({**self.listings, **self.texts})
+            raise
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -20,17 +20,16 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.location import FileLocation, UnknownLocation
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
+from dlc.runtime.dtypes import MAX_RANK
 from dlc.text.source import Source, Span
 
 if TYPE_CHECKING:
     from dlc.frontend.weights import Weight
 
-__all__ = ["MAX_AXES", "MAX_STEPS", "REGION", "Frame", "Loop", "Trace", "capture"]
+__all__ = ["MAX_STEPS", "REGION", "Frame", "Loop", "Trace", "capture"]
 
 MAX_STEPS = 100_000
 """A model that takes more steps is refused: a loop over layers was probably meant as a `scan`."""
-MAX_AXES = 32
-"""So many axes has a value at most: with more, a kernel would be told more strides than it takes."""
 REGION = 12
 """As how many steps an operation with regions counts, each time that these are elaborated."""
 
@@ -138,10 +137,10 @@ class Trace(Builder):
 
     def check_rank(self, axes: int, span: Span | None = None) -> None:
         """Raises ModelError (D0338) for more axes than a value has."""
-        if axes > MAX_AXES:
+        if axes > MAX_RANK:
             raise self.fail(
                 "D0338",
-                f"a tensor of {axes:,} axes given where one of at most {MAX_AXES} axes is expected",
+                f"a tensor of {axes:,} axes given where one of at most {MAX_RANK} axes is expected",
                 span,
                 help="make several axes one",
             )

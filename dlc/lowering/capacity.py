@@ -10,7 +10,7 @@ from math import prod
 
 from dlc.dialects import func, mem, weight
 from dlc.dialects.builtin import Module
-from dlc.errors import Diagnostic, Unsupported
+from dlc.errors import Diagnostic, ModelError, Unsupported
 from dlc.ir.core import Op
 from dlc.ir.dims import Dim, Size, symbol
 from dlc.ir.types import TensorType, Type
@@ -22,10 +22,12 @@ DAY = 24 * 3600 * 10**9
 """One in nanoseconds, in which the cost of kernels is counted."""
 
 
-def check_interface(module: Module, texts: Mapping[str, str]) -> None:
-    """Raises Unsupported for weights, inputs and results of too many axes (D0714) or bytes (D0705).
+def check_interface(module: Module) -> None:
+    """Raises ModelError (D0338) for weights, inputs and results of too many axes, as a network may have.
 
-    A named size counts with the least that it may be. `texts` are what places point into, by file.
+    Raises Unsupported (D0705) for those of too many bytes.
+
+    A named size counts with the least that it may be.
     """
     found: list[Diagnostic] = []
     for op in module.body:
@@ -41,8 +43,10 @@ def check_interface(module: Module, texts: Mapping[str, str]) -> None:
                     found += _tensor(op, f"{op.sym_name}: {name}", type, least)
             case _:
                 pass
+    if deep := [each for each in found if each.code == "D0338"]:
+        raise ModelError(deep)
     if found:
-        raise Unsupported(found, sources=texts)
+        raise Unsupported(found)
 
 
 def check_programs(module: Module, texts: Mapping[str, str]) -> None:
@@ -61,8 +65,8 @@ def _tensor(op: Op, name: str, type: Type, least: Mapping[str, int]) -> Iterator
         return
     if type.rank > MAX_RANK:
         yield Diagnostic(
-            "D0714",
-            f"{name} has {type.rank} axes, and arrays of at most {MAX_RANK} cross the border",
+            "D0338",
+            f"{name} has {type.rank} axes where at most {MAX_RANK} are expected",
             op.location.place,
             help="make several axes one",
         )

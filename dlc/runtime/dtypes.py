@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_RANK = 16
-"""Axes of one array; more are refused wherever arrays come from outside."""
+"""So many axes has an array at most, be it one that a caller sees or a value of a text in between."""
 MAX_BYTES = 1 << 62
 
 

@@ -72,7 +72,8 @@ class Tensor(NDArrayOperatorsMixin):
         if bits.dtype != found.numpy:
             raise UsageError(f"the bits of {dtype} are stored as {found.numpy}, not {bits.dtype}")
         tensor = cls.__new__(cls)
-        tensor._stored, tensor._dtype = bits, found
+        # NumPy gives a scalar where an array without axes would be: that has no memory of its own.
+        tensor._stored, tensor._dtype = np.asarray(bits), found
         return tensor
 
     def __reduce__(self) -> tuple[Callable[[Array, str], Tensor], tuple[Array, str]]:

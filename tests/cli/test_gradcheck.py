@@ -159,6 +159,27 @@ def test_kinks_are_left_out_and_counted(write: Path) -> None:
     assert (row.kinks, row.checked) == (8 + 4, 2)
 
 
+def test_a_single_number_may_be_an_index(write: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write.write_text("dlc 1\nexport fn f(x: f32[3], i: i32) -> f32 = x[i] * x[0]\n")
+    assert main(["gradcheck", "model.dlm"]) == 0
+    assert "1 gradient is right, at random numbers" in capsys.readouterr().err
+
+
+def test_an_artifact_is_quoted_by_the_lines_of_its_graph(
+    write: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write.write_text(
+        "dlc 1\nexport fn f(x: f32) -> f32 = while x > 1 with x = x limit 2 { next x = x * 2 }\n"
+    )
+    assert main(["compile", "model.dlm"]) == 0
+    assert main(["gradcheck", "model.dlc", "--input", "x=0.5"]) == 0
+    assert "the graph of model.dlc:2:3" in capsys.readouterr().out
+    assert main(["gradcheck", "model.dlc", "--input", "x=2"]) == 1
+    told = capsys.readouterr().err
+    assert "--> the graph of model.dlc:" in told
+    assert '= "flow.while"(' in told
+
+
 def test_what_has_no_derivative_is_said(write: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write.write_text("dlc 1\nexport fn f(x: i32[4]) -> i32[4] = x + 1\n")
     assert main(["gradcheck", "model.dlm"]) == 2

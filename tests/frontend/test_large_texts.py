@@ -210,5 +210,5 @@ def test_a_tensor_of_more_axes_than_there_are_is_refused_at_its_place(
     (found,) = caught.value.diagnostics
     assert (found.code, found.place and found.place.column) == ("D0338", column)
     assert found.message == (
-        "a tensor of 30,000 axes given where one of at most 32 axes is expected"
+        "a tensor of 30,000 axes given where one of at most 16 axes is expected"
     )

@@ -7,7 +7,7 @@ import pytest
 
 from dlc.driver.make import Wanted, make_artifact
 from dlc.driver.open import open_model
-from dlc.errors import Unsupported
+from dlc.errors import ModelError, Unsupported
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.model import Model
 
@@ -46,7 +46,6 @@ def compiled(text: str) -> Model:
             "D0705",
             "f: result 0",
         ),
-        (f"export fn f(x: f32[{AXES}, 1]) -> f32 = sum(x)", "D0714", "f: input x has 17 axes"),
         (
             f"dim B = 100..200\nexport fn f(x: f32[B, {LARGE}, {LARGE}]) -> f32 = sum(x)",
             "D0705",
@@ -103,9 +102,38 @@ def test_what_lies_between_is_refused_when_it_is_planned(
     assert message in found.message
 
 
-def test_sixteen_axes_and_more_in_between_are_enough() -> None:
-    model = compiled(f"export fn f(x: f32[{AXES}]) -> f32 = sum(exp(reshape(x, [{AXES}, {AXES}])))")
-    assert model.entry_points["f"].inputs[0].shape == ("1",) * 16
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"export fn f(x: f32[{AXES}, 1]) -> f32 = sum(x)",
+        f"export fn f(x: f32) -> f32[{AXES}, 1] = reshape(x, [{AXES}, 1])",
+        f"export fn f(x: f32) -> f32 = sum(reshape(x, [{AXES}, 1]))",
+        f"module M {{ param w: f32[{AXES}, 1] export fn f() -> f32 = sum(w) }}",
+        f"module B {{ param w: f32[{AXES}] fn call(x) = x * sum(w) }}\n"
+        "module M { use b = 2 * B() export fn f(x: f32) -> f32 = "
+        "scan each in b with y = x { next y = each(y) } }",
+    ],
+)
+def test_seventeen_axes_are_too_many_wherever_they_stand(text: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        made(text)
+    (found,) = caught.value.diagnostics
+    assert (found.code, caught.value.exit_code) == ("D0338", 1)
+    assert "17 axes" in found.message
+    assert found.place is not None
+
+
+def test_sixteen_axes_are_enough_for_inputs_weights_and_results() -> None:
+    shape = (2, 3, *[1] * 13, 2)
+    text = ", ".join(map(str, shape))
+    model = compiled(
+        f"module M {{ param w: f32[{text}] = ones()\n"
+        f"export fn f(x: f32[{text}]) -> f32[{text}] = exp(cumsum(x, axis=1)) + w }}"
+    )
+    x = np.linspace(0, 1, 12, dtype=np.float32).reshape(shape)
+    np.testing.assert_allclose(
+        np.asarray(model["f"](x)), np.exp(np.cumsum(x, axis=1)) + 1, rtol=1e-6
+    )
 
 
 def test_sizes_of_many_quotients_are_no_problem() -> None:

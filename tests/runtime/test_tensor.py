@@ -82,6 +82,13 @@ def test_bf16_agrees_with_ml_dtypes() -> None:
     np.testing.assert_array_equal((tensor * tensor).bits, both.view(np.uint16))
 
 
+def test_a_scalar_of_numpy_becomes_an_array_with_memory_of_its_own() -> None:
+    bits = np.array([7], np.int32)[0]
+    tensor = Tensor.from_bits(bits, "i32")
+    assert type(tensor.bits) is np.ndarray
+    assert (tensor.bits.shape, tensor.tolist()) == ((), 7)
+
+
 @pytest.mark.usefixtures("without_ml_dtypes")
 def test_without_ml_dtypes_bf16_is_its_bits_or_its_values() -> None:
     tensor = Tensor([1.0, 2.5], "bf16")

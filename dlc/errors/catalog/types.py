@@ -215,8 +215,8 @@ PAGES: dict[str, Page] = {
     ),
     "D0338": Page(
         "more axes than values have",
-        "A value has at most 32 axes; what crosses the border of an entry point, and a weight, at most 16.",
-        f"dlc 1\nexport fn f(x: f32) -> f32 = sum(zeros([{', '.join(['1'] * 33)}]) + x)",
-        f"dlc 1\nexport fn f(x: f32) -> f32 = sum(zeros([{', '.join(['1'] * 32)}]) + x)",
+        "A tensor has at most 16 axes, be it an input, a result, a weight or a value in between.",
+        f"dlc 1\nexport fn f(x: f32) -> f32 = sum(zeros([{', '.join(['1'] * 17)}]) + x)",
+        f"dlc 1\nexport fn f(x: f32) -> f32 = sum(zeros([{', '.join(['1'] * 16)}]) + x)",
     ),
 }

@@ -96,10 +96,4 @@ PAGES: dict[str, Page] = {
         "dlc 1\nexport fn f(x: f32[1000000]) -> f32 = sum(x[:, new, new] * x[new, :, new] * x)",
         "dlc 1\nexport fn f(x: f32[1000]) -> f32 = sum(x[:, new, new] * x[new, :, new] * x)",
     ),
-    "D0714": Page(
-        "more axes than arrays have",
-        "Inputs, results and weights have at most 16 axes; values in between may have 32.",
-        "dlc 1\nexport fn f(x: f32[1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1]) -> f32 = sum(x)",
-        "dlc 1\nexport fn f(x: f32[2, 2, 2, 2, 2, 2, 2, 2]) -> f32 = sum(x)",
-    ),
 }

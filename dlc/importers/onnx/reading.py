@@ -17,12 +17,12 @@ from dlc.errors import ArtifactError, ModelError, Unsupported, UsageError
 from dlc.importers.onnx.expansion import DOMAINS, expanded
 from dlc.importers.onnx.facts import DTYPES, Array, Attribute, Graph, Input, Node, Output, Tensor
 from dlc.ir.types import BF16, BOOL, F16, DType
+from dlc.runtime.dtypes import MAX_RANK
 from dlc.runtime.files import map_file, map_inside
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-MAX_RANK = 16
 MAX_DEPTH = 16
 """Graphs inside of nodes, one in another."""
 MAX_BYTES = 1 << 31
