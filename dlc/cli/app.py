@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from dlc import __version__
 from dlc.cli import (
@@ -106,8 +107,27 @@ def _interruptible(command: Callable[..., int | None]) -> Callable[..., int | No
     return run
 
 
+class _Verb(TyperCommand):
+    """A verb that takes each option once, but for those that list several values."""
+
+    def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride] - its own type is private
+        self, ctx: typer.Context, args: list[str]
+    ) -> list[str]:
+        """What is left of the words. Raises UsageError (D0901) for an option given twice."""
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+            for option in given:
+                once = isinstance(option, TyperOption) and not (option.multiple or option.is_flag)
+                if once and given.count(option) > 1:
+                    name = option.opts[-1]
+                    raise UsageError(
+                        f"{name} is given twice", code="D0901", help=f"write {name} once"
+                    )
+        return super().parse_args(ctx, args)
+
+
 for _name, _command in VERBS.items():
-    TYPER.command(_name)(_interruptible(_command))
+    TYPER.command(_name, cls=_Verb)(_interruptible(_command))
 
 
 class App:

@@ -14,7 +14,8 @@ from dlc.cli.report import print_json
 from dlc.cli.values import check_kept, pairs, sizes
 from dlc.runtime.atomic import check_writable
 
-VALUED = ("--entry", "--input", "--output", "--dim", "--random-inputs", "--threads")
+ONCE = ("--entry", "--random-inputs", "--threads")
+VALUED = (*ONCE, "--input", "--output", "--dim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class _Reader:
 
     def one(self, name: str) -> str | None:
         given = self.found.get(name)
-        return given[-1] if given else None
+        return given[0] if given else None
 
     def all(self, name: str) -> tuple[str, ...]:
         return tuple(self.found.get(name, ()))
@@ -96,6 +97,8 @@ def plain_run(arguments: Sequence[str]) -> PlainRun | None:
             reader.found.setdefault("--json" if word == "--json" else "", []).append(word)
         else:
             return None
+    if any(len(reader.all(name)) > 1 for name in ONCE):
+        return None
     numbers = [reader.one("--random-inputs"), reader.one("--threads")]
     models = reader.all("")
     if len(models) != 1 or not models[0].endswith(".dlc"):

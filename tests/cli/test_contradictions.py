@@ -23,6 +23,10 @@ module Net(hidden = 4) {
 @pytest.mark.parametrize(
     ("command", "said"),
     [
+        ("run m.dlm --weights init:1 --weights init:2", "--weights is given twice"),
+        ("run m.dlm --entry f --random-inputs 0 --entry=f", "--entry is given twice"),
+        ("run gone.dlc --threads 1 --threads 2", "--threads is given twice"),
+        ("compile m.dlm -o a.dlc --out b.dlc", "--out is given twice"),
         ("run m.dlm --dim B=2 --input x=[[1,2,3]] --random-inputs 0", "but x has 1 for B"),
         ("run m.dlm --interpret --threads 1 --random-inputs 0", "--threads is about compiled code"),
         ("run m.dlm --values all --max-memory 1GiB --random-inputs 0", "--max-memory is about"),
