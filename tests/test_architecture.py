@@ -10,6 +10,9 @@ import pytest
 
 from dlc.driver import pipelines
 from dlc.driver.make import Wanted
+from dlc.driver.memory.asked import Asked, memory_of
+from dlc.driver.memory.picture import svg_file
+from dlc.driver.settings import Settings
 from dlc.driver.show import Shown, show_stage
 from dlc.ir.core import Op
 from dlc.ir.passes import PASSES
@@ -97,7 +100,18 @@ def product() -> str:
     return show_stage(Wanted("examples/product.dlm"), Shown(svg=True))
 
 
-PICTURES = {**draw.PICTURES, "lenet-plan.svg": lenet_plan, "product.svg": product}
+def training_plan() -> str:
+    """Of docs/memory.md; for a processor that is always the same."""
+    wanted = Wanted("examples/digits_mlp.dlm", settings=Settings(target="cpu:x86-64-v3"))
+    return svg_file(memory_of(Asked(wanted, "train_step")))
+
+
+PICTURES = {
+    **draw.PICTURES,
+    "lenet-plan.svg": lenet_plan,
+    "product.svg": product,
+    "training-plan.svg": training_plan,
+}
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -11,8 +11,9 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, progress
-from dlc.cli.values import sizes
+from dlc.cli.values import check_kept, memory, sizes
 from dlc.errors import UsageError
+from dlc.runtime.atomic import check_writable
 
 
 @options.compiling("level", "target", "matmul", "disable_pass", "chosen", "module", "place")
@@ -22,6 +23,26 @@ def command(
     ] = None,
     entry: options.Entry = None,
     dims: options.Dims = [],  # noqa: B006 - typer wants it; nothing changes it
+    html: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write a page with pictures and tables.")
+    ] = None,
+    svg: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the picture: offsets over time.")
+    ] = None,
+    trace: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write a trace for Perfetto or Chrome.")
+    ] = None,
+    compare: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Set this model's plan beside it.")
+    ] = None,
+    most: Annotated[
+        str | None,
+        typer.Option(
+            "--max",
+            metavar="SIZE",
+            help="Find the largest batch, or --dim NAME, that fits, such as 512MiB.",
+        ),
+    ] = None,
     *,
     instance: Annotated[
         str | None,
@@ -42,17 +63,86 @@ def command(
 
     Of a text with a train block also for a step of training.
     """
+    files = {"html": html, "svg": svg, "trace": trace}
+    written = {kind: path for kind, path in files.items() if path is not None}
+    asks = {
+        **{f"--{kind}": path for kind, path in written.items()},
+        "--compare": compare,
+        "--max": most,
+        "--instance": instance,
+    }
+    _check_one_question([option for option, value in asks.items() if value is not None])
     if instance is not None:
         _check_alone(model, entry, dims, given)
         _print_instance(driver.place_instance(instance, effort or 1), as_json)
         return
-    asked = driver.Asked(given.of(_needed(model, effort)), entry, sizes(dims))
-    with progress(f"planning {asked.wanted.path}"):
-        found = driver.memory_of(asked)
+    wanted = given.of(_needed(model, effort))
+    if most is not None:
+        _print_largest(wanted, entry, dims, most, as_json)
+        return
+    asked = driver.Asked(wanted, entry, sizes(dims))
+    if compare is not None:
+        _print_comparison(asked, replace(asked, wanted=given.of(compare)), as_json)
+        return
+    check_kept(written.values(), [wanted.path])
+    for path in written.values():
+        check_writable(path)
+    _show(asked, written, as_json)
+
+
+def _show(asked: driver.Asked, files: Mapping[str, str], as_json: bool) -> None:
+    """The plan in files, or else, and as data in any case, on stdout."""
+    found = _found(asked)
+    driver.write_memory(found, files)
     if as_json:
         print_json(driver.memory_data(found))
-    else:
+    elif not files:
         print(driver.memory_text(found))
+
+
+def _found(asked: driver.Asked) -> driver.ModelMemory:
+    with progress(f"planning {asked.wanted.path}"):
+        return driver.memory_of(asked)
+
+
+def _print_comparison(one: driver.Asked, other: driver.Asked, as_json: bool) -> None:
+    before, after = _found(one), _found(other)
+    if as_json:
+        print_json(driver.comparison_data(before, after))
+    else:
+        print(driver.comparison_text(before, after))
+
+
+def _print_largest(
+    wanted: driver.Wanted, entry: str | None, dims: Sequence[str], most: str, as_json: bool
+) -> None:
+    """The largest value of the size that `--dim NAME` names, or of the only one that is free."""
+    named = [text for text in dims if "=" not in text]
+    if len(named) > 1:
+        raise UsageError(
+            f"--dim {named[0]} and --dim {named[1]} cannot both grow",
+            code="D0901",
+            help=f"say how large one is: --dim {named[1]}=64",
+        )
+    limit = memory(most, "--max")
+    assert limit is not None
+    asked = driver.Asked(wanted, entry, sizes([text for text in dims if text not in named]))
+    with progress(f"planning {wanted.path}"):
+        fits = driver.largest_fits(asked, named[0] if named else None, limit)
+    if as_json:
+        print_json(driver.fits_data(fits, limit))
+    else:
+        print(driver.fits_text(fits, limit))
+
+
+def _check_one_question(options: Sequence[str]) -> None:
+    """Files may be written side by side; all else has an answer of its own."""
+    alone = [option for option in options if option in ("--compare", "--max", "--instance")]
+    if alone and len(options) > 1:
+        other = next(option for option in options if option != alone[0])
+        raise UsageError(
+            f"{alone[0]} and {other} ask for different things", code="D0901", help="choose one"
+        )
 
 
 def _needed(model: str | None, effort: int | None) -> str:

@@ -95,7 +95,7 @@ def bounds(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-def memory(text: str | None) -> int | None:
+def memory(text: str | None, option: str = "--max-memory") -> int | None:
     """Bytes, such as 1048576, 512MiB or 2GiB. Raises UsageError (D0901) for what is no size of memory."""
     if text is None:
         return None
@@ -103,7 +103,7 @@ def memory(text: str | None) -> int | None:
     unit = _UNITS.get(text[len(digits) :])
     if unit is None or not (digits.isdecimal() and digits.isascii()):
         raise UsageError(
-            f"--max-memory {text!r} is no size of memory", code="D0901", help="write 512MiB or 2GiB"
+            f"{option} {text!r} is no size of memory", code="D0901", help="write 512MiB or 2GiB"
         )
     return int(digits) * unit
 

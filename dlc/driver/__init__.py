@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from dlc.driver.instances import PlacedInstance, place_instance
     from dlc.driver.make import Made, Wanted, evaluate_model, make_artifact, make_model, run_model
     from dlc.driver.memory.asked import Asked, ModelMemory, memory_of
+    from dlc.driver.memory.compare import comparison_data, comparison_text
+    from dlc.driver.memory.files import write_memory
+    from dlc.driver.memory.largest import fits_data, fits_text, largest_fits
     from dlc.driver.memory.report import memory_data, memory_text
     from dlc.driver.new import new_model
     from dlc.driver.opt import optimise_file
@@ -66,12 +69,17 @@ __all__ = [
     "check_gradients",
     "check_last_step",
     "check_model",
+    "comparison_data",
+    "comparison_text",
     "documentation",
     "evaluate_model",
     "examine",
+    "fits_data",
+    "fits_text",
     "format_path",
     "import_model",
     "inspect_file",
+    "largest_fits",
     "list_entries",
     "load_model",
     "make_artifact",
@@ -92,6 +100,7 @@ __all__ = [
     "show_stage",
     "top_labels",
     "write_curve",
+    "write_memory",
     "write_text",
 ]
 
@@ -107,6 +116,9 @@ _HOMES = {
     "instances": ("PlacedInstance", "place_instance"),
     "make": ("Made", "Wanted", "evaluate_model", "make_artifact", "make_model", "run_model"),
     "memory.asked": ("Asked", "ModelMemory", "memory_of"),
+    "memory.compare": ("comparison_data", "comparison_text"),
+    "memory.files": ("write_memory",),
+    "memory.largest": ("fits_data", "fits_text", "largest_fits"),
     "memory.report": ("memory_data", "memory_text"),
     "new": ("new_model",),
     "opt": ("optimise_file",),

@@ -7,21 +7,19 @@ keeps the promise with few threads only says so, and then runs with no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
+from dlc.driver.memory.facts import entry_memory, sizes_text
 from dlc.driver.memory.needs import Need, need_of
-from dlc.errors import CallError, Diagnostic, Label, ModelError, Place, Unsupported
+from dlc.driver.memory.refuse import refusal
+from dlc.errors import CallError, Diagnostic, ModelError, Place, Unsupported
 from dlc.runtime import manifest
 from dlc.runtime.abi import MAX_THREADS
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.loaded import Loaded, load_code
-from dlc.runtime.plan_check import Span
 from dlc.runtime.sizing import Binding, Sizing
 
 __all__ = ["check_bounded", "kept_within"]
-
-SHOWN = 5
-"""How many of the values that hold a peak are told."""
 
 
 def check_bounded(entries: Iterable[manifest.Entry], place: Place | None) -> None:
@@ -56,7 +54,7 @@ def kept_within(artifact: Artifact, most: int, place: Place | None) -> Artifact:
     ]
     wrong = [need for need in needs if need.least > most]
     if wrong:
-        found = [_refusal(loaded, need, most, place) for need in wrong]
+        found = [_refusal(artifact, loaded, need, most, place) for need in wrong]
         raise Unsupported(found, sources=artifact.texts())
     threads = min([need.threads_within(most) for need in needs], default=MAX_THREADS)
     promise = manifest.Promise(most, threads)
@@ -69,60 +67,16 @@ def _largest(entry: manifest.Entry, loaded: Loaded) -> Binding:
     upper = {dim.name: dim.upper for dim in entry.dims if dim.measured is None}
     if not found or found[-1].dims != upper:
         raise CallError(
-            f"{entry.name}: its sizes are beyond measure at {_sizes_text(upper)}",
+            f"{entry.name}: its sizes are beyond measure{sizes_text(upper)}",
             code="D0804",
             help="lower the bounds of its dims",
         )
     return found[-1]
 
 
-# The refusal --------------------------------------------------------------------------------------
-
-
-def _refusal(loaded: Loaded, need: Need, most: int, place: Place | None) -> Diagnostic:
-    at = f" at {_sizes_text(need.dims)}" if need.dims else ""
-    told = ", ".join(f"{_bytes(size)} of {name}" for name, size in need.parts.items() if size)
-    return Diagnostic(
-        "D0706",
-        f"a call of {need.entry.name} needs {_bytes(need.least)}{at} ({told}), "
-        f"the limit is {_bytes(most)}",
-        place,
-        tuple(_peak(loaded, need)),
-        help="lower the bounds of the dims (--dim N=1..64), or raise the limit",
-    )
-
-
-def _peak(loaded: Loaded, need: Need) -> Iterator[Label]:
-    """The largest values that are alive when the most is, with their places in the text."""
-    certificate, plan = loaded.programs[need.entry.name].evidence(need.dims)
-    roots = plan.roots
-    epoch = max((root.first for root in roots), key=lambda at: _alive(roots, at), default=0)
-    names: dict[int, str] = {}
-    for view in certificate.views:
-        names.setdefault(view.root, view.name)
-    alive = [index for index, root in enumerate(roots) if root.first <= epoch <= root.last]
-    for index in sorted(alive, key=lambda k: -roots[k].bytes)[:SHOWN]:
-        where = _place(certificate.roots[index].place)
-        if where is not None:
-            name = names.get(index) or "a value"
-            yield Label(where, f"{name} takes {_bytes(roots[index].bytes)}")
-
-
-def _alive(roots: Iterable[Span], epoch: int) -> int:
-    """The bytes in use in an epoch."""
-    return sum(root.bytes for root in roots if root.first <= epoch <= root.last)
-
-
-def _place(text: str) -> Place | None:
-    """The place that a certificate names."""
-    file, _, rest = text.partition(":")
-    line, _, column = rest.partition(":")
-    return Place(file, int(line), int(column)) if line.isdecimal() and column.isdecimal() else None
-
-
-def _bytes(count: int) -> str:
-    return f"{count:,} bytes"
-
-
-def _sizes_text(dims: Mapping[str, int | None]) -> str:
-    return ", ".join(f"{name} = {size}" for name, size in dims.items())
+def _refusal(
+    artifact: Artifact, loaded: Loaded, need: Need, most: int, place: Place | None
+) -> Diagnostic:
+    entry = entry_memory(artifact, loaded, need.entry, need.dims)
+    way_out = "lower the bounds of the dims (--dim N=1..64), or raise the limit"
+    return refusal(entry, need.parts, most, place, way_out)

@@ -22,7 +22,7 @@ class Table:
             *[[_shown(row[k]) for k in kept] for row in self.rows],
         ]
         widths = [max(len(row[k]) for row in cells) for k in range(len(kept))]
-        numeric = [isinstance(self.rows[0][k], int) for k in kept]
+        numeric = [any(isinstance(row[k], int) for row in self.rows) for k in kept]
         lines = [
             "  ".join(
                 cell.rjust(width) if right else cell.ljust(width)

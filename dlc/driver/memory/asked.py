@@ -13,6 +13,7 @@ from dlc.driver.compile import compile_opened
 from dlc.driver.entries import interfaces
 from dlc.driver.make import Wanted
 from dlc.driver.memory.facts import EntryMemory, entry_memory
+from dlc.driver.memory.needs import Need, need_of
 from dlc.driver.opened import Opened
 from dlc.driver.train import OWN, plan_training
 from dlc.errors import UsageError
@@ -20,6 +21,7 @@ from dlc.ir.dims import Shape
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.loaded import Loaded, load_code
+from dlc.runtime.sizing import Sizing
 from dlc.runtime.trainer import EVALUATE, STEP
 from dlc.runtime.weight_files import nearest
 
@@ -47,9 +49,10 @@ class Planned:
     usual: Mapping[str, int | None]
 
     @property
-    def trains(self) -> bool:
-        """Whether it is a step of training, which is given all weights."""
-        return self.artifact.manifest.training is not None
+    def batch(self) -> str | None:
+        """The size that counts the examples of a step of training, or None."""
+        facts = self.artifact.manifest.training
+        return None if facts is None else batch_of(facts, self.entry)
 
     def dims(self, given: Mapping[str, int]) -> dict[str, int]:
         """A number for each size: a given one, else the usual one.
@@ -65,6 +68,11 @@ class Planned:
                 help=f"say for which its memory is wanted: --dim {missing[0]}=64",
             )
         return {name: size for name, size in found.items() if size is not None}
+
+    def need(self, dims: Mapping[str, int]) -> Need:
+        """What a call takes at these sizes. Raises CallError (D0804) for sizes that it does not take."""
+        binding = Sizing(self.entry, self.loaded.programs[self.entry.name]).at_dims(dims)
+        return need_of(self.artifact, self.loaded, self.entry, binding)
 
     def at(self, dims: Mapping[str, int]) -> EntryMemory:
         """Its memory at these sizes. Raises CallError (D0804) for sizes that it does not take."""
@@ -156,11 +164,16 @@ def _numbers(shape: Shape) -> list[int]:
 
 def _usual(facts: manifest.Manifest, entry: manifest.Entry) -> dict[str, int | None]:
     found = {dim.name: dim.upper for dim in entry.dims if dim.measured is None}
-    if facts.training is not None:
-        for item in entry.inputs:
-            if item.name in facts.training.inputs and item.shape and item.shape[0] in found:
-                found[item.shape[0]] = facts.training.batch
+    if facts.training is not None and (batch := batch_of(facts.training, entry)) is not None:
+        found[batch] = facts.training.batch
     return found
+
+
+def batch_of(training: manifest.Training, entry: manifest.Entry) -> str | None:
+    """The size that counts the examples of a batch: the first of what the data has."""
+    names = {dim.name for dim in entry.dims}
+    firsts = [item.shape[0] for item in entry.inputs if item.name in training.inputs and item.shape]
+    return next((size for size in firsts if size in names), None)
 
 
 def _check_known(dims: Mapping[str, int], planned: list[Planned]) -> None:

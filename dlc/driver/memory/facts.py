@@ -35,6 +35,9 @@ class Work:
     what: str
     place: str
 
+    def __str__(self) -> str:
+        return f"{self.what} {self.place}".strip()
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -161,6 +164,16 @@ class EntryMemory:
     def any_order_gap(self) -> float:
         """The same for the lower bound over all orders."""
         return _gap(self.arena, self.any_order_bound)
+
+
+def sizes_text(dims: Mapping[str, object]) -> str:
+    """` at B = 8, T = 16`, or nothing.
+
+    >>> sizes_text({"B": 8}), sizes_text({})
+    (' at B = 8', '')
+    """
+    told = ", ".join(f"{name} = {size}" for name, size in dims.items())
+    return f" at {told}" if told else ""
 
 
 def entry_memory(

@@ -14,6 +14,16 @@ from dlc.runtime.artifact import Artifact
 from dlc.runtime.loaded import Loaded
 from dlc.runtime.sizing import Binding
 
+WORDS = {
+    "given": "weights, state and batch",
+    "weights": "weights",
+    "results": "results",
+    "arena": "values on the way",
+    "scratch": "scratch",
+    "preparation": "what prepares the weights",
+}
+"""What each part is called where people read it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -54,12 +64,14 @@ class Need:
 
     @property
     def parts(self) -> dict[str, int]:
-        """What a call on one thread takes, by what it is; the rest of `least` is for the preparation."""
+        """What is taken on one thread, by what it is; in all that is `least`."""
+        more = max(0, self.prepare.least - self.call.least)
         return {
             "weights": self.weights,
             "results": self.results,
-            "values on the way": self.call.fixed - self.results,
+            "arena": self.call.fixed - self.results,
             "scratch": self.call.scratch,
+            "preparation": more,
         }
 
     def threads_within(self, most: int) -> int:

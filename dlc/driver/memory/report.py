@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from dlc.driver.memory.asked import ModelMemory
-from dlc.driver.memory.facts import EntryMemory, Root, Value, Work
+from dlc.driver.memory.facts import EntryMemory, Root, Value, Work, sizes_text
 from dlc.driver.outputs import JSON
 from dlc.driver.tables import Table
 from dlc.runtime.model_report import bytes_text
@@ -13,23 +13,13 @@ from dlc.runtime.spelling import counted
 
 ROWS = 24
 """How many of the values at the peak are told; the rest is summed up."""
-_LINE = 96
-"""Letters of a source line."""
+_LINE, _TITLE = 96, 48
+"""Letters of a source line, and of what a value is called."""
 
 
 def memory_text(memory: ModelMemory) -> str:
     """All entry points, one after the other."""
     return "\n\n".join(_entry_text(memory, entry) for entry in memory.entries)
-
-
-def sizes_text(dims: Mapping[str, int]) -> str:
-    """` at B = 8, T = 16`, or nothing.
-
-    >>> sizes_text({"B": 8}), sizes_text({})
-    (' at B = 8', '')
-    """
-    told = ", ".join(f"{name} = {size}" for name, size in dims.items())
-    return f" at {told}" if told else ""
 
 
 def exact(size: int) -> str:
@@ -44,12 +34,14 @@ def exact(size: int) -> str:
 def percent(gap: float) -> str:
     """How far something is above a bound.
 
-    >>> percent(0.0), percent(0.0213), percent(1.5)
-    ('met', '2.1 % above', '2.5 times')
+    >>> percent(0.0), percent(1e-6), percent(0.0213), percent(1.5)
+    ('met', 'less than 0.1 % above', '2.1 % above', '2.5 times as much')
     """
     if gap <= 0:
         return "met"
-    return f"{gap:.1%}".replace("%", " % above") if gap < 1 else f"{gap + 1:.1f} times"
+    if gap < 0.001:
+        return "less than 0.1 % above"
+    return f"{100 * gap:.1f} % above" if gap < 1 else f"{gap + 1:.1f} times as much"
 
 
 def waves_text(root: Root) -> str:
@@ -88,12 +80,8 @@ def _facts(entry: EntryMemory) -> Iterator[str]:
     told = [f"{name} {bytes_text(size)}" for name, size in parts.items() if size]
     if told:
         yield f"  besides     {', '.join(told)}"
-    works = [_work_text(work) for work in entry.work_at_peak]
-    yield f"  peak        wave {entry.peak}: {'; '.join(works) or 'copies'}"
-
-
-def _work_text(work: Work | None) -> str:
-    return "" if work is None else f"{work.what} {work.place}".strip()
+    works = "; ".join(map(str, entry.work_at_peak))
+    yield f"  peak        wave {entry.peak}: {works or 'copies'}"
 
 
 def _peak_table(entry: EntryMemory) -> Table:
@@ -103,9 +91,9 @@ def _peak_table(entry: EntryMemory) -> Table:
             root.bytes,
             f"{root.bytes / max(1, entry.order_bound):.1%}",
             waves_text(root),
-            root.title,
-            _work_text(root.maker),
-            _work_text(root.last_reader),
+            shortened(root.title),
+            str(root.maker or ""),
+            str(root.last_reader or ""),
             also_text(root),
         )
         for root in roots[:ROWS]
@@ -123,14 +111,15 @@ def _places_table(memory: ModelMemory, entry: EntryMemory) -> Iterator[str]:
     works = [work for root in entry.at_peak[:ROWS] for work in (root.maker, root.last_reader)]
     works += entry.work_at_peak
     places = dict.fromkeys(work.place for work in works if work is not None)
-    rows = [(place, _shortened(memory.line(place))) for place in sorted(places)]
+    rows = [(place, shortened(memory.line(place), _LINE)) for place in sorted(places)]
     told = tuple((place, line) for place, line in rows if line)
     if told:
         yield Table("these lines", ("place", "line"), told).text
 
 
-def _shortened(line: str) -> str:
-    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
+def shortened(text: str, most: int = _TITLE) -> str:
+    """The text if it has at most so many letters, else its beginning."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 # For programs -------------------------------------------------------------------------------------

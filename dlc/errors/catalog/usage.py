@@ -190,6 +190,14 @@ PAGES: dict[str, Page] = {
         "dlc run mlp.dlm --place haed=cpu:1",
         "dlc run mlp.dlm --place head=cpu:1",
     ),
+    "D0932": Page(
+        "a size to look for that is not clear",
+        "`dlc memory --max` looks for the largest value of one named size, such as the batch, with which a "
+        "call keeps within the memory. Where an entry point has several, `--dim NAME` says which one is to "
+        "grow, and `--dim NAME=SIZE` how large another is; without sizes that have a name nothing can grow.",
+        "dlc memory gpt.dlm --max 1GiB",
+        "dlc memory gpt.dlm --max 1GiB --dim B --dim T=64",
+    ),
     "D0951": Page(
         "two computations differ",
         "The same function gave different numbers before and after something that must not change them: "
