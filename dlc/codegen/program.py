@@ -18,7 +18,7 @@ from dlc.codegen.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size
-from dlc.passes.place import ALIGNMENT
+from dlc.passes.placement import ALIGNMENT
 from dlc.runtime import abi
 from dlc.runtime.arena_values import ArenaValues
 from dlc.runtime.certificate import Certificate

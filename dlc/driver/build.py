@@ -21,7 +21,7 @@ from dlc.ir.attributes import Dense
 from dlc.ir.dims import Size
 from dlc.ir.types import TensorType
 from dlc.lowering.capacity import check_programs
-from dlc.passes.place import align
+from dlc.passes.placement import align
 from dlc.passes.prepare import NAME as PREPARE
 from dlc.runtime import abi, blas, manifest
 from dlc.runtime.arena_values import arena_values_bytes, values_section

@@ -19,7 +19,7 @@ from dlc.passes.placement import Buffer
 from dlc.runtime.files import map_file
 
 COLUMNS = ("id", "lower", "upper", "size")
-WORK = 1_000_000_000
+STEPS = 1_000_000_000
 """Steps of searches in machine code: some seconds."""
 LARGEST = 1 << 53
 """Sizes and moments are less than this; so sums of them are exact everywhere."""
@@ -52,7 +52,7 @@ def place_instance(path: str, effort: int = 1) -> PlacedInstance:
     table = read_instance(path)
     buffers = list(table.values())
     search = compile_function(placement.search, placement.Tables, open_cache())
-    placed = placement.place(buffers, effort=effort, work=WORK, search=search)
+    placed = placement.place(buffers, effort=effort, steps=STEPS, search=search)
     rows = zip(table.items(), placed.offsets, strict=True)
     return PlacedInstance(
         placed.height,

@@ -19,7 +19,7 @@ from dlc.driver.initial import initial
 from dlc.errors import DlcError, ModelError, UsageError
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.types import DType
-from dlc.passes.place import align
+from dlc.passes.placement import align
 from dlc.runtime import manifest
 from dlc.runtime.buffers import zeros
 from dlc.runtime.memory import check_fits

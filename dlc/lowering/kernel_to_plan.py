@@ -6,7 +6,7 @@ the arena is laid out and the program written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlc.dialects import array, flow, func, kernel, mem, weight
@@ -26,7 +26,7 @@ from dlc.lowering.plan_schedule import Choice, Item, Loop, Scheduler, Wave, life
 from dlc.lowering.plan_sizes import Reads, refuse_unplanned
 from dlc.lowering.plan_storage import FIXED, Home, Memory, Storage, assign
 from dlc.passes.devices import devices_of
-from dlc.passes.place import Buffer, align, height, order_above, place
+from dlc.passes.placement import Buffer, align, order_above, place
 
 SAMPLE = 64
 """The value at which an unbounded dim is looked at to choose the order of buffers."""
@@ -87,6 +87,20 @@ def _arrive(function: func.Func, context: Context) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Needed:
+    """A memory of the arena, and the first and the last epoch that need it."""
+
+    memory: Memory
+    first: int
+    last: int
+
+    def at(self, sizes: Mapping[str, int]) -> Buffer:
+        """What is to be placed where the dims have these sizes; nothing is so small as to have no place."""
+        size = max(1, evaluate(self.memory.bytes, sizes))
+        return Buffer(align(size), self.first, self.last)
+
+
+@dataclass(frozen=True, slots=True)
 class _Layout:
     """Where each arena memory lies, by number: an offset, or the memories that it lies above."""
 
@@ -95,28 +109,26 @@ class _Layout:
     total: int | None
 
 
-def _lay_out(memories: list[Memory], bounds: Bounds) -> _Layout:
+def _lay_out(arena: Sequence[_Needed], bounds: Bounds) -> _Layout:
     """Where all lies in the arena, the parts of the devices one after the other."""
-    arena = [memory for memory in memories if memory.kind == "arena"]
     sample = {name: SAMPLE if high is None else high for name, (_, high) in bounds.items()}
-    static = all(isinstance(memory.bytes, int) for memory in arena)
+    static = all(isinstance(needed.memory.bytes, int) for needed in arena)
     offsets: dict[int, int] = {}
     above: dict[int, tuple[int, ...]] = {}
     floor, under = 0, tuple[int, ...]()
-    for device in sorted({memory.device for memory in arena}):
-        part = [memory for memory in arena if memory.device == device]
-        buffers = [
-            Buffer(max(1, evaluate(memory.bytes, sample)), memory.first, memory.last)
-            for memory in part
-        ]
-        starts = place(buffers)
+    for device in sorted({needed.memory.device for needed in arena}):
+        part = [needed for needed in arena if needed.memory.device == device]
+        numbers = [needed.memory.number for needed in part]
+        buffers = [needed.at(sample) for needed in part]
+        placed = place(buffers)
         if static:
-            offsets.update((m.number, floor + at) for m, at in zip(part, starts, strict=True))
-            floor += height(buffers, starts)
+            starts = [floor + offset for offset in placed.offsets]
+            offsets.update(zip(numbers, starts, strict=True))
+            floor += placed.height
             continue
-        for memory, below in zip(part, order_above(buffers, starts), strict=True):
-            above[memory.number] = tuple([part[j].number for j in below]) or under
-        under = tuple([memory.number for memory in part])
+        for number, below in zip(numbers, order_above(buffers, placed.offsets), strict=True):
+            above[number] = tuple([numbers[j] for j in below]) or under
+        under = tuple(numbers)
     return _Layout(offsets, above, floor if static else None)
 
 
@@ -152,7 +164,8 @@ class _Writer:
         function = self.function
         self._number(items)
         self._count(self.end, self.end in self.storage.copies)
-        self._write_roots()
+        layout = _lay_out(self._needed(), function.bounds)
+        self._write_roots(layout)
         emit = Builder(self.body, function.location)
         self._divider = emit.place(mem.End())
         self._work(items, emit)
@@ -162,13 +175,12 @@ class _Writer:
             before.place(mem.MeasuredSize(self.view(op.count), name))
         emit.place(mem.End())
         self.body.unlink(self._divider)
-        total = _lay_out(self.storage.memories, function.bounds).total
         program = mem.Program(
             self.body,
             function.sym_name,
             function.function_type,
             max(1, self._counted),
-            total,
+            layout.total,
             sym_visibility=function.sym_visibility,
         )
         for key, value in function.attributes.items():
@@ -198,8 +210,15 @@ class _Writer:
         self._counted += real
         self.ends[number] = max(self._counted - 1, 0)
 
-    def _write_roots(self) -> None:
-        layout = _lay_out(self.storage.memories, self.function.bounds)
+    def _needed(self) -> list[_Needed]:
+        """The memories of the arena with the epochs that need them."""
+        return [
+            _Needed(memory, *self._life(memory))
+            for memory in self.storage.memories
+            if memory.kind == "arena"
+        ]
+
+    def _write_roots(self, layout: _Layout) -> None:
         # A memory stands where the first value in it does.
         values = reversed(self.storage.homes.items())
         places = {home.memory: self._location(value) for value, home in values}

@@ -23,7 +23,7 @@ from dlc.ir.types import TensorType, ViewType
 from dlc.lowering.loop_evaluation import run_tile
 from dlc.lowering.loop_writer import Function
 from dlc.lowering.plan_storage import replaceable
-from dlc.passes.place import align
+from dlc.passes.placement import align
 
 
 class PlanConflict(Exception):

@@ -15,7 +15,6 @@ from dlc.ir.core import Value
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, TensorType
 from dlc.lowering.plan_evaluation import PlanConflict, evaluate_plan
-from dlc.passes.place import Buffer, height, order_above, place
 from tests.lowering.everywhere import Program, function_of
 
 SQUARE = TensorType(F32, (32, 32))
@@ -88,32 +87,6 @@ def test_kernels_of_a_wave_that_disturb_each_other_are_found() -> None:
     eye = np.eye(32, dtype=np.float32)
     with pytest.raises(PlanConflict, match=r"kernel\.gemm"):
         evaluate_plan(program, [eye, eye])
-
-
-def test_buffers_alive_together_never_overlap() -> None:
-    random = np.random.default_rng(0)
-    for _ in range(50):
-        starts = random.integers(0, 20, 30)
-        buffers = [
-            Buffer(int(size), int(start), int(start + length))
-            for size, start, length in zip(
-                random.integers(1, 5000, 30), starts, random.integers(0, 6, 30), strict=True
-            )
-        ]
-        offsets = place(buffers)
-        peak = max(
-            sum(-(-b.bytes // 64) * 64 for b in buffers if b.first <= wave <= b.last)
-            for wave in range(30)
-        )
-        assert peak <= height(buffers, offsets)
-        for i, one in enumerate(buffers):
-            for j, other in enumerate(buffers[:i]):
-                apart = (
-                    offsets[i] >= offsets[j] + other.bytes or offsets[j] >= offsets[i] + one.bytes
-                )
-                assert apart or not one.meets(other)
-        for i, below in enumerate(order_above(buffers, offsets)):
-            assert all(offsets[j] + buffers[j].bytes <= offsets[i] for j in below)
 
 
 def test_loops_that_carry_nothing_hand_their_memory_on() -> None:

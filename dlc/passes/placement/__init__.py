@@ -1,21 +1,33 @@
 """Where buffers lie in one arena: intervals of time with sizes go in, offsets come out.
 
 Nothing here knows of the IR. `buffers` says what is given and what a right answer is, `greedy` places at
-once, `exact` finds out whether a capacity is enough, `problem` makes its tables, `portfolio` combines them.
+once, `exact` finds out whether a capacity is enough, `problem` makes its tables, `portfolio` combines them;
+`order` is for sizes that are not known yet.
 """
 
-from dlc.passes.placement.buffers import Buffer, find_overlap, height, lower_bound
+from dlc.passes.placement.buffers import (
+    ALIGNMENT,
+    Buffer,
+    align,
+    find_overlap,
+    height,
+    lower_bound,
+)
 from dlc.passes.placement.exact import Search, Tables, search
+from dlc.passes.placement.order import order_above
 from dlc.passes.placement.portfolio import Placement, place
 
 __all__ = [
+    "ALIGNMENT",
     "Buffer",
     "Placement",
     "Search",
     "Tables",
+    "align",
     "find_overlap",
     "height",
     "lower_bound",
+    "order_above",
     "place",
     "search",
 ]

@@ -6,6 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector. Everything in an arena begins at a multiple of it."""
+
+
+def align(count: int) -> int:
+    """The next multiple of the alignment."""
+    return -(-count // ALIGNMENT) * ALIGNMENT
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
@@ -51,7 +59,8 @@ def find_overlap(buffers: Sequence[Buffer], offsets: Sequence[int]) -> tuple[int
     (0, 1)
     """
     alive: list[int] = []
-    for index in sorted(range(len(buffers)), key=lambda i: buffers[i].first):
+    some = [index for index, buffer in enumerate(buffers) if buffer.size]
+    for index in sorted(some, key=lambda i: buffers[i].first):
         start, end = offsets[index], offsets[index] + buffers[index].size
         alive = [other for other in alive if buffers[other].last >= buffers[index].first]
         for other in alive:

@@ -14,7 +14,7 @@ lie at the same offsets.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from dlc.passes.placement.buffers import Buffer, height, lower_bound
@@ -22,8 +22,8 @@ from dlc.passes.placement.exact import FOUND, IMPOSSIBLE, STEPS, UNKNOWN, Search
 from dlc.passes.placement.greedy import best_fit, first_fit, sure_to_fit
 from dlc.passes.placement.problem import Problem
 
-WORK = 4_000_000
-"""Steps of searches: some tenths of a second in Python."""
+STEPS_FOR_EACH, MOST_STEPS = 20_000, 2_000_000
+"""Steps of searches by default: for each buffer, and altogether at most; a second in Python."""
 MAX_SEARCHED = 2_000
 """So many buffers are searched for; the tables grow with the pairs of them."""
 MAX_TOTAL = 1 << 62
@@ -45,11 +45,16 @@ class Placement:
 
 
 def place(
-    buffers: Sequence[Buffer], *, effort: int = 1, work: int = WORK, search: Search = search
+    buffers: Sequence[Buffer],
+    *,
+    effort: int = 1,
+    steps: int | None = None,
+    search: Search = search,
 ) -> Placement:
     """An offset for each buffer such that no two alive together overlap.
 
-    `effort` times `work` is how much searching there may be. `search` may be a faster version.
+    A larger `effort` allows so many times the usual `steps` of searches. `search` may be a faster version.
+    At most 12 buffers without alignment are placed in the best way there is.
 
     >>> place([Buffer(64, 0, 1), Buffer(128, 1, 2), Buffer(64, 2, 3)]).height
     192
@@ -60,8 +65,10 @@ def place(
     too_large = len(buffers) > MAX_SEARCHED or sum(b.size for b in buffers) >= MAX_TOTAL
     if found.height == bound or too_large:
         return found
-    searched = _search_parts(buffers, found, Work(effort * work, search))
-    return min(found, searched, key=lambda placement: placement.height)
+    if steps is None:
+        steps = min(MOST_STEPS, STEPS_FOR_EACH * len(buffers))
+    searched = _search_parts(buffers, found, Work(effort * steps, search))
+    return searched if searched.height <= found.height else replace(found, least=searched.least)
 
 
 def _search_parts(buffers: Sequence[Buffer], found: Placement, work: Work) -> Placement:
@@ -162,7 +169,7 @@ class Part:
         for order, limit in self._orders():
             outcome = self._search(order, capacity, min(limit, work.left), work)
             if outcome == IMPOSSIBLE:
-                self.least = capacity + self.problem.unit
+                self.least = (capacity // self.problem.unit + 1) * self.problem.unit
             if outcome != UNKNOWN or work.left <= 0:
                 return outcome
         return UNKNOWN

@@ -1,0 +1,223 @@
+"""Placement of buffers: valid, never below the bound, the best where that is known, always the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from random import Random
+
+import pytest
+
+from dlc.codegen.integer_functions import compile_function
+from dlc.passes.placement import (
+    Buffer,
+    Search,
+    Tables,
+    find_overlap,
+    height,
+    lower_bound,
+    order_above,
+    place,
+    search,
+)
+from dlc.passes.placement.exact import FOUND, IMPOSSIBLE, STEPS
+from dlc.passes.placement.greedy import best_fit, first_fit, sure_to_fit
+from dlc.passes.placement.problem import Problem
+
+SETS = 500
+"""Random sets in each quick test."""
+ALL_SETS = 10_000
+"""In each long one."""
+
+
+@cache
+def compiled() -> Search:
+    return compile_function(search, Tables)
+
+
+def random_buffers(random: Random, most: int, *, alignments: bool) -> list[Buffer]:
+    """Up to `most` buffers, in one of several kinds of sets."""
+    sizes = random.choice([range(1, 5), range(1, 100), (1, 2, 4, 64), range(64, 4096, 64)])
+    choices = random.choice([(1,), (1, 2, 8)]) if alignments else (1,)
+    moments = random.choice([4, 10, 40])
+    longest = random.choice([2, moments // 2, moments])
+    buffers: list[Buffer] = []
+    for _ in range(random.randint(0, most)):
+        first = random.randrange(moments)
+        last = first + random.randrange(longest)
+        buffers.append(Buffer(random.choice(sizes), first, last, random.choice(choices)))
+    return buffers
+
+
+def check_valid(buffers: Sequence[Buffer], offsets: Sequence[int]) -> None:
+    """By comparing every pair, unlike the code under test."""
+    for i, one in enumerate(buffers):
+        assert offsets[i] >= 0
+        assert offsets[i] % one.alignment == 0
+        for j, other in enumerate(buffers[:i]):
+            together = max(one.first, other.first) <= min(one.last, other.last)
+            start = max(offsets[i], offsets[j])
+            end = min(offsets[i] + one.size, offsets[j] + other.size)
+            assert not together or start >= end, (one, other)
+
+
+def least_height(buffers: list[Buffer]) -> int:
+    """By brute force: some order exists in which putting each on what it meets below gives the best.
+
+    Take a best placement, let everything fall as far as it goes, and go through it from the lowest
+    offset up. So all sequences of buffers are tried, without those that cannot become better.
+    """
+    best = sum(buffer.size + buffer.alignment - 1 for buffer in buffers)
+
+    def down(placed: dict[int, int]) -> None:
+        nonlocal best
+        if len(placed) == len(buffers):
+            best = max((at + buffers[i].size for i, at in placed.items()), default=0)
+            return
+        lowest = max(placed.values(), default=0)
+        for i, buffer in enumerate(buffers):
+            if i not in placed:
+                under = [
+                    at + buffers[j].size for j, at in placed.items() if buffers[j].meets(buffer)
+                ]
+                at = -(-max(under, default=0) // buffer.alignment) * buffer.alignment
+                if at >= lowest and at + buffer.size < best:
+                    down({**placed, i: at})
+
+    down({})
+    return best
+
+
+def check_sets(count: int) -> None:
+    random = Random(1)
+    for _ in range(count):
+        buffers = random_buffers(random, 60, alignments=True)
+        placed = place(buffers, search=compiled())
+        check_valid(buffers, placed.offsets)
+        assert lower_bound(buffers) <= placed.least <= placed.height
+        assert placed.height == height(buffers, placed.offsets)
+
+
+def check_small_sets(count: int) -> None:
+    """Sets of up to 12 are placed in the best way known to exist; up to 7, brute force agrees."""
+    random = Random(2)
+    for _ in range(count):
+        buffers = random_buffers(random, random.choice([7, 12]), alignments=False)
+        placed = place(buffers)
+        check_valid(buffers, placed.offsets)
+        assert placed.height == placed.least
+        if len(buffers) <= 7:
+            assert placed.height == least_height(buffers), buffers
+
+
+def test_random_sets_are_placed_validly_and_never_below_the_bound() -> None:
+    check_sets(SETS)
+
+
+@pytest.mark.long
+def test_ten_thousand_random_sets_are_placed_validly() -> None:
+    check_sets(ALL_SETS)
+
+
+def test_small_sets_are_placed_as_low_as_brute_force_finds() -> None:
+    check_small_sets(SETS)
+
+
+@pytest.mark.long
+def test_ten_thousand_small_sets_are_placed_as_low_as_brute_force_finds() -> None:
+    check_small_sets(ALL_SETS)
+
+
+def hard_set(seed: int, count: int = 60) -> list[Buffer]:
+    """A set that best fit does not place as low as can be."""
+    random = Random(seed)
+    while True:
+        firsts = [random.randrange(40) for _ in range(count)]
+        buffers = [
+            Buffer(random.randrange(1, 50), first, first + random.randrange(12)) for first in firsts
+        ]
+        if height(buffers, best_fit(buffers)) > lower_bound(buffers):
+            return buffers
+
+
+def test_the_machine_code_gives_what_the_python_code_gives() -> None:
+    for seed in range(3):
+        buffers = [*hard_set(seed), Buffer(3, 5, 9, 8), Buffer(7, 0, 30, 4)]
+        problem = Problem.of(buffers)
+        tables = problem.tables
+        for order in (*problem.orders, problem.perturbed_order(Random(seed))):
+            for capacity in (lower_bound(buffers) - 1, lower_bound(buffers), 1 << 40):
+                problem.put_in_order(order)
+                slow = search(tables, capacity, 20_000), list(tables.offset), tables.words[STEPS]
+                fast = compiled()(tables, capacity, 20_000)
+                assert (fast, list(tables.offset), tables.words[STEPS]) == slow
+
+
+def test_a_capacity_below_the_bound_is_impossible() -> None:
+    buffers = hard_set(0)
+    tables = Problem.of(buffers).tables
+    assert search(tables, lower_bound(buffers) - 1, 1 << 40) == IMPOSSIBLE
+    assert search(tables, sum(buffer.size for buffer in buffers), 1 << 40) == FOUND
+
+
+def test_more_effort_never_places_higher_and_searches_where_best_fit_fails() -> None:
+    for seed in range(5):
+        buffers = hard_set(seed)
+        heights = [place(buffers, effort=effort, search=compiled()).height for effort in (1, 4, 16)]
+        assert height(buffers, best_fit(buffers)) > heights[0] >= heights[1] >= heights[2]
+
+
+def test_the_same_buffers_lie_at_the_same_offsets_whatever_was_placed_before() -> None:
+    buffers = hard_set(7, 120)
+    first = place(buffers, search=compiled())
+    place(hard_set(8), search=compiled())
+    assert place(buffers, search=compiled()) == first
+
+
+def test_what_is_sure_to_fit_does_not_raise_a_placement() -> None:
+    for seed in range(20):
+        buffers = hard_set(seed)
+        bound = lower_bound(buffers)
+        easy = sure_to_fit(buffers, bound)
+        offsets = [-1 if i in easy else at for i, at in enumerate(best_fit(buffers))]
+        before = max(at + b.size for b, at in zip(buffers, offsets, strict=True) if at >= 0)
+        first_fit(buffers, offsets, reversed(easy))
+        check_valid(buffers, offsets)
+        assert height(buffers, offsets) <= max(bound, before)
+
+
+def test_an_overlap_is_found_wherever_a_valid_placement_is_changed_into_one() -> None:
+    for seed in range(20):
+        buffers = hard_set(seed)
+        offsets = best_fit(buffers)
+        assert find_overlap(buffers, offsets) is None
+        upper = max(range(len(buffers)), key=offsets.__getitem__)
+        lower = next(i for i, b in enumerate(buffers) if i != upper and b.meets(buffers[upper]))
+        offsets[upper] = offsets[lower]
+        assert find_overlap(buffers, offsets) is not None
+
+
+def test_buffers_without_bytes_take_no_place() -> None:
+    buffers = [Buffer(8, 0, 2), Buffer(0, 1, 1), Buffer(8, 1, 3)]
+    placed = place(buffers)
+    assert placed.height == 16
+    assert placed.offsets[1] == 0
+    assert find_overlap(buffers, placed.offsets) is None
+
+
+def test_nothing_takes_nothing() -> None:
+    assert place([]).height == 0
+
+
+def test_each_lies_above_those_of_the_order_at_any_sizes() -> None:
+    random = Random(0)
+    for seed in range(5):
+        buffers = hard_set(seed)
+        placed = place(buffers).offsets
+        above = order_above(buffers, placed)
+        sizes = [random.randrange(1, 99) for _ in buffers]
+        others = [Buffer(size, b.first, b.last) for size, b in zip(sizes, buffers, strict=True)]
+        offsets = [0] * len(buffers)
+        for i in sorted(range(len(buffers)), key=lambda i: (placed[i], i)):
+            offsets[i] = max((offsets[j] + sizes[j] for j in above[i]), default=0)
+        check_valid(others, offsets)
