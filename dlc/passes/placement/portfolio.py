@@ -123,6 +123,14 @@ class Work:
 
 
 @dataclass(slots=True)
+class Share:
+    """The steps spent on one kind of capacities, and how many its next searches may take."""
+
+    limit: int = 0
+    spent: int = 0
+
+
+@dataclass(slots=True)
 class Part:
     """Buffers that belong together, the best placement so far, and the least height not ruled out."""
 
@@ -132,10 +140,10 @@ class Part:
     least: int
     once: int = 0
     """The steps that it takes to place all buffers without ever going back."""
-    limit: int = 0
-    """Of the steps of a search; it doubles each time."""
     failed: int = 0
     """A capacity at which a search gave up lately."""
+    at_goal: Share = field(default_factory=Share)
+    between: Share = field(default_factory=Share)
     random: Random = field(default_factory=lambda: Random(SEED))
 
     @classmethod
@@ -147,39 +155,47 @@ class Part:
         for order in part.problem.orders:
             part._search(order, MAX_TOTAL, MAX_TOTAL, work)
             part.once = max(part.once, part.problem.tables.words[STEPS])
-        part.limit = FIRST_LIMIT * part.once
+        part.at_goal.limit = part.between.limit = FIRST_LIMIT * part.once
         return part
 
     def improve(self, needed: int, work: Work) -> None:
-        """Try `needed` bytes, then a capacity between what has failed lately and what is reached."""
+        """Try `needed` bytes, or a capacity between what has failed lately and what is reached.
+
+        Half of the work is for the one, half for the other: the best may be near, or out of reach.
+        """
         goal = max(self.least, needed)
-        if self._attempt(goal, work) == FOUND:
+        if self.at_goal.spent <= self.between.spent:
+            self._attempt(goal, self.at_goal, work)
+            self.at_goal.limit *= 2
             return
         unit = self.problem.unit
         self.failed = max(self.failed, goal)
         if self.height - self.failed <= max(unit, self.failed // COARSENESS):
             self.failed = goal
+            self.between.limit *= 2
         middle = self.failed + (self.height - self.failed) // (2 * unit) * unit
-        if middle > goal and self._attempt(middle, work) != FOUND:
+        if self._attempt(middle, self.between, work) != FOUND:
             self.failed = middle
-        self.limit *= 2
 
-    def _attempt(self, capacity: int, work: Work) -> int:
+    def _attempt(self, capacity: int, share: Share, work: Work) -> int:
         """Search below a capacity with one order after the other."""
-        for order, limit in self._orders():
+        before = work.left
+        outcome = UNKNOWN
+        for order, limit in self._orders(share.limit):
             outcome = self._search(order, capacity, min(limit, work.left), work)
-            if outcome == IMPOSSIBLE:
-                self.least = (capacity // self.problem.unit + 1) * self.problem.unit
             if outcome != UNKNOWN or work.left <= 0:
-                return outcome
-        return UNKNOWN
+                break
+        if outcome == IMPOSSIBLE:
+            self.least = (capacity // self.problem.unit + 1) * self.problem.unit
+        share.spent += before - work.left
+        return outcome
 
-    def _orders(self) -> Iterator[tuple[Sequence[int], int]]:
+    def _orders(self, most: int) -> Iterator[tuple[Sequence[int], int]]:
         """Orders with the limits of the searches by them: as much for those drawn as for the others."""
         for order in self.problem.orders:
-            yield order, self.limit
+            yield order, most
         limit = PERTURBED_LIMIT * self.once
-        for _ in range(len(self.problem.orders) * self.limit // limit):
+        for _ in range(len(self.problem.orders) * most // limit):
             yield self.problem.perturbed_order(self.random), limit
 
     def _search(self, order: Sequence[int], capacity: int, limit: int, work: Work) -> int:
