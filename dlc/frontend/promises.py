@@ -114,12 +114,18 @@ def checked_places(places: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_places(unmet: Mapping[str, str], paths: Sequence[str]) -> None:
-    """Raises UsageError (D0931) for a path that no submodule has; `paths` are those that there are."""
+    """Raises UsageError (D0931) for a path that no submodule has; `paths` are those of the layers."""
+    there = list(dict.fromkeys([whole for path in paths for whole in _wholes(path)]))
     for path in unmet:
-        near = suggest(path, paths)
-        there = [name for name in paths if name]
+        near = suggest(path, there)
         raise UsageError(
             f"the model has no submodule {path} to place",
             code="D0931",
             help=f"did you mean {near}?" if near else f"there are {', '.join(there) or 'none'}",
         )
+
+
+def _wholes(path: str) -> list[str]:
+    """What the submodule of a path is in, the outermost first, and itself: `a`, `a.b`."""
+    parts = path.split(".") if path else []
+    return [".".join(parts[: k + 1]) for k in range(len(parts))]

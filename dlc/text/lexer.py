@@ -40,13 +40,13 @@ TOKEN: Final = re.compile(
     r"""[ \t\r\n]*+(?:
     ([A-Za-z_][A-Za-z0-9_]*+)                                           # NAME
   | (\*\*(?!=) | \|> | -> | //(?!=) | \.\. | [<>=!]=
-     | [<>=(){}\[\],:.] | [-+*/%@](?!=))                                # OPERATOR
+     | [=(){}\[\],:.] | [-+*/%@](?!=) | <(?!<) | >(?!>))                # OPERATOR
   | ([0-9][0-9_]*+(?:\.[0-9][0-9_]*+)?(?:[eE][+-]?[0-9]++)?[A-Za-z0-9_]*+)  # NUMBER
   | ("[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?)                              # STRING, perhaps not closed
   | (\#[^\n]*+)                                                         # COMMENT
   | ('[^'\\\n]*+(?:\\[^\n][^'\\\n]*+)*+'?)                              # QUOTED
   | ((?:\*\*|//|[-+*/%@])=)                                             # ASSIGNING
-  | (&& | \|\| | [\x21-\x7e])                                           # FOREIGN
+  | (&& | \|\| | << | >> | [\x21-\x7e])                                 # FOREIGN
   | ([^\x00-\x7f]++)                                                    # OTHER
     )""",
     re.VERBOSE,
@@ -61,12 +61,14 @@ HIDDEN: Final = re.compile(
 # What a foreign operator is read as ("": left out), and the way out.
 FOREIGN_OPERATORS: Final = {
     "&&": ("and", "write `and`"),
-    "&": ("and", "write `and` for bools"),
+    "&": ("and", "write `and` for bools, bit_and(a, b) for integers"),
     "||": ("or", "write `or`"),
-    "|": ("or", "write `or` for bools, `|>` to hand a value on"),
+    "|": ("or", "write `or` for bools, bit_or(a, b) for integers, `|>` to hand a value on"),
     "!": ("not", "write `not`"),
     "~": ("not", "write `not` for bools"),
-    "^": ("**", "a power is written `**`"),
+    "^": ("**", "a power is written `**`, of the bits of integers bit_xor(a, b)"),
+    "<<": ("*", "write shift_left(a, b)"),
+    ">>": ("//", "write shift_right(a, b)"),
     ";": ("", "a statement ends where the next keyword begins; leave the `;` out"),
     "?": ("", "a choice is written `if c then a else b`"),
 }
@@ -142,12 +144,17 @@ class _Slip:
     message: str
     place: Place
     help: str
-    count: int = 0
+    last: Place
+    count: int = 1
 
     def diagnostic(self) -> Diagnostic:
-        """The report, with the number of places."""
-        others = self.count - 1
-        more = f", here and in {others} more place{'s' if others > 1 else ''}" if others else ""
+        """The report, with the other place or the number of places."""
+        more = ""
+        if self.count > 2:
+            more = f", here and in {self.count - 1} more places"
+        elif self.count == 2:
+            same = self.last.line == self.place.line
+            more = ", twice in this line" if same else f", here and in line {self.last.line}"
         return Diagnostic("D0101", self.message + more, self.place, help=self.help)
 
 
@@ -234,9 +241,13 @@ def _foreign(
     if reading:
         tokens.add(_kind_of(reading), reading, start, start + len(text))
     tokens.faults.append(start)
-    if message not in slips:
-        slips[message] = _Slip(message, source.place(Span(start, start + len(text))), help)
-    slips[message].count += 1
+    place = source.place(Span(start, start + len(text)))
+    slip = slips.get(message)
+    if slip is None:
+        slips[message] = _Slip(message, place, help, place)
+    else:
+        slip.last = place
+        slip.count += 1
 
 
 def _other(text: str) -> tuple[str, str, str]:

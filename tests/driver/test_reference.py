@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 import pytest
 
+import dlc
 from dlc.driver.open import open_model, open_training
 from dlc.driver.reference import Page, documentation, keywords, list_entries
 from dlc.driver.reference.example_graph import operations_of
@@ -217,3 +218,11 @@ def test_the_list_is_narrowed_by_a_word() -> None:
     assert "array.convolution" in found
     assert "softmax" not in found
     assert cast("list[object]", list_entries("no such word")) == []
+
+
+def test_what_atan2_takes_is_called_as_its_page_says() -> None:
+    page = documentation("atan2")
+    assert page.signature == "atan2(y: any, x: any)"
+    assert page.summary.startswith("The angle of the point (x, y)")
+    model = dlc.compile(text="dlc 1\nexport fn f(a: f32, b: f32) -> f32 = atan2(x=b, y=a)")
+    assert np.asarray(model["f"](1, 0)) == np.float32(np.pi / 2)

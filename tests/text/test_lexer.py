@@ -96,6 +96,31 @@ def test_a_spelling_that_is_a_habit_is_reported_once() -> None:
     assert found.message.endswith("here and in 29 more places")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("let a = 1;\nlet b = 2\nlet c = 3;", "here and in line 4"),
+        ("let a = 1; let b = 2;", "twice in this line"),
+    ],
+)
+def test_the_other_of_two_places_is_named(text: str, said: str) -> None:
+    (found,) = parse(Source("text", f"dlc 1\n{text}")).diagnostics
+    assert found.message.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("operator", "way_out"),
+    [
+        ("<<", "write shift_left(a, b)"),
+        (">>", "write shift_right(a, b)"),
+        ("&", "write `and` for bools, bit_and(a, b) for integers"),
+    ],
+)
+def test_an_operator_on_bits_is_told_its_function(operator: str, way_out: str) -> None:
+    (found,) = parse(Source("text", f"dlc 1\nlet a = 6 {operator} 2")).diagnostics
+    assert (found.code, found.help) == ("D0101", way_out)
+
+
 def test_places_count_characters_from_one() -> None:
     text = Source("text", "ab\n\tcd\r\nef")
     assert [text.line_and_column(offset) for offset in (0, 1, 3, 4, 8)] == [

@@ -68,6 +68,10 @@ PAIRS: Final[dict[str, tuple[type[array.Binary], str, str]]] = {
     "shift_left": (array.ShiftLeft, "shift_left([1, 3], 2)", "[4, 12]"),
     "shift_right": (array.ShiftRight, "shift_right([4, -8], 1)", "[2, -4]"),
 }
+_OF_PAIR: Final[dict[type[array.Binary], tuple[str, str]]] = {
+    array.Atan2: ("y: any, x: any", "The angle of the point (x, y), in (-pi, pi]; y comes first.")
+}
+"""Parameters that are not x and y, and what they do by these names."""
 
 
 # Of numbers known when compiling: how two sizes are compared, and two plain numbers.
@@ -124,8 +128,8 @@ for _name, (_op, _example, _result) in NUMBERS.items():
     _doc = documentation(_op)
     add_builtin(f"{_name}(x: count)", GROUP, _doc, _example, _result, _unary(_op))
 for _name, (_op, _example, _result) in PAIRS.items():
-    _doc = documentation(_op)
-    add_builtin(f"{_name}(x: any, y: any)", GROUP, _doc, _example, _result, _pair(_op))
+    _parameters, _doc = _OF_PAIR.get(_op, ("x: any, y: any", documentation(_op)))
+    add_builtin(f"{_name}({_parameters})", GROUP, _doc, _example, _result, _pair(_op))
 
 
 @builtin("bit_not(x: tensor)", GROUP, documentation(array.Not), "bit_not([0, 5])", "[-1, -6]")
