@@ -126,14 +126,10 @@ def test_a_whole_submodule_is_suggested_before_a_part_of_one() -> None:
         "  use net = chain(Linear(3, 4), tanh, Linear(4, 2))\n"
         "  export fn f(x: f32[3]) -> f32[2] = net(x)\n}\n"
     )
-    for given, meant in (
-        ("nett", "net"),
-        ("net.1", "net.0"),
-        ("zzz", "there are net, net.0, net.2"),
-    ):
+    for given, meant in (("nett", "net"), ("zzz", "there are net, net.0, net.2")):
         with pytest.raises(UsageError) as caught:
             dlc.compile(text=text, places={given: "cpu:1"})
-        assert meant in (caught.value.diagnostics[0].help or "")
+        assert (caught.value.diagnostics[0].help or "").removesuffix("?").endswith(meant)
 
 
 def test_a_model_without_a_text_cannot_be_placed_any_more(tmp_path: Path) -> None:
