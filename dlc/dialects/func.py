@@ -51,7 +51,7 @@ class Func(Interface):
         return ()
 
     def check(self) -> None:
-        check_interface(self, frozenset(measuring(self)))
+        check_interface(self, lambda: measuring(self))
 
     @property
     def results_returned(self) -> tuple[Value, ...]:

@@ -10,7 +10,7 @@ measures and the caller does not see, `dlc.doc` the documentation.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from dlc.dialects.measured import dims_of
 from dlc.ir.attributes import Attribute, Dense
@@ -87,10 +87,10 @@ def _texts(op: Op, key: str) -> tuple[str, ...]:
     return tuple([value for value in values if isinstance(value, str)])
 
 
-def check_interface(op: Interface, measured: frozenset[str]) -> None:
+def check_interface(op: Interface, measured: Callable[[], Collection[str]]) -> None:
     """Raises ModelError where the attributes of a function or a plan do not fit its type and its body.
 
-    `measured` are the sizes that it counts itself; every other must have bounds.
+    `measured` gives the sizes that it counts itself; every other must have bounds.
     """
     name, type = op.sym_name, op.function_type
     if not _is_name(name):
@@ -170,12 +170,13 @@ def _check_updates(op: Op, name: str, type: FunctionType) -> None:
             raise op.fail(f"@{name} cannot update {updated!r}: that is no argument {result}")
 
 
-def _check_bounds(op: Interface, name: str, measured: frozenset[str]) -> None:
+def _check_bounds(op: Interface, name: str, measured: Callable[[], Collection[str]]) -> None:
     bounds = op.bounds
     for dim, (low, high) in bounds.items():
         if high is not None and high < low:
             raise op.fail(f"@{name} bounds {dim} by {low}..{high}")
-    unknown = dims_of(op) - bounds.keys() - measured
+    unknown = dims_of(op) - bounds.keys()
+    unknown = unknown and unknown.difference(measured())
     if unknown:
         raise op.fail(
             f"@{name} mentions the size {min(unknown)}, which dlc.dims does not bound",

@@ -168,7 +168,7 @@ class Program(Interface):
     sym_visibility: str | None = attribute(default=None)
 
     def check(self) -> None:
-        check_interface(self, frozenset(self.measured))
+        check_interface(self, lambda: self.measured)
 
     @property
     def limit_of(self) -> dict[str, Size]:

@@ -98,12 +98,16 @@ class Get(Op):
     def infer(self) -> TensorType:
         return self.type
 
+    def check_reference(self, found: Op) -> None:
+        if not isinstance(found, Source | Derived) or found.type is not self.type:
+            raise self.fail(f"{self.symbol} is read as {self.type.text}, which it is not")
+
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         return at.weights[self.symbol.name]
 
 
 def check_weights(module: Op) -> None:
-    """Raises ModelError where a weight is derived from later ones, or read as another type than it has."""
+    """Raises ModelError where a weight is derived from later ones, or from others than it takes."""
     known: dict[str, TensorType] = {}
     for symbol in module.regions[0]:
         match symbol:
@@ -116,12 +120,6 @@ def check_weights(module: Op) -> None:
                         f"@{name} takes other types than its sources have that stand before it"
                     )
                 known[name] = type
-            case _:
-                pass
-    for user in module.walk():
-        match user:
-            case Get(symbol=source, type=type) if known.get(source.name) is not type:
-                raise user.fail(f"{source} is read as {type.text}, which it is not")
             case _:
                 pass
 

@@ -138,6 +138,12 @@ class Op:
         The verifier asks it, after `infer` and all operations inside.
         """
 
+    def check_reference(self, found: Op) -> None:
+        """Raise `self.fail(...)` where one of the symbols in an attribute is not what it should be.
+
+        The verifier asks it for each of them, with the operation that has the name.
+        """
+
     def fold(self) -> Value | Dense | None:
         """Something that already exists and equals the single result, or a constant; else None."""
         return None

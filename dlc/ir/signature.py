@@ -68,18 +68,20 @@ class Signature:
         if operands != self.operands and (not self.groups or operands < self.operands):
             least = "at least " if self.groups else ""
             found.append(f"has {_count(operands, 'operand')} instead of {least}{self.operands}")
-        declared = self.attributes
-        if len(attributes) < len(declared) or not attributes.keys() >= declared.keys():
-            for name in self.required:
-                if name not in attributes:
-                    found.append(f"lacks the attribute {name}: {declared[name].text}")
+        declared, known = self.attributes, 0
         for name, value in attributes.items():
             kind = declared.get(name)
             if kind is None:
                 if "." not in name:
                     found.append(f"has the attribute {name}, which it does not declare")
-            elif not kind.matches(value):
+                continue
+            known += 1
+            if not kind.matches(value):
                 found.append(f"has the attribute {name} that is no {kind.text}: {value!r}")
+        if known < len(declared):
+            for name in self.required:
+                if name not in attributes:
+                    found.append(f"lacks the attribute {name}: {declared[name].text}")
         if self.groups > 1 and _is_segments(attributes.get(SEGMENTS)):
             found += self._wrong_segments(attributes[SEGMENTS], operands)
         return found

@@ -236,18 +236,13 @@ class _Verifier:
     def _operands(self, op: Op) -> None:
         """Check that the operands are visible and know that they are used here."""
         operands, visible = op.operands, self._visible
-        if len(operands) == 1:
-            (value,) = operands
-            if value in visible and value.uses.get(op) == 1:
-                self._found_uses += 1
-                return
-        distinct = set(operands)
-        if len(distinct) == len(operands):
+        count = len(operands)
+        if count < 2 or len(set(operands)) == count:
             for value in operands:
                 if value not in visible or value.uses.get(op) != 1:
                     break
             else:
-                self._found_uses += len(operands)
+                self._found_uses += count
                 return
         counts = Counter(operands)
         for value, count in counts.items():
@@ -319,10 +314,21 @@ class _Verifier:
             item = pending.pop()
             if isinstance(item, tuple):
                 pending.extend(item)
-            elif isinstance(item, Symbol) and not any(item.name in t for t in self._tables):
-                self._report(
-                    op, "D0162", f"{op.name} refers to {item}, which the module does not have"
-                )
+            elif isinstance(item, Symbol):
+                self._reference(op, item)
+
+    def _reference(self, op: Op, symbol: Symbol) -> None:
+        name = symbol.name
+        found = next((table[name] for table in reversed(self._tables) if name in table), None)
+        if found is None:
+            message = f"{op.name} refers to {symbol}, which the module does not have"
+            self._report(op, "D0162", message)
+            return
+        try:
+            op.check_reference(found)
+        except ModelError as error:
+            for diagnostic in error.diagnostics:
+                self._add(diagnostic)
 
     # Findings.
 
