@@ -15,17 +15,19 @@ from numpy.typing import NDArray
 from dlc.errors import CallError
 from dlc.runtime.abi import Root
 from dlc.runtime.binding import Shape
-from dlc.runtime.buffers import address
+from dlc.runtime.buffers import Bytes, address, aligned_bytes
 from dlc.runtime.call_arguments import ArgumentReader
 from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.dtypes import BF16, DTYPES, numpy_bfloat16
-from dlc.runtime.frames import Frame, Sized, Words
+from dlc.runtime.frames import Frame, Words, working_bytes
+from dlc.runtime.lent import lent_address
 from dlc.runtime.manifest import Dim, Entry, Input, Op, Output
 from dlc.runtime.memory import check_fits, check_free
 from dlc.runtime.native import Native
 from dlc.runtime.results import Out, Results
 from dlc.runtime.signature import python_signature, signature_text
 from dlc.runtime.sizing import Binding, Sizing
+from dlc.runtime.spelling import dims_text
 from dlc.runtime.status import call_error
 from dlc.runtime.weights import WeightStore
 
@@ -68,8 +70,9 @@ class EntryPoint:
 
     Inputs are NumPy arrays, `dlc.Tensor`, anything with DLPack, Python numbers or lists of them; a
     named size that no input has is given by name. `out=` takes the array (or several, in order or by
-    name) to write the result into. The result is one array, or a named tuple. Any number of threads
-    may call at once. Raises CallError before anything runs if the arguments do not fit, or with the
+    name) to write the result into, `arena=` the memory to work in, as `new_arena` makes it: it is the
+    call's alone until that ends. The result is one array, or a named tuple. Any number of threads may
+    call at once. Raises CallError before anything runs if the arguments do not fit, or with the
     line of the model that failed.
     """
 
@@ -123,7 +126,9 @@ class EntryPoint:
             return python_signature(self._entry)
         raise AttributeError(f"an entry point has no attribute {name!r}")
 
-    def __call__(self, *args: object, out: Out | None = None, **named: object) -> object:
+    def __call__(
+        self, *args: object, out: Out | None = None, arena: object = None, **named: object
+    ) -> object:
         if not named and len(args) == len(self._dtypes):
             # Arrays for now: the first thing that happens to each is that this is looked at.
             arrays: tuple[Array, ...] = args  # pyright: ignore[reportAssignmentType]
@@ -137,18 +142,25 @@ class EntryPoint:
             else:
                 binding = self._sizing.known(tuple(shapes))
                 if binding is not None and self._runner is not None:
-                    return self._run(arrays, binding, out)
+                    return self._run(arrays, binding, out, arena)
         found, given = self._reader.read(args, named)
-        return self._run(found, self._bound([array.shape for array in found], given), out)
+        binding = self._bound([array.shape for array in found], given, lent=arena is not None)
+        return self._run(found, binding, out, arena)
 
-    def _run(self, inputs: Sequence[Array], binding: Binding, out: Out | None) -> object:
+    def _run(
+        self, inputs: Sequence[Array], binding: Binding, out: Out | None, arena: object
+    ) -> object:
         result: object = None
         inputs = self._results.own_inputs(inputs)
         if out is None:
             outputs = self._results.allocate(binding.outputs, inputs)
         else:
             outputs, result = self._results.taken(out, binding.outputs, inputs)
-        self._enter(inputs, outputs, binding)
+        base = 0
+        if arena is not None:
+            needed = working_bytes(binding.sized, self._needed_runner().threads)
+            base = lent_address(self.name, arena, needed, [*inputs, *outputs])
+        self._enter(inputs, outputs, binding, base)
         if out is not None:
             return result
         if self._results.is_plain:
@@ -156,9 +168,17 @@ class EntryPoint:
         return self._results.handed_over(self._sizing.cut(outputs, binding))
 
     def _enter(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], binding: Binding, records: int = 0
+        self,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        binding: Binding,
+        arena: int = 0,
+        records: int = 0,
     ) -> Words | None:
-        """The native call; with a trace of at most so many records if there is a number."""
+        """The native call, in the arena at an address if there is one.
+
+        With a trace of at most so many records if there is a number.
+        """
         trace = None
         frame = self._take_frame()
         try:
@@ -172,7 +192,7 @@ class EntryPoint:
             if records:
                 status, trace = frame.run_traced(binding.sized, records)
             else:
-                status = frame.run(binding.sized)
+                status = frame.run(binding.sized, arena)
             if status:
                 raise self._failed(frame)
         except MemoryError:
@@ -221,7 +241,7 @@ class EntryPoint:
         inputs = self._results.own_inputs(inputs)
         binding = self._bound([array.shape for array in inputs], given)
         outputs = self._results.allocate(binding.outputs, inputs)
-        rows = self._enter(inputs, outputs, binding, MAX_RECORDS)
+        rows = self._enter(inputs, outputs, binding, records=MAX_RECORDS)
         ops = self._program.program.ops
         found: list[list[int]] = [] if rows is None else rows.tolist()
         stretches = tuple(Stretch(ops[op], thread, start, end) for op, thread, start, end in found)
@@ -252,20 +272,47 @@ class EntryPoint:
         """Bytes of working memory for one call: at the lower bounds of the dims, then at the upper
         ones if there are such; one number if it does not depend on them."""
         threads = 1 if self._runner is None else self._runner.threads
-        return sorted({_memory(binding.sized, threads) for binding in self._sizing.at_bounds()})
+        return sorted(
+            {working_bytes(binding.sized, threads) for binding in self._sizing.at_bounds()}
+        )
 
-    def _bound(self, shapes: Sequence[Shape], given: Mapping[str, int]) -> Binding:
-        """The longer way to the binding: names, new sizes, mistakes."""
+    def working_memory(self, **sizes: int) -> int:
+        """Bytes that a call works in at these named sizes: as many as `arena=` has to have.
+
+        Raises CallError: D0801 for sizes that are missing or unknown, D0804 for those that are impossible.
+        """
+        runner = self._needed_runner()
+        names = {dim.name for dim in self.dims if dim.measured is None}
+        for name in sorted(names ^ sizes.keys()):
+            wrong = "is missing" if name in names else "does not exist"
+            raise CallError(
+                f"{self.name}: the size {name} {wrong}",
+                code="D0801",
+                help=f"its sizes are {dims_text(self.dims) or 'all numbers'}",
+            )
+        return working_bytes(self._sizing.at_dims(sizes).sized, runner.threads)
+
+    def new_arena(self, **sizes: int) -> Bytes:
+        """Memory for `arena=` of calls with these sizes, and of any that take less.
+
+        Raises CallError as `working_memory` does.
+        """
+        return aligned_bytes(self.working_memory(**sizes))
+
+    def _bound(
+        self, shapes: Sequence[Shape], given: Mapping[str, int], *, lent: bool = False
+    ) -> Binding:
+        """The longer way to the binding: names, new sizes, mistakes; `lent` is the working memory."""
         runner = self._needed_runner()
         binding = self._sizing.at(shapes, given)
-        self._check_memory(binding, runner)
+        self._check_memory(binding, runner, lent=lent)
         return binding
 
-    def _check_memory(self, binding: Binding, runner: Runner) -> None:
-        needed = _memory(binding.sized, runner.threads)
+    def _check_memory(self, binding: Binding, runner: Runner, *, lent: bool = False) -> None:
+        needed = working_bytes(binding.sized, runner.threads)
         results = sum(output.bytes for output in binding.outputs)
-        # What a call before this one worked in is there still, and is not free any more.
-        roomy = any(frame.room >= needed for frame in self._idle)
+        # What is lent, or what a call before this one worked in, is there and is not free any more.
+        roomy = lent or any(frame.room >= needed for frame in self._idle)
         check = check_fits if roomy else check_free
         check(f"a call of {self.name}", needed + results)
         if runner.max_memory is not None and needed > runner.max_memory:
@@ -281,10 +328,6 @@ class EntryPoint:
                 code="D0613",
                 help="use smaller sizes, or raise the limit where the model is compiled",
             )
-
-
-def _memory(sized: Sized, threads: int) -> int:
-    return sized.arena + sized.scratch * threads
 
 
 def _passed_as(dtype: str) -> np.dtype[np.generic] | None:

@@ -35,6 +35,15 @@ class Sized(NamedTuple):
     """Bytes for each thread."""
 
 
+def working_bytes(sized: Sized, threads: int) -> int:
+    """Bytes that a call works in on so many threads: the arena, and behind it the scratch of each."""
+    return _scratch_at(sized) + sized.scratch * threads
+
+
+def _scratch_at(sized: Sized) -> int:
+    return -(-sized.arena // ALIGNMENT) * ALIGNMENT
+
+
 class Frame:
     """A call of one program: set the roots from `Root.INPUTS` on, then `run`."""
 
@@ -84,9 +93,15 @@ class Frame:
         """Bytes of working memory that it has."""
         return len(self._work)
 
-    def run(self, sized: Sized) -> int:
-        """Run the program at these sizes and give its status. Other Python threads run meanwhile."""
-        if sized is not self._sized:
+    def run(self, sized: Sized, arena: int = 0) -> int:
+        """Run the program at these sizes and give its status. Other Python threads run meanwhile.
+
+        It works in `working_bytes` at the address `arena`, or in memory of its own.
+        """
+        if arena:
+            self._sized = None  # the next call without one finds its own memory again
+            self._work_at(arena, sized)
+        elif sized is not self._sized:
             self._resize(sized)
         if not self._uses_blas:
             return self._enter(self._words_at)
@@ -95,17 +110,18 @@ class Frame:
             return self._enter(self._words_at)
 
     def _resize(self, sized: Sized) -> None:
-        scratch_at = -(-sized.arena // ALIGNMENT) * ALIGNMENT
-        needed = scratch_at + sized.scratch * self._threads
+        needed = working_bytes(sized, self._threads)
         if needed > len(self._work):
             self._sized = None
             self._work = aligned_bytes(0)  # the old one goes before the new one comes
             self._work = aligned_bytes(needed)
-        base = address(self._work)
-        self.roots[_ARENA] = base
-        self.roots[_SCRATCH] = base + scratch_at
-        self.words[_SIZES] = sized.sizes_at
+        self._work_at(address(self._work), sized)
         self._sized = sized
+
+    def _work_at(self, base: int, sized: Sized) -> None:
+        self.roots[_ARENA] = base
+        self.roots[_SCRATCH] = base + _scratch_at(sized)
+        self.words[_SIZES] = sized.sizes_at
 
     def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words]:
         """The same, and records (`TraceWord`) of each thread's work on each op, at most `capacity`."""

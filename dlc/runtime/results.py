@@ -107,7 +107,7 @@ class Results:
                 array.dtype is storage.dtype
                 and array.shape == storage.shape
                 and array.flags.num & _WRITABLE == _WRITABLE
-                and not _shares(array, inputs)
+                and not shares_memory(array, inputs)
             ):
                 return [array], array
         if self._measured:
@@ -164,7 +164,7 @@ class Results:
 
     def _check_apart(self, arrays: Sequence[Array], inputs: Sequence[Array]) -> None:
         for index, array in enumerate(arrays):
-            if _shares(array, [*inputs, *arrays[:index]]):
+            if shares_memory(array, [*inputs, *arrays[:index]]):
                 name = self._outputs[index].name or "the output"
                 raise self._refuse(f"out= for {name} shares memory with an input or output")
 
@@ -172,7 +172,7 @@ class Results:
         return CallError(f"{self._entry}: {message}", code="D0806")
 
 
-def _shares(array: Array, others: Sequence[Array]) -> bool:
+def shares_memory(array: Array, others: Sequence[Array]) -> bool:
     """Whether a contiguous array shares a byte with one of the others, which are contiguous too."""
     begin = address(array)
     end = begin + array.nbytes

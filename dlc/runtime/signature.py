@@ -54,7 +54,10 @@ def python_signature(entry: Entry) -> inspect.Signature:
         inspect.Parameter(python_name(name), inspect.Parameter.KEYWORD_ONLY, annotation="int")
         for name in Binder(entry).free
     ]
-    parameters.append(inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None))
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+        for name in ("out", "arena")
+    ]
     outputs = ", ".join(_output_text(output) for output in entry.outputs if not output.hidden)
     try:
         return inspect.Signature(_defaults_last(parameters), return_annotation=outputs)

@@ -31,7 +31,7 @@ def _upper(dim: Dim) -> str:
 
 def python_name(name: str) -> str:
     """The name by which Python code passes it: what is taken already gets a `_` at the end."""
-    return f"{name}_" if iskeyword(name) or name == "out" else name
+    return f"{name}_" if iskeyword(name) or name in ("out", "arena") else name
 
 
 def counted(count: int, what: str) -> str:

@@ -344,7 +344,8 @@ def test_entry_points_describe_themselves(tiny: Model, many: Model) -> None:
     assert f.doc == f.__doc__ == "Adds & scales."
     assert repr(f) == "<entry point f(x: f32[B, 4], y: f32[B, 4]) -> f32[B, 4]>"
     assert (
-        str(inspect.signature(f)) == "(x: 'f32[B, 4]', y: 'f32[B, 4]', *, out=None) -> 'f32[B, 4]'"
+        str(inspect.signature(f))
+        == "(x: 'f32[B, 4]', y: 'f32[B, 4]', *, out=None, arena=None) -> 'f32[B, 4]'"
     )
     signature = inspect.signature(many.both)
     assert repr(signature.parameters["y"].default) == "[1.0, 2.0, 3.0, 4.0]"
@@ -375,13 +376,13 @@ def test_names_that_the_model_has_itself_stay_its_own() -> None:
 def test_names_that_python_reserves_get_a_line_at_the_end() -> None:
     draft = building.tiny()
     shape = ("B", "4")
-    inputs = (Input("lambda", "f32", shape), Input("out", "f32", shape))
+    inputs = (Input("lambda", "f32", shape), Input("arena", "f32", shape))
     outputs = (Output("class", "f32", shape),)
     draft.entries[0] = Entry("f", inputs, outputs, (Dim("B", 1, 4),))
     model = Model(draft.artifact())
-    (result,) = cast("tuple[F32]", model.f(lambda_=X, out_=X))
+    (result,) = cast("tuple[F32]", model.f(lambda_=X, arena_=X))
     np.testing.assert_array_equal(result, 2 * X * W[:2])
-    assert list(inspect.signature(model.f).parameters) == ["lambda_", "out_", "out"]
+    assert list(inspect.signature(model.f).parameters) == ["lambda_", "arena_", "out", "arena"]
 
 
 def test_an_untrusted_model_can_be_looked_at_but_not_called() -> None:

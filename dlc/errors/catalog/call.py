@@ -92,4 +92,12 @@ PAGES: dict[str, Page] = {
         "trainer.step(x=x, y=y)",
         "trainer.total_steps = 10_000\ntrainer.step(x=x, y=y)",
     ),
+    "D0817": Page(
+        "lent memory that does not fit",
+        "`arena=` lends a call the memory that it works in: a contiguous, writable array of uint8, as long "
+        "as the entry point's `working_memory(...)` says for these sizes, beginning at a multiple of 64, "
+        "and apart from inputs and results. `new_arena(...)` makes one. It is the call's until that ends.",
+        "model.f(x, arena=np.empty(100, np.uint8))",
+        "arena = model.f.new_arena(B=8)\nmodel.f(x, arena=arena)",
+    ),
 }

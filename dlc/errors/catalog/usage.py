@@ -194,7 +194,7 @@ PAGES: dict[str, Page] = {
         "a size to look for that is not clear",
         "`dlc memory --max` looks for the largest value of one named size, such as the batch, with which a "
         "call keeps within the memory. Where an entry point has several, `--dim NAME` says which one is to "
-        "grow, and `--dim NAME=SIZE` how large another is; without sizes that have a name nothing can grow.",
+        "grow, and `--dim NAME=SIZE` how large another is; where no size has a name nothing can grow.",
         "dlc memory gpt.dlm --max 1GiB",
         "dlc memory gpt.dlm --max 1GiB --dim B --dim T=64",
     ),
