@@ -58,7 +58,7 @@ from dlc.frontend.train_step import Purpose, train_functions
 from dlc.frontend.training import Training, check_training
 from dlc.frontend.weight_names import renamed
 from dlc.frontend.weights import Weight, source_of
-from dlc.ir.dims import Dim, symbol
+from dlc.ir.dims import MAX_FACTOR, Dim, symbol
 from dlc.ir.location import FileLocation
 from dlc.ir.value_map import ValueMap
 from dlc.text import ast
@@ -338,14 +338,28 @@ def _declare_dims(ev: Evaluator, file: File) -> None:
         try:
             low = 1 if entry.low is None else ev.integer(entry.low, scope)
             high = None if entry.high is None else ev.integer(entry.high, scope)
-            if low < 0 or (high is not None and high < low):
-                raise ev.at.fail(
-                    "D0335",
-                    f"no size is in {low}..{high}",
-                    entry.span,
-                    help="bounds are written 1..1024, the smaller first",
-                )
+            _check_bounds(ev, entry, low, high)
         except ModelError as error:
-            ev.report(error)
+            if file.is_sound(entry):  # else it was said already what is wrong with a number in it
+                ev.report(error)
             low, high = 1, None
         ev.at.bounds[name] = (low, high)
+
+
+def _check_bounds(ev: Evaluator, entry: ast.DimEntry, low: int, high: int | None) -> None:
+    """Raises ModelError (D0335) for bounds that no size is in, and for such as none can have."""
+    name = entry.name
+    least, most = min(low, low if high is None else high), max(low, high or 0)
+    if least < 0:
+        message, help = (
+            f"{name} cannot be {least}",
+            f"a size is 0 or more: {name} = 0..{max(most, 0)}",
+        )
+    elif most > MAX_FACTOR:
+        message = f"{name} cannot be {most}, which is beyond 2**62"
+        help = f"without an upper bound it may be any: {name} = {min(low, 1)}.."
+    elif high is not None and high < low:
+        message, help = f"no size is in {low}..{high}", f"write {name} = {high}..{low}"
+    else:
+        return
+    raise ev.at.fail("D0335", message, entry.span, help=help)

@@ -172,8 +172,8 @@ class Evaluator:
 
     def as_size(self, value: Datum, span: Span) -> Size:
         """A value as a size."""
-        if isinstance(value, int) and value >= MAX_FACTOR:
-            raise self.at.fail("D0329", f"the size {value} does not fit 64 bits", span)
+        if isinstance(value, int) and value > MAX_FACTOR:
+            raise self.at.fail("D0329", f"the size {value} is beyond 2**62", span)
         if isinstance(value, Dim) or (isinstance(value, int) and not isinstance(value, bool)):
             return value
         if isinstance(value, Hole):

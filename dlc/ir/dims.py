@@ -50,14 +50,14 @@ Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
 """Atoms with their powers, sorted; the empty monomial is 1."""
 
 
-MAX_FACTOR = 1 << 63
-"""The numbers in a size fit 64 bits."""
+MAX_FACTOR = 1 << 62
+"""The greatest number in a size: that of artifacts."""
 
 
 class Dim:
     """A canonical polynomial: sorted monomials, each with a coefficient that is not 0. Interned.
 
-    Raises ModelError (D0329) for a coefficient that does not fit 64 bits.
+    Raises ModelError (D0329) for a coefficient beyond 2**62.
     """
 
     __slots__ = ("_hash", "_text", "terms")
@@ -70,8 +70,8 @@ class Dim:
     def __new__(cls, terms: tuple[tuple[Monomial, int], ...]) -> Dim:
         found = cls._known.get(terms)
         if found is None:
-            if any(abs(factor) > MAX_FACTOR for _, factor in terms):
-                raise ModelError("a number in a size does not fit 64 bits", code="D0329")
+            for _, factor in terms:
+                _check_number(factor)
             found = object.__new__(cls)
             found.terms = terms
             found._hash = hash(terms)
@@ -140,14 +140,20 @@ Size: TypeAlias = int | Dim
 Shape: TypeAlias = tuple[Size, ...]
 
 
+def _check_number(size: Size) -> None:
+    """Raises ModelError (D0329) for a number that artifacts do not hold; what is no number has some."""
+    if isinstance(size, int) and abs(size) > MAX_FACTOR:
+        raise ModelError("a number in a size is beyond 2**62", code="D0329")
+
+
 def check_shape(shape: Shape) -> None:
-    """Raises ModelError (D0329) for a size that is negative or does not fit 64 bits."""
+    """Raises ModelError (D0329) for a size that is negative or beyond 2**62."""
     for size in shape:
         if isinstance(size, int):
             if size < 0:
                 raise ModelError(f"a size cannot be {size}", code="D0329")
-            if size >= MAX_FACTOR:
-                raise ModelError(f"the size {size} does not fit 64 bits", code="D0329")
+            if size > MAX_FACTOR:
+                raise ModelError(f"the size {size} is beyond 2**62", code="D0329")
 
 
 def symbol(name: str) -> Dim:
@@ -230,6 +236,7 @@ def floor_divide(numerator: Size, denominator: Size) -> Size:
     if isinstance(left, int) and isinstance(denominator, int):
         return _from_terms([*whole, ((), left // denominator)])
     left, denominator = _reduced(left, denominator)
+    _check_number(denominator)
     return _from_terms([*whole, (((Quotient(left, denominator), 1),), 1)])
 
 
@@ -272,6 +279,8 @@ def _extreme(which: str, one: Size, other: Size) -> Size:
     if isinstance(difference, int):
         return one if (difference >= 0) == (which == "max") else other
     first, second = sorted((one, other), key=str)
+    _check_number(first)
+    _check_number(second)
     return Dim(((((Extreme(which, (first, second)), 1),), 1),))
 
 
@@ -505,6 +514,6 @@ def parse_size(text: str) -> Size:
     try:
         value = total(0)
     except ModelError:
-        raise ValueError(f"a number in the size {text[:40]!r} does not fit 64 bits") from None
+        raise ValueError(f"a number in the size {text[:40]!r} is beyond 2**62") from None
     take("")
     return value

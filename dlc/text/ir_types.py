@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from dlc.ir.dims import Dim, Shape, Size, parse_size
+from dlc.ir.dims import MAX_FACTOR, Dim, Shape, Size, parse_size
 from dlc.ir.types import MAX_LANES, DType, SimpleType, TensorType, Type, VectorType, ViewType
 
 __all__ = ["read_shape", "read_size", "read_type"]
@@ -109,8 +109,8 @@ def _in_range(shape: Shape) -> Shape:
     for size in shape:
         if isinstance(size, int) and size < 0:
             raise ValueError(f"the shape {list(shape)} has a negative size")
-        if isinstance(size, int) and size >= 1 << 63:
-            raise ValueError(f"the size {size} does not fit 64 bits")
+        if isinstance(size, int) and size > MAX_FACTOR:
+            raise ValueError(f"the size {size} is beyond 2**62")
     return shape
 
 

@@ -151,8 +151,8 @@ PAGES: dict[str, Page] = {
     ),
     "D0329": Page(
         "a number out of range",
-        "An index or slice leaves its axis or list, a step is 0, a size is negative or does not fit 64 "
-        "bits, or a calculation of sizes divides by 0. Nothing is clamped: an axis of size n has "
+        "An index or slice leaves its axis or list, a step is 0, a size is negative or beyond "
+        "2**62, or a calculation of sizes divides by 0. Nothing is clamped: an axis of size n has "
         "the places 0 to n - 1, and -1 is the last of them.",
         "dlc 1\nexport fn f(x: f32[3]) -> f32 = x[3]",
         "dlc 1\nexport fn f(x: f32[3]) -> f32 = x[2]",
@@ -193,7 +193,8 @@ PAGES: dict[str, Page] = {
     ),
     "D0335": Page(
         "bounds that no size fulfils",
-        "The bounds of a `dim` are written with the smaller one first, and neither is negative.",
+        "The bounds of a `dim` are written with the smaller one first. Neither is negative, nor beyond "
+        "2**62.",
         "dlc 1\ndim B = 64..1\nexport fn f(x: f32[B]) -> f32 = sum(x)",
         "dlc 1\ndim B = 1..64\nexport fn f(x: f32[B]) -> f32 = sum(x)",
     ),
