@@ -32,7 +32,9 @@ def kernel_text(function: simt.Func, name: str) -> str:
         parameters.append(f"{llvm_type(argument.type)} %a{position}")
     write_block(function.body, text)
     head = f"define ptx_kernel void @{name}({', '.join([*parameters, 'ptr %fault'])}) #0 {{"
-    attributes = f'attributes #0 = {{ nounwind "nvvm.maxntid"="{function.threads}" }}'
+    # Left to itself, ptxas aims at 64 registers and rather spills a few bytes than take some more.
+    bounds = f'"nvvm.maxntid"="{function.threads}" "nvvm.minctasm"="1"'
+    attributes = f"attributes #0 = {{ nounwind {bounds} }}"
     body = [*text.entry, *text.lines]
     return "\n".join(
         [*sorted(text.declarations), "", head, "entry:", *body, "}", "", attributes, ""]

@@ -23,7 +23,9 @@ def fma(
     """`x * y + z` of f32 or f64 arrays, rounded once to their dtype."""
     dtype = x.dtype
     with np.errstate(all="ignore"):
-        a, b, c = np.broadcast_arrays(*[v.astype(np.float64) for v in (x, y, z)])
+        a, b, c = [v.astype(np.float64, copy=False) for v in (x, y, z)]
+        if not a.shape == b.shape == c.shape:
+            a, b, c = np.broadcast_arrays(a, b, c)
         if dtype == np.float32:
             # The product of two f32 is exact in f64, and 53 bits rounded to odd round to 24 as one.
             return _add_to_odd(a * b, c).astype(dtype)
@@ -33,9 +35,13 @@ def fma(
 def _fma(x: Doubles, y: Doubles, z: Doubles) -> Doubles:
     plain = x * y
     ordinary = np.isfinite(x) & np.isfinite(y) & (x != 0) & (y != 0)
+    if not ordinary.any():
+        return plain + z
     result = np.where(ordinary, plain, plain + z)
     sums = ordinary & (z != 0) & np.isfinite(z)
     result = np.where(ordinary & ~np.isfinite(z), z, result)
+    if not sums.any():
+        return result
     return np.where(sums, _fma_ordinary(*[np.where(sums, v, 1.0) for v in (x, y, z)]), result)
 
 

@@ -77,7 +77,8 @@ class Memory:
     ) -> Iterator[tuple[Stretch, NDArray[np.int64], NDArray[np.int64]]]:
         """The same for several addresses: each stretch, which of them are in it, and where in it."""
         numbers = (addresses >> _OFFSET_BITS) - 1
-        for number in np.unique(numbers):
+        alike = bool((numbers == numbers[0]).all())
+        for number in numbers[:1] if alike else np.unique(numbers):
             stretch = self._stretches[int(number)]
             rows = np.flatnonzero(numbers == number)
             starts = (addresses[rows] & _OFFSET) - _MIDDLE

@@ -63,9 +63,11 @@ class Shadow:
         """Threads read bytes, those in their row of `places`; the first clash."""
         who = now.who[:, None]
         clash = self._meets_writer(places, now)
-        before, same = self._reader[places], self._at_once(self._reader, self._read, places, now)
+        before = self._reader[places]
+        elsewhere = before // now.threads != now.block
+        same = (self._read[places] == now.epoch) & (before != NOBODY) & ~elsewhere
         self._many[places] = same & (self._many[places] | (before != who))
-        self._blocks[places] |= (before != NOBODY) & (before // now.threads != now.block)
+        self._blocks[places] |= elsewhere & (before != NOBODY)
         self._reader[places], self._read[places] = np.broadcast_to(who, places.shape), now.epoch
         # Rows that read the same byte: only one of them stands there now.
         together = self._reader[places] != who
@@ -81,24 +83,19 @@ class Shadow:
 
     def _meets_writer(self, places: Numbers, now: Moment) -> Clash | None:
         before = self._writer[places]
+        others = (before != NOBODY) & (before != now.who[:, None])
+        if not others.any():
+            return None
         apart = before // now.threads != now.block
-        near = self._at_once(self._writer, self._written, places, now)
-        wrong = (before != NOBODY) & (before != now.who[:, None]) & (apart | near)
+        wrong = others & (apart | (self._written[places] == now.epoch))
         return _first(wrong, places, self._writer, wrote=True)
 
     def _meets_reader(self, places: Numbers, now: Moment) -> Clash | None:
         before = self._reader[places]
         apart = self._blocks[places] | (before // now.threads != now.block)
-        near = self._at_once(self._reader, self._read, places, now)
         others = self._many[places] | (before != now.who[:, None])
-        wrong = (before != NOBODY) & (apart | (near & others))
+        wrong = (before != NOBODY) & (apart | (others & (self._read[places] == now.epoch)))
         return _first(wrong, places, self._reader, wrote=False)
-
-    def _at_once(self, who: Numbers, when: Numbers, places: Numbers, now: Moment) -> Flags:
-        """Whether a thread of this block was there since the last barrier."""
-        before = who[places]
-        here = before // now.threads == now.block
-        return (before != NOBODY) & here & (when[places] == now.epoch)
 
 
 def _first(wrong: Flags, places: Numbers, others: Numbers, *, wrote: bool) -> Clash | None:

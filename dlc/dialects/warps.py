@@ -9,11 +9,12 @@ shadow (`dlc.dialects.shadow`), so that a race is found however the warps happen
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.dialects import loop, simt, vec
+from dlc.dialects import loop, scalar, simt, vec
 from dlc.dialects.machine import POISON, Enough, Memory, Stretch
 from dlc.dialects.scalar import COMBINERS, element
 from dlc.dialects.shadow import Moment, Numbers, Race, Shadow
@@ -27,6 +28,20 @@ NOWHERE = -1
 """A pointer that points into no stretch."""
 Turns = Generator[None, None, tuple[Array, ...]]
 """A warp at work: it stops at each barrier, and in the end gives what its block of code hands on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """Which threads of a warp run an operation."""
+
+    mask: Mask
+    rows: Numbers
+    all: bool
+
+
+def active(mask: Mask) -> Active:
+    rows = np.flatnonzero(mask)
+    return Active(mask, rows, rows.size == WARP)
 
 
 class Divergence(Exception):
@@ -52,6 +67,8 @@ class Launch:
         self.steps = steps
         self.memory = Memory()
         self._shadows: dict[int, tuple[Array, Shadow]] = {}
+        self._places: dict[int, tuple[Stretch, Shadow, int]] = {}
+        self._constants: dict[Op, Array] = {}
         given = [*[self.memory.add(view) for view in views], *sizes]
         if scratch:
             given.append(self.memory.add(Stretch("scratch", np.full(scratch, POISON, np.uint8))))
@@ -74,14 +91,23 @@ class Launch:
 
     def shadow(self, stretch: Stretch) -> tuple[Shadow, int]:
         """The shadow of the memory that a stretch is in, and where in it the stretch begins."""
-        whole: Array = stretch.data
-        while isinstance(whole.base, np.ndarray):
-            whole = whole.base
-        if id(whole) not in self._shadows:
-            # The array is kept, so that no other one gets its address.
-            self._shadows[id(whole)] = whole, Shadow(whole.nbytes)
-        start = stretch.data.ctypes.data - whole.ctypes.data
-        return self._shadows[id(whole)][1], start
+        found = self._places.get(id(stretch))
+        if found is None:
+            whole: Array = stretch.data
+            while isinstance(whole.base, np.ndarray):
+                whole = whole.base
+            # Arrays and stretches are kept, so that no other one gets the address.
+            _, shadow = self._shadows.setdefault(id(whole), (whole, Shadow(whole.nbytes)))
+            start = stretch.data.ctypes.data - whole.ctypes.data
+            found = self._places[id(stretch)] = stretch, shadow, start
+        return found[1:]
+
+    def constant(self, op: scalar.Constant, at: Evaluation) -> Array:
+        """A constant in every thread of a warp."""
+        if op not in self._constants:
+            shape = _poison(op.type).shape
+            self._constants[op] = np.broadcast_to(op.evaluate(at), shape)
+        return self._constants[op]
 
 
 class _Block:
@@ -108,7 +134,7 @@ class _Block:
         warp = _Warp(self, number)
         tile = np.full(WARP, self.tile, np.int64)
         arguments = [tile, warp.threads, *self.launch.arguments]
-        return warp.steps(self.launch.function.body, arguments, np.ones(WARP, np.bool_))
+        return warp.steps(self.launch.function.body, arguments, active(np.ones(WARP, np.bool_)))
 
     def shared(self, op: simt.Shared) -> int:
         """A pointer to the room that an operation gives the whole block."""
@@ -132,8 +158,8 @@ class _Warp(Evaluation):
 
     # Control.
 
-    def steps(self, block: Block, arguments: Sequence[Array], mask: Mask) -> Turns:
-        """Run a block of code with the threads of the mask."""
+    def steps(self, block: Block, arguments: Sequence[Array], here: Active) -> Turns:
+        """Run a block of code with some of the threads."""
         known = self._known
         known.update(zip(block.arguments, arguments, strict=True))
         for op in block:
@@ -143,52 +169,54 @@ class _Warp(Evaluation):
             inputs = [known[operand] for operand in op.operands]
             match op:
                 case simt.Barrier():
-                    self._refuse_absence(op, mask)
+                    self.refuse_absence(op, here)
                     yield
                     results: tuple[Array, ...] = ()
                 case loop.For():
-                    results = yield from self._for(op, inputs, mask)
+                    results = yield from self._for(op, inputs, here)
                 case loop.While():
-                    results = yield from self._while(op, inputs, mask)
+                    results = yield from self._while(op, inputs, here)
                 case loop.If():
-                    results = yield from self._if(op, inputs[0].astype(np.bool_), mask)
+                    results = yield from self._if(op, inputs[0].astype(np.bool_), here)
                 case _:
-                    results = self._compute(op, inputs, mask)
+                    results = self._compute(op, inputs, here)
             known.update(zip(op.results, results, strict=True))
         raise AssertionError("the block has no terminator")
 
-    def _for(self, op: loop.For, inputs: Sequence[Array], mask: Mask) -> Turns:
+    def _for(self, op: loop.For, inputs: Sequence[Array], here: Active) -> Turns:
         position, upper, step = [array.astype(np.int64) for array in inputs[:3]]
         carried = list(inputs[3:])
-        going: Mask = mask & (position < upper)
-        while going.any():
+        going = active(here.mask & (position < upper))
+        while going.rows.size:
             following = yield from self.steps(op.body, [position, *carried], going)
             carried = [_choose(going, *two) for two in zip(following, carried, strict=True)]
-            position = np.where(going, position + step, position)
-            going &= position < upper
+            position = np.where(going.mask, position + step, position)
+            going = active(going.mask & (position < upper))
         return tuple(carried)
 
-    def _while(self, op: loop.While, inputs: Sequence[Array], mask: Mask) -> Turns:
-        carried, going = list(inputs), mask
+    def _while(self, op: loop.While, inputs: Sequence[Array], here: Active) -> Turns:
+        carried, going = list(inputs), here
         while True:
             (test,) = yield from self.steps(op.condition, carried, going)
-            going = going & test.astype(np.bool_)
-            if not going.any():
+            going = active(going.mask & test.astype(np.bool_))
+            if not going.rows.size:
                 return tuple(carried)
             following = yield from self.steps(op.body, carried, going)
             carried = [_choose(going, *two) for two in zip(following, carried, strict=True)]
 
-    def _if(self, op: loop.If, condition: Mask, mask: Mask) -> Turns:
+    def _if(self, op: loop.If, condition: Mask, here: Active) -> Turns:
         results = tuple([_poison(value.type) for value in op.results])
-        for branch, taken in ((op.then, mask & condition), (op.otherwise, mask & ~condition)):
-            if taken.any():
+        for branch, mask in ((op.then, condition), (op.otherwise, ~condition)):
+            taken = active(here.mask & mask)
+            if taken.rows.size:
                 found = yield from self.steps(branch, (), taken)
                 results = tuple([_choose(taken, *two) for two in zip(found, results, strict=True)])
         return results
 
-    def _refuse_absence(self, op: Op, mask: Mask) -> None:
-        if not mask.all():
-            missing = self.threads[~mask][0]
+    def refuse_absence(self, op: Op, here: Active) -> None:
+        """Raises Divergence where a thread of the warp is missing."""
+        if not here.all:
+            missing = self.threads[~here.mask][0]
             raise Divergence(
                 f"thread {missing} of tile {self.block.tile} does not come to the {op.name} at "
                 f"{op.location.place}, where all must be"
@@ -196,18 +224,17 @@ class _Warp(Evaluation):
 
     # Operations.
 
-    def _compute(self, op: Op, inputs: Sequence[Array], mask: Mask) -> tuple[Array, ...]:
-        """An operation in the threads of the mask; the others get poison."""
+    def _compute(self, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+        """An operation in the threads that are here; the others get poison."""
         handler = HANDLERS.get(type(op))
         if handler is not None:
-            return handler(self, op, inputs, mask)
-        result = _poison(op.results[0].type)
-        if isinstance(op, simt.Exchange):
-            self._refuse_absence(op, mask)
+            return handler(self, op, inputs, here)
+        compute = REGISTERS.get(type(op)) or _evaluate
+        if here.all:
+            return (compute(self, op, *inputs),)
         # What the other threads hold may be nothing that the operation is defined for.
-        given = inputs if mask.all() else [array[mask] for array in inputs]
-        in_registers = REGISTERS.get(type(op))
-        result[mask] = in_registers(op, *given) if in_registers else op.evaluate(self, *given)
+        result = _poison(op.results[0].type)
+        result[here.mask] = compute(self, op, *[array[here.mask] for array in inputs])
         return (result,)
 
     # Memory.
@@ -221,18 +248,18 @@ class _Warp(Evaluation):
             self._buffers[op] = first + size * np.arange(WARP, dtype=np.int64)
         return self._buffers[op]
 
-    def read(self, op: Op, addresses: Numbers, dtype: DType, count: int, mask: Mask) -> Array:
+    def read(self, op: Op, addresses: Numbers, dtype: DType, count: int, here: Active) -> Array:
         """`count` neighbouring elements at each address, a row for each thread."""
-        result = np.full((WARP, count), POISON, np.uint8).repeat(dtype.bytes, axis=1)
-        for stretch, rows, places in self._places(op, addresses, count * dtype.bytes, mask):
+        result = np.full((WARP, count * dtype.bytes), POISON, np.uint8)
+        for stretch, rows, places in self._places(op, addresses, count * dtype.bytes, here):
             result[rows] = stretch.data[places]
             self._note(op, stretch, places, rows, wrote=False)
         return result.view(dtype.numpy)
 
-    def write(self, op: Op, addresses: Numbers, values: Array, mask: Mask) -> None:
+    def write(self, op: Op, addresses: Numbers, values: Array, here: Active) -> None:
         """Write the elements of each row to neighbouring places from the thread's address on."""
         data = np.ascontiguousarray(values).reshape(WARP, -1).view(np.uint8)
-        for stretch, rows, places in self._places(op, addresses, data.shape[1], mask):
+        for stretch, rows, places in self._places(op, addresses, data.shape[1], here):
             stretch.refuse_write(op)
             self._note(op, stretch, places, rows, wrote=True)
             stretch.data[places] = data[rows]
@@ -240,13 +267,12 @@ class _Warp(Evaluation):
                 stretch.written[places] = True
 
     def _places(
-        self, op: Op, addresses: Numbers, size: int, mask: Mask
+        self, op: Op, addresses: Numbers, size: int, here: Active
     ) -> Iterator[tuple[Stretch, Numbers, Numbers]]:
         """The bytes at the addresses, by the stretch that they are in: threads, and places in it."""
-        active = np.flatnonzero(mask)
         memory = self.block.launch.memory
-        for stretch, rows, starts in memory.at_each(op, addresses[active], size):
-            yield stretch, active[rows], starts[:, None] + np.arange(size)
+        for stretch, rows, starts in memory.at_each(op, addresses[here.rows], size):
+            yield stretch, here.rows[rows], starts[:, None] + np.arange(size)
 
     def _note(
         self, op: Op, stretch: Stretch, places: Numbers, rows: Numbers, *, wrote: bool
@@ -267,8 +293,11 @@ class _Warp(Evaluation):
             )
 
 
-def _choose(mask: Mask, new: Array, old: Array) -> Array:
-    return np.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+def _choose(here: Active, new: Array, old: Array) -> Array:
+    """What the threads that are here have now, and the others had."""
+    if here.all:
+        return new
+    return np.where(here.mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
 
 def _poison(type: Type) -> Array:
@@ -285,7 +314,7 @@ def _poison(type: Type) -> Array:
 
 # Operations that know of memory, of the block, or of several elements in a thread.
 
-Handler = Callable[[_Warp, Op, Sequence[Array], Mask], tuple[Array, ...]]
+Handler = Callable[[_Warp, Op, Sequence[Array], Active], tuple[Array, ...]]
 
 
 def _elements(pointer: Array, index: Array, dtype: DType) -> Numbers:
@@ -293,60 +322,72 @@ def _elements(pointer: Array, index: Array, dtype: DType) -> Numbers:
     return pointer.astype(np.int64) + index.astype(np.int64) * dtype.bytes
 
 
-def _offset(warp: _Warp, op: Op, inputs: Sequence[Array], mask: Mask) -> tuple[Array, ...]:
+def _offset(warp: _Warp, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
     assert isinstance(op, loop.Offset)
     pointer, index = inputs
     return (_elements(pointer, index, op.dtype),)
 
 
-def _load(warp: _Warp, op: Op, inputs: Sequence[Array], mask: Mask) -> tuple[Array, ...]:
+def _load(warp: _Warp, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
     assert isinstance(op, loop.Load)
     pointer, index = inputs
-    return (warp.read(op, _elements(pointer, index, op.dtype), op.dtype, 1, mask)[:, 0],)
+    return (warp.read(op, _elements(pointer, index, op.dtype), op.dtype, 1, here)[:, 0],)
 
 
-def _load_register(warp: _Warp, op: Op, inputs: Sequence[Array], mask: Mask) -> tuple[Array, ...]:
+def _load_register(warp: _Warp, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
     assert isinstance(op, vec.Load)
     (pointer, index), dtype = inputs, op.type.dtype
-    return (warp.read(op, _elements(pointer, index, dtype), dtype, op.type.lanes, mask),)
+    return (warp.read(op, _elements(pointer, index, dtype), dtype, op.type.lanes, here),)
 
 
-def _store(warp: _Warp, op: Op, inputs: Sequence[Array], mask: Mask) -> tuple[Array, ...]:
+def _store(warp: _Warp, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
     value, pointer, index = inputs
     dtype = element(op.operands[0].type)
-    warp.write(op, _elements(pointer, index, dtype), value, mask)
+    warp.write(op, _elements(pointer, index, dtype), value, here)
     return ()
 
 
-def _gather(warp: _Warp, op: Op, inputs: Sequence[Array], mask: Mask) -> tuple[Array, ...]:
+def _gather(warp: _Warp, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
     assert isinstance(op, vec.Gather)
     (pointer, indices), dtype = inputs, op.type.dtype
     lanes = [
-        warp.read(op, _elements(pointer, index, dtype), dtype, 1, mask)[:, 0] for index in indices.T
+        warp.read(op, _elements(pointer, index, dtype), dtype, 1, here)[:, 0] for index in indices.T
     ]
     return (np.stack(lanes, axis=1),)
 
 
-def _scatter(warp: _Warp, op: Op, inputs: Sequence[Array], mask: Mask) -> tuple[Array, ...]:
+def _scatter(warp: _Warp, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
     values, pointer, indices = inputs
     dtype = element(op.operands[0].type)
     for value, index in zip(values.T, indices.T, strict=True):
-        warp.write(op, _elements(pointer, index, dtype), value, mask)
+        warp.write(op, _elements(pointer, index, dtype), value, here)
     return ()
 
 
-def _buffer(warp: _Warp, op: Op, inputs: Sequence[Array], mask: Mask) -> tuple[Array, ...]:
+def _buffer(warp: _Warp, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
     assert isinstance(op, loop.Buffer)
     return (warp.buffer(op),)
 
 
-def _shared(warp: _Warp, op: Op, inputs: Sequence[Array], mask: Mask) -> tuple[Array, ...]:
+def _shared(warp: _Warp, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
     assert isinstance(op, simt.Shared)
     return (np.full(WARP, warp.block.shared(op), np.int64),)
 
 
-def _fail(warp: _Warp, op: Op, inputs: Sequence[Array], mask: Mask) -> tuple[Array, ...]:
-    return op.evaluate(warp, *[array[mask][0] for array in inputs])  # pyright: ignore[reportReturnType]
+def _fail(warp: _Warp, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+    return op.evaluate(warp, *[array[here.mask][0] for array in inputs])  # pyright: ignore[reportReturnType]
+
+
+def _exchange(warp: _Warp, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+    warp.refuse_absence(op, here)
+    result = op.evaluate(warp, *inputs)
+    assert not isinstance(result, tuple)
+    return (result,)
+
+
+def _constant(warp: _Warp, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+    assert isinstance(op, scalar.Constant)
+    return (warp.block.launch.constant(op, warp),)
 
 
 HANDLERS: dict[type[Op], Handler] = {
@@ -355,6 +396,8 @@ HANDLERS: dict[type[Op], Handler] = {
     loop.Store: _store,
     loop.Buffer: _buffer,
     loop.Fail: _fail,
+    scalar.Constant: _constant,
+    simt.Exchange: _exchange,
     simt.Shared: _shared,
     vec.Load: _load_register,
     vec.Store: _store,
@@ -363,17 +406,24 @@ HANDLERS: dict[type[Op], Handler] = {
 }
 
 
-def _broadcast(op: Op, *inputs: Array) -> Array:
+def _evaluate(warp: _Warp, op: Op, *inputs: Array) -> Array:
+    """An operation that does to every element the same, and so to every thread."""
+    result = op.evaluate(warp, *inputs)
+    assert not isinstance(result, tuple)
+    return result
+
+
+def _broadcast(warp: _Warp, op: Op, *inputs: Array) -> Array:
     assert isinstance(op, vec.Broadcast)
     return np.repeat(inputs[0][:, None], op.lanes, axis=1)
 
 
-def _ramp(op: Op, *inputs: Array) -> Array:
+def _ramp(warp: _Warp, op: Op, *inputs: Array) -> Array:
     assert isinstance(op, vec.Ramp)
     return inputs[0].astype(np.int64)[:, None] + np.arange(op.lanes, dtype=np.int64)
 
 
-def _reduce(op: Op, *inputs: Array) -> Array:
+def _reduce(warp: _Warp, op: Op, *inputs: Array) -> Array:
     assert isinstance(op, vec.Reduce)
     (lanes,) = inputs
     combine = COMBINERS[op.combine].function
