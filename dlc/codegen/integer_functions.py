@@ -160,7 +160,7 @@ class _Writer:
                 self._value(value)
             case ast.Assign([target], value):
                 self._store(target, self._value(value))
-            case ast.AugAssign(target, operator, value):
+            case ast.AugAssign(target, operator, value) if type(operator) in _ARITHMETIC:
                 result = self._arithmetic(operator, self._value(target), self._value(value))
                 self._store(target, result)
             case ast.If(test, body, orelse):
@@ -234,7 +234,9 @@ class _Writer:
                 return self._name(name)
             case ast.Subscript():
                 return self._new(f"load i64, ptr {self._element(node)}")
-            case ast.BinOp(left, operator, right):
+            case ast.UnaryOp(ast.USub(), operand):
+                return self._new(f"sub i64 0, {self._value(operand)}")
+            case ast.BinOp(left, operator, right) if type(operator) in _ARITHMETIC:
                 return self._arithmetic(operator, self._value(left), self._value(right))
             case ast.IfExp(test, body, orelse):
                 return self._choice(test, lambda: self._value(body), lambda: self._value(orelse))

@@ -66,10 +66,12 @@ def place_instance(path: str, effort: int = 1) -> PlacedInstance:
 
 def read_instance(path: str) -> dict[str, Buffer]:
     """The buffers of a table by their ids, in its order. Raises as `place_instance` does."""
+    data = bytes(map_file(path))
     try:
-        text = bytes(map_file(path)).decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _refused(path, 1, f"byte {error.start} is no UTF-8") from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise _refused(path, line, f"byte {error.start} of the file is no UTF-8") from None
     buffers: dict[str, Buffer] = {}
     rows = _rows(path, text)
     line, head = next(rows, (1, list[str]()))
