@@ -1,26 +1,69 @@
-"""`dlc check`: is a model right."""
+"""`dlc check`: are models right."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.report import note, notes, print_json, progress
+from dlc.cli.report import errors_data, note, notes, print_json, progress
 from dlc.cli.values import parameters
+from dlc.errors import DlcError
+
+Chosen = Mapping[str, bool | int | float | str]
 
 
 def command(
-    model: options.Model,
+    models: Annotated[list[str], typer.Argument(help="Models: .dlm, .dlir, .dlc or .onnx.")],
     module: options.Module = None,
     chosen: options.Chosen = [],  # noqa: B006 - typer wants it; nothing changes it
     as_json: options.Json = False,
-) -> None:
-    """Read a model completely and say everything that is wrong with it."""
-    with progress(f"reading {model}"):
-        checked = driver.check_model(model, module=module, parameters=parameters(chosen))
+) -> int:
+    """Read models completely and say everything that is wrong with them."""
+    settings = parameters(chosen)
+    if len(models) > 1:
+        return _check_several(models, module, settings, as_json=as_json)
+    checked = _checked(models[0], module, settings)
     if as_json:
         print_json(checked.data())
-        return
+    else:
+        _tell(checked)
+    return 0
+
+
+def _check_several(
+    models: Sequence[str], module: str | None, settings: Chosen, *, as_json: bool
+) -> int:
+    """Check each, whatever is wrong with others; gives the greatest of their exit codes."""
+    found: list[dict[str, object]] = []
+    code = 0
+    for model in models:
+        try:
+            checked = _checked(model, module, settings)
+        except DlcError as error:
+            code = max(code, error.exit_code)
+            note(error.render())
+            found.append({"path": model, **errors_data(error)})
+            continue
+        found.append(checked.data())
+        if not as_json:
+            _tell(checked)
+    if as_json:
+        print_json({"models": found})
+    return code
+
+
+def _checked(model: str, module: str | None, settings: Chosen) -> driver.Checked:
+    with progress(f"reading {model}"):
+        return driver.check_model(model, module=module, parameters=settings)
+
+
+def _tell(checked: driver.Checked) -> None:
+    """The remarks and the entry points of a model that is right."""
     notes(checked.remarks)
     for head in checked.heads:
         print(head)
-    note(f"{model} is right")
+    note(f"{checked.path} is right")

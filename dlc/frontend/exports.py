@@ -69,7 +69,7 @@ def _warn_of_hidden(ev: Evaluator, declaration: ast.Fn) -> None:
             [
                 Diagnostic(
                     "D0226",
-                    f"model.{name} is not this entry point in Python: every model has a {name}",
+                    f"model.{name} is not this entry point in Python: every model has its own",
                     place,
                     help=f'rename it, or call it as model["{name}"]',
                     severity="warning",

@@ -102,6 +102,25 @@ def test_a_wrong_model_is_told_at_its_line_and_as_json(dlc: Command, folder: Pat
     assert [(e["code"], e["line"], e["column"]) for e in errors] == [("D0201", 2, 40)]
 
 
+def test_several_models_are_checked_whatever_is_wrong_with_some(dlc: Command, folder: Path) -> None:
+    (folder / "bad.dlm").write_text("dlc 1\nexport fn f(x: f32[2]) -> f32[2] = x + nothing\n")
+    done = dlc("check", "bad.dlm", "rows.dlm", "gone.dlm")
+    assert done.code == 2
+    assert "bad.dlm:2:40" in done.err
+    assert "rows.dlm is right" in done.err
+    assert "cannot read gone.dlm" in done.err
+    assert done.out.startswith("f(x: f32[B, 3]")
+    assert dlc("check", "bad.dlm", "rows.dlm").code == 1
+    models = cast(
+        "dict[str, list[dict[str, object]]]", dlc("check", "bad.dlm", "rows.dlm", "--json").data
+    )
+    assert [list(model) for model in models["models"]] == [
+        ["path", "errors"],
+        ["path", "entries", "warnings"],
+    ]
+    assert dlc("check", "rows.dlm", "rows.dlm", "--json").code == 0
+
+
 def test_an_unforeseen_exception_is_an_internal_error(
     dlc: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
