@@ -182,15 +182,23 @@ def not_installed(error: ModuleNotFoundError) -> DlcError:
     )
 
 
-_DISAGREEMENT = re.compile(
-    r"(?:.* (?:is|are) )?(?P<found>\S.*?),?(?: given| returned| set)? where (?P<expected>.+) is expected"
+_DISAGREEMENTS = tuple(
+    re.compile(form)
+    for form in (
+        r"(?:.* (?:is|are|has) )?(?P<found>\S.*?),?(?: given| returned| declared| set| found)?"
+        r" where (?P<expected>.+) (?:is|are) expected",
+        r"(?:.*: )?expected (?P<expected>\S.*), found (?P<found>\S.*)",
+        r"(?:.*? )?(?:is|are|takes|take|needs) (?P<expected>\S.*?)[,;] found (?P<found>\S.*)",
+        r"(?P<found>\S+) does not fit (?P<expected>\w+), which holds ",
+    )
 )
-"""The form of a message about a value that does not fit: `FOUND given where EXPECTED is expected`."""
+"""How messages say that a value does not fit, such as `FOUND given where EXPECTED is expected`."""
 
 
 def diagnostic_data(diagnostic: Diagnostic) -> dict[str, object]:
     """One diagnostic for programs: `docs/json.md` says what each name means."""
-    said = _DISAGREEMENT.match(diagnostic.message)
+    tried = (form.match(diagnostic.message) for form in _DISAGREEMENTS)
+    said = next((found for found in tried if found is not None), None)
     return {
         "code": diagnostic.code,
         "severity": diagnostic.severity,

@@ -88,6 +88,17 @@ def test_an_error_is_also_an_object_for_programs(capsys: pytest.CaptureFixture[s
         ("f32[B, 26] given where f32[B] is expected", "f32[B, 26]", "f32[B]"),
         ("f: x is f64[3], where f32[3] is expected", "f64[3]", "f32[3]"),
         ("a tuple of 2 set where f32[8] is expected", "a tuple of 2", "f32[8]"),
+        ("f: input x has 17 axes where at most 16 are expected", "17 axes", "at most 16"),
+        ("expected a tensor, found the number 3", "the number 3", "a tensor"),
+        ("expected `)`, found the keyword let", "the keyword let", "`)`"),
+        (
+            "axis of sum is an axis or a list of axes, found f32[2]",
+            "f32[2]",
+            "an axis or a list of axes",
+        ),
+        ("limit is a number of examples; found 'x'", "'x'", "a number of examples"),
+        ("relu takes 1 argument, found 2", "2", "1 argument"),
+        ("300 does not fit i8, which holds -128 to 127", "300", "i8"),
         ("cannot multiply f32[2] by f32[3]: the inner sizes 2 and 3 differ", None, None),
     ],
 )
