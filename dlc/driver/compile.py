@@ -21,7 +21,7 @@ from dlc.driver.reproduce import reproducer
 from dlc.driver.settings import Settings
 from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Given, Weights, gather
-from dlc.errors import ArtifactError, DlcError, ModelError, Unsupported
+from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager
 from dlc.ir.verify import verify
@@ -31,6 +31,9 @@ from dlc.runtime.model import Model
 from dlc.text.ir_printer import print_module
 
 Observer = Callable[[str, Op], None]
+
+MORE_RECOMPUTED = (0.25, 4.0)
+"""How much longer a call may take for values that are computed again, tried where memory has a limit."""
 
 
 @dataclass(slots=True)
@@ -113,6 +116,29 @@ def compile_opened(
     Raises Unsupported for what its text demands and compiled code would not keep.
     """
     settings = keep_promises(opened, settings)
+    report = report or Report()
+    place = _bounded(opened, settings)
+    made = _compiled(opened, settings, weights, report, after)
+    if settings.max_memory is None:
+        return made
+    for effort in MORE_RECOMPUTED:
+        try:
+            return kept_within(made, settings.max_memory, place)
+        except Unsupported:
+            if not _can_recompute(opened, settings):
+                raise
+        assert opened.reopen is not None
+        opened = opened.reopen()
+        _bounded(opened, settings)
+        made = _compiled(opened, replace(settings, recompute=effort), weights, report, after)
+    return kept_within(made, settings.max_memory, place)
+
+
+def _bounded(opened: Opened, settings: Settings) -> Place | None:
+    """Narrow the dims of a model to what was chosen; gives the place of its limit of the memory.
+
+    Raises ModelError (D0708) where there is such a limit and dims have no upper bound.
+    """
     limits = limits_of(opened.module)
     place = next((limit.place for limit in limits if limit.name == "memory"), None)
     try:
@@ -122,10 +148,13 @@ def compile_opened(
     except DlcError as error:
         error.sources.update(opened.texts)
         raise
-    made = _compiled(opened, settings, weights, report or Report(), after)
-    if settings.max_memory is None:
-        return made
-    return kept_within(made, settings.max_memory, place)
+    return place
+
+
+def _can_recompute(opened: Opened, settings: Settings) -> bool:
+    """Whether compiling it once more could need less memory."""
+    again = opened.reopen is not None and opened.read_at == "graph"
+    return again and settings.level > 0 and "recompute" not in settings.disabled
 
 
 def _compiled(
@@ -146,7 +175,10 @@ def _compiled(
         return _finished(opened, settings, interface, weights, report, after)
     key = key_of(
         opened.module,
-        (opened.name, opened.stage, *settings.flags, repr(opened.layers), repr(interface)),
+        (
+            *(opened.name, opened.stage, *settings.flags, str(settings.recompute)),
+            *(repr(opened.layers), repr(interface)),
+        ),
         opened.texts,
         settings.processor,
     )

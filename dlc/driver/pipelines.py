@@ -13,6 +13,7 @@ from dlc.lowering import (
     order_to_kernel,
     pieces_to_kernel,
     random_to_kernel,
+    recompute,
     windows_to_kernel,
 )
 from dlc.passes import (
@@ -63,6 +64,7 @@ LOADED = (
     pieces_to_kernel,
     prepare,
     random_to_kernel,
+    recompute,
     windows_to_kernel,
 )
 """The modules that define the passes and lowerings which the pipelines use."""
@@ -109,6 +111,10 @@ REASONS = (
     Order("decompose", "lower_to_kernels", "kernels are known for primitives"),
     Order("fuse", "keep_wide", "only what one kernel computes need not be rounded on the way"),
     Order("fuse", "pack", "the operand of a product may be a formula of a weight"),
+    Order("cse", "recompute", "it would merge what is computed again with what was"),
+    Order("fuse", "recompute", "within another formula a value may be rounded differently"),
+    Order("hoist", "recompute", "what leaves a loop is held for all of it"),
+    Order("recompute", "plan_memory", "the plan gives the memory to others"),
     Order("pack", "hoist", "most of what leaves a loop are panels of weights"),
     Order("pack", "make_prepare", "panels of weights are made when they are loaded"),
     Order("make_prepare", "plan_memory", "prepare is compiled like the entry points"),
@@ -137,7 +143,7 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             prepare = ("pack", *PREPARE) if kind == "cpu" else PREPARE
             simpler = simplify(level)
             fused = KERNEL if level else ()
-            before = ("hoist", "dce") if level else ()
+            before = ("hoist", "dce", "recompute", "dce") if level else ()
             return (
                 *("decompose", *simpler, "lower_to_kernels", *fused, *prepare, *fused),
                 *(*before, "place"),

@@ -19,7 +19,8 @@ class Settings:
     `matmul` says who computes products: `blas`, `generated`, or `auto`; `disabled` names passes to
     leave out. With `verify_each` the module is verified and evaluated after every pass. `max_memory` is
     the most bytes that a call may need, `dims` are narrower bounds of named sizes, and `fast_narrow` is
-    the limit of that name.
+    the limit of that name. `recompute` is how much longer a call may take for values that are computed
+    again instead of kept; a limit of the memory that is not kept raises it.
     """
 
     level: int = 2
@@ -30,6 +31,7 @@ class Settings:
     max_memory: int | None = None
     dims: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     fast_narrow: bool = False
+    recompute: float = 0.02
 
     def __post_init__(self) -> None:
         if self.level not in range(4):
@@ -102,6 +104,7 @@ class Settings:
             matmul=self.matmul,
             disabled=self.disabled,
             fast_narrow=self.fast_narrow,
+            recompute=self.recompute,
             vector_bytes=self.processor.vector_bytes,
             fma="fma" in self.processor.features,
             half="f16c" in self.processor.features,

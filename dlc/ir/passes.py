@@ -42,6 +42,8 @@ class Options:
     """Whether it converts between f16 and f32 in one instruction."""
     rounding: bool = True
     """Whether it rounds to integers in one instruction."""
+    recompute: float = 0.02
+    """How much longer a call may take for values that are computed again; from 1 on also products are."""
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ def cse(module: Op, context: Context) -> None:
     for block in graph_blocks(module):
         first: dict[tuple[object, ...], Op] = {}
         for op in block:
-            if not op.pure or op.regions or "recompute" in op.attributes:
+            if not op.pure or op.regions:
                 continue
             earlier = first.setdefault(op.equivalent, op)
             if earlier is not op:

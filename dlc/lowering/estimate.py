@@ -1,0 +1,73 @@
+"""How long a kernel takes as a whole, roughly: what decides whether to compute a value again.
+
+As in `work`, estimates are made from the kernel alone, in picoseconds; nothing is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlc.dialects import flow, kernel
+from dlc.dialects.kernel_products import Conv, Gemm, Product
+from dlc.ir.core import Op, Value
+from dlc.ir.dims import evaluate, product
+from dlc.lowering.work import element_work
+
+_LANES = 8
+"""Elements of a register; a rough estimate needs no better."""
+_PRODUCT = 20
+"""One multiplication and addition of a product."""
+_BYTE = 60
+"""One byte from or to memory: large arrays are in no cache."""
+_ELSE_ELEMENT = 2000
+"""One element of a result whose kernel is none of those that are known better."""
+
+
+def picoseconds(op: Op, sizes: Mapping[str, int]) -> int:
+    """How long an operation of a function takes on one thread at these sizes."""
+    match op:
+        case flow.Scan(length=length, body=body):
+            return evaluate(length, sizes) * sum(picoseconds(inner, sizes) for inner in body)
+        case flow.While() | flow.If():
+            return sum(picoseconds(inner, sizes) for region in op.regions for inner in region)
+        case kernel.Kernel():
+            return max(_BYTE * _bytes(op, sizes), _work(op, sizes))
+        case _:
+            return 0
+
+
+def _work(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
+    match op:
+        case Gemm(domain=domain, inner=inner):
+            return _PRODUCT * evaluate(product((*domain, inner)), sizes)
+        case Conv(domain=domain, window=window):
+            channels = kernel.array_type(op.lhs).shape[-1] // op.groups
+            return _PRODUCT * evaluate(product((*domain, *window, channels)), sizes)
+        case kernel.Generic(body=body, domain=domain):
+            return evaluate(product(domain) * element_work(body, _LANES), sizes)
+        case _:
+            return _ELSE_ELEMENT * sum(_size(value, sizes) for value in op.results)
+
+
+def _bytes(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
+    """What it reads and writes, each array once."""
+    arrays = {*op.operands, *op.results}
+    return sum(kernel.array_type(a).dtype.bytes * _size(a, sizes) for a in arrays)
+
+
+def _size(value: Value, sizes: Mapping[str, int]) -> int:
+    return evaluate(kernel.array_type(value).size, sizes)
+
+
+def is_cheap(op: Op) -> bool:
+    """Whether an operation computes its elements by formulas, and nothing that may fail."""
+    return isinstance(op, kernel.Generic) and not _may_fail(op)
+
+
+def is_product(op: Op) -> bool:
+    """Whether it is a product or a convolution."""
+    return isinstance(op, Product) and not _may_fail(op)
+
+
+def _may_fail(op: kernel.Kernel) -> bool:
+    return any(isinstance(inner, kernel.CheckIndex) for inner in op.walk())

@@ -1,0 +1,126 @@
+"""What a function holds in memory while its kernels run one after the other: an estimate before the plan.
+
+Time is counted in operations of the function's body. An array is held from the operation that computes it
+to the last one that reads it, whole or through a view. What is returned has memory of its own, and so has
+what updates an argument. A loop or a branch counts once, with the most that its regions hold at any time.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+
+from dlc.dialects import array, flow, func, kernel
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.dims import evaluate
+
+SAMPLE = 64
+"""What a dim without an upper bound is taken to be."""
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """An array: its bytes, the operation that computes it and those that read it, by number."""
+
+    value: Value
+    bytes: int
+    first: int
+    uses: list[int]
+
+    @property
+    def last(self) -> int:
+        """The last operation that needs it."""
+        return self.uses[-1] if self.uses else self.first
+
+    def gap(self, at: int) -> tuple[int, int] | None:
+        """The last use before `at` and the first one behind it; None if it is in use or not held."""
+        if not self.first < at < self.last or at in self.uses:
+            return None
+        before = [use for use in self.uses if use < at]
+        return before[-1] if before else self.first, self.uses[len(before)]
+
+    def use(self, at: int) -> None:
+        """Add a use."""
+        insort(self.uses, at)
+
+
+class Timeline:
+    """The operations of a function's body, what each of them finds in memory, and why.
+
+    `alive` has bytes by the number of the operation; `held` is every array by the value that it is.
+    """
+
+    def __init__(self, function: func.Func) -> None:
+        bounds = function.bounds.items()
+        self.sample = {name: SAMPLE if high is None else high for name, (_, high) in bounds}
+        self.ops = list(function.body)
+        self.number = {op: index for index, op in enumerate(self.ops)}
+        self.held = _held(function.body, self.number, self)
+        self.alive = _alive(self.ops, self.held, self)
+
+    def bytes(self, value: Value) -> int:
+        """How many bytes an array takes."""
+        type = kernel.array_type(value)
+        return evaluate(type.size, self.sample) * type.dtype.bytes
+
+    @property
+    def peak(self) -> int:
+        """The number of the operation that finds most in memory."""
+        return max(range(len(self.alive)), key=self.alive.__getitem__)
+
+    def add(self, amount: int, first: int, end: int) -> None:
+        """Let the operations from `first` up to `end` find so many bytes more."""
+        for index in range(first, end):
+            self.alive[index] += amount
+
+
+def origin(value: Value) -> Value:
+    """The array that a value is a view of, or the value itself."""
+    while isinstance(value.op, array.Reshape):
+        value = value.op.source
+    return value
+
+
+def _held(block: Block, number: dict[Op, int], timeline: Timeline) -> dict[Value, Held]:
+    """Every array that a block computes for itself."""
+    own = {origin(value) for value in block.terminator.operands}
+    found: dict[Value, Held] = {}
+    for op in block:
+        if isinstance(op, array.Reshape):
+            continue
+        at = number[op]
+        for value in op.operands:
+            held = found.get(origin(value))
+            if held is not None and held.last != at:
+                held.uses.append(at)
+        if isinstance(op, kernel.Kernel | flow.Scan | flow.While | flow.If):
+            for value in op.results:
+                if value not in own:
+                    found[value] = Held(value, timeline.bytes(value), at, [])
+    return found
+
+
+def _alive(ops: list[Op], held: dict[Value, Held], timeline: Timeline) -> list[int]:
+    changes = [0] * (len(ops) + 1)
+    for item in held.values():
+        changes[item.first] += item.bytes
+        changes[item.last + 1] -= item.bytes
+    found: list[int] = []
+    total = 0
+    for op, change in zip(ops, changes, strict=False):
+        total += change
+        found.append(total + _inside(op, timeline))
+    return found
+
+
+def _inside(op: Op, timeline: Timeline) -> int:
+    """The most that the regions of a loop or a branch hold at any time."""
+    if isinstance(op, kernel.Kernel):
+        return 0
+    return max((_region_peak(block, timeline) for block in op.regions), default=0)
+
+
+def _region_peak(block: Block, timeline: Timeline) -> int:
+    ops = list(block)
+    held = _held(block, {op: index for index, op in enumerate(ops)}, timeline)
+    return max(_alive(ops, held, timeline), default=0)
