@@ -26,7 +26,7 @@ from dlc.ir.types import DType, Type, VectorType
 Mask = NDArray[np.bool_]
 NOWHERE = -1
 """A pointer that points into no stretch."""
-Turns = Generator[None, None, tuple[Array, ...]]
+Turns = Generator[simt.Barrier, None, tuple[Array, ...]]
 """A warp at work: it stops at each barrier, and in the end gives what its block of code hands on."""
 
 
@@ -121,16 +121,20 @@ class _Block:
         self._shared: dict[Op, int] = {}
 
     def run(self) -> None:
-        waiting: list[Iterator[None]] = [self._start(k) for k in range(self.threads // WARP)]
-        while waiting:
-            arrived = [warp for warp in waiting if next(warp, self) is not self]
-            if arrived and len(arrived) < len(waiting):
-                name = self.launch.function.sym_name
-                raise Divergence(f"some threads of {name} end while others wait at a barrier")
-            waiting = arrived
+        warps = [self._start(number) for number in range(self.threads // WARP)]
+        while True:
+            stops = [next(warp, None) for warp in warps]
+            waiting = [stop for stop in stops if stop is not None]
+            if not waiting:
+                return
+            if None in stops:
+                raise Divergence(
+                    f"warp {stops.index(None)} of tile {self.tile} ends while others wait at the "
+                    f"{waiting[0].name} at {waiting[0].location.place}"
+                )
             self.epoch += 1
 
-    def _start(self, number: int) -> Iterator[None]:
+    def _start(self, number: int) -> Turns:
         warp = _Warp(self, number)
         tile = np.full(WARP, self.tile, np.int64)
         arguments = [tile, warp.threads, *self.launch.arguments]
@@ -170,7 +174,7 @@ class _Warp(Evaluation):
             match op:
                 case simt.Barrier():
                     self.refuse_absence(op, here)
-                    yield
+                    yield op
                     results: tuple[Array, ...] = ()
                 case loop.For():
                     results = yield from self._for(op, inputs, here)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from dlc.dialects import mem
+from dlc.dialects import array, mem, nn, simt
+from dlc.dialects.shadow import Race
 from dlc.driver.pipelines import pipeline
 from dlc.ir.attributes import decode
-from dlc.ir.core import OPS
+from dlc.ir.builder import Builder
+from dlc.ir.core import OPS, Op, Value
 from dlc.ir.passes import Context, Manager, Options
-from dlc.ir.types import TensorType
+from dlc.ir.types import F32, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
 from tests import op_examples
-from tests.lowering.everywhere import assert_close
+from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example
 
 assert op_examples.__doc__, "importing it makes the operations and their examples known"
@@ -48,3 +52,46 @@ def compare(example: Example, level: int) -> None:
         assert found.dtype == wanted.dtype
         numbers = [decode(array, dtype) for array in (found, wanted)]
         assert_close(numbers[:1], numbers[1:], 4 * TOLERANCE.get(dtype, 0), str(op))
+
+
+# Barriers that are needed are missed.
+
+
+def softmax(emit: Builder, x: Value) -> Sequence[Value]:
+    return (emit(nn.Softmax(x, 1)),)
+
+
+def squared(emit: Builder, x: Value) -> Sequence[Value]:
+    return (emit(array.MatMul(x, x)),)
+
+
+def lowered(program: Program, type: TensorType) -> tuple[mem.Program, list[Op]]:
+    """A function of an array for a GPU, and its barriers."""
+    module, _ = function_of(program, [type], {})
+    manager = Manager(Context(options=Options(vector_bytes=16)))
+    manager.run(module, pipeline("graph", "loop", 2, "cuda"))
+    found = module.symbol("f")
+    assert isinstance(found, mem.Program)
+    return found, [op for op in module.walk() if isinstance(op, simt.Barrier)]
+
+
+@pytest.mark.parametrize(
+    ("program", "type", "needed"),
+    [
+        pytest.param(squared, TensorType(F32, (20, 20)), [0, 1], id="strips"),
+        # Between the two folds a row is staged, of which each thread reads what it wrote itself.
+        pytest.param(softmax, TensorType(F32, (2, 70)), [0, 2], id="folds"),
+    ],
+)
+def test_a_kernel_without_a_barrier_that_it_needs_has_a_race(
+    program: Program, type: TensorType, needed: list[int]
+) -> None:
+    inputs = random_inputs([type], {})
+    complete, barriers = lowered(program, type)
+    evaluate_plan(complete, inputs)
+    assert max(needed) < len(barriers)
+    for number in needed:
+        spoiled, found = lowered(program, type)
+        found[number].erase()
+        with pytest.raises(Race, match="shared memory"):
+            evaluate_plan(spoiled, inputs)
