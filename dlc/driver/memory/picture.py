@@ -37,14 +37,14 @@ WORDS = {
 LEFT, RIGHT, TOP = 88.0, 216.0, 66.0
 PLOT, STRIP, GAP, FOOT = 400.0, 90.0, 30.0, 44.0
 """Heights: of the arena, of the bytes in use below it, between them, and of what is written below."""
-WIDEST, NARROWEST = 90.0, 3.0
+WIDEST, NARROWEST = 90.0, 1.0
 """The width of a wave, as far as the plot is neither too wide nor too narrow."""
 _PLOT_LEAST, _PLOT_MOST = 460.0, 1020.0
 _SEEN = 0.25
 """The least height that is drawn."""
 _LINE = 13.0
 """The least height that has room for a label."""
-_LETTER = 6.3
+_LETTER = 6.7
 """Width of a letter of a label."""
 
 
