@@ -284,9 +284,14 @@ def _subject(function: func.Func, order: int) -> func.Func:
     """A function of all that it depends on, or its gradient for the second order."""
     found = copied(function, function.sym_name)
     weights_as_arguments(found)
+    missing = None
     if not any(_is_float(value.type) for value in found.results_returned):
+        missing = "no float results, or none that depend on floats"
+    elif not any(_is_float(argument.type) for argument in found.body.arguments):
+        missing = "no float inputs or weights"
+    if missing is not None:
         raise UsageError(
-            f"{function.sym_name} has no float results, or none that depend on floats",
+            f"{function.sym_name} has {missing}",
             code="D0905",
             help="name another entry point: --entry NAME",
         )

@@ -85,6 +85,7 @@ def _way_out(dtype: DType, value: float, beside: bool) -> str:
         if all(_holds(other, number) for number in held)
     ]
     wider = min(fitting, key=lambda other: (other.bits, other.kind != dtype.kind), default=F64)
+    held_by = f"{wider.name} holds it"
     if beside:
-        return f"convert the tensor to a wider dtype first: {wider.name}(x)"
-    return f"{wider.name} holds it" + ("; infinity is written `inf`" if dtype.is_float else "")
+        held_by = f"convert the tensor to a wider dtype first: {wider.name}(x)"
+    return f"{held_by}; infinity is written `inf`" if dtype.is_float else held_by

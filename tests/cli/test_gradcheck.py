@@ -184,6 +184,9 @@ def test_what_has_no_derivative_is_said(write: Path, capsys: pytest.CaptureFixtu
     write.write_text("dlc 1\nexport fn f(x: i32[4]) -> i32[4] = x + 1\n")
     assert main(["gradcheck", "model.dlm"]) == 2
     assert "has no float results" in capsys.readouterr().err
+    write.write_text("dlc 1\nexport fn f(n: i32) -> f32 = f32(n) * 2\n")
+    assert main(["gradcheck", "model.dlm"]) == 2
+    assert "f has no float inputs or weights" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f16", "bf16"])

@@ -25,7 +25,11 @@ def called(model: dlc.Model, entry: str, *arguments: object) -> object:
         ("export fn f() -> f32 = 1e39", "1e39", "f64 holds it; infinity is written `inf`"),
         ("export fn f() -> bf16 = -3.4e38", "-3.4e38", "f32 holds it"),
         ("export fn f() -> f16 = f16(70000)", "f16(70000)", "does not fit f16"),
-        ("export fn f(x: f16[2]) -> f16[2] = x * 70000", "*", "to a wider dtype first: f32(x)"),
+        (
+            "export fn f(x: f16[2]) -> f16[2] = x * 70000",
+            "*",
+            "first: f32(x); infinity is written `inf`",
+        ),
         ("export fn f(x: f32[2]) -> f32[2] = x + [1, 1e39]", "[1, 1e39]", "does not fit f32"),
         ("export fn f(x: f32 = 1e39) -> f32 = x", "1e39", "does not fit f32"),
         ("export fn f() -> i8 = 300", "300", "i16 holds it"),
