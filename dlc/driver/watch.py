@@ -114,16 +114,21 @@ class _Check:
         self.flaws[value] = flaw
         op = value.op
         if value in self.inputs:
-            self._check_given(f"the input {self.inputs[value].name}: {type.text}", flaw)
+            self._check_given(f"the input {self.inputs[value].name}", type, array, flaw)
         elif isinstance(op, weight.Get):
-            self._check_given(f"the weight {op.symbol.name}: {type.text}", flaw)
+            self._check_given(f"the weight {op.symbol.name}", type, array, flaw)
         elif op is not None and op.operands and not op.regions:  # what is in regions is seen itself
             self._check_made(op, value, type, flaw)
 
-    def _check_given(self, what: str, flaw: Flaw) -> None:
+    def _check_given(self, what: str, type: TensorType, array: Array, flaw: Flaw) -> None:
         if flaw == "NaN":
-            raise CallError(f"{what} holds NaN", code="D0912", help="give numbers for all of it")
-        remark = f"{what} holds {flaw}"
+            first = np.argwhere(np.isnan(decode(array, type.dtype)))[0].tolist()
+            raise CallError(
+                f"{what}: {type.text} holds NaN{f' at {first}' if first else ''}",
+                code="D0912",
+                help="give numbers for all of it",
+            )
+        remark = f"{what}: {type.text} holds {flaw}"
         if remark not in self.remarks:
             self.remarks.append(remark)
 

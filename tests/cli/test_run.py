@@ -126,8 +126,8 @@ module M() {
 @pytest.mark.parametrize(
     ("given", "weights", "said"),
     [
-        ("[1, nan]", [1, 1], "D0912]: the input x: f32[2] holds NaN"),
-        ("[1, 1]", [1, float("nan")], "D0912]: the weight w: f32[2] holds NaN"),
+        ("[1, nan]", [1, 1], "D0912]: the input x: f32[2] holds NaN at [1]"),
+        ("[1, 1]", [1, float("nan")], "D0912]: the weight w: f32[2] holds NaN at [1]"),
         (
             "[1, inf]",
             [1, 1],
