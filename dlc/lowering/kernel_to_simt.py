@@ -6,12 +6,14 @@ Kernels that have no form of their own here run as the loops that they are on a 
 from __future__ import annotations
 
 from dlc.dialects import kernel, loop, scalar, simt
+from dlc.dialects.kernel_attention import Attention
 from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.dialects.simt import WARP
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX, POINTER, U8
+from dlc.lowering.attention_to_simt import lower_attention
 from dlc.lowering.generic_to_simt import lower_generic
 from dlc.lowering.kernel_to_loop import LOWERINGS
 from dlc.lowering.loop_words import index
@@ -25,6 +27,7 @@ GRIDS: dict[type[Op], Lowering] = {
     kernel.Generic: lower_generic,
     Gemm: lower_product,
     Conv: lower_product,
+    Attention: lower_attention,
 }
 """The kernels that have a form for GPUs."""
 

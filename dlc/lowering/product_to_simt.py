@@ -346,10 +346,15 @@ class _Conv(_Tiles):
         return [row, self._output(emit, batch[0], column)]
 
 
+def offset(writer: GridWriter, emit: Builder, view: int, places: Sequence[Value]) -> Value:
+    """Where in a view the element at some indices is."""
+    found: Value | None = None
+    for axis, place in enumerate(places):
+        found = add(emit, found, times(emit, place, writer.stride(view, axis)))
+    return index(emit, 0) if found is None else found
+
+
 def read(writer: GridWriter, emit: Builder, view: int, places: Sequence[Value]) -> Value:
     """The element of a view at some indices."""
-    offset: Value | None = None
-    for axis, place in enumerate(places):
-        offset = add(emit, offset, times(emit, place, writer.stride(view, axis)))
-    where = index(emit, 0) if offset is None else offset
+    where = offset(writer, emit, view, places)
     return emit(loop.Load(writer.pointers[view], where, writer.views[view].dtype))

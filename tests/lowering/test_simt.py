@@ -12,8 +12,9 @@ from dlc.driver.pipelines import pipeline
 from dlc.ir.attributes import decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import OPS, Op, Value
+from dlc.ir.evaluation import Evaluation
 from dlc.ir.passes import Context, Manager, Options
-from dlc.ir.types import F32, TensorType
+from dlc.ir.types import BOOL, F32, DType, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
 from tests import op_examples
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
@@ -95,3 +96,52 @@ def test_a_kernel_without_a_barrier_that_it_needs_has_a_race(
         found[number].erase()
         with pytest.raises(Race, match="shared memory"):
             evaluate_plan(spoiled, inputs)
+
+
+# Attention in f32 is one kernel; the examples of it are in f64.
+
+
+def attention(causal: int | None) -> Program:
+    def program(emit: Builder, *operands: Value) -> Sequence[Value]:
+        query, keys, values, *mask = operands
+        return (emit(nn.Attention(query, keys, values, mask, 0.25, causal)),)
+
+    return program
+
+
+def f32(*shape: int) -> TensorType:
+    return TensorType(F32, shape)
+
+
+ATTENTIONS = [
+    pytest.param((3, 3), (140, 3), (140, 2), None, None, id="several-rounds-of-keys"),
+    pytest.param((6, 3), (6, 3), (6, 130), None, 0, id="several-columns-to-a-thread"),
+    pytest.param((2, 3, 4), (2, 9, 4), (2, 9, 5), F32, 2, id="numbers-are-added"),
+    pytest.param((4, 3), (130, 3), (130, 2), BOOL, None, id="keys-are-hidden"),
+]
+
+
+@pytest.mark.parametrize(("query", "keys", "values", "mask", "causal"), ATTENTIONS)
+def test_attention_never_holds_all_scores(
+    query: tuple[int, ...],
+    keys: tuple[int, ...],
+    values: tuple[int, ...],
+    mask: DType | None,
+    causal: int | None,
+) -> None:
+    types = [f32(*query), f32(*keys), f32(*values)]
+    if mask is not None:
+        types.append(TensorType(mask, (*query[:-1], keys[-2])))
+    inputs = random_inputs(types, {})
+    if mask is BOOL:
+        inputs[3][1] = False  # a query without keys
+        inputs[3][2, :128] = False  # one for which the first round has none
+    module, function = function_of(attention(causal), types, {})
+    wanted = Evaluation().run(function.body, inputs)
+    manager = Manager(Context(options=Options(vector_bytes=16)))
+    manager.run(module, pipeline("graph", "loop", 2, "cuda"))
+    program = module.symbol("f")
+    assert isinstance(program, mem.Program)
+    calls = [op for op in module.walk() if isinstance(op, mem.Call)]
+    assert [call.kernel.name.partition("_")[0] for call in calls] == ["attention"]
+    assert_close(evaluate_plan(program, inputs), wanted, 1e-5, "warps")

@@ -1,0 +1,178 @@
+"""What the kernels of every model take of a GPU, as `ptxas` says: all are assembled, none is run.
+
+    python -m benchmarks gpu_kernels [NAME]... [--architecture sm_80]... [--json]
+
+The models are those of `examples/` and of `benchmarks/models`, each as it is and as it trains, and the
+light graphs of the onnx package. A kernel that several models have is assembled once. `by tiles` are
+kernels that have no form for GPUs yet and run the loops that they are on a CPU, a thread to a tile.
+Registers are those of a thread; `spilled` and `shared` are bytes, the most of any kernel. The exit code is
+1 if a model could not be lowered or assembled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import onnx
+
+from benchmarks.training_cases import NETWORKS, OWN
+from dlc.codegen.ptx import VERSIONS, Usage, assemble, kernel_ptx, whole_ptx
+from dlc.codegen.simt_to_llvm import kernel_text
+from dlc.dialects import mem, simt
+from dlc.driver.entries import return_all_counts
+from dlc.driver.open import open_model, open_training
+from dlc.driver.opened import Opened
+from dlc.driver.pipelines import pipeline
+from dlc.errors import DlcError
+from dlc.ir.passes import Manager, Options
+from dlc.lowering.kernel_to_simt import GRIDS
+from tests import example_models
+
+ARCHITECTURES = ("sm_80", "sm_90a")
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+MODELS = NETWORKS.parent
+OPTIONS = Options(vector_bytes=16)
+
+Open = Callable[[], Opened]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One model on one architecture: calls of kernels, distinct ones, and the most that any takes."""
+
+    model: str
+    architecture: str
+    calls: int
+    kernels: int
+    by_tiles: int
+    registers: int
+    spilled: int
+    shared: int
+    seconds: float
+    """For lowering, and for making code of what no model before had."""
+
+
+class Assembler:
+    """Assembles kernels for one architecture, equal ones once."""
+
+    def __init__(self, architecture: str) -> None:
+        self.architecture = architecture
+        self._known: dict[str, Usage] = {}
+
+    def usage(self, functions: Sequence[simt.Func]) -> list[Usage]:
+        """What each of these kernels takes."""
+        names = [_name(function) for function in functions]
+        new = {
+            name: function
+            for name, function in zip(names, functions, strict=True)
+            if name not in self._known
+        }
+        if new:
+            texts = [
+                kernel_ptx(kernel_text(function, name), self.architecture)
+                for name, function in new.items()
+            ]
+            found = assemble(whole_ptx(texts, self.architecture), self.architecture)[1]
+            assert found.keys() == new.keys(), "ptxas tells of every kernel"
+            self._known.update(found)
+        return [self._known[name] for name in names]
+
+
+def _name(function: simt.Func) -> str:
+    """The same name for equal kernels, whatever they are called."""
+    text = kernel_text(function, "kernel")
+    return f"k{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def models() -> Mapping[str, Open]:
+    """What opens each model, by its name."""
+    found: dict[str, Open] = {}
+    folders = (MODELS, OWN, NETWORKS)
+    for path in [path for folder in folders for path in sorted(folder.glob("*.dlm"))]:
+        found[path.stem] = _opener(path)
+        if "\ntrain " in path.read_text(encoding="utf-8"):
+            found[f"{path.stem}, training"] = lambda path=path: open_training(path)
+    for path in sorted(LIGHT.glob("*.onnx")):
+        found[path.stem] = _opener(path)
+    return found
+
+
+def _opener(path: Path) -> Open:
+    if path.stem == "residual":  # it is a part for other models
+        return lambda: example_models.opened("residual")
+    return lambda: open_model(path)
+
+
+def lowered(opened: Opened) -> list[simt.Func]:
+    """The distinct kernels of a model; its module calls them afterwards."""
+    return_all_counts(opened.module)
+    opened.context.options = OPTIONS
+    Manager(opened.context).run(opened.module, pipeline("graph", "loop", OPTIONS.level, "cuda"))
+    return [op for op in opened.module.body if isinstance(op, simt.Func)]
+
+
+def measure(name: str, open_it: Open, assemblers: Sequence[Assembler]) -> Iterator[Row]:
+    """A row for each architecture."""
+    begin = time.perf_counter()
+    opened = open_it()
+    functions = lowered(opened)
+    calls = sum(isinstance(op, mem.Call) for op in opened.module.walk())
+    with_form = {cls.name.partition(".")[2] for cls in GRIDS}
+    kinds = [function.sym_name.rpartition("_")[0] for function in functions]
+    for assembler in assemblers:
+        usage = assembler.usage(functions)
+        now = time.perf_counter()
+        yield Row(
+            name,
+            assembler.architecture,
+            calls,
+            len(functions),
+            sum(kind not in with_form for kind in kinds),
+            max((one.registers for one in usage), default=0),
+            max((one.spilled for one in usage), default=0),
+            max((one.shared for one in usage), default=0),
+            round(now - begin, 1),
+        )
+        begin = now
+
+
+def main() -> int:
+    """Print a table, or with --json a line for each row."""
+    parser = argparse.ArgumentParser("python -m benchmarks gpu_kernels")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="models (default: all)")
+    parser.add_argument("--architecture", action="append", choices=VERSIONS, metavar="NAME")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    known = models()
+    names: list[str] = arguments.names or list(known)
+    unknown = sorted({*names} - {*known})
+    if unknown:
+        parser.error(f"no model is called {unknown[0]!r}; there are {', '.join(known)}")
+    assemblers = [Assembler(name) for name in arguments.architecture or ARCHITECTURES]
+    if not arguments.json:
+        print(
+            "| model | GPU | calls | kernels | by tiles | registers | spilled | shared | seconds |"
+        )
+        print("|:--|:--|--:|--:|--:|--:|--:|--:|--:|")
+    code = 0
+    for name in names:
+        try:
+            for row in measure(name, known[name], assemblers):
+                facts = asdict(row)
+                cells = " | ".join(str(fact) for fact in facts.values())
+                print(json.dumps(facts) if arguments.json else f"| {cells} |", flush=True)
+        except DlcError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            code = 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
