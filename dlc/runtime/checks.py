@@ -30,6 +30,7 @@ from dlc.runtime.manifest import (
     Weight,
 )
 from dlc.runtime.refusal import Where
+from dlc.runtime.spelling import counted
 
 MAX_NAME = 255
 MAX_TENSORS = 16_384
@@ -94,8 +95,8 @@ def _check_weights(manifest: Manifest, sections: Mapping[str, memoryview], where
         if dtype is None:
             raise refuse(f"{weight.name} has the unknown dtype {weight.dtype[:40]!r}")
         if weight.bytes != byte_count(weight.shape, dtype):
-            message = f"{weight.name} has {weight.bytes} bytes, which is not {list(weight.shape)}"
-            raise refuse(f"{message} of {dtype}")
+            has = f"{weight.name} has {counted(weight.bytes, 'byte')}"
+            raise refuse(f"{has}, which is not {list(weight.shape)} of {dtype}")
         if weight.offset != padded(end):
             raise refuse(f"{weight.name} must begin at byte {padded(end)}, not {weight.offset}")
         if weight.sha256 and not _SHA256.fullmatch(weight.sha256):

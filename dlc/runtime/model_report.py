@@ -49,11 +49,11 @@ def as_html(model: Model) -> str:
 def bytes_text(count: int) -> str:
     """A number of bytes for people.
 
-    >>> bytes_text(999), bytes_text(61_706 * 4), bytes_text(3 << 30)
-    ('999 bytes', '241.0 KiB', '3.0 GiB')
+    >>> bytes_text(1), bytes_text(999), bytes_text(61_706 * 4), bytes_text(3 << 30)
+    ('1 byte', '999 bytes', '241.0 KiB', '3.0 GiB')
     """
     if count < 1024:
-        return f"{count} bytes"
+        return counted(count, "byte")
     power = min((count.bit_length() - 1) // 10, 4)
     return f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
 

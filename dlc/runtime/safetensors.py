@@ -18,6 +18,7 @@ import numpy as np
 from dlc.errors import ArtifactError, Unsupported
 from dlc.runtime.atomic import write_file
 from dlc.runtime.dtypes import BY_SAFETENSORS, DTYPES, byte_count
+from dlc.runtime.spelling import counted
 from dlc.runtime.tensor import Tensor
 
 MAX_HEADER = 32 << 20
@@ -159,11 +160,8 @@ def _check_places(table: Mapping[str, _Entry], length: int, path: str) -> None:
         end = entry.end
         dtype = BY_SAFETENSORS.get(entry.dtype)
         if dtype is not None and entry.end - entry.begin != byte_count(entry.shape, dtype):
-            size = entry.end - entry.begin
-            message = (
-                f"{_short(name)} has {size} bytes, which is not {list(entry.shape)} of {dtype}"
-            )
-            raise _damaged(path, message)
+            has = f"{_short(name)} has {counted(entry.end - entry.begin, 'byte')}"
+            raise _damaged(path, f"{has}, which is not {list(entry.shape)} of {dtype}")
     if end != length:
         raise _damaged(path, f"the arrays end at byte {end} of the data, the file has {length}")
 

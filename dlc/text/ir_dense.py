@@ -120,7 +120,7 @@ def _bytes_of(body: str, dtype: DType) -> bytes:
         raise ValueError('expected hexadecimal bytes, such as "0x0000803F"')
     data = bytes.fromhex(body[3:-1])
     if len(data) % dtype.bytes:
-        raise ValueError(f"{len(data)} bytes are no whole number of elements of {dtype}")
+        raise ValueError(f"the bytes, {len(data)}, are no whole number of elements of {dtype}")
     return data
 
 

@@ -325,7 +325,7 @@ VALUES = [
     ("dense<1.5> : tensor<i8>", "D0157", "'1.5' is no i8"),
     ("dense<1> : tensor<i1>", "D0157", "'1' is neither true nor false"),
     ('dense<"0x01"> : tensor<i1>', "D0157", "the elements of a tensor of i1 are written as true"),
-    ('dense<"0x01"> : tensor<2xf32>', "D0157", "1 bytes are no whole number of elements of f32"),
+    ('dense<"0x01"> : tensor<2xf32>', "D0157", "the bytes, 1, are no whole number of elements of f32"),
     ('dense<"0x0100"> : tensor<3xi8>', "D0157", "2 bytes do not fill tensor<3xi8>"),
     ('dense<"01"> : tensor<i8>', "D0157", 'expected hexadecimal bytes, such as "0x0000803F"'),
     ("dense<0> : tensor<999999999xi64>", "D0150", "the constants have more than 256 MiB"),

@@ -19,6 +19,7 @@ from dlc.runtime.data.order import Rows
 from dlc.runtime.data.place import Place
 from dlc.runtime.dtypes import DTYPES, DType
 from dlc.runtime.manifest import DataSource
+from dlc.runtime.spelling import counted
 
 _WINDOW = re.compile(r"window\(\s*([0-9]{1,9})\s*\)")
 _U8 = DTYPES["u8"]
@@ -72,7 +73,7 @@ def _places(name: str, first: int, end: int, window: int) -> Rows:
         raise refusal(
             name,
             "D0544",
-            f"{part} {end - first} bytes, fewer than a window of {window}",
+            f"{part} {counted(end - first, 'byte')}, fewer than a window of {window}",
             "take a smaller window or a longer text",
         )
     starts = np.arange(first, end - window + 1, window - 1, dtype=np.int64)

@@ -82,7 +82,7 @@ def test_ids_may_be_wider_than_bytes(tmp_path: Path) -> None:
 def test_a_text_shorter_than_its_window_is_told(tmp_path: Path) -> None:
     with refused("D0544", "t.txt: it has 3 bytes, fewer than a window of 4"):
         windows(tmp_path / "t.txt", b"abc", 4)
-    with refused("D0544", "its end, kept for the test, has 1 bytes"):
+    with refused("D0544", "its end, kept for the test, has 1 byte,"):
         windows(tmp_path / "t.txt", b"abcdefghij", 4, test=0.1)
     with refused("D0544", "it has 0 bytes"):
         windows(tmp_path / "t.txt", b"", 4)
