@@ -242,7 +242,10 @@ def language(w: Arrays, batch: Arrays, _: Key) -> Array:
 def gnmt(w: Arrays, batch: Arrays, _: Key) -> Array:
     source, wanted = batch["source"], batch["target"][:, 1:]
     x = w["source_words.w"][source]
-    both = [lstm(w, "encoder.forward", x), lstm(w, "encoder.backward", x[:, ::-1])[:, ::-1]]
+    length, place = (source != 0).sum(1, keepdims=True), jnp.arange(source.shape[1])
+    turned = jnp.where(place < length, length - 1 - place, place)[..., None]
+    backward = lstm(w, "encoder.backward", jnp.take_along_axis(x, turned, 1))
+    both = [lstm(w, "encoder.forward", x), jnp.take_along_axis(backward, turned, 1)]
     memory = lstm(w, "encoder.second", jnp.concatenate(both, -1))
     memory = stack(part(w, "encoder.rest"), lambda one, h: h + lstm(one, "rnn", h), memory)
     asked = lstm(w, "decoder.first", w["target_words.w"][batch["target"][:, :-1]])

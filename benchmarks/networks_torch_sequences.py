@@ -100,6 +100,13 @@ class Layer(Module):
         return h + self.rnn(x)
 
 
+def turned(words: Tensor) -> Tensor:
+    """The place that each one changes with in its sentence; those behind the end stay."""
+    length = (words != 0).sum(1, keepdim=True)
+    place = torch.arange(words.shape[1]).expand_as(words)
+    return torch.where(place < length, length - 1 - place, place)
+
+
 class Encoder(Module):
     def __init__(self, width: int, layers: int) -> None:
         super().__init__()
@@ -107,8 +114,10 @@ class Encoder(Module):
         self.second = LSTM(2 * width, width)
         self.rest = nn.ModuleList([Layer(width, width) for _ in range(layers - 2)])
 
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.second(torch.cat([self.forwards(x), self.backwards(x.flip(1)).flip(1)], -1))
+    def forward(self, x: Tensor, words: Tensor) -> Tensor:
+        turn = turned(words)[..., None].expand_as(x)
+        backwards = self.backwards(x.gather(1, turn)).gather(1, turn)
+        h = self.second(torch.cat([self.forwards(x), backwards], -1))
         for layer in self.rest:
             h = layer(h, h)
         return h
@@ -139,7 +148,7 @@ class GNMT(Module):
         self.head = nn.Linear(D, V)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        memory = self.encoder(self.source_words(source))
+        memory = self.encoder(self.source_words(source), source)
         x = self.decoder(self.target_words(target[:, :-1]), memory, source != 0)
         wanted = target[:, 1:].flatten()
         return f.cross_entropy(self.head(x).flatten(0, 1), wanted, ignore_index=0)

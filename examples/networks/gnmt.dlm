@@ -1,6 +1,8 @@
 dlc 1
-## Translation as in GNMT (Wu et al., 2016): LSTMs read a sentence, others write it in another language
-## and look back at what was read. Sentences are numbers of words; behind their ends stand zeros.
+## Translation by LSTMs as in GNMT (Wu et al., 2016): some read a sentence, others write it in another
+## language and look back at what was read. How well a word read suits what is asked is a product (Luong
+## et al., 2015), where GNMT has a small network. Sentences are numbers of words; behind their ends stand
+## zeros, and how many of them changes nothing.
 import nn (Embedding, Linear, LSTM)
 dim B = 1..1024
 dim S = 1..512
@@ -12,15 +14,24 @@ module Layer(I, D) {
   fn call(x: f32[B, T, I], h: f32[B, T, D]) -> f32[B, T, D] = h + rnn(x).y
 }
 
-## The first layer reads in both directions.
+## For every place of a sentence the one that it changes with when the sentence is turned round; what
+## stands behind the end stays there.
+fn turned(words: i32[B, S]) -> i32[B, S] {
+  let length = sum(i32(words != 0), axis=1)[:, new]
+  let place = iota([B, S], axis=1)
+  return where(place < length, length - 1 - place, place)
+}
+
+## The first layer reads in both directions, backwards from the last word.
 module Encoder(D, L) {
   use forward = LSTM(D, D)
   use backward = LSTM(D, D)
   use second = LSTM(2 * D, D)
   use rest = (L - 2) * Layer(D, D)
 
-  fn call(x: f32[B, S, D]) -> f32[B, S, D] {
-    let both = concat([forward(x).y, backward(x[:, ::-1]).y[:, ::-1]], axis=-1)
+  fn call(x: f32[B, S, D], words: i32[B, S]) -> f32[B, S, D] {
+    let (sentence, place) = (iota([B, S], axis=0), turned(words))
+    let both = concat([forward(x).y, backward(x[sentence, place]).y[sentence, place]], axis=-1)
     return scan layer in rest with h = second(both).y { next h = layer(h, h) }
   }
 }
@@ -50,7 +61,7 @@ module GNMT(V = 32000, D = 1024, L = 4) {
 
   ## How likely each word is to follow each of those written, given the sentence that was read.
   fn logits(source: i32[B, S], target: i32[B, T]) -> f32[B, T, V] {
-    let memory = encoder(source_words(source))
+    let memory = encoder(source_words(source), source)
     return decoder(target_words(target), memory, source != 0) |> head
   }
 
