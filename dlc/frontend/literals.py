@@ -13,6 +13,11 @@ __all__ = ["literal"]
 
 _PRECISION = {F64: (53, 1024), F32: (24, 128), F16: (11, 16), BF16: (8, 128)}
 """Of each float dtype: the bits of a significand, and the exponent that is too large."""
+_BEYOND = {
+    dtype: (2 ** (bits + 1) - 1) << (exponent - bits - 1)
+    for dtype, (bits, exponent) in _PRECISION.items()
+}
+"""Halfway between the largest number and what would be next: from there on rounding gives infinity."""
 
 
 def literal(
@@ -52,9 +57,7 @@ def literal(
 def _holds(dtype: DType, value: float) -> bool:
     """Whether a number is in the range of a dtype; infinities and NaN are in that of every float."""
     if dtype.is_float:
-        bits, exponent = _PRECISION[dtype]
-        # Halfway between the largest and what would be next: from there on rounding gives infinity.
-        return not isfinite(value) or abs(value) < (2 ** (bits + 1) - 1) << (exponent - bits - 1)
+        return not isfinite(value) or abs(value) < _BEYOND[dtype]
     low, high = _limits(dtype)
     return low <= value <= high
 
