@@ -1,0 +1,159 @@
+"""Kernels become PTX that `ptxas` accepts for each processor; they spill nothing and take little memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.gpu_kernels import ARCHITECTURES, OPTIONS, Assembler, Row, measure, models
+from dlc.codegen import ptx
+from dlc.codegen.ptx import assemble, check_architecture, find_ptxas, kernel_ptx, whole_ptx
+from dlc.codegen.simt_to_llvm import kernel_text
+from dlc.dialects import loop, scalar, simt
+from dlc.driver.pipelines import pipeline
+from dlc.errors import InternalError, UsageError
+from dlc.ir.builder import Builder
+from dlc.ir.core import OPS, Block
+from dlc.ir.location import FileLocation
+from dlc.ir.passes import Context, Manager
+from dlc.ir.types import BF16, F16, F32, F64, I8, I64, INDEX, POINTER, DType
+from tests import op_examples
+from tests.op_examples.example import EXAMPLES, Example
+
+assert op_examples.__doc__, "importing it makes the operations and their examples known"
+NAMES = sorted(name for name in OPS if name.startswith(("array.", "nn.", "rng.")))
+MOST_SHARED = 48 << 10
+"""Bytes of shared memory that every processor gives a block without being asked for more."""
+REGISTERS = 1 << 16
+"""Of a processor's core, and so the most of a block."""
+QUICK = ("lenet, training", "softmax")
+"""Models whose kernels are assembled whenever the tests are run."""
+
+
+# Every kernel.
+
+
+def kernels(example: Example) -> list[simt.Func]:
+    module = example.module()
+    manager = Manager(Context(options=OPTIONS))
+    manager.run(module, pipeline("graph", "loop", OPTIONS.level, "cuda"))
+    return [op for op in module.body if isinstance(op, simt.Func)]
+
+
+def check_examples(architecture: str, most: int | None) -> None:
+    """Assemble the kernels of the first examples of every operation, all in one file."""
+    functions = [
+        function
+        for name in NAMES
+        for example in EXAMPLES[name][:most]
+        for function in kernels(example)
+    ]
+    for function, usage in zip(functions, Assembler(architecture).usage(functions), strict=True):
+        said = f"{function.sym_name} at {function.location.place}: {usage}"
+        assert usage.spilled == usage.stack == 0, said
+        assert usage.shared <= MOST_SHARED, said
+        assert usage.registers * function.threads <= REGISTERS, said
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_first_example_of_every_operation_is_assembled(architecture: str) -> None:
+    check_examples(architecture, 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_example_of_every_operation_is_assembled(architecture: str) -> None:
+    check_examples(architecture, None)
+
+
+def check_models(*names: str) -> None:
+    assemblers = [Assembler(architecture) for architecture in ARCHITECTURES]
+    known = models()
+    for row in [row for name in names for row in measure(name, known[name], assemblers)]:
+        check_row(row)
+
+
+def check_row(row: Row) -> None:
+    assert row.kernels > 0, row
+    assert row.spilled == 0, row
+    assert row.shared <= MOST_SHARED, row
+
+
+def test_the_kernels_of_small_models_are_assembled() -> None:
+    check_models(*QUICK)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted({*models()} - {*QUICK}))
+def test_the_kernels_of_every_model_are_assembled(name: str) -> None:
+    check_models(name)
+
+
+# Single instructions.
+
+
+def exchanged(dtype: DType) -> simt.Func:
+    """A warp whose threads hand each other an element."""
+    block = Block([INDEX, INDEX, POINTER])
+    _, thread, memory = block.arguments
+    emit = Builder(block, FileLocation("kernel.dlm", 1, 1))
+    value = emit(simt.Exchange(emit(loop.Load(memory, thread, dtype)), 8))
+    emit.place(loop.Store(value, memory, thread))
+    emit.place(loop.Return())
+    return simt.Func(block, "kernel", simt.WARP)
+
+
+@pytest.mark.parametrize("dtype", [I8, F16, BF16, F32, I64, F64], ids=str)
+def test_values_of_every_width_are_exchanged(dtype: DType) -> None:
+    text = kernel_ptx(kernel_text(exchanged(dtype), "kernel"), "sm_80")
+    assert text.count("shfl.sync.bfly.b32") == max(1, dtype.bits // 32)
+    assert Assembler("sm_80").usage([exchanged(dtype)])[0].spilled == 0
+
+
+def test_a_kernel_says_how_many_threads_it_has_and_that_one_block_is_enough() -> None:
+    text = kernel_ptx(kernel_text(exchanged(F32), "kernel"), "sm_80")
+    assert ".visible .entry kernel(" in text
+    assert ".maxntid 32" in text
+    assert ".minnctapersm 1" in text
+
+
+def test_kernels_of_one_file_may_have_shared_memory_each() -> None:
+    def staged() -> simt.Func:
+        block = Block([INDEX, INDEX, POINTER])
+        _, thread, memory = block.arguments
+        emit = Builder(block, FileLocation("kernel.dlm", 1, 1))
+        room = emit(simt.Shared(32, F32))
+        emit.place(loop.Store(emit(loop.Load(memory, thread, F32)), room, thread))
+        emit.place(simt.Barrier())
+        mirrored = emit(scalar.Subtract(emit(scalar.Constant(31, INDEX)), thread))
+        emit.place(loop.Store(emit(loop.Load(room, mirrored, F32)), memory, thread))
+        emit.place(loop.Return())
+        return simt.Func(block, "kernel", simt.WARP)
+
+    texts = [kernel_ptx(kernel_text(staged(), name), "sm_80") for name in ("one", "two")]
+    code, usage = assemble(whole_ptx(texts, "sm_80"), "sm_80")
+    assert code.startswith(b"\x7fELF")
+    assert {name: used.shared for name, used in usage.items()} == {"one": 128, "two": 128}
+
+
+# What goes wrong.
+
+
+def test_a_processor_that_there_is_none_of_is_refused() -> None:
+    assert check_architecture("sm_90a") == "sm_90a"
+    with pytest.raises(UsageError, match=r"D0920.*no GPU is called 'sm_1'"):
+        check_architecture("sm_1")
+
+
+def test_text_that_ptxas_refuses_is_our_fault() -> None:
+    with pytest.raises(InternalError, match=r"ptxas refuses our text: .*Parsing error"):
+        assemble(whole_ptx([".visible .entry kernel( { }\n"], "sm_80"), "sm_80")
+
+
+def test_without_ptxas_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(*_: object, **__: object) -> None:
+        return None
+
+    monkeypatch.setattr(ptx, "find_spec", nowhere)
+    monkeypatch.setattr(ptx.shutil, "which", nowhere)
+    with pytest.raises(UsageError, match=r"D0926.*there is no ptxas here"):
+        find_ptxas()
