@@ -1,8 +1,8 @@
 """`kernel.generic` for a GPU.
 
 Elements are computed by a thread each, neighbours by neighbours. Where the elements are made from rows,
-by folds along contiguous memory or with staged rows, a block of threads computes one element: its
-threads share the inner indices out, and folds end in a fixed tree.
+by folds along contiguous memory or with staged rows, and where a few elements are long folds, a block of
+threads computes one element: its threads share the inner indices out, and folds end in a fixed tree.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ from dlc.lowering.work import ceil_divide, element_work, nanoseconds
 
 THREADS = 256
 """Threads of a block whose threads compute an element each."""
+FEW = 8192
+"""Elements that leave most of a GPU idle when each is the work of one thread."""
+LONG = 64
+"""Steps of a fold that are worth a warp."""
 MAX_SHARED = 32 << 10
 """Bytes that the staged rows of one element may take in shared memory."""
 
@@ -39,7 +43,7 @@ MAX_SHARED = 32 << 10
 def lower_generic(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one generic kernel in destination form."""
     assert isinstance(op, kernel.Generic)
-    by_rows = has_stage(op.body) or folds_along_memory(op)
+    by_rows = has_stage(op.body) or folds_along_memory(op) or _are_few_and_long(op)
     lowered = _rows(op) if by_rows else _elements(op)
     tidy(lowered.function)
     return lowered
@@ -106,11 +110,23 @@ def _store(op: kernel.Generic, body: Body, point: Point, indices: Sequence[Value
         body.store(point, point.lane(value), pointer, places, body.strides(view))
 
 
+def _are_few_and_long(op: kernel.Generic) -> bool:
+    """Whether there are so few elements, each a long fold, that threads must share them."""
+    count = product(op.domain)
+    folds = any(isinstance(inner, kernel.Fold) for inner in op.body)
+    return isinstance(count, int) and count <= FEW and folds and _longest(op) >= LONG
+
+
 def _threads(op: kernel.Generic) -> int:
     """Threads for one element: a warp for short rows, more for long ones."""
-    lengths = [product(inner.extents) for inner in op.body if isinstance(inner, kernel.Inner)]
-    longest = max((length for length in lengths if isinstance(length, int)), default=1024)
+    longest = _longest(op)
     return 32 if longest <= 64 else 128 if longest <= 1024 else 256
+
+
+def _longest(op: kernel.Generic) -> int:
+    """Inner indices of one element, where they are known; else a usual number."""
+    lengths = [product(inner.extents) for inner in op.body if isinstance(inner, kernel.Inner)]
+    return max((length for length in lengths if isinstance(length, int)), default=1024)
 
 
 class _BlockBody(Body):

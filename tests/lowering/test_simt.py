@@ -150,3 +150,22 @@ def test_attention_never_holds_all_scores(
     calls = [op for op in module.walk() if isinstance(op, mem.Call)]
     assert [call.kernel.name.partition("_")[0] for call in calls] == ["attention"]
     assert_close(evaluate_plan(program, inputs), wanted, 1e-5, "warps")
+
+
+# Few elements that are long folds are shared by the threads of a block.
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(20, 256), (100, 128)])
+def test_sums_of_few_columns_are_shared_where_they_are_long(rows: int, threads: int) -> None:
+    def sums(emit: Builder, x: Value) -> Sequence[Value]:
+        return (emit(array.ReduceSum(x, (0,))),)
+
+    types = [f32(rows, 5)]
+    inputs = random_inputs(types, {})
+    _, function = function_of(sums, types, {})
+    wanted = Evaluation().run(function.body, inputs)
+    program, _ = lowered(sums, types[0])
+    assert program.parent is not None
+    found = [op.threads for op in program.parent if isinstance(op, simt.Func)]
+    assert found == [threads]
+    assert_close(evaluate_plan(program, inputs), wanted, 1e-6, "warps")
