@@ -40,6 +40,7 @@ class Active:
 
 
 def active(mask: Mask) -> Active:
+    """The threads that the mask names."""
     rows = np.flatnonzero(mask)
     return Active(mask, rows, rows.size == WARP)
 
@@ -246,10 +247,9 @@ class _Warp(Evaluation):
     def buffer(self, op: loop.Buffer) -> Array:
         """For each thread a pointer to room of its own."""
         if op not in self._buffers:
-            size = op.elements * op.dtype.bytes
-            data = np.full(WARP * size, POISON, np.uint8)
-            first = self.block.launch.memory.add(Stretch(op.name, data))
-            self._buffers[op] = first + size * np.arange(WARP, dtype=np.int64)
+            size, memory = op.elements * op.dtype.bytes, self.block.launch.memory
+            rooms = [Stretch(op.name, np.full(size, POISON, np.uint8)) for _ in range(WARP)]
+            self._buffers[op] = np.array([memory.add(room) for room in rooms], np.int64)
         return self._buffers[op]
 
     def read(self, op: Op, addresses: Numbers, dtype: DType, count: int, here: Active) -> Array:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from dlc.dialects import loop, scalar
-from dlc.dialects.machine import BadAccess
+from dlc.dialects import loop, scalar, simt
+from dlc.dialects.machine import BadAccess, Enough
 from dlc.dialects.shadow import Race
 from dlc.dialects.simt import WARP
-from dlc.dialects.warps import Divergence
+from dlc.dialects.warps import Divergence, Launch
 from dlc.errors import CallError
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
@@ -156,6 +156,11 @@ def shared_memory_is_too_small(at: Threads, right: bool) -> None:
     at.blamed.store(at.number(1), room, at.thread)
 
 
+def the_room_of_another_thread_is_reached(at: Threads, right: bool) -> None:
+    room = at.emit(loop.Buffer(4, F32))
+    at.blamed.store(at.number(1), room, at.index(3 if right else 4))
+
+
 def what_is_only_read_is_written(at: Threads, right: bool) -> None:
     at.blamed.store(at.number(1), at.given[0 if right else 1], at.over_all())
 
@@ -216,6 +221,9 @@ FAULTS = [
         the_end_of_a_memory_is_passed, BadAccess, r"reaches bytes 512 to 516 of x, which has 512"
     ),
     Fault(shared_memory_is_too_small, BadAccess, r"loop\.store .* of shared memory, which has 252"),
+    Fault(
+        the_room_of_another_thread_is_reached, BadAccess, r"16 to 20 of loop\.buffer, which has 16"
+    ),
     Fault(what_is_only_read_is_written, BadAccess, r"writes x, which is only read"),
 ]
 CASES = [pytest.param(fault, id=fault.plant.__name__) for fault in FAULTS]
@@ -267,6 +275,26 @@ def test_each_block_has_shared_memory_of_its_own() -> None:
     x = memory(values)
     launch(write, THREADS, x, tiles=TILES)
     assert np.array_equal(numbers(x), values.reshape(TILES, THREADS)[:, ::-1].reshape(-1))
+
+
+def test_each_thread_has_room_of_its_own() -> None:
+    def write(at: Threads) -> None:
+        room = at.emit(loop.Buffer(2, F32))
+        at.store(at.load(at.given[0], at.thread), room, at.index(1))
+        at.barrier()
+        at.store(at.load(room, at.index(1)), at.given[0], at.mirrored())
+
+    x = memory(np.arange(WARP, dtype=np.float32))
+    launch(write, WARP, x)
+    assert numbers(x).tolist() == list(range(WARP))[::-1]
+
+
+def test_a_launch_that_takes_too_long_is_given_up() -> None:
+    block = Block([INDEX, INDEX])
+    Builder(block, HERE).place(simt.Barrier())
+    Builder(block, HERE).place(loop.Return())
+    with pytest.raises(Enough):
+        Launch(simt.Func(block, "kernel", THREADS), (), (), steps=1).run(0)
 
 
 def test_what_threads_outside_a_branch_hold_does_no_harm() -> None:
