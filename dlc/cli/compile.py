@@ -25,6 +25,7 @@ from dlc.runtime.spelling import counted
     "place",
     "verify_each",
     "max_memory",
+    "plan_effort",
     "dims",
 )
 def command(

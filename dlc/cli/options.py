@@ -77,6 +77,12 @@ Placed: TypeAlias = Annotated[
 Verify: TypeAlias = Annotated[
     bool, typer.Option("--verify-each", help="Verify and evaluate the module after every pass.")
 ]
+PlanEffort: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--plan-effort", min=1, help="How many times as long as usual to search for a memory plan."
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,7 @@ class Compilation:
     place: Placed = field(default_factory=list[str])
     verify_each: Verify = False
     max_memory: Memory = None
+    plan_effort: PlanEffort = 1
     dims: Bounds = field(default_factory=list[str])
     untrusted: Untrusted = False
 
@@ -106,6 +113,7 @@ class Compilation:
             self.verify_each,
             memory(self.max_memory),
             bounds(self.dims),
+            plan_effort=self.plan_effort,
         )
 
     def of(self, path: str) -> driver.Wanted:

@@ -13,48 +13,39 @@ import ast
 import ctypes
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import fields
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import cast
 
 from dlc.codegen import llvm
 from dlc.codegen.image import link
 from dlc.codegen.kernels import ObjectCache, cached_object
+from dlc.passes.placement.native import Code, Record
 from dlc.runtime.code import LoadedImage, load_image
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    Record = TypeVar("Record", bound=DataclassInstance)
-else:
-    Record = TypeVar("Record")
-
-Code = Callable[[Record, int, int], int]
-"""A function of a record and two integers."""
 
 
 def compile_function(
     function: Code[Record], record: type[Record], cache: ObjectCache | None = None
 ) -> Code[Record]:
-    """The function as machine code of this processor. Every field of its records is an `array("q")`."""
+    """The function as machine code of this processor; `record` is a dataclass of `array("q")`."""
     assert isinstance(function, FunctionType)
-    text = _module_text(function, record)
+    names = list(inspect.get_annotations(record))
+    text = _module_text(function, names)
     target = llvm.Target.named("host")
     image = link({function.__name__: cached_object(text, target, 2, cache)})
     loaded = load_image(image.code, hashlib.sha256(image.code).digest(), image.imports)
-    return _caller(loaded, image.entries[function.__name__])
+    return _caller(loaded, image.entries[function.__name__], names)
 
 
-def _caller(loaded: LoadedImage, entry: int) -> Code[Record]:
+def _caller(loaded: LoadedImage, entry: int, names: Sequence[str]) -> Code[object]:
     integer = ctypes.c_int64
     code = ctypes.CFUNCTYPE(integer, ctypes.c_void_p, integer, integer)(loaded.base + entry)
 
-    def call(record: Record, first: int, second: int) -> int:
+    def call(record: object, first: int, second: int) -> int:
         assert loaded.pages, "the code lives as long as this function"
-        words = [
-            word for field in fields(record) for word in getattr(record, field.name).buffer_info()
-        ]
+        arrays = [cast("array[int]", getattr(record, name)) for name in names]
+        words = [word for each in arrays for word in each.buffer_info()]
         return code((ctypes.c_int64 * len(words))(*words), first, second)
 
     return call
@@ -63,9 +54,8 @@ def _caller(loaded: LoadedImage, entry: int) -> Code[Record]:
 # The text.
 
 
-def _module_text(function: FunctionType, record: type[DataclassInstance]) -> str:
+def _module_text(function: FunctionType, names: list[str]) -> str:
     """The function for others to call, and all that it calls, put into it by LLVM."""
-    names = [field.name for field in fields(record)]
     parts = ["!0 = !{}"]
     wanted = {function.__name__: function}
     done: set[str] = set()

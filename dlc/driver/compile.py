@@ -18,12 +18,13 @@ from dlc.driver.memory_limit import check_bounded, kept_within
 from dlc.driver.opened import Opened
 from dlc.driver.pipelines import pipeline
 from dlc.driver.reproduce import reproducer
+from dlc.driver.searches import use_machine_code
 from dlc.driver.settings import Settings
 from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Given, Weights, gather
 from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
 from dlc.ir.core import Op
-from dlc.ir.passes import Context, Manager
+from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
@@ -51,7 +52,8 @@ class Report:
 def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None = None) -> None:
     """Bring the module of an opened model to a later stage, in place."""
     settings = settings.keeping(limits_of(opened.module))
-    opened.context.options = settings.options()
+    opened.context.options = _options(opened, settings)
+    use_machine_code()
     check = EachPass() if settings.verify_each else None
 
     def observe(name: str, module: Op) -> None:
@@ -72,6 +74,12 @@ def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None
     opened.stage = stage
 
 
+def _options(opened: Opened, settings: Settings) -> Options:
+    """What passes are told of the choices and of the model."""
+    batch = None if opened.training is None else opened.training.batch
+    return replace(settings.options(), batch=batch)
+
+
 def _reproducer(opened: Opened, settings: Settings, stage: str) -> Callable[[str], str] | None:
     """What writes a file when a pass fails, where the model can be read again."""
     reopen = opened.reopen
@@ -85,7 +93,7 @@ def _reproducer(opened: Opened, settings: Settings, stage: str) -> Callable[[str
     passes = pipeline(opened.read_at, stage, settings.level)
     usual = Settings().flags
     flags = [flag for flag in settings.flags if flag not in usual]
-    return reproducer(read_again, passes, settings.options(), flags, Path.cwd())
+    return reproducer(read_again, passes, _options(opened, settings), flags, Path.cwd())
 
 
 def keep_promises(opened: Opened, settings: Settings) -> Settings:
@@ -177,6 +185,7 @@ def _compiled(
         opened.module,
         (
             *(opened.name, opened.stage, *settings.flags, str(settings.recompute)),
+            str(_options(opened, settings).batch),
             *(repr(opened.layers), repr(interface)),
         ),
         opened.texts,

@@ -11,8 +11,7 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dlc.codegen.integer_functions import compile_function
-from dlc.driver.cache import open_cache
+from dlc.driver.searches import machine_code
 from dlc.errors import DlcError, ModelError, Place
 from dlc.passes import placement
 from dlc.passes.placement import Buffer
@@ -51,7 +50,7 @@ def place_instance(path: str, effort: int = 1) -> PlacedInstance:
     """
     table = read_instance(path)
     buffers = list(table.values())
-    search = compile_function(placement.search, placement.Tables, open_cache())
+    search = machine_code(placement.search, placement.Tables)
     placed = placement.place(buffers, effort=effort, steps=STEPS, search=search)
     rows = zip(table.items(), placed.offsets, strict=True)
     return PlacedInstance(

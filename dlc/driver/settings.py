@@ -20,7 +20,8 @@ class Settings:
     leave out. With `verify_each` the module is verified and evaluated after every pass. `max_memory` is
     the most bytes that a call may need, `dims` are narrower bounds of named sizes, and `fast_narrow` is
     the limit of that name. `recompute` is how much longer a call may take for values that are computed
-    again instead of kept; a limit of the memory that is not kept raises it.
+    again instead of kept; a limit of the memory that is not kept raises it. `plan_effort` is how many times
+    as long as usual to search for a good memory plan.
     """
 
     level: int = 2
@@ -32,6 +33,7 @@ class Settings:
     dims: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     fast_narrow: bool = False
     recompute: float = 0.02
+    plan_effort: int = 1
 
     def __post_init__(self) -> None:
         if self.level not in range(4):
@@ -69,6 +71,8 @@ class Settings:
         if self.max_memory is not None:
             further.append(f"--max-memory={self.max_memory}")
         further += [f"--dim={name}={low}..{high}" for name, (low, high) in self.dims.items()]
+        if self.plan_effort != 1:
+            further.append(f"--plan-effort={self.plan_effort}")
         return (f"-O{self.level}", f"--target={self.target}", f"--matmul={self.matmul}", *further)
 
     def keeping(self, limits: Sequence[Limit]) -> Settings:
@@ -104,6 +108,7 @@ class Settings:
             matmul=self.matmul,
             disabled=self.disabled,
             fast_narrow=self.fast_narrow,
+            plan_effort=self.plan_effort,
             recompute=self.recompute,
             vector_bytes=self.processor.vector_bytes,
             fma="fma" in self.processor.features,

@@ -42,6 +42,10 @@ class Options:
     """Whether it converts between f16 and f32 in one instruction."""
     rounding: bool = True
     """Whether it rounds to integers in one instruction."""
+    batch: int | None = None
+    """The examples in a step of training, where there is one."""
+    plan_effort: int = 1
+    """How many times as long as usual to search for a good memory plan."""
     recompute: float = 0.02
     """How much longer a call may take for values that are computed again; from 1 on also products are."""
 

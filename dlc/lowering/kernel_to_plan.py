@@ -6,7 +6,7 @@ the arena is laid out and the program written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dlc.dialects import array, flow, func, kernel, mem, weight
@@ -16,20 +16,17 @@ from dlc.dialects.measured import Measuring, limits_of, measuring
 from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import Bounds, evaluate
 from dlc.ir.location import Location
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import ViewType
 from dlc.ir.value_map import EQUAL
 from dlc.lowering.own_results import copy, own_results
+from dlc.lowering.plan_layout import Layout, Needed, cases_of, lay_out
 from dlc.lowering.plan_schedule import Choice, Item, Loop, Scheduler, Wave, lifetimes
 from dlc.lowering.plan_sizes import Reads, refuse_unplanned
 from dlc.lowering.plan_storage import FIXED, Home, Memory, Storage, assign
 from dlc.passes.devices import devices_of
-from dlc.passes.placement import Buffer, align, order_above, place
-
-SAMPLE = 64
-"""The value at which an unbounded dim is looked at to choose the order of buffers."""
+from dlc.passes.placement import align
 
 
 @define_pass("plan_memory", required=True)
@@ -86,52 +83,6 @@ def _arrive(function: func.Func, context: Context) -> None:
             rewriter.replace(op, op.sent, relation=EQUAL)
 
 
-@dataclass(frozen=True, slots=True)
-class _Needed:
-    """A memory of the arena, and the first and the last epoch that need it."""
-
-    memory: Memory
-    first: int
-    last: int
-
-    def at(self, sizes: Mapping[str, int]) -> Buffer:
-        """What is to be placed where the dims have these sizes; nothing is so small as to have no place."""
-        size = max(1, evaluate(self.memory.bytes, sizes))
-        return Buffer(align(size), self.first, self.last)
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where each arena memory lies, by number: an offset, or the memories that it lies above."""
-
-    offsets: dict[int, int]
-    above: dict[int, tuple[int, ...]]
-    total: int | None
-
-
-def _lay_out(arena: Sequence[_Needed], bounds: Bounds) -> _Layout:
-    """Where all lies in the arena, the parts of the devices one after the other."""
-    sample = {name: SAMPLE if high is None else high for name, (_, high) in bounds.items()}
-    static = all(isinstance(needed.memory.bytes, int) for needed in arena)
-    offsets: dict[int, int] = {}
-    above: dict[int, tuple[int, ...]] = {}
-    floor, under = 0, tuple[int, ...]()
-    for device in sorted({needed.memory.device for needed in arena}):
-        part = [needed for needed in arena if needed.memory.device == device]
-        numbers = [needed.memory.number for needed in part]
-        buffers = [needed.at(sample) for needed in part]
-        placed = place(buffers)
-        if static:
-            starts = [floor + offset for offset in placed.offsets]
-            offsets.update(zip(numbers, starts, strict=True))
-            floor += placed.height
-            continue
-        for number, below in zip(numbers, order_above(buffers, placed.offsets), strict=True):
-            above[number] = tuple([numbers[j] for j in below]) or under
-        under = tuple(numbers)
-    return _Layout(offsets, above, floor if static else None)
-
-
 class _Writer:
     """Writes the program: roots, then views as they are needed, then the work in order."""
 
@@ -164,7 +115,7 @@ class _Writer:
         function = self.function
         self._number(items)
         self._count(self.end, self.end in self.storage.copies)
-        layout = _lay_out(self._needed(), function.bounds)
+        layout = self._layout()
         self._write_roots(layout)
         emit = Builder(self.body, function.location)
         self._divider = emit.place(mem.End())
@@ -210,15 +161,18 @@ class _Writer:
         self._counted += real
         self.ends[number] = max(self._counted - 1, 0)
 
-    def _needed(self) -> list[_Needed]:
-        """The memories of the arena with the epochs that need them."""
-        return [
-            _Needed(memory, *self._life(memory))
+    def _layout(self) -> Layout:
+        """Where the memories of the arena lie."""
+        needed = [
+            Needed(memory, *self._life(memory))
             for memory in self.storage.memories
             if memory.kind == "arena"
         ]
+        options = self.context.options
+        cases = cases_of(self.function, options.batch)
+        return lay_out(needed, cases, options.plan_effort)
 
-    def _write_roots(self, layout: _Layout) -> None:
+    def _write_roots(self, layout: Layout) -> None:
         # A memory stands where the first value in it does.
         values = reversed(self.storage.homes.items())
         places = {home.memory: self._location(value) for value, home in values}

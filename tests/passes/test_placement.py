@@ -9,20 +9,26 @@ from random import Random
 import pytest
 
 from dlc.codegen.integer_functions import compile_function
+from dlc.driver.searches import machine_code
 from dlc.passes.placement import (
     Buffer,
     Search,
     Tables,
+    find_order,
     find_overlap,
     height,
     lower_bound,
+    native,
     order_above,
     place,
+    portfolio,
     search,
 )
+from dlc.passes.placement import order as order_module
 from dlc.passes.placement.exact import FOUND, IMPOSSIBLE, STEPS
 from dlc.passes.placement.greedy import best_fit, first_fit, sure_to_fit
 from dlc.passes.placement.problem import Problem
+from dlc.runtime.plan_check import BadPlan, Plan, Span, check
 
 SETS = 500
 """Random sets in each quick test."""
@@ -209,15 +215,94 @@ def test_nothing_takes_nothing() -> None:
     assert place([]).height == 0
 
 
-def test_each_lies_above_those_of_the_order_at_any_sizes() -> None:
+def cases_of(seed: int, count: int = 40) -> list[list[Buffer]]:
+    """The same lives with sizes of which some grow."""
+    random = Random(seed)
+    lives = hard_set(seed, count)
+    grows = [random.random() < 0.5 for _ in lives]
+    return [
+        [
+            Buffer(b.size * (k if g else 9), b.first, b.last)
+            for b, g in zip(lives, grows, strict=True)
+        ]
+        for k in (1, 4, 16, 64)
+    ]
+
+
+def placed_by(order: Sequence[int], buffers: Sequence[Buffer]) -> list[int]:
+    """Offsets where each lies above those that `order_above` puts below it."""
+    above = order_above(buffers, order)
+    offsets = [0] * len(buffers)
+    for index in order:
+        offsets[index] = max((offsets[j] + buffers[j].size for j in above[index]), default=0)
+    return offsets
+
+
+def excess(order: Sequence[int], cases: Sequence[Sequence[Buffer]]) -> float:
+    """What the heights are above their bounds, all together."""
+    return sum(height(b, placed_by(order, b)) / lower_bound(b) - 1 for b in cases)
+
+
+def test_an_order_is_a_valid_placement_at_any_sizes() -> None:
     random = Random(0)
-    for seed in range(5):
-        buffers = hard_set(seed)
-        placed = place(buffers).offsets
-        above = order_above(buffers, placed)
-        sizes = [random.randrange(1, 99) for _ in buffers]
-        others = [Buffer(size, b.first, b.last) for size, b in zip(sizes, buffers, strict=True)]
-        offsets = [0] * len(buffers)
-        for i in sorted(range(len(buffers)), key=lambda i: (placed[i], i)):
-            offsets[i] = max((offsets[j] + sizes[j] for j in above[i]), default=0)
-        check_valid(others, offsets)
+    cases = cases_of(0)
+    order = find_order(cases[:1])
+    for _ in range(5):
+        others = [Buffer(random.randrange(1, 99), b.first, b.last) for b in cases[0]]
+        check_valid(others, placed_by(order, others))
+
+
+def test_an_order_is_better_in_all_cases_together_than_what_is_best_in_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(native, "COMPILERS", [machine_code])
+    for seed in range(3):
+        cases = cases_of(seed)
+        found = excess(find_order(cases), cases)
+        for case in cases:
+            offsets = place(case).offsets
+            alone = sorted(range(len(case)), key=lambda i: (offsets[i], i))
+            assert found <= excess(alone, cases)
+        assert found < 0.02 * len(cases)
+
+
+def test_orders_are_the_same_in_machine_code_and_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order_module, "STEPS_FOR_EACH", 10_000)
+    monkeypatch.setattr(order_module, "STEPS_AT_FIRST", 10_000)
+    monkeypatch.setattr(portfolio, "STEPS_FOR_EACH", 10_000)
+    for seed in range(2):
+        monkeypatch.setattr(native, "COMPILERS", [])
+        slow = find_order(cases_of(seed))
+        monkeypatch.setattr(native, "COMPILERS", [machine_code])
+        assert find_order(cases_of(seed)) == slow
+
+
+def in_bytes(buffers: Sequence[Buffer]) -> Plan:
+    """A placement as the checker of artifacts sees it: sizes are multiples of 64."""
+    sized = [Buffer(64 * b.size, b.first, b.last) for b in buffers]
+    placed = place(sized)
+    roots = [
+        Span(str(i), at, b.size, b.first, b.last)
+        for i, (b, at) in enumerate(zip(sized, placed.offsets, strict=True))
+    ]
+    return Plan(placed.height, lower_bound(sized), 0, roots, [])
+
+
+def test_the_checker_takes_every_placement_and_refuses_it_when_a_buffer_is_moved() -> None:
+    for seed in range(10):
+        plan = in_bytes(hard_set(seed))
+        check(plan, [])
+        random = Random(seed)
+        for _ in range(20):
+            roots = list(plan.roots)
+            k = random.randrange(len(roots))
+            one = roots[k]
+            others = [r for r in roots if r != one and r.first <= one.last and one.first <= r.last]
+            if others:
+                onto = random.choice(others)
+                roots[k] = one._replace(offset=onto.offset + random.choice((0, onto.bytes - 64)))
+                with pytest.raises(BadPlan):
+                    check(plan._replace(roots=roots), [])
+            roots[k] = one._replace(offset=one.offset + 8)
+            with pytest.raises(BadPlan):
+                check(plan._replace(roots=roots), [])

@@ -14,7 +14,7 @@ from dlc.passes.placement.buffers import (
     lower_bound,
 )
 from dlc.passes.placement.exact import Search, Tables, search
-from dlc.passes.placement.order import order_above
+from dlc.passes.placement.order import find_order, order_above
 from dlc.passes.placement.portfolio import Placement, place
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Search",
     "Tables",
     "align",
+    "find_order",
     "find_overlap",
     "height",
     "lower_bound",

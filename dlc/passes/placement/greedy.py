@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from dlc.passes.placement.buffers import Buffer
 
@@ -16,20 +16,21 @@ def best_fit(buffers: Sequence[Buffer]) -> list[int]:
     [128, 0, 128]
     """
     order = sorted(range(len(buffers)), key=lambda i: (-buffers[i].size, buffers[i].first, i))
-    # Buffers already placed, by moment: only those that share a moment can be in the way.
-    moments = {moment: k for k, moment in enumerate(sorted({b.first for b in buffers}))}
-    starts = list(moments)
-    placed: list[list[int]] = [[] for _ in starts]
+    starts = sorted({buffer.first for buffer in buffers})
+    moments = {moment: k for k, moment in enumerate(starts)}
+    # Buffers already placed, by the moments at which buffers begin: those alive then, those that begin.
+    alive: list[list[int]] = [[] for _ in starts]
+    begin: list[list[int]] = [[] for _ in starts]
     offsets = [0] * len(buffers)
     for index in order:
         buffer = buffers[index]
-        # Two meet at the moment in which the later one begins.
-        here = range(moments[buffer.first], bisect_right(starts, buffer.last))
-        near = {other for moment in here for other in placed[moment]}
-        taken = sorted((offsets[o], offsets[o] + buffers[o].size) for o in near)
+        first, end = moments[buffer.first], bisect_right(starts, buffer.last)
+        near = chain(alive[first], *begin[first + 1 : end])
+        taken = sorted([(offsets[o], offsets[o] + buffers[o].size) for o in near])
         offsets[index] = _tightest(taken, buffer)
-        for moment in here:
-            placed[moment].append(index)
+        begin[first].append(index)
+        for moment in range(first, end):
+            alive[moment].append(index)
     return offsets
 
 
@@ -41,7 +42,8 @@ def _tightest(taken: Iterable[tuple[int, int]], buffer: Buffer) -> int:
         gap = start - end
         if gap >= buffer.size and (best is None or gap < best[0]):
             best = (gap, end)
-        end = max(end, aligned(stop, buffer.alignment))
+        if stop > end:
+            end = aligned(stop, buffer.alignment)
     return end if best is None else best[1]
 
 

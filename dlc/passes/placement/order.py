@@ -1,27 +1,113 @@
-"""For sizes that are known only when a model runs: which buffer lies above which."""
+"""For sizes that are known only when a model runs: which buffer lies above which.
+
+An order that is good at one tuple of sizes may be bad at others, so it is looked at in several *cases* of
+sizes. What is placed well in one case gives an order to begin with; the best of these in all cases is
+improved by local search, whose steps are limited and whose numbers are drawn from a fixed seed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
 
-from dlc.passes.placement.buffers import Buffer
+from dlc.passes.placement.buffers import Buffer, lower_bound
+from dlc.passes.placement.greedy import best_fit
+from dlc.passes.placement.native import compiled
+from dlc.passes.placement.portfolio import place
+from dlc.passes.placement.stacking import Improve, Stack, improve
+
+STEPS_FOR_EACH, MOST_STEPS = 1_000_000, 100_000_000
+"""Steps of the local search, for each buffer and altogether at most: some tenths of a second."""
+MAX_TOTAL = 1 << 40
+"""The sizes of a case sum up to less where a search is made: it counts in millionths of them."""
+LAST_WEIGHT = 100
+"""How much worse it is to be too high in the last case, the one that is promised and most often met."""
+MAX_SEARCHED, STEPS_AT_FIRST = 200, 1_000_000
+"""Of so many buffers each case is also searched for an order to begin with, in so many steps."""
+SEED = 1
 
 
-def order_above(buffers: Sequence[Buffer], offsets: Sequence[int]) -> list[list[int]]:
-    """For each buffer those alive with it that lie below it.
+def order_above(buffers: Sequence[Buffer], order: Sequence[int]) -> list[list[int]]:
+    """For each buffer those alive with it that come before it in the order: they lie below it.
 
     At any sizes, each may lie where the highest of those below it ends: no two overlap.
 
-    >>> order_above([Buffer(64, 0, 1), Buffer(128, 1, 2)], [128, 0])
+    >>> order_above([Buffer(64, 0, 1), Buffer(128, 1, 2)], [1, 0])
     [[1], []]
     """
-    above: list[list[int]] = []
-    for i, buffer in enumerate(buffers):
-        above.append(
-            [
-                j
-                for j, other in enumerate(buffers)
-                if j != i and buffer.meets(other) and (offsets[j], j) < (offsets[i], i)
-            ]
-        )
-    return above
+    below: list[list[int]] = [[] for _ in buffers]
+    for before, index in enumerate(order):
+        below[index] = sorted(j for j in order[:before] if buffers[j].meets(buffers[index]))
+    return below
+
+
+def find_order(cases: Sequence[Sequence[Buffer]], *, effort: int = 1) -> list[int]:
+    """An order of buffers, from the lowest to the highest, that is good in every case of sizes.
+
+    The cases have the same lives; the last one matters most. What the heights are above the lower bounds
+    of their cases is as little as a search finds, and more `effort` lets it search longer.
+
+    >>> find_order([[Buffer(64, 0, 1), Buffer(128, 1, 2), Buffer(64, 2, 3)]])
+    [1, 0, 2]
+    """
+    stack = _stack_of(cases)
+    better = compiled(improve, Stack)
+    steps = effort * min(MOST_STEPS, STEPS_FOR_EACH * len(cases[0]))
+    if any(sum(buffer.size for buffer in case) >= MAX_TOTAL for case in cases):
+        steps = 0
+    best: tuple[int, list[int]] | None = None
+    for order in _orders(cases):
+        cost = _improved(stack, order, better, 0)
+        if best is None or cost < best[0]:
+            best = cost, order
+        if cost == 0:
+            return order
+    assert best is not None, "there is a case"
+    _improved(stack, best[1], better, steps)
+    return list(stack.order)
+
+
+def _orders(cases: Sequence[Sequence[Buffer]]) -> Iterator[list[int]]:
+    """Orders that are good in one case."""
+    yield _by_offset(place(cases[-1]).offsets)
+    for case in reversed(cases[:-1]):
+        yield _by_offset(best_fit(case))
+    if len(cases[-1]) <= MAX_SEARCHED:
+        for case in reversed(cases[:-1]):
+            yield _by_offset(place(case, steps=STEPS_AT_FIRST).offsets)
+
+
+def _by_offset(offsets: Sequence[int]) -> list[int]:
+    return sorted(range(len(offsets)), key=lambda i: (offsets[i], i))
+
+
+def _improved(stack: Stack, order: Sequence[int], better: Improve, steps: int) -> int:
+    """Improve an order by so many steps; it is in the stack. Gives how bad it is then."""
+    stack.order[:] = array("q", order)
+    return better(stack, steps, SEED)
+
+
+def _stack_of(cases: Sequence[Sequence[Buffer]]) -> Stack:
+    buffers = cases[0]
+    count = len(buffers)
+    near = [
+        [j for j, other in enumerate(buffers) if j != i and other.meets(buffer)]
+        for i, buffer in enumerate(buffers)
+    ]
+    ends = array("q", bytes(8 * count * len(cases)))
+    places = array("q", bytes(8 * count))
+    return Stack(
+        size=array("q", [case[i].size for i in range(count) for case in cases]),
+        bound=array("q", [max(1, lower_bound(case)) for case in cases]),
+        weight=array("q", [*[1] * (len(cases) - 1), LAST_WEIGHT]),
+        near=array("q", chain(*near)),
+        near_from=array("q", accumulate(map(len, near), initial=0)),
+        order=places[:],
+        end=ends[:],
+        words=array("q", bytes(8 * 5)),
+        trial=places[:],
+        trial_end=ends[:],
+        place=places[:],
+        chain=places[:],
+    )
