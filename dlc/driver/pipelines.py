@@ -14,6 +14,7 @@ from dlc.lowering import (
     pieces_to_kernel,
     random_to_kernel,
     recompute,
+    release,
     windows_to_kernel,
 )
 from dlc.passes import (
@@ -65,6 +66,7 @@ LOADED = (
     prepare,
     random_to_kernel,
     recompute,
+    release,
     windows_to_kernel,
 )
 """The modules that define the passes and lowerings which the pipelines use."""
@@ -114,6 +116,7 @@ REASONS = (
     Order("cse", "recompute", "it would merge what is computed again with what was"),
     Order("fuse", "recompute", "within another formula a value may be rounded differently"),
     Order("hoist", "recompute", "what leaves a loop is held for all of it"),
+    Order("release", "recompute", "what is given back earlier need not be computed again"),
     Order("recompute", "plan_memory", "the plan gives the memory to others"),
     Order("pack", "hoist", "most of what leaves a loop are panels of weights"),
     Order("pack", "make_prepare", "panels of weights are made when they are loaded"),
@@ -143,7 +146,7 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             prepare = ("pack", *PREPARE) if kind == "cpu" else PREPARE
             simpler = simplify(level)
             fused = KERNEL if level else ()
-            before = ("hoist", "dce", "recompute", "dce") if level else ()
+            before = ("hoist", "dce", "release", "recompute", "dce") if level else ()
             return (
                 *("decompose", *simpler, "lower_to_kernels", *fused, *prepare, *fused),
                 *(*before, "place"),

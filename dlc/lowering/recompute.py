@@ -19,7 +19,7 @@ from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.estimate import is_cheap, is_product, picoseconds
-from dlc.lowering.timeline import Held, Timeline, origin
+from dlc.lowering.timeline import Held, Timeline, origin, updates_of
 
 MARK = "dlc.again"
 """The attribute of kernels that compute a value again: what that saves and costs, for readers."""
@@ -104,6 +104,12 @@ class _Search:
         self.times = [picoseconds(op, timeline.sample) for op in timeline.ops]
         self.all_picoseconds = sum(self.times)
         self.left = effort * self.all_picoseconds
+        self.updated = {
+            argument: timeline.number[value.op]
+            for value, argument in updates_of(timeline.function).items()
+            if value.op is not None
+        }
+        """The operations from which on arguments are no longer as they were given."""
         self.parts = {value: [held] for value, held in timeline.held.items()}
         """By value, each stretch of time in which it is held."""
 
@@ -176,6 +182,8 @@ class _Search:
                 return None
             for operand in op.operands:
                 value = origin(operand)
+                if self.updated.get(value, at) < at:
+                    return None
                 found = self._part(value, at)
                 if found is None:
                     continue

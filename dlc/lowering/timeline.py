@@ -8,6 +8,7 @@ what updates an argument. A loop or a branch counts once, with the most that its
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dlc.dialects import array, flow, func, kernel
@@ -51,6 +52,7 @@ class Timeline:
     """
 
     def __init__(self, function: func.Func) -> None:
+        self.function = function
         bounds = function.bounds.items()
         self.sample = {name: SAMPLE if high is None else high for name, (_, high) in bounds}
         self.ops = list(function.body)
@@ -79,6 +81,23 @@ def origin(value: Value) -> Value:
     while isinstance(value.op, array.Reshape):
         value = value.op.source
     return value
+
+
+def updates_of(function: func.Func) -> dict[Value, Value]:
+    """The arguments that results update, by the arrays that the results are."""
+    results, arguments = function.results_returned, function.body.arguments
+    return {origin(results[k]): arguments[index] for k, index in function.updates.items()}
+
+
+def readers(value: Value) -> Iterator[Op]:
+    """The operations that read an array, whole or through views; a function that hands it over reads it."""
+    pending = [value]
+    while pending:
+        for user in pending.pop().uses:
+            if isinstance(user, array.Reshape):
+                pending.append(user.result)
+            else:
+                yield user
 
 
 def _held(block: Block, number: dict[Op, int], timeline: Timeline) -> dict[Value, Held]:
