@@ -17,6 +17,7 @@ PAGES = (
     "README.md",
     "docs/adding.md",
     "docs/architecture.md",
+    "docs/gpu.md",
     "docs/memory.md",
     "docs/training.md",
 )
