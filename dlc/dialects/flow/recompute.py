@@ -1,7 +1,7 @@
 """Which values of a forward half to keep, and which to compute again in the backward half.
 
 What costs little to compute is not worth a place in memory for every step of a loop: of `0.5 * x * (1 + e)`
-with `e` the error function of x, x and e are kept, and the products are made again. The choice is a minimum
+with `e` the error function of x, x is kept, and all else is made again. The choice is a minimum
 cut: between what only the forward half has and what the backward half uses, the fewest bytes that all the
 rest follows from by cheap operations. Of equal cuts it is the one that leaves least to be done again.
 """
@@ -25,8 +25,10 @@ CHEAP: Final = (
     *REARRANGING,
     *(array.Add, array.Subtract, array.Multiply, array.Divide, array.Negate, array.Abs),
     *(array.Maximum, array.Minimum, array.Compare, array.Select, array.Cast, array.Not),
+    *(array.Exp, array.Tanh, array.Erf),
 )
-"""Operations of an instruction or two for each element: less than it takes to keep the result."""
+"""Operations of a few instructions for each element: no more than it takes to keep the result, which goes
+to memory and back."""
 
 TYPICAL = 64
 """What a size that is not known yet is taken to be where bytes are compared."""
