@@ -277,6 +277,14 @@ def test_orders_are_the_same_in_machine_code_and_in_python(monkeypatch: pytest.M
         assert find_order(cases_of(seed)) == slow
 
 
+def test_sizes_beyond_machine_integers_have_an_order_too() -> None:
+    cases = cases_of(0)
+    huge = [[Buffer(b.size << 70, b.first, b.last) for b in case] for case in cases]
+    order = find_order(huge[-1:])
+    check_valid(huge[-1], placed_by(order, huge[-1]))
+    assert find_order([*cases, huge[-1]]) == find_order(cases)
+
+
 def in_bytes(buffers: Sequence[Buffer]) -> Plan:
     """A placement as the checker of artifacts sees it: sizes are multiples of 64."""
     sized = [Buffer(64 * b.size, b.first, b.last) for b in buffers]

@@ -19,8 +19,8 @@ from dlc.passes.placement.stacking import Improve, Stack, improve
 
 STEPS_FOR_EACH, MOST_STEPS = 1_000_000, 100_000_000
 """Steps of the local search, for each buffer and altogether at most: some tenths of a second."""
-MAX_TOTAL = 1 << 40
-"""The sizes of a case sum up to less where a search is made: it counts in millionths of them."""
+MAX_TOTAL = 1 << 43
+"""The sizes of a case that is looked at sum up to less: a search counts in millionths of them."""
 LAST_WEIGHT = 100
 """How much worse it is to be too high in the last case, the one that is promised and most often met."""
 MAX_SEARCHED, STEPS_AT_FIRST = 200, 1_000_000
@@ -51,20 +51,21 @@ def find_order(cases: Sequence[Sequence[Buffer]], *, effort: int = 1) -> list[in
     >>> find_order([[Buffer(64, 0, 1), Buffer(128, 1, 2), Buffer(64, 2, 3)]])
     [1, 0, 2]
     """
-    stack = _stack_of(cases)
+    small = [case for case in cases if sum(buffer.size for buffer in case) < MAX_TOTAL]
+    if not small:
+        return _by_offset(best_fit(cases[-1]))
+    stack = _stack_of(small)
     better = compiled(improve, Stack)
-    steps = effort * min(MOST_STEPS, STEPS_FOR_EACH * len(cases[0]))
-    if any(sum(buffer.size for buffer in case) >= MAX_TOTAL for case in cases):
-        steps = 0
     best: tuple[int, list[int]] | None = None
-    for order in _orders(cases):
+    for order in _orders(small):
         cost = _improved(stack, order, better, 0)
         if best is None or cost < best[0]:
             best = cost, order
         if cost == 0:
             return order
     assert best is not None, "there is a case"
-    _improved(stack, best[1], better, steps)
+    steps = min(MOST_STEPS, STEPS_FOR_EACH * len(stack.order))
+    _improved(stack, best[1], better, effort * steps)
     return list(stack.order)
 
 
