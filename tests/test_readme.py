@@ -20,7 +20,7 @@ def test_the_models_of_the_readme_are_those_of_the_examples() -> None:
 
 def test_every_stage_of_the_way_is_shown() -> None:
     stages = re.findall(r"^\$ dlc show examples/poly.dlm .*--stage (\w+)", README, flags=re.M)
-    assert stages == ["graph", "kernel", "plan", "loop", "llvm", "asm"]
+    assert stages == ["graph", "kernel", "plan", "loop", "llvm", "asm", "ptx"]
 
 
 def test_every_folder_of_the_package_is_on_the_map() -> None:

@@ -18,7 +18,7 @@ from dlc.cli.report import print_json, progress
 def command(
     model: options.Model,
     stage: Annotated[
-        str, typer.Option(help="text, graph, kernel, plan, loop, llvm or asm; ptx has nothing yet.")
+        str, typer.Option(help="text, graph, kernel, plan, loop, llvm, asm or ptx.")
     ] = "graph",
     entry: options.Entry = None,
     after: Annotated[

@@ -61,6 +61,11 @@ class Target:
         return 32 if "avx" in self.features else 16
 
     @property
+    def facts(self) -> tuple[str, ...]:
+        """What its code depends on besides the kernels."""
+        return self.triple, self.cpu, self.flags
+
+    @property
     def flags(self) -> str:
         """Every feature switched on or off, as LLVM wants it: the processor's name implies nothing."""
         has = [f"+{feature}" for feature in self.features]

@@ -25,6 +25,9 @@ TRIPLE = "nvptx64-nvidia-cuda"
 VERSIONS = {"sm_80": 80, "sm_86": 80, "sm_89": 80, "sm_90": 80, "sm_90a": 80}
 """The version of PTX (in tenths) that each processor's code is written in."""
 
+GPU_LEVEL = 3
+"""How hard LLVM tries; what a thread does is short."""
+
 _HEAD = re.compile(r"^(//.*|\.version.*|\.target.*|\.address_size.*|)$")
 _FUNCTION = re.compile(r"Compiling entry function '(\w+)' for")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -42,19 +45,31 @@ class Usage:
     spilled: int
 
 
-def check_architecture(name: str) -> str:
-    """The name of a processor that code is made for. Raises UsageError (D0920) for another."""
-    if name not in VERSIONS:
-        raise UsageError(
-            f"no GPU is called {name!r}", code="D0920", help=f"there are {', '.join(VERSIONS)}"
-        )
-    return name
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A kind of NVIDIA GPU that code is made for."""
+
+    architecture: str
+
+    @classmethod
+    def named(cls, name: str) -> Gpu:
+        """The one of a name such as `sm_80`, the oldest for an empty name. Raises UsageError (D0920)."""
+        if name and name not in VERSIONS:
+            raise UsageError(
+                f"no GPU is called {name!r}", code="D0920", help=f"there are {', '.join(VERSIONS)}"
+            )
+        return cls(name or next(iter(VERSIONS)))
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What its code depends on besides the kernels."""
+        return TRIPLE, self.architecture, str(VERSIONS[self.architecture])
 
 
 def kernel_ptx(text: str, architecture: str) -> str:
     """The PTX of a module of LLVM IR, without what stands once at the head of a file."""
     machine = _machine(architecture)
-    lines = machine.emit_assembly(parsed(text, TRIPLE, machine, 3)).splitlines()
+    lines = machine.emit_assembly(parsed(text, TRIPLE, machine, GPU_LEVEL)).splitlines()
     first = next(k for k, line in enumerate(lines) if not _HEAD.match(line))
     return "\n".join([*lines[first:], ""])
 
@@ -79,6 +94,15 @@ def assemble(ptx: str, architecture: str) -> tuple[bytes, dict[str, Usage]]:
         if done.returncode:
             raise InternalError(f"ptxas refuses our text: {' '.join(done.stderr.split())[:2000]}")
         return target.read_bytes(), _usage(done.stderr)
+
+
+def has_ptxas() -> bool:
+    """Whether the assembler is installed."""
+    try:
+        find_ptxas()
+    except UsageError:
+        return False
+    return True
 
 
 def find_ptxas() -> str:
@@ -117,5 +141,5 @@ def _machine(architecture: str) -> llvm.TargetMachine:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     return llvm.Target.from_triple(TRIPLE).create_target_machine(
-        cpu=architecture, features=f"+ptx{VERSIONS[architecture]}", opt=3
+        cpu=architecture, features=f"+ptx{VERSIONS[architecture]}", opt=GPU_LEVEL
     )

@@ -16,11 +16,9 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.define import attribute, op, operand, region
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import POINTER, DType, Type
+from dlc.runtime.abi import MAX_BLOCK, WARP
 
-WARP = 32
-"""Threads of a warp."""
-MAX_THREADS = 1024
-"""Threads of a block."""
+__all__ = ["WARP", "Barrier", "Exchange", "Func", "Shared"]
 
 
 @op("simt.func")
@@ -38,7 +36,7 @@ class Func(Op):
     isolated = True
 
     def infer(self) -> tuple[Type, ...]:
-        if self.threads % WARP or not 0 < self.threads <= MAX_THREADS:
+        if self.threads % WARP or not 0 < self.threads <= MAX_BLOCK:
             raise self.fail(f"{self.name} has {self.threads} threads; use 32, 64, ... 1024")
         return ()
 

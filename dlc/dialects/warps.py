@@ -64,15 +64,28 @@ class Launch:
 
         After so many `steps`, operations that a warp ran, it raises Enough.
         """
+        memory = Memory()
+        given = [*[memory.add(view) for view in views], *sizes]
+        if scratch:
+            given.append(memory.add(Stretch("scratch", np.full(scratch, POISON, np.uint8))))
+        self._begin(function, memory, given, steps)
+
+    @classmethod
+    def given(cls, function: simt.Func, memory: Memory, words: Sequence[int]) -> Launch:
+        """A launch with pointers into a memory and numbers, in the order of the kernel's arguments."""
+        launch = cls.__new__(cls)
+        launch._begin(function, memory, words, float("inf"))
+        return launch
+
+    def _begin(
+        self, function: simt.Func, memory: Memory, given: Sequence[int], steps: float
+    ) -> None:
         self.function = function
         self.steps = steps
-        self.memory = Memory()
+        self.memory = memory
         self._shadows: dict[int, tuple[Array, Shadow]] = {}
         self._places: dict[int, tuple[Stretch, Shadow, int]] = {}
         self._constants: dict[Op, Array] = {}
-        given = [*[self.memory.add(view) for view in views], *sizes]
-        if scratch:
-            given.append(self.memory.add(Stretch("scratch", np.full(scratch, POISON, np.uint8))))
         self.arguments = [np.full(WARP, number, np.int64) for number in given]
 
     def run(self, tile: int) -> None:

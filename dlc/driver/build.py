@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dlc.codegen.engine import engine_image
-from dlc.codegen.image import Image as LinkedImage
-from dlc.codegen.kernels import ObjectCache, compile_kernels, kernel_texts
-from dlc.codegen.llvm import Target as Processor
 from dlc.codegen.program import CompiledEntry, Place, compile_program
 from dlc.dialects import func, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.measured import limits_of, measuring
+from dlc.driver.code import CodeMaker
 from dlc.driver.weights import Weights
 from dlc.ir.attributes import Dense
 from dlc.ir.dims import Size
@@ -23,7 +19,7 @@ from dlc.ir.types import TensorType
 from dlc.lowering.capacity import check_programs
 from dlc.passes.placement import align
 from dlc.passes.prepare import NAME as PREPARE
-from dlc.runtime import abi, blas, manifest
+from dlc.runtime import abi, manifest
 from dlc.runtime.arena_values import arena_values_bytes, values_section
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.certificate import certificate_bytes
@@ -74,43 +70,31 @@ def build_artifact(
     Raises Unsupported for programs that no machine holds or finishes.
     """
     check_programs(module, sources.texts)
-    image = code.image(module)
+    made = code.make(module)
     places, derived = _weight_places(module, weights)
-    target = _Target("cpu")
+    target = _Target(made.name)
     prepare: manifest.Prepare | None = None
     for op in module.body:
         if not isinstance(op, mem.Program):
             continue
         results = list(derived.places.values()) if op.sym_name == PREPARE else ()
-        compiled = compile_program(op, image.entries, places, results)
+        compiled = compile_program(op, made.numbers, places, results)
         record = _add_program(target, op.sym_name, compiled)
         if op.sym_name == PREPARE:
             prepare = manifest.Prepare(record, derived.bytes)
         else:
             target.programs[op.sym_name] = record
-    engine = engine_image()
     sections: dict[str, Data] = {
         **{f"text/{name}": text.encode() for name, text in sources.texts.items()},
         "graph": sources.graph.encode(),
         "plan": sources.plan.encode(),
-        "code/cpu": image.code,
-        "engine/cpu": engine.code,
         "constants": _constants(module),
         "weights": weights.data,
+        **made.sections,
         **target.sections,
     }
-    processor = code.processor
     record = manifest.Target(
-        name="cpu",
-        triple=processor.triple,
-        cpu=processor.cpu,
-        features=processor.features,
-        abi=abi.ABI_VERSION,
-        code=_image("code/cpu", image),
-        engine=_image("engine/cpu", engine),
-        programs=target.programs,
-        library=_library(image),
-        prepare=prepare,
+        made.name, abi.ABI_VERSION, target.programs, made.cpu, made.gpu, prepare
     )
     facts = manifest.Manifest(
         manifest.Compiler("dlc", sources.version, sources.flags),
@@ -123,19 +107,6 @@ def build_artifact(
         sources.training,
     )
     return Artifact.of(facts, {name: data for name, data in sections.items() if len(data)})
-
-
-@dataclass(frozen=True, slots=True)
-class CodeMaker:
-    """How kernels become machine code: for which processor, how carefully, and what is kept."""
-
-    processor: Processor
-    level: int
-    cache: ObjectCache | None = None
-
-    def image(self, module: Module) -> LinkedImage:
-        """The kernels of a module at loop level, linked."""
-        return compile_kernels(kernel_texts(module), self.processor, self.level, self.cache)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +134,6 @@ def _weight_places(module: Module, weights: Weights) -> tuple[dict[str, Place], 
     return {**places, **derived}, _Derived(derived, end)
 
 
-def _library(image: LinkedImage) -> manifest.Library | None:
-    """The BLAS that the code calls, if it calls one."""
-    return blas_in_use() if any(name in blas.NAMES for name in image.imports) else None
-
-
-def blas_in_use() -> manifest.Library:
-    """The BLAS of this process, as the artifact names it."""
-    found = blas.library()
-    return manifest.Library("BLAS", found.config, found.core)
-
-
 def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> manifest.Program:
     section, certificate = f"program/{target.name}/{name}", f"certificate/{target.name}/{name}"
     target.sections[section] = compiled.words
@@ -182,11 +142,6 @@ def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> manifes
     return manifest.Program(
         section, certificate, compiled.sizes, compiled.arena, compiled.scratch, compiled.ops
     )
-
-
-def _image(section: str, image: LinkedImage) -> manifest.Image:
-    symbols = tuple(manifest.Symbol(name, offset) for name, offset in sorted(image.entries.items()))
-    return manifest.Image(section, hashlib.sha256(image.code).hexdigest(), image.imports, symbols)
 
 
 def _constants(module: Module) -> bytes:

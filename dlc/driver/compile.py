@@ -10,8 +10,9 @@ from pathlib import Path
 from dlc import __version__
 from dlc.dialects.limits import limits_of
 from dlc.driver.bounds import narrow
-from dlc.driver.build import CodeMaker, Sources, build_artifact
+from dlc.driver.build import Sources, build_artifact
 from dlc.driver.cache import open_cache
+from dlc.driver.code import CodeMaker
 from dlc.driver.entries import interfaces, return_all_counts
 from dlc.driver.known import key_of, recall, remember
 from dlc.driver.memory_limit import check_bounded, kept_within
@@ -62,7 +63,7 @@ def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None
         if after is not None:
             after(name, module)
 
-    passes = pipeline(opened.stage, stage, settings.level)
+    passes = pipeline(opened.stage, stage, settings.level, settings.kind)
     manager = Manager(
         opened.context,
         before=None if check is None else check.before,

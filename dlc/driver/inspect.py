@@ -66,7 +66,12 @@ class Compiled:
     @property
     def imports(self) -> list[tuple[str, str]]:
         """Each symbol that its code asks for, by target."""
-        return [(target.name, name) for target in self.targets for name in target.code.imports]
+        return [
+            (target.name, name)
+            for target in self.targets
+            if target.cpu is not None
+            for name in target.cpu.code.imports
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +215,7 @@ def _weight_table(weights: Sequence[WeightRow]) -> Table:
 
 def _compiled_tables(compiled: Compiled) -> list[Table]:
     targets = [
-        (target.name, target.cpu, " ".join(target.features), len(target.code.symbols))
+        (target.name, target.processor, " ".join(target.features), len(target.kernels))
         for target in compiled.targets
     ]
     return [
@@ -227,9 +232,9 @@ def _compiled_data(compiled: Compiled) -> dict[str, object]:
         "targets": [
             {
                 "name": target.name,
-                "processor": target.cpu,
+                "processor": target.processor,
                 "features": list(target.features),
-                "kernels": [symbol.name for symbol in target.code.symbols],
+                "kernels": list(target.kernels.values()),
             }
             for target in compiled.targets
         ],

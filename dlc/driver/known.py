@@ -18,9 +18,9 @@ from uuid import uuid4
 
 import dlc
 from dlc.codegen import llvm
-from dlc.codegen.kernels import ObjectCache
+from dlc.codegen.kernels import ObjectCache, Processor
 from dlc.dialects.builtin import Module
-from dlc.driver.build import blas_in_use
+from dlc.driver.code import blas_in_use
 from dlc.driver.weights import Weights
 from dlc.errors import ArtifactError
 from dlc.runtime import manifest
@@ -32,12 +32,12 @@ WEIGHTS = "weights"
 
 
 def key_of(
-    module: Module, facts: Iterable[str], texts: Mapping[str, str], processor: llvm.Target
+    module: Module, facts: Iterable[str], texts: Mapping[str, str], processor: Processor
 ) -> str:
     """The hash of all that an artifact follows from: the module as it was read, first of all."""
     digest = hashlib.sha256(_compiler())
     for part in (
-        *(processor.triple, processor.cpu, processor.flags),
+        *processor.facts,
         *(part for item in texts.items() for part in item),
         *(print_module(module), *facts, *_elsewhere(module)),
     ):
@@ -83,7 +83,8 @@ def recall(cache: ObjectCache, key: str) -> Kept | None:
         bare = Artifact.from_bytes(file)
     except ArtifactError:  # of another version of the format: as good as none
         return None
-    if any(target.library not in (None, blas_in_use()) for target in bare.manifest.targets):
+    libraries = [target.cpu.library for target in bare.manifest.targets if target.cpu is not None]
+    if any(library not in (None, blas_in_use()) for library in libraries):
         return None
     return Kept(bare, frozenset(json.loads(names)))
 

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dlc.codegen.kernels import Processor
 from dlc.codegen.llvm import TARGETS, Target
+from dlc.codegen.ptx import VERSIONS, Gpu
 from dlc.dialects.limits import Limit
 from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.ir.passes import PASSES, Options, unknown_pass
+
+GPU_VECTOR_BYTES = 16
+"""The most that a thread of a GPU loads at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a user chooses about a compilation.
 
-    `level` is 0 to 3; `target` is `cpu` (this machine) or `cpu:NAME` (an x86-64 level or a processor);
-    `matmul` says who computes products: `blas`, `generated`, or `auto`; `disabled` names passes to
-    leave out. With `verify_each` the module is verified and evaluated after every pass. `max_memory` is
-    the most bytes that a call may need, `dims` are narrower bounds of named sizes, and `fast_narrow` is
-    the limit of that name. `recompute` is how much longer a call may take for values that are computed
-    again instead of kept; a limit of the memory that is not kept raises it. `plan_effort` is how many times
-    as long as usual to search for a good memory plan.
+    `level` is 0 to 3; `target` is `cpu` (this machine), `cpu:NAME` (an x86-64 level or a processor) or
+    `cuda:NAME` (an NVIDIA GPU); `matmul` says who computes products: `blas`, `generated`, or `auto`;
+    `disabled` names passes to leave out. With `verify_each` the module is verified and evaluated after
+    every pass. `max_memory` is the most bytes that a call may need, `dims` are narrower bounds of named
+    sizes, and `fast_narrow` is the limit of that name. `recompute` is how much longer a call may take for
+    values that are computed again instead of kept; a limit of the memory that is not kept raises it.
+    `plan_effort` is how many times as long as usual to search for a good memory plan.
     """
 
     level: int = 2
@@ -53,16 +58,26 @@ class Settings:
                 )
 
     @property
-    def processor(self) -> Target:
-        """The processor that code is made for."""
-        kind, _, name = self.target.partition(":")
-        if kind != "cpu":
-            raise UsageError(
-                f"there is no target {self.target!r}",
-                code="D0902",
-                help=f"use cpu, or cpu:NAME with one of {', '.join(TARGETS)}",
-            )
-        return Target.named(name or "host")
+    def kind(self) -> str:
+        """The kind of device that code is made for: `cpu` or `cuda`."""
+        return self.target.partition(":")[0]
+
+    @property
+    def processor(self) -> Processor:
+        """The processor or GPU that code is made for."""
+        name = self.target.partition(":")[2]
+        match self.kind:
+            case "cpu":
+                return Target.named(name or "host")
+            case "cuda":
+                return Gpu.named(name)
+            case _:
+                raise UsageError(
+                    f"there is no target {self.target!r}",
+                    code="D0902",
+                    help=f"use cpu, cpu:NAME with one of {', '.join(TARGETS)}, or cuda:NAME with one "
+                    f"of {', '.join(VERSIONS)}",
+                )
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -103,17 +118,23 @@ class Settings:
 
     def options(self) -> Options:
         """What passes are told."""
-        return Options(
+        options = Options(
             level=self.level,
             matmul=self.matmul,
             disabled=self.disabled,
             fast_narrow=self.fast_narrow,
             plan_effort=self.plan_effort,
             recompute=self.recompute,
-            vector_bytes=self.processor.vector_bytes,
-            fma="fma" in self.processor.features,
-            half="f16c" in self.processor.features,
-            rounding="sse4.1" in self.processor.features,
+        )
+        processor = self.processor
+        if isinstance(processor, Gpu):
+            return replace(options, vector_bytes=GPU_VECTOR_BYTES)
+        return replace(
+            options,
+            vector_bytes=processor.vector_bytes,
+            fma="fma" in processor.features,
+            half="f16c" in processor.features,
+            rounding="sse4.1" in processor.features,
         )
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dlc.codegen import llvm
-from dlc.codegen.kernels import kernel_texts
+from dlc.codegen.kernels import assembly, kernel_texts
 from dlc.dialects import mem
 from dlc.dialects.builtin import Module
 from dlc.driver.compile import lower
@@ -25,7 +24,7 @@ from dlc.driver.opened import Opened
 from dlc.driver.pipelines import pipeline
 from dlc.driver.settings import Settings
 from dlc.driver.training_text import write_training
-from dlc.errors import Unsupported, UsageError
+from dlc.errors import UsageError
 from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Op
 from dlc.ir.passes import PASSES, unknown_pass
@@ -33,7 +32,7 @@ from dlc.runtime.atomic import write_file
 from dlc.text.fmt import format_source
 from dlc.text.ir_printer import print_module
 
-STAGES = ("text", "graph", "kernel", "plan", "loop", "llvm", "asm")
+STAGES = ("text", "graph", "kernel", "plan", "loop", "llvm", "asm", "ptx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,13 @@ class Shown:
 def show_stage(wanted: Wanted, shown: Shown) -> str:
     """The text of a model at a stage; its graph, or where the plan puts its values, as SVG.
 
-    Raises UsageError: D0915 for a stage or a pass that is not on the way, D0904 for an entry point that
-    does not exist; Unsupported (D0704) for stages that dlc does not have yet.
+    Stage `ptx` is the code for a GPU, also where the target is none. Raises UsageError: D0915 for a stage
+    or a pass that is not on the way, D0904 for an entry point that does not exist.
     """
     _check_stage(shown.stage)
     _check_together(shown)
+    if shown.stage == "ptx" and wanted.settings.kind == "cpu":
+        wanted = replace(wanted, settings=replace(wanted.settings, target="cuda"))
     opened = wanted.open()
     if shown.entry is not None:
         find_entry(opened.module, shown.entry)
@@ -76,7 +77,7 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
     match shown.stage:
         case "llvm":
             return "\n".join(_llvm(opened, shown.entry))
-        case "asm":
+        case "asm" | "ptx":
             return _assembly(opened, wanted.settings, shown.entry)
         case _:
             return _printed(opened.module, shown.entry)
@@ -93,12 +94,6 @@ def _check_ahead(opened: Opened, stage: str) -> None:
 
 
 def _check_stage(stage: str) -> None:
-    if stage == "ptx":
-        raise Unsupported(
-            "there is no code for GPUs yet, so nothing to show at stage ptx",
-            code="D0704",
-            help="--stage asm shows the code for the CPU",
-        )
     if stage not in STAGES:
         raise UsageError(
             f"there is no stage {stage!r}", code="D0915", help=f"stages are {', '.join(STAGES)}"
@@ -171,9 +166,7 @@ def _llvm(opened: Opened, entry: str | None) -> list[str]:
 
 
 def _assembly(opened: Opened, settings: Settings, entry: str | None) -> str:
-    return "\n".join(
-        llvm.assembly(text, settings.processor, settings.level) for text in _llvm(opened, entry)
-    )
+    return assembly(_llvm(opened, entry), settings.processor, settings.level)
 
 
 def _picture(opened: Opened, shown: Shown) -> str:
@@ -244,7 +237,7 @@ def _write_step(folder: Path, name: str, text: str) -> None:
 
 
 def _not_on_the_way(name: str, opened: Opened, settings: Settings, stage: str) -> UsageError:
-    passes = dict.fromkeys(pipeline(opened.read_at, stage, settings.level))
+    passes = dict.fromkeys(pipeline(opened.read_at, stage, settings.level, settings.kind))
     if name not in PASSES:
         return unknown_pass(name)
     return UsageError(

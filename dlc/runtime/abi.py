@@ -75,6 +75,10 @@ MAX_ARGS = 64
 MAX_COUNTERS = 16
 """Loop counters of one program: the nesting depth of loops plus `while` limits and combinations."""
 MAX_THREADS = 256
+WARP = 32
+"""Threads of a GPU that run together; a block of threads is made of such."""
+MAX_BLOCK = 1024
+"""Threads of a block."""
 GRAIN = 1000
 """Cost of a wave, in nanoseconds, that employs one more thread."""
 POOL_BYTES = MAX_THREADS * 256

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 
 from dlc.runtime import expressions
-from dlc.runtime.abi import MAX_THREADS
+from dlc.runtime.abi import MAX_BLOCK, MAX_THREADS, WARP
 from dlc.runtime.container import padded
 from dlc.runtime.dtypes import DTYPES, MAX_RANK, byte_count
 from dlc.runtime.manifest import (
@@ -21,6 +21,7 @@ from dlc.runtime.manifest import (
     TOTAL,
     Default,
     Entry,
+    GpuCode,
     Image,
     Input,
     Manifest,
@@ -221,9 +222,14 @@ def _check_target(
     def refuse(message: str) -> Exception:
         return refuse_(f"target {target.name}: {message}")
 
-    for kind, image in (("code", target.code), ("engine", target.engine)):
-        _check_section(kind, image.section, sections, refuse)
-        _check_image(image, len(sections[image.section]), refuse)
+    if (target.cpu is None) == (target.gpu is None):
+        raise refuse("it is for a processor or for a GPU, and for one of them only")
+    if target.cpu is not None:
+        for kind, image in (("code", target.cpu.code), ("engine", target.cpu.engine)):
+            _check_section(kind, image.section, sections, refuse)
+            _check_image(image, len(sections[image.section]), refuse)
+    if target.gpu is not None:
+        _check_gpu(target.gpu, sections, refuse)
     if set(target.programs) != {entry.name for entry in entries}:
         raise refuse("its programs are not those of the entry points")
     for entry in entries:
@@ -237,6 +243,16 @@ def _check_target(
             _check_section("prepared", cached, sections, refuse)
             if len(sections[cached]) != target.prepare.bytes:
                 raise refuse(f"section {cached} is not as long as the prepared weights")
+
+
+def _check_gpu(code: GpuCode, sections: Mapping[str, memoryview], refuse: Refuse) -> None:
+    _check_section("code", code.ptx, sections, refuse)
+    if code.cubin:
+        _check_section("code", code.cubin, sections, refuse)
+    _check_names("kernels", (kernel.name for kernel in code.kernels), refuse)
+    for kernel in code.kernels:
+        if kernel.threads % WARP or not 0 < kernel.threads <= MAX_BLOCK:
+            raise refuse(f"the kernel {kernel.name} has {kernel.threads} threads in a block")
 
 
 def _check_section(

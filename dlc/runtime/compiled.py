@@ -47,7 +47,7 @@ class CompiledProgram:
             sizes=len(self.program.sizes),
             roots=Root.INPUTS + tensors,
             ops=len(self.program.ops),
-            kernels=frozenset(symbol.offset for symbol in target.code.symbols),
+            kernels=frozenset(target.kernels),
         )
         words: Words = self.words.view(np.dtype("<i8"))
         try:
@@ -112,7 +112,7 @@ class CompiledProgram:
         except BadProgram as error:
             raise self._bad_program(error) from None
         numbers = np.array(sizes or [0], np.int64)
-        return Sized(numbers, address(numbers), arena, scratch)
+        return Sized(numbers, address(numbers), arena, scratch, tuple(tensors))
 
 
 def _at(dims: Mapping[str, int]) -> str:

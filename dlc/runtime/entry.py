@@ -19,11 +19,11 @@ from dlc.runtime.buffers import Bytes, address, aligned_bytes
 from dlc.runtime.call_arguments import ArgumentReader
 from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.dtypes import BF16, DTYPES, numpy_bfloat16
-from dlc.runtime.frames import Frame, Words, working_bytes
+from dlc.runtime.frames import Words, working_bytes
 from dlc.runtime.lent import lent_address
+from dlc.runtime.machines import CallFrame, Machine, new_frame
 from dlc.runtime.manifest import Dim, Entry, Input, Op, Output
 from dlc.runtime.memory import check_fits, check_free
-from dlc.runtime.native import Native
 from dlc.runtime.results import Out, Results
 from dlc.runtime.signature import python_signature, signature_text
 from dlc.runtime.sizing import Binding, Sizing
@@ -44,7 +44,7 @@ _ndarray = np.ndarray
 class Runner(NamedTuple):
     """What all entry points of a model run with."""
 
-    native: Native
+    machine: Machine
     weights: WeightStore
     threads: int
     max_memory: int | None
@@ -84,8 +84,8 @@ class EntryPoint:
         self._reader = ArgumentReader(entry, self._sizing.free)
         self._results = Results(entry)
         self._dtypes = [_passed_as(item.dtype) for item in entry.inputs]
-        self._idle: list[Frame] = []
-        self._running: set[Frame] = set()
+        self._idle: list[CallFrame] = []
+        self._running: set[CallFrame] = set()
         self.__doc__ = entry.doc or None
         self.__name__ = entry.name
 
@@ -205,7 +205,7 @@ class EntryPoint:
             self._idle.append(frame)
         return trace
 
-    def _take_frame(self) -> Frame:
+    def _take_frame(self) -> CallFrame:
         try:
             frame = self._idle.pop()
             frame.reset()
@@ -214,11 +214,11 @@ class EntryPoint:
         self._running.add(frame)
         return frame
 
-    def _new_frame(self) -> Frame:
+    def _new_frame(self) -> CallFrame:
         runner = self._needed_runner()
-        tensors = len(self._entry.inputs) + len(self._entry.outputs)
-        words, weights = self._program.words, runner.weights
-        return Frame(runner.native, words, runner.threads, weights.addresses(), tensors)
+        tensors = len(self._entry.inputs), len(self._entry.outputs)
+        words, fixed = self._program.words, runner.weights.addresses()
+        return new_frame(runner.machine, words, runner.threads, fixed, *tensors)
 
     def _needed_runner(self) -> Runner:
         if self._runner is None:
@@ -228,7 +228,7 @@ class EntryPoint:
             )
         return self._runner
 
-    def _failed(self, frame: Frame) -> CallError:
+    def _failed(self, frame: CallFrame) -> CallError:
         texts = self._needed_runner().texts
         return call_error(self.name, frame.status_words(), self._program.program.ops, texts)
 

@@ -33,6 +33,8 @@ class Sized(NamedTuple):
     arena: int
     scratch: int
     """Bytes for each thread."""
+    tensors: tuple[int, ...]
+    """Bytes of each input and output."""
 
 
 def working_bytes(sized: Sized, threads: int) -> int:

@@ -6,37 +6,38 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from dlc.runtime.artifact import Artifact
-from dlc.runtime.buffers import Bytes, address, aligned_bytes, as_bytes
+from dlc.runtime.buffers import Bytes, as_bytes
 from dlc.runtime.compiled import CompiledProgram
-from dlc.runtime.frames import Frame
+from dlc.runtime.cuda.gpu import Gpu, GpuWeights
+from dlc.runtime.machines import Machine, new_frame
 from dlc.runtime.manifest import Target
-from dlc.runtime.native import Native, choose_target, load_native
+from dlc.runtime.native import choose_target, load_native
 from dlc.runtime.status import call_error
-from dlc.runtime.weights import WeightStore
+from dlc.runtime.weights import Preparation, WeightStore
 
 
 class Loaded(NamedTuple):
-    """One target of an artifact, checked; `native` is None if its code must not run."""
+    """One target of an artifact, checked; `machine` is None if its code must not run."""
 
     target: Target
-    native: Native | None
+    machine: Machine | None
     programs: Mapping[str, CompiledProgram]
     prepare: CompiledProgram | None
 
     def weight_store(self, artifact: Artifact, sources: Bytes, threads: int) -> WeightStore | None:
         """The weights for root SOURCES and WEIGHTS; None if the code must not run."""
-        native, program, prepare = self.native, self.prepare, self.target.prepare
-        if native is None:
+        machine, program, prepare = self.machine, self.prepare, self.target.prepare
+        if machine is None:
             return None
         if program is None or prepare is None:
-            return WeightStore(sources, None)
+            return _store(machine, sources, None, None)
         if prepare.cached in artifact.sections:
-            return WeightStore(sources, None, as_bytes(artifact.section(prepare.cached)))
+            return _store(machine, sources, as_bytes(artifact.section(prepare.cached)), None)
 
-        def run(sources: Bytes) -> Bytes:
-            return _prepared(native, program, sources, prepare.bytes, threads, artifact.texts)
+        def run(made: int, given: int) -> None:
+            _prepare(machine, program, threads, (made, given), artifact.texts)
 
-        return WeightStore(sources, run)
+        return _store(machine, sources, None, Preparation(prepare.bytes, run))
 
 
 def load_code(artifact: Artifact, untrusted: bool) -> Loaded:
@@ -59,22 +60,35 @@ def load_code(artifact: Artifact, untrusted: bool) -> Loaded:
     if target.prepare is not None:
         prepare = CompiledProgram(artifact, target, target.prepare.program, 0)
         prepare.at({}, ())
-    native = None if untrusted else load_native(artifact, target)
-    return Loaded(target, native, programs, prepare)
+    machine = None if untrusted else _machine(artifact, target)
+    return Loaded(target, machine, programs, prepare)
 
 
-def _prepared(
-    native: Native,
+def _machine(artifact: Artifact, target: Target) -> Machine:
+    if target.gpu is not None:
+        return Gpu(artifact, target.gpu)
+    assert target.cpu is not None
+    return load_native(artifact, target.cpu)
+
+
+def _store(
+    machine: Machine, sources: Bytes, prepared: Bytes | None, preparation: Preparation | None
+) -> WeightStore:
+    """The weights where the machine reads them."""
+    if isinstance(machine, Gpu):
+        return GpuWeights(machine.driver, sources, prepared, preparation)
+    return WeightStore(sources, prepared, preparation)
+
+
+def _prepare(
+    machine: Machine,
     program: CompiledProgram,
-    sources: Bytes,
-    length: int,
     threads: int,
+    fixed: tuple[int, int],
     texts: Callable[[], Mapping[str, str]],
-) -> Bytes:
-    """Run `prepare`. Raises CallError if it fails."""
-    block = aligned_bytes(length)
-    frame = Frame(native, program.words, threads, (address(block), address(sources)), 0)
+) -> None:
+    """Run `prepare` from the second address to the first. Raises CallError if it fails."""
+    frame = new_frame(machine, program.words, threads, fixed)
     if frame.run(program.at({}, ())):
         what = "computing from the weights alone"
         raise call_error(what, frame.status_words(), program.program.ops, texts)
-    return block

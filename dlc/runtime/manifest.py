@@ -148,27 +148,69 @@ class Library(NamedTuple):
     core: str = ""
 
 
-class Target(NamedTuple):
-    """One kind of machine that the artifact has code for.
+class CpuCode(NamedTuple):
+    """Code for one kind of processor: `code` has the kernels, `engine` the function `dlc_enter`."""
 
-    `code` has the kernels, `engine` the function `dlc_enter`. `programs` maps each entry point to its
-    program. Without `prepare` the kernels read the weights as they are stored: root WEIGHTS is then
-    root SOURCES.
-    """
-
-    name: str
     triple: str
-    cpu: str
+    processor: str
     features: tuple[str, ...]
-    abi: int
     code: Image
     engine: Image
-    programs: Mapping[str, Program]
     library: Library | None = None
-    prepare: Prepare | None = None
     pointer_bits: int = 64
     byte_order: Literal["little", "big"] = "little"
     page_bytes: int = 4096
+
+
+class GpuKernel(NamedTuple):
+    """A kernel in a module of PTX: a block of `threads` threads does a tile. Its place is its number."""
+
+    name: str
+    threads: int
+
+
+class GpuCode(NamedTuple):
+    """Code for one kind of NVIDIA GPU: sections with PTX and, unless empty, with machine code of it."""
+
+    architecture: str
+    ptx: str
+    cubin: str
+    kernels: tuple[GpuKernel, ...]
+
+
+class Target(NamedTuple):
+    """One kind of machine that the artifact has code for, either a processor or a GPU.
+
+    `programs` maps each entry point to its program. Without `prepare` the kernels read the weights as they
+    are stored: root WEIGHTS is then root SOURCES.
+    """
+
+    name: str
+    abi: int
+    programs: Mapping[str, Program]
+    cpu: CpuCode | None = None
+    gpu: GpuCode | None = None
+    prepare: Prepare | None = None
+
+    @property
+    def processor(self) -> str:
+        """The processor or the GPU that it is for."""
+        if self.cpu is not None:
+            return self.cpu.processor
+        return "" if self.gpu is None else self.gpu.architecture
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What the processor must have, in LLVM's names."""
+        return () if self.cpu is None else self.cpu.features
+
+    @property
+    def kernels(self) -> dict[int, str]:
+        """The kernels by the numbers that programs call them by."""
+        if self.cpu is not None:
+            return {symbol.offset: symbol.name for symbol in self.cpu.code.symbols}
+        assert self.gpu is not None
+        return {number: kernel.name for number, kernel in enumerate(self.gpu.kernels)}
 
 
 class Weight(NamedTuple):

@@ -84,9 +84,9 @@ class Model:
 
     def _entries(self) -> dict[str, EntryPoint]:
         runner = None
-        if self._loaded.native is not None and self._store is not None:
+        if self._loaded.machine is not None and self._store is not None:
             runner = Runner(
-                self._loaded.native,
+                self._loaded.machine,
                 self._store,
                 self._threads,
                 self._max_memory,

@@ -17,7 +17,8 @@ from dlc.runtime.abi import ABI_VERSION, IMPORTS
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes, as_bytes
 from dlc.runtime.code import LoadedImage, load_engine, load_image
-from dlc.runtime.manifest import Image, Library, Manifest, Target
+from dlc.runtime.cuda import gpu
+from dlc.runtime.manifest import CpuCode, Image, Library, Manifest, Target
 from dlc.runtime.refusal import Where
 
 _ENTER = "dlc_enter"
@@ -37,7 +38,9 @@ def choose_target(manifest: Manifest, where: Where) -> Target:
     """The first target that runs on this machine; raises ArtifactError that says what each lacks."""
     reasons: list[str] = []
     for target in manifest.targets:
-        reason = _misfit(target)
+        reason = _misfit(target.cpu) if target.cpu is not None else None
+        if target.gpu is not None:
+            reason = gpu.misfit(target.gpu)
         if reason is None:
             _check_interface(target, where)
             return target
@@ -47,21 +50,21 @@ def choose_target(manifest: Manifest, where: Where) -> Target:
         "D0608",
         message,
         section="manifest",
-        help="compile it for a lower --target, or on this machine",
+        help="compile it for this machine, or for a --target that it has",
     )
 
 
-def _misfit(target: Target) -> str | None:
-    """Why the target does not run here, or None if it does."""
+def _misfit(code: CpuCode) -> str | None:
+    """Why code for a processor does not run here, or None if it does."""
     machine = _MACHINES.get(platform.machine(), platform.machine())
-    if target.triple.partition("-")[0] != machine or sys.platform not in target.triple:
-        return f"is for {target.triple}, this is {machine} {sys.platform}"
-    if missing := cpu.missing_features(target.features):
+    if code.triple.partition("-")[0] != machine or sys.platform not in code.triple:
+        return f"is for {code.triple}, this is {machine} {sys.platform}"
+    if missing := cpu.missing_features(code.features):
         return f"needs {', '.join(missing)}, which this processor lacks"
-    if (target.pointer_bits, target.byte_order) != (8 * struct.calcsize("P"), sys.byteorder):
-        return f"needs {target.pointer_bits}-bit {target.byte_order}-endian words"
-    if target.page_bytes % mmap.PAGESIZE:
-        return f"needs pages of {target.page_bytes} bytes, here they have {mmap.PAGESIZE}"
+    if (code.pointer_bits, code.byte_order) != (8 * struct.calcsize("P"), sys.byteorder):
+        return f"needs {code.pointer_bits}-bit {code.byte_order}-endian words"
+    if code.page_bytes % mmap.PAGESIZE:
+        return f"needs pages of {code.page_bytes} bytes, here they have {mmap.PAGESIZE}"
     return None
 
 
@@ -69,27 +72,28 @@ def _check_interface(target: Target, where: Where) -> None:
     if target.abi != ABI_VERSION:
         message = f"call interface version {target.abi}, where this dlc has version {ABI_VERSION}"
         raise where.refuse("D0609", message, section="manifest", help="compile the model again")
-    for image in (target.code, target.engine):
+    images = () if target.cpu is None else (target.cpu.code, target.cpu.engine)
+    for image in images:
         for name in image.imports:
             if name not in IMPORTS:
                 message = f"it calls {name}, which code in an artifact may not call"
                 raise where.refuse("D0609", message, section=image.section)
 
 
-def load_native(artifact: Artifact, target: Target) -> Native:
+def load_native(artifact: Artifact, made: CpuCode) -> Native:
     """Copy the code, hash the copy, make it executable. Raises ArtifactError."""
-    enter = {symbol.name: symbol.offset for symbol in target.engine.symbols}.get(_ENTER)
+    enter = {symbol.name: symbol.offset for symbol in made.engine.symbols}.get(_ENTER)
     if enter is None:
         message = f"the engine has no function {_ENTER}"
-        raise artifact.where.refuse("D0609", message, section=target.engine.section)
-    code = _image(artifact, target.code)
-    with _located(artifact.where, target.engine.section):
-        data = artifact.section(target.engine.section)
-        digest = bytes.fromhex(target.engine.sha256)
-        engine = load_engine(data, digest, target.engine.imports, enter)
-    uses_blas = any(name in blas.NAMES for name in target.code.imports)
-    if uses_blas and target.library is not None:
-        _compare_library(artifact.name, target.library)
+        raise artifact.where.refuse("D0609", message, section=made.engine.section)
+    code = _image(artifact, made.code)
+    with _located(artifact.where, made.engine.section):
+        data = artifact.section(made.engine.section)
+        digest = bytes.fromhex(made.engine.sha256)
+        engine = load_engine(data, digest, made.engine.imports, enter)
+    uses_blas = any(name in blas.NAMES for name in made.code.imports)
+    if uses_blas and made.library is not None:
+        _compare_library(artifact.name, made.library)
     return Native(engine.enter, code, as_bytes(artifact.section("constants")), uses_blas)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,36 +54,52 @@ class WeightViews(Mapping[str, "Array | Tensor"]):
         return "\n".join([f"{len(rows)} weights", *rows])
 
 
+class Preparation(NamedTuple):
+    """How prepared weights are made: so many bytes, by a function of where they go and of the sources."""
+
+    bytes: int
+    run: Callable[[int, int], None]
+
+
 class WeightStore:
-    """The two blocks that programs read: `sources`, and what `prepare` makes of them on first use."""
+    """The two blocks that programs read: `sources`, and what `prepare` makes of them on first use.
+
+    Without a preparation the kernels read `prepared`, or the sources themselves.
+    """
 
     def __init__(
-        self,
-        sources: Bytes,
-        prepare: Callable[[Bytes], Bytes] | None,
-        prepared: Bytes | None = None,
+        self, sources: Bytes, prepared: Bytes | None, preparation: Preparation | None
     ) -> None:
         self.sources = sources
-        self._prepare = prepare
-        self._prepared = sources if prepare is None and prepared is None else prepared
+        self.preparation = preparation
+        self._prepared = sources if preparation is None and prepared is None else prepared
         self._lock = threading.Lock()
+        self._addresses: tuple[int, int] | None = None
         self.prepare_ms = 0.0
         """How long `prepare` ran; 0 if it has not run yet or there was nothing to do."""
 
-    def prepared(self) -> Bytes:
-        """The block for root WEIGHTS; the first call makes it, the others wait for that."""
-        if self._prepared is None:
-            with self._lock:
-                if self._prepared is None and self._prepare is not None:
-                    began = time.perf_counter()
-                    self._prepared = self._prepare(self.sources)
-                    self.prepare_ms = (time.perf_counter() - began) * 1e3
-        assert self._prepared is not None
-        return self._prepared
-
     def addresses(self) -> tuple[int, int]:
-        """Where roots WEIGHTS and SOURCES lie."""
-        return address(self.prepared()), address(self.sources)
+        """Where roots WEIGHTS and SOURCES lie; the first call finds out, others wait for that."""
+        if self._addresses is None:
+            with self._lock:
+                if self._addresses is None:
+                    self._addresses = self._placed()
+        return self._addresses
+
+    def _placed(self) -> tuple[int, int]:
+        sources = address(self.sources)
+        if self._prepared is None:
+            assert self.preparation is not None
+            made = aligned_bytes(self.preparation.bytes)
+            self.prepare(self.preparation, address(made), sources)
+            self._prepared = made
+        return address(self._prepared), sources
+
+    def prepare(self, preparation: Preparation, made: int, sources: int) -> None:
+        """Run a preparation, and note how long that took."""
+        began = time.perf_counter()
+        preparation.run(made, sources)
+        self.prepare_ms = (time.perf_counter() - began) * 1e3
 
 
 def lay_out(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[Weight, ...]:

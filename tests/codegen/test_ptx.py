@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.gpu_kernels import ARCHITECTURES, OPTIONS, Assembler, Row, measure, models
 from dlc.codegen import ptx
-from dlc.codegen.ptx import assemble, check_architecture, find_ptxas, kernel_ptx, whole_ptx
+from dlc.codegen.ptx import Gpu, assemble, find_ptxas, kernel_ptx, whole_ptx
 from dlc.codegen.simt_to_llvm import kernel_text
 from dlc.dialects import loop, scalar, simt
 from dlc.driver.pipelines import pipeline
@@ -139,9 +139,9 @@ def test_kernels_of_one_file_may_have_shared_memory_each() -> None:
 
 
 def test_a_processor_that_there_is_none_of_is_refused() -> None:
-    assert check_architecture("sm_90a") == "sm_90a"
+    assert Gpu.named("sm_90a").architecture == "sm_90a"
     with pytest.raises(UsageError, match=r"D0920.*no GPU is called 'sm_1'"):
-        check_architecture("sm_1")
+        Gpu.named("sm_1")
 
 
 def test_text_that_ptxas_refuses_is_our_fault() -> None:

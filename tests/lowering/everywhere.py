@@ -11,7 +11,8 @@ from dlc.codegen.llvm import Target
 from dlc.dialects import func, kernel, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
-from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
+from dlc.driver.build import Sources, build_artifact, interface_of
+from dlc.driver.code import CodeMaker
 from dlc.driver.pipelines import pipeline
 from dlc.driver.weights import Weights
 from dlc.ir.attributes import decode

@@ -11,7 +11,8 @@ import pytest
 from dlc.dialects import func
 from dlc.dialects.kernel_products import Product
 from dlc.dialects.measured import measuring
-from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
+from dlc.driver.build import Sources, build_artifact, interface_of
+from dlc.driver.code import CodeMaker
 from dlc.driver.pipelines import pipeline
 from dlc.driver.settings import Settings
 from dlc.driver.weights import Weights

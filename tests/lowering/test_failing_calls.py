@@ -9,7 +9,8 @@ import pytest
 
 from dlc.codegen.llvm import Target
 from dlc.dialects import array
-from dlc.driver.build import CodeMaker, Sources, build_artifact, interface_of
+from dlc.driver.build import Sources, build_artifact, interface_of
+from dlc.driver.code import CodeMaker
 from dlc.driver.pipelines import pipeline
 from dlc.driver.weights import Weights
 from dlc.errors import CallError

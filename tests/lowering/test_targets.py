@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dlc.codegen.kernels import kernel_texts
-from dlc.codegen.llvm import assembly
+from dlc.codegen.llvm import Target, assembly
 from dlc.dialects import array
 from dlc.driver.pipelines import pipeline
 from dlc.driver.settings import Settings
@@ -72,8 +72,10 @@ def test_code_for_an_old_processor_has_only_its_instructions(target: str, matmul
     settings = Settings(2, target=f"cpu:{target}", matmul=matmul)
     module, _ = function_of(everything, TYPES, {})
     Manager(Context(options=settings.options())).run(module, pipeline("graph", "loop", 2))
+    processor = settings.processor
+    assert isinstance(processor, Target)
     for text in kernel_texts(module).values():
-        code = assembly(text, settings.processor)
+        code = assembly(text, processor)
         assert not NEWER[target].findall(code)
 
 

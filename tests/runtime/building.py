@@ -26,6 +26,7 @@ from dlc.runtime.certificate import Certificate, RootRecord, certificate_bytes
 from dlc.runtime.container import Data
 from dlc.runtime.manifest import (
     Compiler,
+    CpuCode,
     Default,
     Dim,
     Entry,
@@ -310,18 +311,15 @@ class Draft:
             "constants": np.arange(16, dtype=np.float32).tobytes(),
             **self.sections,
         }
-        target = Target(
-            name=TARGET,
+        native = CpuCode(
             triple=self.triple,
-            cpu="x86-64",
+            processor="x86-64",
             features=self.features,
-            abi=self.abi,
             code=_image(f"code/{TARGET}", code, self.imports),
             engine=_image(f"engine/{TARGET}", engine, None),
-            programs=self.programs,
-            prepare=self.prepare,
             library=self.library,
         )
+        target = Target(TARGET, self.abi, self.programs, native, prepare=self.prepare)
         manifest = Manifest(
             Compiler("dlc", "0.0", ("-O2",)),
             "model.dlm",

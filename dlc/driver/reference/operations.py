@@ -94,7 +94,10 @@ def _parts(kind: type[Op]) -> tuple[Part, ...]:
 
 def _example(name: str) -> str:
     """The shortest use in the first of the texts and levels where the operation occurs."""
-    stages = (_in_functions, _in_graphs, _in_ir, partial(_on_the_way, 0), partial(_on_the_way, 2))
+    stages = (
+        *(_in_functions, _in_graphs, _in_ir),
+        *(partial(_on_the_way, 0), partial(_on_the_way, 2), partial(_on_the_way, 2, "cuda")),
+    )
     return next((found[name] for stage in stages if name in (found := stage())), "")
 
 
@@ -126,11 +129,11 @@ def _in_ir() -> dict[str, str]:
 
 
 @cache
-def _on_the_way(level: int) -> dict[str, str]:
+def _on_the_way(level: int, target: str = "cpu") -> dict[str, str]:
     """Uses between the graph and machine code."""
     found: dict[str, str] = {}
     opened = open_model("showcase.dlm", text=CALLED)
-    settings = Settings(level, matmul="generated" if level else "blas")
+    settings = Settings(level, target=target, matmul="generated" if level else "blas")
     lower(opened, settings, "loop", lambda _, module: _collect(module, found))
     return found
 

@@ -20,12 +20,6 @@ PAGES: dict[str, Page] = {
         "Reading and writing pictures is done by Pillow, which is not installed: `pip install pillow`. "
         "Arrays in `.npy` files need nothing.",
     ),
-    "D0704": Page(
-        "no code for GPUs",
-        "dlc compiles for CPUs; the stage that would show code for a GPU does not exist yet.",
-        "dlc show mlp.dlm --stage ptx",
-        "dlc show mlp.dlm --stage asm",
-    ),
     "D0705": Page(
         "more memory than the machine has",
         "The sizes of the weights, the inputs or a call add up to more than the memory of this machine, or "

@@ -1,0 +1,94 @@
+"""The kernels of a module as the code of an artifact: an image for a processor, or PTX for a GPU."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dlc.codegen.engine import engine_image
+from dlc.codegen.image import Image as LinkedImage
+from dlc.codegen.kernels import (
+    ObjectCache,
+    Processor,
+    assemble_ptx,
+    compile_kernels,
+    compile_ptx,
+    kernel_texts,
+)
+from dlc.codegen.llvm import Target
+from dlc.codegen.ptx import Gpu
+from dlc.dialects import simt
+from dlc.dialects.builtin import Module
+from dlc.runtime import blas, manifest
+from dlc.runtime.container import Data
+
+PTX, CUBIN = "code/cuda/ptx", "code/cuda/cubin"
+"""The sections of code for a GPU."""
+
+
+class Code(NamedTuple):
+    """What was made of the kernels: the number that programs call each by, and what the artifact holds."""
+
+    name: str
+    """Of the target."""
+    numbers: Mapping[str, int]
+    sections: Mapping[str, Data]
+    cpu: manifest.CpuCode | None = None
+    gpu: manifest.GpuCode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CodeMaker:
+    """How kernels become machine code: for which processor, how carefully, and what is kept."""
+
+    processor: Processor
+    level: int
+    cache: ObjectCache | None = None
+
+    def make(self, module: Module) -> Code:
+        """The code of a module at loop level."""
+        if isinstance(self.processor, Gpu):
+            return self._for_gpu(module, self.processor)
+        return self._for_cpu(module, self.processor)
+
+    def _for_cpu(self, module: Module, processor: Target) -> Code:
+        image = compile_kernels(kernel_texts(module), processor, self.level, self.cache)
+        engine = engine_image()
+        native = manifest.CpuCode(
+            triple=processor.triple,
+            processor=processor.cpu,
+            features=processor.features,
+            code=_image("code/cpu", image),
+            engine=_image("engine/cpu", engine),
+            library=_library(image),
+        )
+        sections = {"code/cpu": image.code, "engine/cpu": engine.code}
+        return Code("cpu", image.entries, sections, cpu=native)
+
+    def _for_gpu(self, module: Module, gpu: Gpu) -> Code:
+        kernels = [op for op in module.body if isinstance(op, simt.Func)]
+        ptx = compile_ptx(kernel_texts(module).values(), gpu, self.cache)
+        cubin = assemble_ptx(ptx, gpu, self.cache)
+        rows = tuple([manifest.GpuKernel(op.sym_name, op.threads) for op in kernels])
+        facts = manifest.GpuCode(gpu.architecture, PTX, CUBIN if cubin else "", rows)
+        numbers = {op.sym_name: number for number, op in enumerate(kernels)}
+        name = f"cuda:{gpu.architecture}"
+        return Code(name, numbers, {PTX: ptx.encode(), CUBIN: cubin}, gpu=facts)
+
+
+def _library(image: LinkedImage) -> manifest.Library | None:
+    """The BLAS that the code calls, if it calls one."""
+    return blas_in_use() if any(name in blas.NAMES for name in image.imports) else None
+
+
+def blas_in_use() -> manifest.Library:
+    """The BLAS of this process, as the artifact names it."""
+    found = blas.library()
+    return manifest.Library("BLAS", found.config, found.core)
+
+
+def _image(section: str, image: LinkedImage) -> manifest.Image:
+    symbols = tuple(manifest.Symbol(name, offset) for name, offset in sorted(image.entries.items()))
+    return manifest.Image(section, hashlib.sha256(image.code).hexdigest(), image.imports, symbols)

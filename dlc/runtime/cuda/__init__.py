@@ -1,0 +1,1 @@
+"""Running artifacts on NVIDIA GPUs, through the driver interface of cuda-python."""
