@@ -39,7 +39,7 @@ module Net(hidden = 4) {
         ("show m.dlm --after cse --changed", "--after and --changed ask for different things"),
         ("show m.dlm --after canonicalise", "did you mean canonicalize?"),
         ("show m.dlm --after fuse", "fuse does not run on the way to stage graph"),
-        ("compile m.dlm --target gpu", "use cpu, or cpu:NAME with one of host, x86-64,"),
+        ("compile m.dlm --target gpu", "use cpu, cpu:NAME with one of host, x86-64,"),
         ("compile m.dlm --target cpu:abacus", "there are host, x86-64,"),
         ("compile m.dlm --disable-pass fuze", "did you mean fuse?"),
         ("opt m.dlm --passes fuze", "did you mean fuse?"),

@@ -24,7 +24,7 @@ from dlc.ir.attributes import Attribute, Dense, Symbol, encode
 from dlc.ir.builder import Builder
 from dlc.ir.core import OPS, Block, Op, Value
 from dlc.ir.define import fields_of
-from dlc.ir.dims import Dim, Shape, Size, parse_size
+from dlc.ir.dims import MAX_FACTOR, Dim, Shape, Size, parse_size
 from dlc.ir.location import FileLocation, FusedLocation, Location, UnknownLocation
 from dlc.ir.signature import WRONG_PARTS, signature_of
 from dlc.ir.types import (
@@ -184,7 +184,7 @@ class RandomModule:
         """An attribute of any kind."""
         kinds: list[object] = [bool, int, float, str, Dim, Type, Symbol, Dense, Shape]
         if depth < 3 and self._random.random() < 0.4:
-            return tuple([self.attribute(depth + 1) for _ in range(self._random.randrange(4))])
+            return listed([self.attribute(depth + 1) for _ in range(self._random.randrange(4))])
         return self.value(self._random.choice(kinds))
 
     def value(self, hint: object) -> Attribute:
@@ -197,7 +197,7 @@ class RandomModule:
             return pick(arguments)
         if get_origin(hint) is tuple:
             if arguments[1:] == (Ellipsis,):
-                return tuple([self.value(arguments[0]) for _ in range(self._random.randrange(4))])
+                return listed([self.value(arguments[0]) for _ in range(self._random.randrange(4))])
             return tuple([self.value(argument) for argument in arguments])
         if hint is bool:
             return self._random.random() < 0.5
@@ -296,3 +296,12 @@ class RandomModule:
         other = FileLocation('odd "name"\n.dlm', column, line)
         more = (other, FusedLocation((one, other)), FusedLocation((one,)))
         return self._random.choice((*more, UnknownLocation(), UnknownLocation('a "test"')))
+
+
+def listed(items: list[Attribute]) -> tuple[Attribute, ...]:
+    """The items; a list with a symbolic size in it is one of sizes, and those end at 2**62."""
+    if not any(isinstance(item, Dim) for item in items):
+        return tuple(items)
+    return tuple(
+        [7 if isinstance(item, int) and abs(item) > MAX_FACTOR else item for item in items]
+    )
