@@ -19,6 +19,7 @@ from dlc.runtime import weights as weight_tables
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import as_bytes
 from dlc.runtime.container import Data
+from dlc.runtime.cuda.gpu import Gpu
 from dlc.runtime.entry import EntryPoint, Runner
 from dlc.runtime.loaded import Loaded, load_code
 from dlc.runtime.threads import check_threads
@@ -84,11 +85,13 @@ class Model:
 
     def _entries(self) -> dict[str, EntryPoint]:
         runner = None
-        if self._loaded.machine is not None and self._store is not None:
+        machine = self._loaded.machine
+        if machine is not None and self._store is not None:
             runner = Runner(
-                self._loaded.machine,
+                machine,
                 self._store,
-                self._threads,
+                # Scratch on a GPU is there once, for all of its threads.
+                1 if isinstance(machine, Gpu) else self._threads,
                 self._max_memory,
                 self._room(),
                 self._artifact.texts,

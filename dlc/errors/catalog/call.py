@@ -59,6 +59,12 @@ PAGES: dict[str, Page] = {
         "It was closed, or loaded with `untrusted=True`, which never runs foreign code. Compile it "
         "again from the verified text inside it: `dlc compile in.dlc -o mine.dlc`.",
     ),
+    "D0818": Page(
+        "the GPU's driver refuses",
+        "NVIDIA's driver ended a call with an error, whose own words follow. A GPU that other programs "
+        "have filled or brought down, or a driver older than the code, are the usual causes; `nvidia-smi` "
+        "shows both. An artifact compiled with `--target cpu` does without.",
+    ),
     "D0812": Page(
         "the compiled code and the loader disagree",
         "The engine in the artifact refused the call: it was built for another version of the call "

@@ -97,12 +97,12 @@ class _CudaDriver:
         return found
 
     def _do(self, name: str, *arguments: object) -> tuple[object, ...]:
-        """Call a function of the driver. Raises CallError (D0813) with its own words."""
+        """Call a function of the driver. Raises CallError (D0818) with its own words."""
         status, *results = getattr(self._cuda, name)(*arguments)
         if int(cast(int, status)):
             _, text = self._cuda.cuGetErrorString(status)
             said = text.decode() if isinstance(text, bytes) else str(status)
-            code = "D0613" if "MEMORY" in str(status) else "D0813"
+            code = "D0613" if "MEMORY" in str(status) else "D0818"
             raise CallError(f"the GPU's driver refuses {name}: {said}", code=code)
         return tuple(results)
 
