@@ -155,8 +155,11 @@ def table(outcomes: Sequence[Outcome]) -> str:
         lines.append(f"  the better peer / dlc: best {best:.2f}  median {median:.2f}")
     facts = ours.facts
     lines.append(
-        f"  second compile {facts['second_compile_s']:.2f} s, load {facts['load_ms']:.1f} ms + hashing"
-        f" {facts['hash_ms']:.1f} ms, prepare {facts['prepare_ms']:.0f} ms,"
+        f"  load best {facts['load_ms.best']:.1f} ms + hashing {facts['hash_ms.best']:.1f} ms,"
+        f" median {facts['load_ms.median']:.1f} + {facts['hash_ms.median']:.1f} ms"
+    )
+    lines.append(
+        f"  second compile {facts['second_compile_s']:.2f} s, prepare {facts['prepare_ms']:.0f} ms,"
         f" arena {facts['arena_bytes'] / 2**20:.1f} MiB"
     )
     return "\n".join(lines)

@@ -55,6 +55,8 @@ _ARGUMENTS = {
     Opcode.BRANCH: (StepWord.A,),
 }
 _OPS = {Opcode.CALL: (StepWord.F,), Opcode.LIMIT: (StepWord.C,)}
+_OPCODES = frozenset(map(int, Opcode))
+_ARG_KINDS = frozenset(map(int, ArgKind))
 
 
 class BadProgram(ValueError):
@@ -95,7 +97,7 @@ def check_program(words: Words, around: Surroundings) -> ProgramTable:
     steps, arguments = _split(words)
     _check_arguments(arguments, around, first_word=HEADER_WORDS + steps.size)
     opcodes = steps[:, StepWord.OPCODE]
-    _refuse_rows(~_among(opcodes, Opcode), "an unknown opcode")
+    _refuse_rows(~_among(opcodes, _OPCODES), "an unknown opcode")
     if opcodes[-1] != Opcode.END:
         raise BadProgram("the last step is not END", _step_word(len(steps) - 1))
     _check_fields(steps, len(arguments), around)
@@ -104,7 +106,8 @@ def check_program(words: Words, around: Surroundings) -> ProgramTable:
     _check_control(steps, arguments)
     barriers = (opcodes == Opcode.WAVE) & (steps[:, StepWord.B] == 1)
     # A barrier ends the calls of its wave too: these follow the WAVE step but belong before it.
-    epochs = np.cumsum(barriers) - _in_barrier_wave(steps)
+    before = barriers | _in_waves(steps, np.flatnonzero(barriers))
+    epochs = np.cumsum(barriers) - before
     return ProgramTable(steps, arguments, epochs)
 
 
@@ -130,7 +133,7 @@ def _check_arguments(arguments: Words, around: Surroundings, first_word: int) ->
     counted = (counter >= 0) & (counter < MAX_COUNTERS)
     per_thread = (counter == THREAD) & (root == Root.SCRATCH)
     faults = (
-        (~_among(kind, ArgKind), "an argument of an unknown kind"),
+        (~_among(kind, _ARG_KINDS), "an argument of an unknown kind"),
         ((kind != ArgKind.COUNTER) & _outside(offset, around.sizes), "a size that does not exist"),
         (points & _outside(root, around.roots), "a root that does not exist"),
         (points & ~counted & ~per_thread & (counter != -1), "a counter that does not exist"),
@@ -180,12 +183,10 @@ def _check_waves(steps: Words) -> None:
     waves = opcodes == Opcode.WAVE
     for flag in (StepWord.B, StepWord.C):
         _refuse_rows(waves & _outside(steps[:, flag], 2), "a flag that is neither 0 nor 1")
-    expected = np.zeros(len(steps), np.bool_)
-    for wave in np.flatnonzero(waves):
-        first, count = int(wave) + 1, int(steps[wave, StepWord.A])
-        if not 0 <= count < len(steps) - wave:
-            raise BadProgram("a wave longer than the program", _step_word(int(wave)))
-        expected[first : first + count] = True
+    count = steps[:, StepWord.A]
+    too_long = (count < 0) | (count >= len(steps) - np.arange(len(steps)))
+    _refuse_rows(waves & too_long, "a wave longer than the program")
+    expected = _in_waves(steps, np.flatnonzero(waves))
     calls = opcodes == Opcode.CALL
     _refuse_rows(expected != calls, "a wave's calls are not the ones that follow it")
     for opcode, fields in _JUMPS.items():
@@ -216,13 +217,12 @@ def _check_control(steps: Words, arguments: Words) -> None:
         _refuse_rows(wrong, "a pointer is needed" if pointer else "a pointer as a trip count")
 
 
-def _in_barrier_wave(steps: Words) -> Words:
-    """1 for each WAVE step that ends with a barrier and for the calls that belong to it, else 0."""
-    inside = np.zeros(len(steps), np.int64)
-    for wave in np.flatnonzero(steps[:, StepWord.OPCODE] == Opcode.WAVE):
-        if steps[wave, StepWord.B]:
-            inside[wave : wave + 1 + steps[wave, StepWord.A]] = 1
-    return inside
+def _in_waves(steps: Words, waves: Words) -> NDArray[np.bool_]:
+    """Which steps follow one of these WAVE steps as its own: as many as it counts."""
+    changes = np.zeros(len(steps) + 1, np.int64)
+    np.add.at(changes, waves + 1, 1)
+    np.add.at(changes, waves + 1 + steps[waves, StepWord.A], -1)
+    return np.cumsum(changes[:-1]) > 0
 
 
 def _among(values: Words, allowed: Iterable[int]) -> NDArray[np.bool_]:

@@ -18,8 +18,10 @@ dlc.runtime.schema.Mismatch: label: expected text, found the number 3
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import starmap
+from operator import itemgetter
 from types import NoneType, UnionType
 from typing import ForwardRef, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -27,6 +29,7 @@ from dlc.runtime.canonical import Json
 
 T = TypeVar("T")
 _Reader = Callable[[Json], object]
+_BulkReader = Callable[[list[Json]], "tuple[object, ...] | None"]
 
 MAX_TEXT = 1 << 20
 """Characters of one string."""
@@ -90,7 +93,7 @@ def _reader(hint: object) -> _Reader:
     if kind is Literal:
         return _choice_reader(cast("tuple[str, ...]", inner))
     if kind is tuple:
-        return _list_reader(_reader(inner[0]))
+        return _list_reader(_reader(inner[0]), _bulk_reader(inner[0]))
     if kind is UnionType and NoneType in inner:
         return _optional_reader(_reader(next(i for i in inner if i is not NoneType)))
     assert kind is cast(object, Mapping), hint
@@ -140,10 +143,12 @@ def _choice_reader(choices: tuple[str, ...]) -> _Reader:
     return read
 
 
-def _list_reader(read: _Reader) -> _Reader:
+def _list_reader(read: _Reader, read_all: _BulkReader) -> _Reader:
     def read_list(value: Json) -> object:
         if not isinstance(value, list):
             raise Mismatch(f"expected a list, found {_described(value)}")
+        if (together := read_all(value)) is not None:
+            return together
         items: list[object] = []
         try:
             for item in value:
@@ -153,6 +158,46 @@ def _list_reader(read: _Reader) -> _Reader:
         return tuple(items)
 
     return read_list
+
+
+def _bulk_reader(hint: object) -> _BulkReader:
+    """What reads all items of a list at once, much sooner than one by one; it has None for a list that
+    is not in order, and for what has no such way.
+    """
+    if hint in _SIMPLE:
+        return lambda items: tuple(items) if _all_fit(hint, items) else None
+    if isinstance(hint, type) and _is_record(hint):
+        hints = _annotated(hint)
+        if len(hints) > 1 and all(of in _SIMPLE for of in hints.values()):
+            return _rows_reader(hint, hints)
+    return lambda items: None
+
+
+def _rows_reader(cls: type[object], hints: Mapping[str, object]) -> _BulkReader:
+    """Reads records without parts, a column at a time."""
+    values = itemgetter(*hints)
+
+    def read(items: list[Json]) -> tuple[object, ...] | None:
+        if {*map(type, items)} != {dict}:
+            return None
+        objects = cast("list[dict[str, Json]]", items)
+        if not all(one.keys() == hints.keys() for one in objects):
+            return None
+        rows = [*map(values, objects)]
+        columns = zip(hints.values(), zip(*rows, strict=True), strict=True)
+        return tuple(starmap(cls, rows)) if all(_all_fit(*column) for column in columns) else None
+
+    return read
+
+
+def _all_fit(hint: object, values: Sequence[Json]) -> bool:
+    """Whether all values, at least one, are of a simple type and within its limits."""
+    if {*map(type, values)} != {hint}:
+        return False
+    if hint is str:
+        return max(map(len, cast("Sequence[str]", values))) <= MAX_TEXT
+    numbers = cast("Sequence[int]", values)
+    return min(numbers) >= -MAX_INT and max(numbers) <= MAX_INT
 
 
 def _mapping_reader(read: _Reader) -> _Reader:
