@@ -28,6 +28,7 @@ from dlc.cli import (
     run,
     show,
     train,
+    why,
 )
 from dlc.cli.report import Interrupted, print_json, say_version
 from dlc.errors import UsageError
@@ -45,6 +46,7 @@ VERBS: dict[str, Callable[..., int | None]] = {
     "import": importing.command,
     "inspect": inspect.command,
     "memory": memory.command,
+    "why": why.command,
     "ops": ops.command,
     "doc": doc.command,
     "new": new.command,

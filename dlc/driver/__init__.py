@@ -42,10 +42,12 @@ if TYPE_CHECKING:
     from dlc.driver.show import Shown, show_stage
     from dlc.driver.train import check_last_step, make_trained, plan_training
     from dlc.driver.watch import Watch
+    from dlc.driver.why import Decided, decisions_data, decisions_of, decisions_text
 
 __all__ = [
     "Asked",
     "Checked",
+    "Decided",
     "Entry",
     "Finding",
     "GradientRow",
@@ -71,6 +73,9 @@ __all__ = [
     "check_model",
     "comparison_data",
     "comparison_text",
+    "decisions_data",
+    "decisions_of",
+    "decisions_text",
     "documentation",
     "evaluate_model",
     "examine",
@@ -137,6 +142,7 @@ _HOMES = {
     "show": ("Shown", "show_stage"),
     "train": ("check_last_step", "make_trained", "plan_training"),
     "watch": ("Watch",),
+    "why": ("Decided", "decisions_data", "decisions_of", "decisions_text"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

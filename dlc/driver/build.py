@@ -19,11 +19,12 @@ from dlc.ir.types import TensorType
 from dlc.lowering.capacity import check_programs
 from dlc.passes.placement import align
 from dlc.passes.prepare import NAME as PREPARE
-from dlc.runtime import abi, manifest
+from dlc.runtime import abi, decisions, manifest
 from dlc.runtime.arena_values import arena_values_bytes, values_section
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.certificate import certificate_bytes
 from dlc.runtime.container import Data
+from dlc.runtime.decisions import Decisions
 
 EntryPoint: TypeAlias = func.Func | mem.Program
 """An entry point, before or after it has a plan."""
@@ -43,6 +44,7 @@ class Sources:
     texts: Mapping[str, str]
     graph: str
     plan: str = ""
+    decisions: Decisions | None = None
     flags: tuple[str, ...] = ()
     layers: tuple[manifest.Layer, ...] = ()
     version: str = "0.1.0"
@@ -88,6 +90,7 @@ def build_artifact(
         **{f"text/{name}": text.encode() for name, text in sources.texts.items()},
         "graph": sources.graph.encode(),
         "plan": sources.plan.encode(),
+        decisions.SECTION: _decisions(sources),
         "constants": _constants(module),
         "weights": weights.data,
         **made.sections,
@@ -142,6 +145,10 @@ def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> manifes
     return manifest.Program(
         section, certificate, compiled.sizes, compiled.arena, compiled.scratch, compiled.ops
     )
+
+
+def _decisions(sources: Sources) -> bytes:
+    return b"" if sources.decisions is None else decisions.decisions_bytes(sources.decisions)
 
 
 def _constants(module: Module) -> bytes:

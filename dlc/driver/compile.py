@@ -13,6 +13,7 @@ from dlc.driver.bounds import narrow
 from dlc.driver.build import Sources, build_artifact
 from dlc.driver.cache import open_cache
 from dlc.driver.code import CodeMaker
+from dlc.driver.decisions import recorded
 from dlc.driver.entries import interfaces, return_all_counts
 from dlc.driver.known import key_of, recall, remember
 from dlc.driver.memory_limit import check_bounded, kept_within
@@ -236,6 +237,7 @@ def _finished(
         lower(opened, settings, "plan", after)
         sources = replace(sources, plan=print_module(opened.module))
     lower(opened, settings, "loop", after)
+    sources = replace(sources, decisions=recorded(opened.context.log))
     lowered = time.perf_counter()
     cache = open_cache()
     code = CodeMaker(settings.processor, settings.level, cache)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import TypeAlias
 
 from dlc.ir.builder import Builder
@@ -61,6 +62,18 @@ class Rewriter:
         if self._pending is not None:
             self._pending.pop(op, None)
 
+    def drop(self, op: Op) -> None:
+        """Erase an operation whose results nothing uses."""
+        if op.operands:  # not worth a word: a constant that was merged into another
+            self.log.did("drop what nothing uses", op)
+        self.erase(op, Gone("nothing uses it"))
+
+    def _apply(self, pattern: Pattern, op: Op) -> bool:
+        fits = pattern(op, self)
+        if fits:
+            self.log.did(_rule(pattern), op)
+        return fits
+
     def _revisit(self, ops: Iterable[Op]) -> None:
         if self._pending is not None:
             self._pending.update(dict.fromkeys(ops))
@@ -79,12 +92,18 @@ class Rewriter:
                 if op.parent is None:
                     continue
                 if op.pure and op.results and op.is_unused:
-                    self.erase(op, Gone("nothing uses it"))
+                    self.drop(op)
                     continue
-                applied += any(pattern(op, self) for pattern in patterns.get(type(op), ()))
+                applied += any(self._apply(pattern, op) for pattern in patterns.get(type(op), ()))
         finally:
             self._pending = None
         return applied
+
+
+@cache
+def _rule(pattern: Pattern) -> str:
+    """What a pattern does, as its documentation begins."""
+    return (pattern.__doc__ or pattern.__name__).partition("\n")[0].rstrip(".")
 
 
 class _Watching(Builder):

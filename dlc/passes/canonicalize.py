@@ -51,7 +51,7 @@ def _with_folds() -> dict[type[Op], list[Pattern]]:
 
 
 def fold(op: Op, rewriter: Rewriter) -> bool:
-    """Replace an operation by what its class says it folds to."""
+    """An operation that is a constant, or one of its operands, as its class says."""
     if len(op.results) != 1 or not op.pure:
         return False
     found = op.fold()

@@ -23,4 +23,6 @@ def cse(module: Op, context: Context) -> None:
                 continue
             earlier = first.setdefault(op.equivalent, op)
             if earlier is not op:
+                if op.operands:
+                    context.log.did("compute once", op, first_at=str(earlier.location.place))
                 rewriter.replace(op, earlier.results, relation=EQUAL)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dlc.ir.core import Block, Op
 from dlc.ir.passes import Context, define_pass
-from dlc.ir.rewrite import Gone, Rewriter
+from dlc.ir.rewrite import Rewriter
 from dlc.passes.canonicalize import graph_blocks
 
 
@@ -25,5 +25,5 @@ def _sweep(block: Block, rewriter: Rewriter) -> None:
     while op is not None:
         previous = op.previous
         if op.pure and op.results and op.is_unused:
-            rewriter.erase(op, Gone("nothing uses it"))
+            rewriter.drop(op)
         op = previous

@@ -125,7 +125,7 @@ class _Fusion:
         size = given.count, facts.count
         reason = self._reordered(consumer) or _why_not_inline(producer, consumer, argument, size)
         if reason:
-            self.log.refused(f"fuse: {reason}", value)
+            self.log.refused(reason, value)
             return False
         self.log.did("fuse into its reader", value)
         loads = [use for use in argument.uses if isinstance(use, kernel.Load)]
@@ -168,13 +168,13 @@ class _Fusion:
             or _too_large(self._count(producer) + self.facts(consumer).count)
         )
         if reason:
-            self.log.refused(f"fuse: {reason}", value)
+            self.log.refused(reason, value)
             return False
         if value is not producer.result:
             # Between the two is only a reshape: walk the elements as the producer does.
             regrouped = regroup_like(consumer, argument, producer.domain, self.rewriter)
             if regrouped is None:
-                self.log.refused("fuse: the reader walks other axes", value)
+                self.log.refused("the reader walks other axes", value)
                 return False
             consumer, argument = regrouped
             self._drop_reshapes(value)

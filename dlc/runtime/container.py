@@ -33,6 +33,7 @@ KINDS = (
     "text",
     "graph",
     "plan",
+    "decisions",
     "code",
     "engine",
     "program",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlc.errors.catalog import PAGES
-from dlc.runtime import arena_values, certificate, container, manifest
+from dlc.runtime import arena_values, certificate, container, decisions, manifest
 
 TEXT = (Path(__file__).parents[2] / "docs" / "artifact.md").read_text(encoding="utf-8")
 
@@ -17,7 +17,7 @@ def _records() -> dict[str, tuple[str, ...]]:
     """The fields of every record that is stored, by its class."""
     return {
         name: getattr(value, "_fields")  # noqa: B009
-        for module in (manifest, certificate, arena_values)
+        for module in (manifest, certificate, arena_values, decisions)
         for name, value in vars(module).items()
         if getattr(value, "__module__", "") == module.__name__ and hasattr(value, "_fields")
     }
@@ -41,7 +41,7 @@ def test_every_record_has_a_table_with_exactly_its_keys(name: str) -> None:
 
 
 def test_there_are_records_to_compare() -> None:
-    assert len(RECORDS) == 29
+    assert len(RECORDS) == 31
 
 
 def test_every_kind_of_section_is_described_in_the_order_of_the_file() -> None:

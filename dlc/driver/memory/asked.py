@@ -114,7 +114,7 @@ def plans_of(asked: Asked) -> list[Planned]:
     """The entry points that are asked for, compiled where they are not."""
     found = [
         Planned(artifact, loaded, entry, _usual(artifact.manifest, entry))
-        for artifact in _artifacts(asked.wanted, asked.entry)
+        for artifact in artifacts_of(asked.wanted, asked.entry)
         for loaded in [load_code(artifact, untrusted=True)]
         for entry in artifact.manifest.entries
     ]
@@ -125,7 +125,7 @@ def plans_of(asked: Asked) -> list[Planned]:
     return found
 
 
-def _artifacts(wanted: Wanted, entry: str | None) -> Iterator[Artifact]:
+def artifacts_of(wanted: Wanted, entry: str | None) -> Iterator[Artifact]:
     """The artifact with the entry points, and that which trains, as far as `entry` needs them."""
     if wanted.is_compiled:
         yield Artifact.read(wanted.path)

@@ -1,0 +1,37 @@
+"""`dlc why`: what the passes did with a model, and what they refused, line by line."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dlc import driver
+from dlc.cli import options
+from dlc.cli.report import print_json, progress
+
+
+@options.compiling("level", "target", "matmul", "disable_pass", "chosen", "module", "place")
+def command(
+    model: options.Model,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[WORD]...", help="Only where all these words occur: fuse, %scores, mlp.dlm:7."
+        ),
+    ] = None,
+    entry: options.Entry = None,
+    *,
+    given: options.Compilation,
+    as_json: options.Json = False,
+) -> None:
+    """Say what each pass did with a model and what it refused, beside the lines of its text.
+
+    Of a text with a train block also for a step of training.
+    """
+    with progress(f"compiling {model}"):
+        found = driver.decisions_of(given.of(model), words or (), entry)
+    if as_json:
+        print_json(driver.decisions_data(found))
+    else:
+        print(driver.decisions_text(found))

@@ -1,0 +1,116 @@
+"""Why a model became what it is: the decisions of the passes, beside the lines that they are about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlc.driver.make import Wanted
+from dlc.driver.memory.asked import artifacts_of
+from dlc.driver.outputs import JSON
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.decisions import SECTION, DecisionRecord, read_decisions
+
+_LEGEND = "+ what a pass did   - what it looked at and left as it was"
+_MARKS = {"did": "+", "refused": "-"}
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Decisions about a model, and the texts that their places point into."""
+
+    model: str
+    decisions: tuple[DecisionRecord, ...]
+    texts: Mapping[str, str]
+
+
+def decisions_of(wanted: Wanted, words: Sequence[str], entry: str | None = None) -> Decided:
+    """What was decided about a model, or as much of it as all the words occur in.
+
+    A word is looked for in the pass, the decision, its subject and its place, and in the line of the text.
+    Of a model that trains, the functions of training are among it.
+    """
+    texts: dict[str, str] = {}
+    found: dict[DecisionRecord, None] = {}
+    for artifact in artifacts_of(wanted, entry):
+        texts.update(artifact.texts())
+        found.update(dict.fromkeys(_read(artifact)))
+    wanted_words = [word.lower() for word in words]
+    kept = (each for each in found if all(w in _searched(each, texts) for w in wanted_words))
+    return Decided(wanted.path, tuple(kept), texts)
+
+
+def decisions_text(decided: Decided) -> str:
+    """The lines of the text, in their order, with what was decided about each below it."""
+    if not decided.decisions:
+        return "nothing was decided about that"
+    by_line: dict[tuple[str, int], Counter[DecisionRecord]] = {}
+    for each in decided.decisions:
+        alike = by_line.setdefault(_line_of(each.place), Counter())
+        alike[each._replace(place="", times=0)] += each.times
+    order = {file: number for number, file in enumerate(decided.texts)}
+    lines = sorted(by_line, key=lambda at: (order.get(at[0], len(order)), at))
+    width = max(len(each.by) for each in decided.decisions)
+    blocks = ["\n".join([_heading(at, decided.texts), *_rows(by_line[at], width)]) for at in lines]
+    return "\n\n".join([_LEGEND, *blocks])
+
+
+def decisions_data(decided: Decided) -> JSON:
+    """The same for programs (`docs/json.md`)."""
+    return {
+        "model": decided.model,
+        "decisions": [
+            {
+                "pass": each.by,
+                "kind": each.kind,
+                "what": each.what,
+                "subject": each.subject,
+                "place": None if each.place == "-" else each.place,
+                "figures": list(each.figures),
+                "times": each.times,
+            }
+            for each in decided.decisions
+        ],
+    }
+
+
+def _read(artifact: Artifact) -> tuple[DecisionRecord, ...]:
+    if SECTION not in artifact.sections:
+        return ()
+    try:
+        return read_decisions(bytes(artifact.section(SECTION))).decisions
+    except ValueError as error:
+        raise artifact.where.refuse("D0610", str(error), section=SECTION) from None
+
+
+def _searched(each: DecisionRecord, texts: Mapping[str, str]) -> str:
+    line = _source_line(_line_of(each.place), texts)
+    return f"{each.by} {each.kind} {each.what} {each.subject} {each.place} {line}".lower()
+
+
+def _line_of(place: str) -> tuple[str, int]:
+    """The file and the line of a place; no file where there is none."""
+    file, line, _ = place.rsplit(":", 2) if place.count(":") >= 2 else ("", "0", "")
+    return file, int(line) if line.isdecimal() else 0
+
+
+def _source_line(at: tuple[str, int], texts: Mapping[str, str]) -> str:
+    file, number = at
+    lines = texts.get(file, "").splitlines()
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
+def _heading(at: tuple[str, int], texts: Mapping[str, str]) -> str:
+    file, number = at
+    if not file:
+        return "without a place in the text"
+    line = _source_line(at, texts)
+    return f"{file}:{number}" + (f" | {line}" if line else "")
+
+
+def _rows(decisions: Mapping[DecisionRecord, int], width: int) -> Iterator[str]:
+    for each, times in decisions.items():
+        notes = [*each.figures, *([f"{times} times"] if times > 1 else [])]
+        note = f" ({', '.join(notes)})" if notes else ""
+        yield f"  {_MARKS[each.kind]} {each.by:{width}}  {each.subject}: {each.what}{note}"

@@ -1,0 +1,78 @@
+"""`dlc why`: what passes did and refused, beside the lines of the text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.cli.conftest import Command
+from tests.cli.test_json import documented
+from tests.driver.memory.models import TRAINED
+
+TEXT = """dlc 1
+export fn f(x: f32[4, 8], w: f32[8, 8]) -> f32[4, 8] {
+  let scores = 3 * x
+  let best = softmax(scores @ w)
+  return best @ w + 0
+}
+"""
+Data = dict[str, object]
+
+
+@pytest.fixture
+def model(folder: Path) -> Path:
+    (folder / "f.dlm").write_text(TEXT)
+    return folder
+
+
+def decisions(dlc: Command, *arguments: str) -> list[Data]:
+    done = dlc("why", *arguments, "--json")
+    assert done.code == 0, done.err
+    return cast("dict[str, list[Data]]", done.data)["decisions"]
+
+
+def test_each_line_of_the_text_is_followed_by_what_was_done_with_it(
+    dlc: Command, model: Path
+) -> None:
+    done = dlc("why", "f.dlm")
+    assert done.code == 0
+    headings = [line for line in done.out.splitlines() if " | " in line]
+    assert headings == [
+        "f.dlm:3 | let scores = 3 * x",
+        "f.dlm:4 | let best = softmax(scores @ w)",
+        "f.dlm:5 | return best @ w + 0",
+    ]
+    assert "  + canonicalize  array.multiply %scores: `2 + x` is written `x + 2`\n" in done.out
+
+
+def test_words_choose_what_is_shown(dlc: Command, model: Path) -> None:
+    found = decisions(dlc, "f.dlm", "pack", "f.dlm:5")
+    assert {(each["pass"], str(each["place"])[:7]) for each in found} == {("pack", "f.dlm:5")}
+    refused = decisions(dlc, "f.dlm", "refused", "BEST")
+    assert {each["kind"] for each in refused} == {"refused"}
+
+
+def test_words_that_occur_nowhere_have_an_answer(dlc: Command, model: Path) -> None:
+    assert dlc("why", "f.dlm", "nowhere").out == "nothing was decided about that\n"
+    assert decisions(dlc, "f.dlm", "nowhere") == []
+
+
+def test_an_artifact_tells_the_same(dlc: Command, model: Path) -> None:
+    assert dlc("compile", "f.dlm").code == 0
+    assert decisions(dlc, "f.dlc") == decisions(dlc, "f.dlm")
+
+
+def test_without_optimisation_little_is_decided(dlc: Command, model: Path) -> None:
+    assert len(decisions(dlc, "f.dlm", "-O0")) < len(decisions(dlc, "f.dlm"))
+
+
+def test_training_is_among_it(dlc: Command, folder: Path) -> None:
+    (folder / "small.dlm").write_text(TRAINED)
+    assert decisions(dlc, "small.dlm", "differentiated")
+
+
+def test_every_name_of_the_data_is_documented(dlc: Command, model: Path) -> None:
+    (first, *_) = decisions(dlc, "f.dlm")
+    assert set(first) <= documented("why")
