@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import ModelError
-from dlc.ir.attributes import encode
+from dlc.ir.attributes import decode, encode
 from dlc.ir.types import TensorType
 
 Floats = NDArray[np.float64]
@@ -150,7 +150,8 @@ def initial(name: str, type: TensorType, text: str, seed: int, stacked: int) -> 
     """The initial array of weight `name`, in NumPy's dtype for its element type.
 
     `text` is a call such as `normal(0.02)`; `stacked` leading axes count copies, initialised one by one
-    from one stream. Raises ModelError for a text that is no initialiser.
+    from one stream. Raises ModelError for a text that is no initialiser (D0510) and for numbers that the
+    dtype cannot hold (D0552).
     """
     shape = tuple([size for size in type.shape if isinstance(size, int)])
     match = _CALL.fullmatch(text.replace(" ", ""))
@@ -165,5 +166,18 @@ def initial(name: str, type: TensorType, text: str, seed: int, stacked: int) -> 
     copies, inner = math.prod(shape[:stacked]), shape[stacked:]
     parts = [make(stream, inner, *numbers) for _ in range(copies)]
     values = np.concatenate(parts) if parts else np.zeros(0)
-    with np.errstate(over="ignore"):
-        return encode(values.reshape(shape), type.dtype)
+    made = encode(values.reshape(shape), type.dtype)
+    if type.dtype.is_float and _overflows(values, decode(made, type.dtype)):
+        raise ModelError(
+            f"{name} would begin with infinity: {text} gives {np.abs(values).max():.3g}, which"
+            f" {type.dtype.name} does not hold",
+            code="D0552",
+            help="take smaller numbers, or a wider dtype",
+        )
+    return made
+
+
+def _overflows(values: Floats, made: NDArray[np.generic]) -> bool:
+    """Whether there are infinite numbers that were finite in f64."""
+    infinite = np.isinf(made.astype(np.float64)).ravel()
+    return bool((infinite & np.isfinite(values)).any())

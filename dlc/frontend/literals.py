@@ -19,6 +19,9 @@ _BEYOND = {
 }
 """Halfway between the largest number and what would be next: from there on rounding gives infinity."""
 
+_LEAST = {dtype: 2.0 ** (3 - exponent - bits) for dtype, (bits, exponent) in _PRECISION.items()}
+"""The smallest positive number of each float dtype; half of it and less is rounded to 0."""
+
 
 def literal(
     at: Trace,
@@ -46,6 +49,11 @@ def literal(
         help = "write a whole number, or take a float dtype such as f32"
         if beside:
             help = "convert the tensor to a float dtype first, such as f32(x)"
+    elif dtype.is_float and _vanishes(dtype, value):
+        message = (
+            f"{value} would be 0 in {dtype.name}, whose smallest number is {_LEAST[dtype]:.1g}"
+        )
+        help = _way_out(dtype, value, beside)
     elif not _holds(dtype, value):
         message = f"{value} does not fit {dtype.name}, which holds {_range_text(dtype)}"
         help = _way_out(dtype, value, beside)
@@ -57,9 +65,14 @@ def literal(
 def _holds(dtype: DType, value: float) -> bool:
     """Whether a number is in the range of a dtype; infinities and NaN are in that of every float."""
     if dtype.is_float:
-        return not isfinite(value) or abs(value) < _BEYOND[dtype]
+        return not isfinite(value) or (abs(value) < _BEYOND[dtype] and not _vanishes(dtype, value))
     low, high = _limits(dtype)
     return low <= value <= high
+
+
+def _vanishes(dtype: DType, value: float) -> bool:
+    """Whether a number that is not 0 would be rounded to it."""
+    return 0 < abs(value) <= _LEAST[dtype] / 2
 
 
 def _limits(dtype: DType) -> tuple[int, int]:
@@ -91,4 +104,5 @@ def _way_out(dtype: DType, value: float, beside: bool) -> str:
     held_by = f"{wider.name} holds it"
     if beside:
         held_by = f"convert the tensor to a wider dtype first: {wider.name}(x)"
-    return f"{held_by}; infinity is written `inf`" if dtype.is_float else held_by
+    too_large = dtype.is_float and abs(value) > 1
+    return f"{held_by}; infinity is written `inf`" if too_large else held_by

@@ -67,6 +67,9 @@ def number(text: str) -> int | float:
         value = float(text)
         if math.isinf(value):
             raise LiteralError("D0103", f"`{text}` is larger than any f64", "infinity is `inf`")
+        if not value and text.lower().partition("e")[0].strip("0._"):
+            message = f"`{text}` is smaller than any f64 but 0"
+            raise LiteralError("D0103", message, "write 0.0 for zero")
         return value
     raise _not_a_number(text)
 

@@ -15,12 +15,12 @@ from dlc.driver.initial import initial
 from dlc.driver.opened import Opened
 from dlc.driver.settings import Settings
 from dlc.errors import ModelError
-from dlc.ir.attributes import Symbol
+from dlc.ir.attributes import Symbol, decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.passes import Context
-from dlc.ir.types import F32, TensorType
+from dlc.ir.types import BF16, F16, F32, DType, TensorType
 from dlc.runtime.model import Model
 from tests.lowering.everywhere import HERE, assert_close
 
@@ -97,6 +97,15 @@ def test_an_initialiser_depends_on_seed_and_name_only() -> None:
     assert np.array_equal(same, initial("a", type, "normal(1.0)", 1, 0))
     assert not np.array_equal(same, initial("b", type, "normal(1.0)", 1, 0))
     assert not np.array_equal(same, initial("a", type, "normal(1.0)", 2, 0))
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16, F32])
+def test_numbers_that_the_dtype_does_not_hold_are_no_initial_values(dtype: DType) -> None:
+    type = TensorType(dtype, (8,))
+    with pytest.raises(ModelError, match=f"{dtype.name} does not hold") as caught:
+        initial("w", type, "normal(1e39)", 0, 0)
+    assert caught.value.diagnostics[0].code == "D0552"
+    assert np.isinf(decode(initial("w", type, "constant(inf)", 0, 0), dtype)).all()
 
 
 def test_an_orthogonal_matrix_has_orthonormal_rows() -> None:

@@ -32,6 +32,12 @@ def called(model: dlc.Model, entry: str, *arguments: object) -> object:
         ),
         ("export fn f(x: f32[2]) -> f32[2] = x + [1, 1e39]", "[1, 1e39]", "does not fit f32"),
         ("export fn f(x: f32 = 1e39) -> f32 = x", "1e39", "does not fit f32"),
+        (
+            "export fn f(x: f16[2]) -> f16[2] = x + 1e-9",
+            "+",
+            "1e-09 would be 0 in f16, whose smallest number is 6e-08",
+        ),
+        ("export fn f() -> bf16 = 1e-41", "1e-41", "f32 holds it"),
         ("export fn f() -> i8 = 300", "300", "i16 holds it"),
         ("export fn f() -> i64 = 9223372036854775808", "9223372036854775808", "u64 holds it"),
         ("export fn f(x: u8) -> u8 = x + -1", "+", "to a wider dtype first: i16(x)"),

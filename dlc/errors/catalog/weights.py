@@ -221,4 +221,11 @@ PAGES: dict[str, Page] = {
         "id,lower,upper,size\n0,4,4,512",
         "id,lower,upper,size\n0,4,5,512",
     ),
+    "D0552": Page(
+        "initial values that the dtype cannot hold",
+        "An initialiser gives numbers in f64, and the weight's dtype has none so large: they would "
+        "begin as infinity.",
+        "dlc 1\nmodule M { param w: f16[8] = normal(1e6)\n  fn call(x: f16[8]) -> f16[8] = x * w }",
+        "dlc 1\nmodule M { param w: f16[8] = normal(10)\n  fn call(x: f16[8]) -> f16[8] = x * w }",
+    ),
 }
