@@ -43,6 +43,12 @@ def output_path(out: Path, *endings: str) -> Path:
             code="D0924",
             help=f"name the new file, such as {out.with_suffix(endings[0])}",
         )
+    if out.name in endings:
+        raise UsageError(
+            f"{out} has nothing before its ending",
+            code="D0901",
+            help=f"write {out.with_name('model' + out.name)}",
+        )
     raise UsageError(
         f"{out} does not end in {known}", code="D0901", help=f"write {out.with_suffix(endings[0])}"
     )

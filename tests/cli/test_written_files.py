@@ -17,6 +17,7 @@ from tests.cli.conftest import Command
         ("compile rows.dlm -o taken.dlc", "cannot write taken.dlc: is a folder"),
         ("compile rows.dlm -o rows.dlm/a.dlc", "there is no folder rows.dlm"),
         ("compile rows.dlm -o a.txt", "a.txt does not end in .dlc"),
+        ("compile rows.dlm -o .dlc", ".dlc has nothing before its ending"),
         ("compile rows.dlm -o a", "write a.dlc"),
         ("compile taken.dlm", "cannot write taken.dlc: is a folder"),
         ("opt rows.dlm --passes cse -o gone/a.dlir", "there is no folder gone"),
