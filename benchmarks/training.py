@@ -15,7 +15,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -33,7 +33,7 @@ from benchmarks.training_cases import (
     path_of,
     with_optimizer,
 )
-from benchmarks.turns import TURN_SECONDS, Process, take_turns
+from benchmarks.turns import TURN_SECONDS, NotReady, Process, take_turns
 
 PEERS = ("torch eager", "torch.compile", "jax")
 LIMIT = 1e-3
@@ -70,7 +70,15 @@ class Outcome:
 class Training(Process):
     """A contender that has made two steps."""
 
-    def __init__(self, name: str, network: str, case: Case, folder: Path, threads: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        network: str,
+        case: Case,
+        folder: Path,
+        threads: int,
+        patience: float | None,
+    ) -> None:
         self._results = folder / f"{name}.npz"
         given, start = str(folder / "batch.npz"), str(folder / "dlc.npz")
         sizes, ends = json.dumps(dict(case.settings)), [str(self._results), str(threads)]
@@ -90,7 +98,7 @@ class Training(Process):
             "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
             "OMP_NUM_THREADS": str(threads),
         }
-        super().__init__(name, [python, "-m", module, *arguments[1:], *ends], caches)
+        super().__init__(name, [python, "-m", module, *arguments[1:], *ends], caches, patience)
 
     def results(self) -> dict[str, Array]:
         """`loss`, `second_loss` and `moment:NAME` of each weight."""
@@ -106,8 +114,12 @@ def measure(
     *,
     contenders: Sequence[str] = ("dlc", *PEERS),
     seconds: float = TURN_SECONDS,
+    patience: float | None = None,
 ) -> list[Outcome]:
-    """All contenders, of which ours is the first, training one network in turns."""
+    """All contenders, of which ours is the first, training one network in turns.
+
+    A peer that has not made two steps after `patience` seconds is not among the outcomes.
+    """
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         batch = case.batch(np.random.default_rng(1))
@@ -115,10 +127,12 @@ def measure(
         text = with_optimizer(path_of(network), OPTIMIZERS[case.optimizer])
         (folder / "network.dlm").write_text(text, "utf-8")
         with ExitStack() as alive:
-            running = [
-                alive.enter_context(Training(name, network, case, folder, threads))
-                for name in contenders
-            ]
+            running: list[Training] = []
+            for name in contenders:
+                with suppress(NotReady):
+                    waited = patience if name in PEERS else None
+                    made_ready = Training(name, network, case, folder, threads, waited)
+                    running.append(alive.enter_context(made_ready))
             errors = [0.0] * len(running) if case.draws else agreement(network, running)
             take_turns(running, rounds, seconds)
     return [

@@ -3,7 +3,8 @@
     python -m benchmarks training_table [NAME]... [--threads 2] [--rounds 5] [--quick] [--json FILE]
 
 A figure is the mean of at least five runs ± their standard deviation, the networks and batches are those of
-`benchmarks/training_cases.py`, the contenders and how they take turns those of `benchmarks training`.
+`benchmarks/training_cases.py`, the contenders and how they take turns those of `benchmarks training`. A
+peer that takes too long to compile and make its first steps has no figure.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.training import Outcome, measure
+from benchmarks.training import PEERS, Outcome, measure
 from benchmarks.training_cases import QUICK_TABLE, TABLE, Case
 
 LEAST_RUNS = 5
 RUN_SECONDS = 2.0
+PATIENCE = 120.0
+"""Seconds in which a peer has to be compiled and to have made two steps."""
+TOO_SLOW = f"not ready in {PATIENCE:.0f} s"
 
 
 def speed(case: Case, outcome: Outcome) -> tuple[float, float]:
@@ -31,12 +35,12 @@ def speed(case: Case, outcome: Outcome) -> tuple[float, float]:
 
 def row(network: str, case: Case, outcomes: Sequence[Outcome]) -> str:
     """One line of the table, in Markdown."""
-    cells = [f"{mean:,.1f} ± {deviation:,.1f}" for mean, deviation in _speeds(case, outcomes)]
+    found = {outcome.contender: speed(case, outcome) for outcome in outcomes}
+    cells = [
+        f"{found[name][0]:,.1f} ± {found[name][1]:,.1f}" if name in found else TOO_SLOW
+        for name in ("dlc", *PEERS)
+    ]
     return f"| {network}, batch of {case.count} {case.unit} | {' | '.join(cells)} |"
-
-
-def _speeds(case: Case, outcomes: Sequence[Outcome]) -> list[tuple[float, float]]:
-    return [speed(case, outcome) for outcome in outcomes]
 
 
 def main() -> None:
@@ -55,7 +59,9 @@ def main() -> None:
     print("| network, per second | dlc | torch eager | torch.compile | jax |")
     print("|---|---|---|---|---|")
     for name in given.names or cases:
-        outcomes = measure(name, cases[name], given.threads, rounds, seconds=seconds)
+        outcomes = measure(
+            name, cases[name], given.threads, rounds, seconds=seconds, patience=PATIENCE
+        )
         print(row(name, cases[name], outcomes), flush=True)
         found += outcomes
         if given.json:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Timer
 from types import TracebackType
 from typing import IO, Self, cast
 
@@ -19,12 +20,25 @@ REST_SECONDS = 0.05
 """Until the threads of the one before have stopped spinning."""
 
 
+class NotReady(Exception):
+    """A contender did not come to its first turn in the time that it was given."""
+
+
 class Process:
     """A running contender: `facts` is what it says about itself, `turns` the milliseconds of its calls,
     turn by turn."""
 
-    def __init__(self, name: str, command: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Start it and wait until it is ready. Ends the program if it fails."""
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        settings: Mapping[str, str],
+        patience: float | None = None,
+    ) -> None:
+        """Start it and wait until it is ready. Ends the program if it fails.
+
+        Raises NotReady if that takes more than `patience` seconds.
+        """
         self.name = name
         # The peers' choice of kernels is left to them; ours must not be crippled either.
         environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
@@ -35,7 +49,7 @@ class Process:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.facts = cast("dict[str, float]", self._line())
+        self.facts = cast("dict[str, float]", self._first_line(patience))
         self.turns: list[list[float]] = []
 
     def __enter__(self) -> Self:
@@ -60,6 +74,20 @@ class Process:
         given.write(f"{calls}\n")
         given.flush()
         return cast("list[float]", self._line())
+
+    def _first_line(self, patience: float | None) -> object:
+        if patience is None:
+            return self._line()
+        impatient = Timer(patience, self._process.kill)
+        impatient.start()
+        try:
+            return self._line()
+        except SystemExit:
+            if impatient.is_alive():
+                raise
+            raise NotReady(self.name) from None
+        finally:
+            impatient.cancel()
 
     def _line(self) -> object:
         line = cast("IO[str]", self._process.stdout).readline()
