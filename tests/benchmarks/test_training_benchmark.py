@@ -20,7 +20,7 @@ from benchmarks.training_cases import (
     with_optimizer,
 )
 from benchmarks.training_table import row, speed
-from benchmarks.turns import Process, take_turns
+from benchmarks.turns import NotReady, Process, take_turns
 from dlc.driver.open import open_training
 
 CASES = {**TABLE, **STEPS}
@@ -89,7 +89,11 @@ def test_a_speed_is_the_mean_of_the_runs_with_their_deviation() -> None:
     case = QUICK["ncf"]
     found = outcome("dlc", [16, 16], [32])
     assert speed(case, found) == (1500, pytest.approx(500 * np.sqrt(2)))
-    assert row("ncf", case, [found]) == "| ncf, batch of 32 samples | 1,500.0 ± 707.1 |"
+    jax = outcome("jax", [32, 32])
+    late = "not ready in 120 s"
+    assert row("ncf", case, [found, jax]) == (
+        f"| ncf, batch of 32 samples | 1,500.0 ± 707.1 | {late} | {late} | 1,000.0 ± 0.0 |"
+    )
 
 
 def test_contenders_take_turns() -> None:
@@ -104,6 +108,11 @@ def test_contenders_take_turns() -> None:
 def test_a_contender_that_fails_ends_the_program() -> None:
     with pytest.raises(SystemExit, match="one ended with status 3"):
         Process("one", [sys.executable, "-c", "raise SystemExit(3)"], {})
+
+
+def test_a_contender_that_is_not_ready_in_time_is_ended() -> None:
+    with pytest.raises(NotReady, match="late"):
+        Process("late", [sys.executable, "-c", "input()"], {}, patience=0.2)
 
 
 def test_contenders_are_no_benchmarks() -> None:
