@@ -42,8 +42,6 @@ KINDS = (
     "constants",
     "weights",
     "prepared",
-    "origins",
-    "vectors",
 )
 """What a section's name may begin with; details follow after a `/`, as in `program/cpu/predict`."""
 

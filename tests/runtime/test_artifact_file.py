@@ -134,16 +134,16 @@ def test_padding_that_is_not_zero_is_refused() -> None:
 
 def test_chunks_are_hashed_apart(tmp_path: Path) -> None:
     draft = building.tiny()
-    draft.sections["origins"] = np.arange(3 << 20, dtype=np.uint32).tobytes()
+    draft.sections["graph"] = np.arange(3 << 20, dtype=np.uint32).tobytes()
     path = tmp_path / "a.dlc"
     draft.artifact().write(path)
     artifact = Artifact.read(path)
     assert artifact.timings.hash_ms > 0
-    at = artifact.starts["origins"] + (9 << 20)
+    at = artifact.starts["graph"] + (9 << 20)
     with path.open("r+b") as file:
         file.seek(at)
         file.write(b"\xff\xff\xff\xff")
-    with pytest.raises(ArtifactError, match=r"section origins at byte .*SHA-256 of chunk 2"):
+    with pytest.raises(ArtifactError, match=r"section graph at byte .*SHA-256 of chunk 2"):
         Artifact.read(path)
 
 
