@@ -55,7 +55,9 @@ Bounds: TypeAlias = Annotated[
 Level: TypeAlias = Annotated[
     int, typer.Option("-O", help="How hard to optimise: 0 to 3.", metavar="LEVEL")
 ]
-Target: TypeAlias = Annotated[str, typer.Option(help="cpu (this machine), or cpu:x86-64-v3.")]
+Target: TypeAlias = Annotated[
+    str, typer.Option(help="cpu (this machine), cpu:x86-64-v3, cuda, cuda:sm_90a ...")
+]
 Weights: TypeAlias = Annotated[
     str | None, typer.Option(help="A weight file, or init:SEED for initial values.")
 ]

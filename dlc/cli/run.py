@@ -21,6 +21,7 @@ TOP = 5
 @options.compiling(
     "weights",
     "level",
+    "target",
     "matmul",
     "disable_pass",
     "chosen",
@@ -88,7 +89,10 @@ def command(
     if grad is not None:
         wanted = replace(wanted, gradient=_gradient(entry, grad))
     if interpret or values or check_nan:
-        _check_evaluated(threads=threads, max_memory=max_memory, verify_each=given.verify_each)
+        target = None if given.target == "cpu" else given.target
+        _check_evaluated(
+            threads=threads, max_memory=max_memory, verify_each=given.verify_each, target=target
+        )
         results = _evaluated(wanted, request, watch)
     else:
         results = _compiled(wanted, request, threads, memory(max_memory))

@@ -32,7 +32,7 @@ class Stopped(Exception):
     """Ctrl-C, noticed between two steps: everything is as after the last of them."""
 
 
-@options.compiling("weights", "level", "matmul", "chosen", "module")
+@options.compiling("weights", "level", "target", "matmul", "chosen", "module")
 def command(
     model: Annotated[str, typer.Argument(help="A .dlm with a train block, or a .dlc that trains.")],
     data: Annotated[
@@ -68,7 +68,7 @@ def command(
     check_kept(written, [model, data, given.weights])
     _check_files(out, plot, checkpoint, history)
     check_threads(threads)
-    wanted = given.of(model)
+    wanted = given.of(model).to_run_here()
     planned = driver.plan_training(wanted, None if resume is None else str(resume))
     check_kept(written, planned.files)
     examples = planned.data(data)

@@ -25,6 +25,8 @@ from dlc.driver.weights import Given
 from dlc.runtime.model import Model
 from dlc.runtime.trainer import Trainer
 
+TARGET = 'what to compile for, such as "cpu" or "cuda"'
+
 
 @in_python()
 def compile(
@@ -63,7 +65,7 @@ def compile(
         weights=weights_of(weights),
         settings=Settings(
             whole("level", level),
-            of_kind("target", target, str, 'the name of a processor, such as "cpu"'),
+            of_kind("target", target, str, TARGET),
             of_kind("matmul", matmul, str, '"blas", "generated" or "auto"'),
             names_of("disable", disable),
             verify_each,
@@ -83,6 +85,7 @@ def trainer(
     weights: Given = None,
     module: str | None = None,
     level: int = 2,
+    target: str = "cpu",
     matmul: str = "auto",
     threads: int | None = None,
     **settings: Setting,
@@ -90,8 +93,9 @@ def trainer(
     """A trainer for a model with a `train` block, from a file (`.dlm`, or a `.dlc` made to train) or text.
 
     `settings` are parameters of the root module, and `batch`, `epochs` and `seed` of the `train` block.
-    The whole step, forward, backward and optimizer, is compiled as one program. `weights` are what it
-    begins with: a file, `"init:SEED"`, or arrays by name.
+    The whole step, forward, backward and optimizer, is compiled as one program. `target` is `cpu` or
+    `cuda`: a GPU, where the weights stay between steps. `weights` are what it begins with: a file,
+    `"init:SEED"`, or arrays by name.
     """
     wanted = Wanted(
         path=model_path(path, text, "dlc.trainer"),
@@ -101,6 +105,7 @@ def trainer(
         weights=weights_of(weights),
         settings=Settings(
             whole("level", level),
+            target=of_kind("target", target, str, TARGET),
             matmul=of_kind("matmul", matmul, str, '"blas", "generated" or "auto"'),
         ),
     )

@@ -39,6 +39,7 @@ def measure(
 ) -> Timing:
     """Call an entry point for about so many seconds, at least ten times, and time each call."""
     check_threads(threads)
+    wanted = wanted.to_run_here()
     began = time.perf_counter()
     if wanted.is_compiled:
         artifact, compile_s = Artifact.read(wanted.path), 0.0

@@ -10,6 +10,7 @@ from dlc.driver.calls import Request, call, call_with, load_model
 from dlc.driver.compile import Report, compile_opened
 from dlc.driver.entries import interfaces
 from dlc.driver.gradient import add_gradient, gradient_function
+from dlc.driver.here import to_run_here
 from dlc.driver.interpret import evaluate_entry
 from dlc.driver.open import open_model, open_training
 from dlc.driver.opened import Opened
@@ -61,6 +62,10 @@ class Wanted:
             and not self.places
             and self.module is None
         )
+
+    def to_run_here(self) -> Wanted:
+        """The same, for a machine that is this one. Raises Unsupported (D0714) where there is no GPU."""
+        return replace(self, settings=to_run_here(self.settings))
 
     def meant(self, opened: Opened, request: Request) -> Request:
         """The request, with what it leaves to be understood.
@@ -122,8 +127,8 @@ def make_artifact(wanted: Wanted, *, stage: str | None = None) -> Made:
 
 
 def make_model(wanted: Wanted, threads: int | None = None) -> tuple[Model, Made]:
-    """Compile a model to be called in this process."""
-    made = make_artifact(wanted)
+    """Compile a model to be called in this process. Raises Unsupported (D0714) where there is no GPU."""
+    made = make_artifact(wanted.to_run_here())
     return Model(made.artifact, threads=threads), made
 
 
@@ -139,6 +144,7 @@ def run_model(
     a call may work in.
     """
     check_threads(threads)
+    wanted = wanted.to_run_here()
     if wanted.is_compiled:
         return _run_artifact(wanted, request, threads, max_memory), ()
     opened = wanted.open()

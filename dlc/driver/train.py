@@ -13,6 +13,7 @@ from dlc.driver.interpret import evaluate_arguments
 from dlc.driver.make import Made, Wanted, make_artifact
 from dlc.driver.open import open_training
 from dlc.driver.opened import Opened
+from dlc.driver.settings import Settings
 from dlc.driver.watch import Watch
 from dlc.driver.weights import Weights
 from dlc.errors import CallError, UsageError
@@ -34,8 +35,9 @@ def make_trainer(wanted: Wanted, threads: int | None = None) -> tuple[Trainer, R
     """A trainer for a model with a `train` block, or for an artifact that was made to train.
 
     `wanted.parameters` may also set `batch`, `epochs` and `seed`. Data is looked for beside the model.
+    Raises Unsupported (D0714) where it is to run on a GPU and there is none.
     """
-    return plan_training(wanted).trainer(threads)
+    return plan_training(wanted.to_run_here()).trainer(threads)
 
 
 def plan_training(wanted: Wanted, resume: str | None = None) -> Planned:
@@ -154,9 +156,13 @@ def _set(artifact: Artifact, wanted: Wanted) -> Artifact:
     """An artifact with the entries of its `train` block that the user sets."""
     facts = artifact.manifest.training
     others = [name for name in wanted.parameters if name not in OWN]
-    if others or wanted.weights is not None:
+    if wanted.settings.target != Settings().target:
+        others.append("--target")
+    if wanted.weights is not None:
+        others.append("--weights")
+    if others:
         raise UsageError(
-            f"{wanted.path} is compiled: {others[0] if others else '--weights'} cannot be set any more",
+            f"{wanted.path} is compiled: {others[0]} cannot be set any more",
             code="D0905",
             help="train the text of the model",
         )

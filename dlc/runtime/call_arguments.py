@@ -35,6 +35,14 @@ class ArgumentReader:
         Raises CallError: D0801 for arguments that are missing, unknown or too many, D0802 and D0805 for
         values that do not fit.
         """
+        values, given = self.sorted(args, named)
+        pairs = zip(self._entry.inputs, values, strict=True)
+        return [as_array(value, item, self._entry.name) for item, value in pairs], given
+
+    def sorted(
+        self, args: Sequence[object], named: Mapping[str, object]
+    ) -> tuple[list[object], dict[str, int]]:
+        """The same, the values as they are given. Raises CallError (D0801)."""
         items = self._entry.inputs
         if len(args) > len(items):
             raise self._refuse(
@@ -51,15 +59,15 @@ class ArgumentReader:
                 raise self._refuse(f"{name} is given twice")
             else:
                 values[self._inputs[name]] = value
-        return [self._array(item, values) for item in items], given
+        return [
+            values[item.name] if item.name in values else self._default(item) for item in items
+        ], given
 
-    def _array(self, item: Input, values: Mapping[str, object]) -> Array:
-        if item.name in values:
-            return as_array(values[item.name], item, self._entry.name)
+    def _default(self, item: Input) -> object:
         default = default_value(item)
         if default is None:
             raise self._refuse(f"the input {item.name} is missing")
-        return default.bits
+        return default
 
     def _size(self, name: str, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, SupportsIndex):

@@ -201,8 +201,7 @@ class EntryPoint:
             )
             raise CallError(message, code="D0613") from None
         finally:
-            self._running.discard(frame)
-            self._idle.append(frame)
+            self._give_back(frame)
         return trace
 
     def _take_frame(self) -> CallFrame:
@@ -213,6 +212,10 @@ class EntryPoint:
             frame = self._new_frame()
         self._running.add(frame)
         return frame
+
+    def _give_back(self, frame: CallFrame) -> None:
+        self._running.discard(frame)
+        self._idle.append(frame)
 
     def _new_frame(self) -> CallFrame:
         runner = self._needed_runner()

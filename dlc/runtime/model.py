@@ -19,6 +19,8 @@ from dlc.runtime import weights as weight_tables
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import as_bytes
 from dlc.runtime.container import Data
+from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.cuda.entry import GpuEntryPoint
 from dlc.runtime.cuda.gpu import Gpu
 from dlc.runtime.entry import EntryPoint, Runner
 from dlc.runtime.loaded import Loaded, load_code
@@ -31,12 +33,13 @@ class Times(NamedTuple):
     """How long loading took, in milliseconds; hashing is apart because it grows with the weights.
 
     `prepare_ms` is what the first call spent on preparing weights, 0 before it and if there was nothing
-    to prepare.
+    to prepare; `upload_ms` what it spent on bringing them to a GPU, likewise.
     """
 
     load_ms: float
     hash_ms: float
     prepare_ms: float
+    upload_ms: float = 0.0
 
 
 class Model:
@@ -86,6 +89,7 @@ class Model:
     def _entries(self) -> dict[str, EntryPoint]:
         runner = None
         machine = self._loaded.machine
+        kind = GpuEntryPoint if isinstance(machine, Gpu) else EntryPoint
         if machine is not None and self._store is not None:
             runner = Runner(
                 machine,
@@ -97,7 +101,7 @@ class Model:
                 self._artifact.texts,
             )
         return {
-            entry.name: EntryPoint(entry, self._loaded.programs[entry.name], runner)
+            entry.name: kind(entry, self._loaded.programs[entry.name], runner)
             for entry in self._artifact.manifest.entries
         }
 
@@ -139,10 +143,17 @@ class Model:
         return self._threads
 
     @property
+    def gpu(self) -> Driver | None:
+        """The GPU that it runs on, None for a processor."""
+        machine = self._loaded.machine
+        return machine.driver if isinstance(machine, Gpu) else None
+
+    @property
     def times(self) -> Times:
         """How long loading took."""
-        prepare_ms = 0.0 if self._store is None else self._store.prepare_ms
-        return Times(self._load_ms, self._artifact.timings.hash_ms, prepare_ms)
+        store = self._store
+        first = (0.0, 0.0) if store is None else (store.prepare_ms, store.upload_ms)
+        return Times(self._load_ms, self._artifact.timings.hash_ms, *first)
 
     def with_weights(self, weights: str | os.PathLike[str] | Mapping[str, object]) -> Model:
         """The same model with other weights, from a safetensors or npz file or a mapping of arrays.

@@ -39,8 +39,8 @@ def choose_target(manifest: Manifest, where: Where) -> Target:
     reasons: list[str] = []
     for target in manifest.targets:
         reason = _misfit(target.cpu) if target.cpu is not None else None
-        if target.gpu is not None:
-            reason = gpu.misfit(target.gpu)
+        if reason is None and target.gpu is not None:
+            reason = gpu.lacking(target.gpu.architecture)
         if reason is None:
             _check_interface(target, where)
             return target

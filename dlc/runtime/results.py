@@ -40,12 +40,14 @@ class Results:
         self._entry = entry.name
         self._inputs = [item.name for item in entry.inputs]
         self._outputs = entry.outputs
-        self._visible = [i for i, output in enumerate(entry.outputs) if not output.hidden]
-        self._names = [entry.outputs[i].name for i in self._visible]
+        self.visible = [i for i, output in enumerate(entry.outputs) if not output.hidden]
+        """The numbers of the outputs that a caller gets."""
+        self._names = [entry.outputs[i].name for i in self.visible]
         self._measured = any(dim.measured for dim in entry.dims)
         places = {item.name: k for k, item in enumerate(entry.inputs)}
-        self._updated = [places[o.updates] if o.updates else None for o in entry.outputs]
-        self._is_updating = any(place is not None for place in self._updated)
+        self.updates = [places[o.updates] if o.updates else None for o in entry.outputs]
+        """Of each output, the number of the input that it is written over."""
+        self._is_updating = any(place is not None for place in self.updates)
         self._views = [_view(DTYPES[output.dtype]) for output in entry.outputs]
         self._pack = _packer(entry.name, self._names)
         single = len(entry.outputs) == 1 and not self._is_updating
@@ -58,7 +60,7 @@ class Results:
             return [aligned_array(each.shape, each.dtype, each.bytes) for each in storages]
         return [
             aligned_array(each.shape, each.dtype, each.bytes) if place is None else inputs[place]
-            for each, place in zip(storages, self._updated, strict=True)
+            for each, place in zip(storages, self.updates, strict=True)
         ]
 
     def own_inputs(self, inputs: Sequence[Array]) -> Sequence[Array]:
@@ -69,7 +71,7 @@ class Results:
         if not self._is_updating:
             return inputs
         found = list(inputs)
-        updated = {place for place in self._updated if place is not None}
+        updated = {place for place in self.updates if place is not None}
         for place in updated:
             if found[place].flags.num & _WRITABLE != _WRITABLE:
                 found[place] = found[place].copy()
@@ -84,13 +86,15 @@ class Results:
 
     def handed_over(self, arrays: Sequence[Array]) -> object:
         """One array, a tuple, or a named tuple."""
-        found = [
-            array if view is None else view(array)
-            for array, view in zip(arrays, self._views, strict=True)
-        ]
-        return self._packed([found[i] for i in self._visible])
+        return self.packed([self.shown(i, arrays[i]) for i in self.visible])
 
-    def _packed(self, visible: Sequence[object]) -> object:
+    def shown(self, number: int, array: Array) -> Result:
+        """An output as the caller sees it."""
+        view = self._views[number]
+        return array if view is None else view(array)
+
+    def packed(self, visible: Sequence[object]) -> object:
+        """What a call gives, of the results that its caller gets."""
         return visible[0] if self._pack is None else self._pack(visible)
 
     def taken(
@@ -110,17 +114,21 @@ class Results:
                 and not shares_memory(array, inputs)
             ):
                 return [array], array
+        given = self.asked(out)
+        arrays = [
+            self.fitting(given[i], output, storage) if i in given else self.allocate([storage])[0]
+            for i, (output, storage) in enumerate(zip(self._outputs, storages, strict=True))
+        ]
+        self._check_apart(arrays, inputs)
+        return arrays, self.packed(list(given.values()))
+
+    def asked(self, out: object) -> dict[int, object]:
+        """The arrays of `out` by the numbers of the outputs. Raises CallError (D0806)."""
         if self._measured:
             raise self._refuse("out= cannot be used: a size is known only after the call")
         if self._is_updating:
             raise self._refuse("out= cannot be used: it changes its inputs")
-        given = dict(zip(self._visible, self._in_order(out), strict=True))
-        arrays = [
-            self._fitting(given[i], output, storage) if i in given else self.allocate([storage])[0]
-            for i, (output, storage) in enumerate(zip(self._outputs, storages, strict=True))
-        ]
-        self._check_apart(arrays, inputs)
-        return arrays, self._packed(list(given.values()))
+        return dict(zip(self.visible, self._in_order(out), strict=True))
 
     def _keys(self) -> str:
         """What to write where the keys of `out` are not the names of the results."""
@@ -130,7 +138,7 @@ class Results:
 
     def _in_order(self, out: object) -> list[object]:
         """The arrays of `out`, one for each output that is not hidden."""
-        if isinstance(out, np.ndarray | Tensor):
+        if isinstance(out, np.ndarray | Tensor) or hasattr(out, "__dlpack__"):
             given: list[object] = [out]
         elif isinstance(out, Mapping):
             named = cast("Mapping[object, object]", out)
@@ -147,7 +155,8 @@ class Results:
             )
         return given
 
-    def _fitting(self, value: object, output: Output, storage: Storage) -> Array:
+    def fitting(self, value: object, output: Output, storage: Storage) -> Array:
+        """The array of the host that an output is written into. Raises CallError (D0806)."""
         name = output.name or "the output"
         if not isinstance(value, Tensor | np.ndarray):
             raise self._refuse(f"out= for {name} is a {type(value).__name__}, which is no array")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,14 @@ from dlc.errors import CallError
 from dlc.runtime import expressions
 from dlc.runtime.binding import Binder, Shape
 from dlc.runtime.compiled import CompiledProgram
+from dlc.runtime.cuda.array import DeviceArray
 from dlc.runtime.dtypes import DTYPES, byte_count
 from dlc.runtime.frames import Sized
 from dlc.runtime.manifest import Entry, Input, Output
 from dlc.runtime.results import Storage
 
 Array = NDArray[np.generic]
+Placed = TypeVar("Placed", bound="Array | DeviceArray")
 
 MAX_KEPT = 64
 """Tuples of sizes whose numbers are kept for each entry point; the least recently used goes first."""
@@ -125,7 +127,7 @@ class Sizing:
             raise CallError(message, code="D0804")
         return Storage(shape, dtype.numpy, length)
 
-    def cut(self, arrays: Sequence[Array], binding: Binding) -> Sequence[Array]:
+    def cut(self, arrays: Sequence[Placed], binding: Binding) -> Sequence[Placed]:
         """Results in the shapes that the call has measured: they are dense from their start.
 
         Raises CallError (D0810) for one that is larger than its storage.
@@ -136,8 +138,8 @@ class Sizing:
         names = [output.name for output in self._entry.outputs]
         dims = dict(binding.dims)
         for name, where in measured.items():
-            dims[name] = int(arrays[names.index(where.output)].item())
-        found: list[Array] = []
+            dims[name] = _number_in(arrays[names.index(where.output)])
+        found: list[Placed] = []
         for array, output in zip(arrays, self._entry.outputs, strict=True):
             shape = tuple(self._number(size, dims) for size in output.shape)
             if any(not 0 <= size <= most for size, most in zip(shape, array.shape, strict=True)):
@@ -145,5 +147,18 @@ class Sizing:
                     f"{self._entry.name}: {output.name or 'the result'} would be {list(shape)}"
                 )
                 raise CallError(f"{message}, above its bound {list(array.shape)}", code="D0810")
-            found.append(array.reshape(-1)[: int(np.prod(shape))].reshape(shape))
+            found.append(_first(array, shape))
         return found
+
+
+def _number_in(array: Array | DeviceArray) -> int:
+    return int((array.download() if isinstance(array, DeviceArray) else array).item())
+
+
+def _first(array: Placed, shape: tuple[int, ...]) -> Placed:
+    """The first elements of an array in another shape, on its memory."""
+    if isinstance(array, DeviceArray):
+        found: Array | DeviceArray = array.part(0, shape, array.dtype)
+    else:
+        found = array.reshape(-1)[: int(np.prod(shape))].reshape(shape)
+    return cast(Placed, found)

@@ -55,6 +55,19 @@ def call_error(
     )
 
 
+def placed_error(
+    error: CallError, what: str, op: Op, texts: Callable[[], Mapping[str, str]]
+) -> CallError:
+    """An error in the call of an entry point `what`, with the operation that it came from."""
+    (said,) = error.diagnostics
+    sources = texts()
+    place = place_of(op.place)
+    quoted = place if place is not None and place.file in sources else None
+    told = [op.place if quoted is None else "", what, op.name, said.message]
+    message = ": ".join(filter(None, told))
+    return CallError(message, code=said.code, place=quoted, help=said.help, sources=sources)
+
+
 def place_of(text: str) -> Place | None:
     """The place that `file:line:col` spells; None if it spells none.
 

@@ -3,7 +3,7 @@
 A tensor has a dtype of the language, a shape and a device; it is indexed and calculated with like an
 array and goes to and from NumPy and DLPack without copying where the memory allows it. Arithmetic on
 bf16 is done in f32 and rounded once. There is no promotion: both sides must have one dtype, and Python
-numbers adapt to it.
+numbers adapt to it. What is calculated with a tensor on a GPU is calculated here, with a copy of it.
 
 >>> x = Tensor([[1.5, 2], [3, 4]], "bf16")
 >>> x
@@ -22,8 +22,10 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from dlc.errors import Unsupported, UsageError
+from dlc.errors import UsageError
 from dlc.runtime import dlpack
+from dlc.runtime.cuda import exchange
+from dlc.runtime.cuda.array import DeviceArray, driver_of
 from dlc.runtime.dtypes import (
     BF16,
     DTYPES,
@@ -52,14 +54,14 @@ class Tensor(NDArrayOperatorsMixin):
     dtypes that the language does not have. NumPy's element-wise functions and operators work on it.
     """
 
-    __slots__ = ("_dtype", "_stored")
+    __slots__ = ("_dtype", "_memory")
 
-    _stored: Array
+    _memory: Array | DeviceArray
     """The elements as NumPy stores them: bf16 as its bits, uint16."""
     _dtype: DType
 
     def __init__(self, values: ArrayLike | Tensor, dtype: str | None = None) -> None:
-        self._stored, self._dtype = _stored(values, None if dtype is None else _named(dtype))
+        self._memory, self._dtype = _stored(values, None if dtype is None else _named(dtype))
 
     @classmethod
     def from_bits(cls, bits: Array, dtype: str) -> Self:
@@ -73,18 +75,35 @@ class Tensor(NDArrayOperatorsMixin):
             raise UsageError(f"the bits of {dtype} are stored as {found.numpy}, not {bits.dtype}")
         tensor = cls.__new__(cls)
         # NumPy gives a scalar where an array without axes would be: that has no memory of its own.
-        tensor._stored, tensor._dtype = np.asarray(bits), found
+        tensor._memory, tensor._dtype = np.asarray(bits), found
         return tensor
 
+    @classmethod
+    def on_device(cls, memory: DeviceArray, dtype: str) -> Self:
+        """A tensor on memory of a device that holds the bits of its elements."""
+        tensor = cls.__new__(cls)
+        tensor._memory, tensor._dtype = memory, _named(dtype)
+        return tensor
+
+    @property
+    def _stored(self) -> Array:
+        """The elements here: a copy of those on another device."""
+        return self._memory.download() if isinstance(self._memory, DeviceArray) else self._memory
+
     def __reduce__(self) -> tuple[Callable[[Array, str], Tensor], tuple[Array, str]]:
+        # One on a device comes back on the CPU: where it goes there may be no such device.
         return Tensor.from_bits, (self._stored, self.dtype)
 
     @classmethod
     def from_dlpack(cls, source: dlpack.Exporter) -> Self:
-        """A tensor on the memory of any array that speaks DLPack, bf16 included, on the CPU.
+        """A tensor on the memory of any array that speaks DLPack, bf16 included, here or on an NVIDIA GPU.
 
         Raises Unsupported for arrays on other devices, and for element types that dlc lacks.
         """
+        where = exchange.device_of(source)
+        if where is not None and where[0] in exchange.CUDA_DEVICES:
+            array, dtype = exchange.imported(source)
+            return cls.on_device(array, dtype.name)
         bits, dtype = dlpack.imported(source)
         return cls.from_bits(bits, dtype.name)
 
@@ -95,45 +114,54 @@ class Tensor(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._stored.shape
+        return self._memory.shape
 
     @property
     def ndim(self) -> int:
-        return self._stored.ndim
+        return self._memory.ndim
 
     @property
     def size(self) -> int:
         """How many elements it has."""
-        return self._stored.size
+        return self._memory.size
 
     @property
     def nbytes(self) -> int:
-        return self._stored.nbytes
+        return self._memory.nbytes
 
     @property
     def device(self) -> str:
-        """Where the elements lie."""
-        return "cpu"
+        """Where the elements lie: `cpu`, or `cuda:0` and so on."""
+        return self._memory.device if isinstance(self._memory, DeviceArray) else "cpu"
+
+    @property
+    def memory(self) -> Array | DeviceArray:
+        """The elements where they are."""
+        return self._memory
 
     @property
     def bits(self) -> Array:
-        """The elements as NumPy stores them, without a copy: for bf16 their bits as uint16."""
+        """The elements as NumPy stores them, for bf16 their bits as uint16: a copy only from a device."""
         return self._stored
 
     def to(self, device: str) -> Tensor:
-        """The tensor on another device. Raises Unsupported for any but the CPU, where it is."""
-        if device in ("cpu", "cpu:0"):
+        """The tensor on a device, `cpu` or `cuda:0` and so on: itself where it is there, else a copy.
+
+        Raises Unsupported (D0702) for a device that is not there.
+        """
+        wanted = "cpu" if device == "cpu:0" else "cuda:0" if device == "cuda" else device
+        if wanted == self.device:
             return self
-        raise Unsupported(
-            f"a tensor cannot be moved to {device!r}: the only device here is cpu", code="D0702"
-        )
+        if wanted == "cpu":
+            return Tensor.from_bits(self._stored, self.dtype)
+        return Tensor.on_device(DeviceArray.copied(driver_of(wanted), self._stored), self.dtype)
 
     def astype(self, dtype: str) -> Tensor:
         """A copy, converted as NumPy does it; to bf16 rounded to nearest."""
         return Tensor(self.values().copy(), dtype)
 
     def numpy(self) -> Array:
-        """The elements as a NumPy array on the same memory.
+        """The elements as a NumPy array on the same memory; a copy of those on another device.
 
         bf16 becomes `ml_dtypes.bfloat16` if that package is installed, else a view of its bits as
         uint16; `values()` gives numbers in either case.
@@ -155,7 +183,9 @@ class Tensor(NDArrayOperatorsMixin):
 
     def reshape(self, *shape: int) -> Tensor:
         """The same elements in row-major order in another shape; one size may be -1."""
-        return Tensor.from_bits(self._stored.reshape(shape), self.dtype)
+        if isinstance(self._memory, DeviceArray):
+            return Tensor.on_device(self._memory.reshape(shape), self.dtype)
+        return Tensor.from_bits(self._memory.reshape(shape), self.dtype)
 
     @property
     def T(self) -> Tensor:
@@ -163,13 +193,18 @@ class Tensor(NDArrayOperatorsMixin):
         return Tensor.from_bits(self._stored.T, self.dtype)
 
     def __len__(self) -> int:
-        return len(self._stored)
+        if not self.shape:
+            raise TypeError("a tensor without axes has no length")
+        return self.shape[0]
 
     def __getitem__(self, index: Index) -> Tensor:
         return Tensor.from_bits(np.asarray(self._stored[index]), self.dtype)
 
     def __setitem__(self, index: Index, value: ArrayLike | Tensor) -> None:
-        self._stored[index] = _stored(value, self._dtype)[0]
+        elements = self._stored
+        elements[index] = _stored(value, self._dtype)[0]
+        if isinstance(self._memory, DeviceArray):
+            self._memory.upload(elements)
 
     def __repr__(self) -> str:
         shape = f"[{', '.join(map(str, self.shape))}]" if self.shape else ""
@@ -217,9 +252,14 @@ class Tensor(NDArrayOperatorsMixin):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> CapsuleType:
+        # No stream has to wait: whatever computes a tensor on a device waits for it.
+        if isinstance(self._memory, DeviceArray) and dl_device != dlpack.CPU and not copy:
+            return exchange.exported(self._memory, self._dtype, max_version)
         return dlpack.exported(self._stored, self._dtype, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        if isinstance(self._memory, DeviceArray):
+            return exchange.CUDA, self._memory.driver.number
         return dlpack.CPU
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dlc.errors import CallError, UsageError
 from dlc.runtime.artifact import SUFFIX, Artifact
 from dlc.runtime.atomic import check_writable
-from dlc.runtime.buffers import Bytes, aligned_bytes, as_bytes
+from dlc.runtime.buffers import Bytes, aligned_bytes
 from dlc.runtime.checkpoint import Checkpoint, Facts, read_checkpoint, write_checkpoint
 from dlc.runtime.data import Batch, Dataset, open_data
 from dlc.runtime.data.opening import Given
@@ -30,6 +30,7 @@ from dlc.runtime.history import TEST, History, Record
 from dlc.runtime.manifest import NUMBER, SEED, TOTAL, Dim, Entry, Input, Training
 from dlc.runtime.model import Model
 from dlc.runtime.tensor import Tensor
+from dlc.runtime.trained import TrainedWeights
 from dlc.runtime.weights import WeightViews
 
 Array = NDArray[np.generic]
@@ -111,12 +112,9 @@ class Trainer:
         self._facts = facts = training_of(artifact)
         self._folder = Path(folder)
         self._model = Model(artifact, threads=threads)
-        self._block = aligned_bytes(len(artifact.section("weights")))
-        self._block[:] = as_bytes(artifact.section("weights"))
-        views = WeightViews(artifact.manifest.weights, self._block)
-        self._tensors = {name: views.tensor(name) for name in views}
-        self._step = _Call(self._model.entry_points[STEP], self._tensors, facts)
-        self._evaluate = _Call(self._model.entry_points[EVALUATE], self._tensors, facts)
+        self._weights = weights = TrainedWeights(artifact, self._model.gpu)
+        self._step = _Call(self._model.entry_points[STEP], weights.passed, facts)
+        self._evaluate = _Call(self._model.entry_points[EVALUATE], weights.passed, facts)
         self._lock = threading.Lock()
         self._before: Bytes | None = None
         self._last: dict[str, object] = {}
@@ -151,14 +149,15 @@ class Trainer:
     @property
     def weights(self) -> WeightViews:
         """Weights, states and what the optimizer keeps, as they are now: read-only views."""
-        block = self._block.view()
+        block = self._weights.block.view()
         block.flags.writeable = False
         return WeightViews(self._artifact.manifest.weights, block)
 
     def trained(self) -> dict[str, Array]:
         """Copies of the model's own weights and states, without what the optimizer keeps."""
         table = self._artifact.manifest.weights
-        return {row.name: self._tensors[row.name].bits.copy() for row in table if not row.constant}
+        tensors = self._weights.tensors
+        return {row.name: tensors[row.name].bits.copy() for row in table if not row.constant}
 
     # Steps ----------------------------------------------------------------------------------------
 
@@ -178,8 +177,9 @@ class Trainer:
         if TOTAL in self._step.names:
             extra[TOTAL] = np.array(min(self._all_steps(), _MOST_STEPS), np.int32)
         if self._before is not None:
-            self._before[:] = self._block
+            self._before[:] = self._weights.block
             self._last = {**batch, **extra}
+        self._weights.changed()  # also where it fails
         (loss, *_) = self._step(batch, extra)
         self.steps += 1
         return loss
@@ -195,7 +195,7 @@ class Trainer:
 
     def remember_steps(self) -> None:
         """From now on keep what each step was given, weights included, for `last_inputs`."""
-        self._before = aligned_bytes(len(self._block))
+        self._before = aligned_bytes(len(self._weights.block))
 
     def last_inputs(self) -> dict[str, object]:
         """The inputs of the last step as they were before it; empty unless steps are remembered."""
@@ -317,7 +317,8 @@ class Trainer:
         """Refuse to go on with a loss, or while steps are remembered a weight, that is no number."""
         what = "" if math.isfinite(loss) else f"the loss is {loss}"
         if not what and self._before is not None:
-            names = (name for name, tensor in self._tensors.items() if not _is_finite(tensor))
+            tensors = self._weights.tensors
+            names = (name for name, tensor in tensors.items() if not _is_finite(tensor))
             what = next((f"the weight {name} is no number" for name in names), "")
         if what:
             raise CallError(
@@ -333,13 +334,13 @@ class Trainer:
         """Write a checkpoint (`.safetensors`), or the whole trainer as it is now (`.dlc`), atomically."""
         with self._alone():
             if os.fspath(path).endswith(SUFFIX):
-                self._artifact.with_weights(self._block.data).write(path)
+                self._artifact.with_weights(self._weights.block.data).write(path)
             else:
                 self._write_checkpoint(path)
 
     def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
         facts = Facts(self.epoch, self.steps, self.position, self.seed, self.history, self._total)
-        write_checkpoint(path, self._tensors, facts)
+        write_checkpoint(path, self._weights.tensors, facts)
 
     def resume(self, path: str | os.PathLike[str]) -> None:
         """Go on from a checkpoint, as if there had been no interruption.
@@ -350,14 +351,13 @@ class Trainer:
         found = read_checkpoint(path)
         with self._alone():
             self._check_fit(found, os.fspath(path))
-            for name, tensor in self._tensors.items():
-                tensor.bits[...] = found.tensors[name].bits
+            self._weights.replace(found.tensors)
             facts = found.facts
             self.epoch, self.steps, self.position = facts.epoch, facts.step, facts.position
             self.seed, self.history, self._total = facts.seed, facts.history, facts.total
 
     def _check_fit(self, found: Checkpoint, path: str) -> None:
-        for name, tensor in self._tensors.items():
+        for name, tensor in self._weights.tensors.items():
             other = found.tensors.get(name)
             if other is None or (other.dtype, other.shape) != (tensor.dtype, tensor.shape):
                 what = "lacks it" if other is None else f"has {other.dtype}{list(other.shape)}"
@@ -413,7 +413,8 @@ class _Call:
     ) -> object:
         if item.name in self._weights:
             tensor = self._weights[item.name]
-            return tensor if item.dtype == BF16.name else tensor.bits
+            is_array = item.dtype != BF16.name and tensor.device == "cpu"
+            return tensor.bits if is_array else tensor
         if item.name in extra:
             return extra[item.name]
         if item.name not in batch:

@@ -77,6 +77,8 @@ class WeightStore:
         self._addresses: tuple[int, int] | None = None
         self.prepare_ms = 0.0
         """How long `prepare` ran; 0 if it has not run yet or there was nothing to do."""
+        self.upload_ms = 0.0
+        """How long the weights took to another device; 0 if they have not gone, or stay here."""
 
     def addresses(self) -> tuple[int, int]:
         """Where roots WEIGHTS and SOURCES lie; the first call finds out, others wait for that."""

@@ -1,33 +1,107 @@
-"""A GPU made of the evaluator: kernels run warp by warp on memory of this process."""
+"""A GPU made of the evaluator: kernels run warp by warp on memory of this process.
+
+What is put into a stream is done when somebody waits for it, as late as a real one might: what forgets
+to wait reads what was there before. Memory that is pinned is read and written then, other memory at once.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import cast
 
 import numpy as np
+import pytest
 
-from dlc.dialects import simt
+from dlc.codegen import kernels as assembling
+from dlc.codegen.ptx import Gpu as GpuKind
+from dlc.dialects import loop, simt
+from dlc.dialects.builtin import Module
 from dlc.dialects.machine import POISON, Memory, Stretch
 from dlc.dialects.warps import Launch
+from dlc.driver import code
+from dlc.errors import CallError
 from dlc.ir.core import Op
 from dlc.runtime.buffers import address
-from dlc.runtime.cuda.driver import Handle
+from dlc.runtime.cuda import array, gpu
+from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu
 
+PAGE = 4096
+"""What pinned memory begins at a multiple of."""
 NOBODY = simt.Barrier()
 """What stands for the host in messages about memory."""
 
+Work = Callable[[], None]
+
+
+@dataclass(eq=False)
+class Node:
+    """A launch in a graph."""
+
+    kernel: Kernel
+    tiles: int
+    words: list[int]
+
+
+@dataclass(eq=False)
+class Graph:
+    """What was captured. It is gone when it was freed."""
+
+    nodes: list[Node] = field(default_factory=list[Node])
+    launches: int = 0
+    changes: int = 0
+    is_free: bool = False
+
+
+@dataclass(eq=False)
+class Mark:
+    """A place in a stream."""
+
+    stream: int
+    is_past: bool = False
+
+
+@dataclass(eq=False)
+class Event:
+    """A moment: which of all the pieces of work the device had done then, where it was recorded last."""
+
+    moment: int = -1
+    mark: Mark | None = None
+
 
 class FakeGpu:
-    """A `Driver` for the kernels of one module, by their names."""
+    """A `Driver` for the kernels of the modules that it was told of."""
 
+    name = "evaluator"
+    number = 0
     capability: tuple[int, int] = (8, 0)
 
-    def __init__(self, kernels: Mapping[str, simt.Func]) -> None:
-        self.kernels = kernels
+    def __init__(self, kernels: Mapping[str, simt.Func] | None = None) -> None:
+        self.kernels = dict(kernels or {})
+        self.modules: dict[bytes, Mapping[str, simt.Func]] = {}
         self.memory = Memory()
         self.allocated: dict[int, int] = {}
+        self.pinned: dict[int, ctypes.Array[ctypes.c_char]] = {}
         self.launched: list[str] = []
+        self.graphs: list[Graph] = []
+        self.transfers: list[tuple[str, int]] = []
+        self.waits: list[tuple[int, int]] = []
+        """The streams that wait, and for which."""
+        self.refuses: str | None = None
+        """The name of a kernel that the driver does not start."""
+        self._streams: dict[int, list[Work]] = {}
+        self._numbers = count(1)
+        self.home = self.stream()
+        self._capturing: dict[int, Graph] = {}
+        self._done = 0
+
+    def use(self) -> None:
+        """There is only this one."""
+
+    # Memory
 
     def allocate(self, count: int) -> int:
         place = self.memory.add(Stretch("device memory", np.full(max(count, 1), POISON, np.uint8)))
@@ -37,36 +111,226 @@ class FakeGpu:
     def free(self, address: int) -> None:
         del self.allocated[address]
 
-    def upload(self, address: int, source: int, count: int) -> None:
-        ctypes.memmove(self._host(address, count), source, count)
+    def pin(self, count: int) -> int:
+        held = ctypes.create_string_buffer(max(count, 1) + PAGE)
+        place = -(-ctypes.addressof(held) // PAGE) * PAGE
+        self.pinned[place] = held
+        return place
 
-    def download(self, target: int, address: int, count: int) -> None:
-        ctypes.memmove(target, self._host(address, count), count)
+    def unpin(self, address: int) -> None:
+        del self.pinned[address]
 
-    def clear(self, address: int, count: int) -> None:
-        ctypes.memset(self._host(address, count), 0, count)
+    def upload(self, address: int, source: int, count: int, stream: int) -> None:
+        self.transfers.append(("up", count))
+        if self._is_pinned(source, count):
+            self._later(stream, lambda: self._move(self._host(address, count), source, count))
+        else:
+            read = ctypes.string_at(source, count)
+            self._later(stream, lambda: self._move(self._host(address, count), read, count))
+
+    def download(self, target: int, address: int, count: int, stream: int) -> None:
+        self.transfers.append(("down", count))
+        self._later(stream, lambda: self._move(target, self._host(address, count), count))
+        if not self._is_pinned(target, count):
+            self.wait(stream)
+
+    def copy(self, target: int, source: int, count: int, stream: int) -> None:
+        self._later(
+            stream,
+            lambda: self._move(self._host(target, count), self._host(source, count), count),
+        )
+
+    def clear(self, address: int, count: int, stream: int) -> None:
+        self._later(stream, lambda: self._move(self._host(address, count), bytes(count), count))
+
+    def _move(self, target: int, source: int | bytes, count: int) -> None:
+        ctypes.memmove(target, source, count)
+
+    def _is_pinned(self, place: int, count: int) -> bool:
+        return any(
+            start <= place and place + count <= start + len(held) - PAGE
+            for start, held in self.pinned.items()
+        )
 
     def _host(self, place: int, count: int) -> int:
         stretch, start = self.memory.at(NOBODY, place, count)
         return address(stretch.data) + start
 
+    # Order
+
+    def stream(self) -> int:
+        number = next(self._numbers)
+        self._streams[number] = []
+        return number
+
+    def end_stream(self, stream: int) -> None:
+        assert not self._streams.pop(stream), "there is work in it"
+
+    def _later(self, stream: int, work: Work) -> None:
+        assert stream not in self._capturing, "only kernels are captured"
+        self._streams[stream].append(work)
+
+    def wait(self, stream: int) -> None:
+        assert stream not in self._capturing, "nothing is done while it captures"
+        works = self._streams[stream]
+        while works:
+            works.pop(0)()
+            self._done += 1
+
+    def wait_all(self) -> None:
+        for stream in self._streams:
+            self.wait(stream)
+
+    def event(self) -> Handle:
+        return Event()
+
+    def record(self, event: Handle, stream: int) -> None:
+        assert isinstance(event, Event)
+
+        mark = event.mark = Mark(stream)
+
+        def happen() -> None:
+            event.moment = self._done
+            mark.is_past = True
+
+        self._later(stream, happen)
+
+    def after(self, stream: int, event: Handle) -> None:
+        assert isinstance(event, Event)
+        mark = event.mark
+        assert mark is not None, "it was never recorded"
+        self.waits.append((stream, mark.stream))
+        self._later(stream, lambda: self._reach(mark))
+
+    def wait_event(self, event: Handle) -> None:
+        assert isinstance(event, Event)
+        assert event.mark is not None, "it was never recorded"
+        self._reach(event.mark)
+
+    def _reach(self, mark: Mark) -> None:
+        """Do what stands before a place in a stream."""
+        while not mark.is_past:
+            self._streams[mark.stream].pop(0)()
+            self._done += 1
+
+    def milliseconds(self, begin: Handle, end: Handle) -> float:
+        assert isinstance(begin, Event)
+        assert isinstance(end, Event)
+        assert 0 <= begin.moment < end.moment
+        return float(end.moment - begin.moment)
+
+    # Kernels
+
     def load(self, image: bytes) -> Handle:
         assert image
-        return image
+        return self.modules.get(image.rstrip(b"\0"), self.kernels)
+
+    def unload(self, module: Handle) -> None:
+        assert isinstance(module, dict)
 
     def function(self, module: Handle, name: str) -> Handle:
-        return self.kernels[name]
+        return cast("Mapping[str, simt.Func]", module)[name]
 
-    def launch(self, function: Handle, tiles: int, threads: int, words: Sequence[int]) -> None:
+    def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
+        function = kernel.function
         assert isinstance(function, simt.Func)
-        assert threads == function.threads
+        assert kernel.threads == function.threads
+        if function.sym_name == self.refuses:
+            raise CallError("the GPU's driver refuses cuLaunchKernel: as told", code="D0818")
+        node = Node(kernel, tiles, list(words))
+        if stream in self._capturing:
+            self._capturing[stream].nodes.append(node)
+        else:
+            self._later(stream, lambda: self._run(node))
+
+    def _run(self, node: Node) -> None:
+        function = node.kernel.function
+        assert isinstance(function, simt.Func)
         self.launched.append(function.sym_name)
         # The last word is where a kernel notes a failure; evaluated, it raises an error instead.
-        launch = Launch.given(function, self.memory, words[:-1])
-        for tile in reversed(range(tiles)):
+        launch = Launch.given(function, self.memory, node.words[:-1])
+        for tile in reversed(range(node.tiles)):
             launch.run(tile)
+
+    # Graphs
+
+    def begin_capture(self, stream: int) -> None:
+        assert stream not in self._capturing
+        self._capturing[stream] = Graph()
+
+    def captured(self, stream: int) -> Handle:
+        return self._capturing[stream].nodes[-1]
+
+    def end_capture(self, stream: int) -> Handle:
+        graph = self._capturing.pop(stream)
+        self.graphs.append(graph)
+        return graph
+
+    def launch_graph(self, graph: Handle, stream: int) -> None:
+        assert isinstance(graph, Graph)
+        assert not graph.is_free
+        graph.launches += 1
+        # As they are now: changes hold for the launches to come.
+        nodes = [Node(node.kernel, node.tiles, list(node.words)) for node in graph.nodes]
+        for node in nodes:
+            self._later(stream, lambda node=node: self._run(node))
+
+    def change(
+        self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]
+    ) -> None:
+        assert isinstance(graph, Graph)
+        assert isinstance(node, Node)
+        assert node in graph.nodes
+        assert node.kernel is kernel
+        graph.changes += 1
+        node.tiles, node.words = tiles, list(words)
+
+    def free_graph(self, graph: Handle) -> None:
+        assert isinstance(graph, Graph)
+        assert not graph.is_free
+        graph.is_free = True
 
 
 def kernels_of(module: Op) -> dict[str, simt.Func]:
     """The kernels of a lowered module."""
     return {op.sym_name: op for op in module.regions[0] if isinstance(op, simt.Func)}
+
+
+@contextmanager
+def fake_gpu() -> Generator[FakeGpu]:
+    """Meanwhile this machine has a GPU: all that is compiled for one runs on the evaluator.
+
+    Nothing comes from the cache, where there are no kernels to evaluate, and no PTX is made.
+    """
+    fake = FakeGpu()
+    latest: dict[str, simt.Func] = {}
+
+    def opened(device: int = 0) -> Driver:
+        if device:
+            raise NoGpu(f"GPU {device}, and there are 1 here")
+        return fake
+
+    def texts(module: Module) -> Mapping[str, str]:
+        nonlocal latest
+        latest = kernels_of(module)
+        only = len(latest) == len(
+            [op for op in module.body if isinstance(op, loop.Func | simt.Func)]
+        )
+        return dict.fromkeys(latest, "") if only else assembling.kernel_texts(module)
+
+    def ptx(texts: object, kind: GpuKind, cache: object) -> str:
+        image = f"// module {len(fake.modules)} for {kind.architecture}"
+        fake.modules[image.encode()] = latest
+        return image
+
+    def nothing(ptx: str, kind: GpuKind, cache: object) -> bytes:
+        return b""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DLC_CACHE", "")
+        patch.setattr(gpu, "open_driver", opened)
+        patch.setattr(array, "open_driver", opened)
+        patch.setattr(code, "kernel_texts", texts)
+        patch.setattr(code, "compile_ptx", ptx)
+        patch.setattr(code, "assemble_ptx", nothing)
+        yield fake

@@ -21,7 +21,7 @@ from dlc.runtime.cuda.driver import Driver, NoGpu
 from dlc.runtime.dtypes import DTYPES
 from dlc.runtime.manifest import Input
 from dlc.runtime.model import Model
-from tests.runtime.fake_gpu import FakeGpu, kernels_of
+from tests.runtime.fake_gpu import FakeGpu, fake_gpu
 
 Array = NDArray[np.generic]
 
@@ -47,16 +47,10 @@ module Net(n = 5) {
 class Both:
     """A model compiled for a CPU and for a GPU."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, cpu: Opened, cuda: Opened) -> None:
+    def __init__(self, fake: FakeGpu, cpu: Opened, cuda: Opened) -> None:
+        self.gpu = fake
         self.cpu = Model(made(cpu, "cpu"), threads=1)
-        artifact = made(cuda, "cuda:sm_80")
-        self.gpu = FakeGpu(kernels_of(cuda.module))
-
-        def opened(device: int = 0) -> Driver:
-            return self.gpu
-
-        patch.setattr(gpu, "open_driver", opened)
-        self.cuda = Model(artifact)
+        self.cuda = Model(made(cuda, "cuda:sm_80"))
 
     def agree(self, entry: str, *arguments: Array, rtol: float = 1e-5) -> None:
         wanted, found = (
@@ -81,9 +75,8 @@ def made(opened: Opened, target: str) -> Artifact:
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[Both]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DLC_CACHE", "")  # a model from the cache has no kernels to evaluate
-        yield Both(patch, *[open_model("net.dlm", text=TEXT) for _ in range(2)])
+    with fake_gpu() as fake:
+        yield Both(fake, *[open_model("net.dlm", text=TEXT) for _ in range(2)])
 
 
 def numbers(*shape: int) -> Array:
@@ -135,11 +128,11 @@ def test_memory_on_the_device_is_used_again_by_the_next_call(both: Both) -> None
     assert both.gpu.allocated == before
 
 
-def test_arrays_that_a_call_updates_are_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DLC_CACHE", "")
-    both = Both(monkeypatch, *[open_training(EXAMPLES / "digits_mlp.dlm") for _ in range(2)])
-    given = [some(item) for item in both.cuda["train_step"].inputs]
-    both.agree("train_step", *given, rtol=1e-4)
+def test_arrays_that_a_call_updates_are_written_over() -> None:
+    with fake_gpu() as fake:
+        both = Both(fake, *[open_training(EXAMPLES / "digits_mlp.dlm") for _ in range(2)])
+        given = [some(item) for item in both.cuda["train_step"].inputs]
+        both.agree("train_step", *given, rtol=1e-4)
 
 
 def some(item: Input) -> Array:

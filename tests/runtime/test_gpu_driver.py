@@ -1,77 +1,222 @@
-"""What NVIDIA's driver refuses is an error in words; the driver here is made of a few functions."""
+"""NVIDIA's driver as dlc calls it: with the arguments that cuda-python declares, in the order needed.
+
+Nothing is done: each function notes that it was called and gives what a test says. What the driver
+refuses is an error in its words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from typing import TypeAlias
+import ctypes
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import cast
 
 import pytest
 
 from dlc.errors import CallError
-from dlc.runtime.cuda import driver
-from dlc.runtime.cuda.driver import NoGpu, open_driver
+from dlc.runtime.cuda import nvidia
+from dlc.runtime.cuda.driver import Driver, Kernel, NoGpu
+from dlc.runtime.cuda.nvidia import open_driver
 
-Use: TypeAlias = Callable[[SimpleNamespace], None]
+bindings = pytest.importorskip("cuda.bindings.driver")
+
+GIVEN: dict[str, tuple[object, ...]] = {
+    "cuInit": (0,),
+    "cuDeviceGetCount": (0, 1),
+    "cuDeviceGet": (0, 0),
+    "cuDevicePrimaryCtxRetain": (0, "context"),
+    "cuDeviceGetName": (0, b"NVIDIA H200\0\0"),
+    "cuCtxSetCurrent": (0,),
+    "cuDeviceGetDefaultMemPool": (0, "pool"),
+    "cuMemPoolSetAttribute": (0,),
+    "cuStreamCreate": (0, 77),
+    "cuStreamSynchronize": (0,),
+    "cuMemAlloc": (0, 4096),
+    "cuMemAllocAsync": (0, 8192),
+    "cuGetErrorString": (0, b"it is used up"),
+    "cuStreamGetCaptureInfo": (0, 1, 5, "graph", ["node"], [], 1),
+    "cuStreamEndCapture": (0, "graph"),
+    "cuGraphInstantiate": (0, "executable"),
+    "cuEventCreate": (0, "event"),
+    "cuEventElapsedTime": (0, 1.5),
+    "cuModuleLoadData": (0, "module"),
+    "cuModuleGetFunction": (0, "function"),
+    "cuMemHostAlloc": (0, 512),
+}
+"""What functions end with; those that are not here end with success and nothing else."""
 
 
-def gives(*results: object) -> Callable[..., tuple[object, ...]]:
-    """A function of the driver that ends with a status and its results, whatever it is given."""
-
-    def function(*arguments: object) -> tuple[object, ...]:
-        return results
-
-    return function
-
-
-def capability(which: int, device: object) -> tuple[int, int]:
-    return 0, which
+def declared(name: str) -> int:
+    """How many arguments a function of cuda-python takes."""
+    signature = str(getattr(bindings, name).__doc__).splitlines()[0]
+    inside = signature.partition("(")[2].rpartition(")")[0]
+    depth = commas = 0
+    for letter in inside:
+        depth += (letter in "([") - (letter in ")]")
+        commas += letter == "," and depth == 0
+    return commas + 1 if inside else 0
 
 
-def bindings(allocated: tuple[object, ...], devices: int = 1) -> SimpleNamespace:
-    """Functions that succeed, but for the one that allocates."""
-    attribute = "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_"
-    return SimpleNamespace(
-        CUdevice_attribute=SimpleNamespace(**{f"{attribute}MAJOR": 8, f"{attribute}MINOR": 6}),
-        cuInit=gives(0),
-        cuDeviceGetCount=gives(0, devices),
-        cuDeviceGet=gives(0, 0),
-        cuDevicePrimaryCtxRetain=gives(0, "context"),
-        cuDeviceGetAttribute=capability,
-        cuCtxSetCurrent=gives(0),
-        cuMemAlloc=gives(*allocated),
-        cuGetErrorString=gives(0, b"it is used up"),
-    )
+class Bindings:
+    """`cuda.bindings.driver`, whose functions only note their arguments."""
+
+    def __init__(self, pools: bool, **given: tuple[object, ...]) -> None:
+        self.given = {**GIVEN, **given}
+        self.calls: list[tuple[str, tuple[object, ...]]] = []
+        self.attributes = {"MAJOR": 9, "MINOR": 0, "MEMORY_POOLS_SUPPORTED": int(pools)}
+
+    def __getattr__(self, name: str) -> object:
+        real = getattr(bindings, name)
+        if not name.startswith("cu") or isinstance(real, type):
+            return real
+
+        def function(*arguments: object) -> tuple[object, ...]:
+            assert len(arguments) == declared(name), name
+            self.calls.append((name, arguments))
+            if name == "cuDeviceGetAttribute":
+                which = cast(Enum, arguments[0]).name
+                return 0, next(n for end, n in self.attributes.items() if which.endswith(end))
+            return self.given.get(name, (0,))
+
+        return function
+
+    def arguments(self, name: str) -> Sequence[object]:
+        """Those of the last call of a function."""
+        return [given for called, given in self.calls if called == name][-1]
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
+
+
+class Opened:
+    """Makes drivers of noted functions."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+        self.noted = Bindings(True)
+
+    def __call__(self, *, pools: bool = True, **given: tuple[object, ...]) -> Driver:
+        self.noted = Bindings(pools, **given)
+
+        def imported(name: str) -> Bindings:
+            assert name == "cuda.bindings.driver"
+            return self.noted
+
+        self._patch.setattr(nvidia, "import_module", imported)
+        return open_driver()
 
 
 @pytest.fixture
-def pretend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     open_driver.cache_clear()
-
-    def use(found: SimpleNamespace) -> None:
-        def imported(name: str) -> SimpleNamespace:
-            assert name == "cuda.bindings.driver"
-            return found
-
-        monkeypatch.setattr(driver, "import_module", imported)
-
-    yield use
+    yield Opened(monkeypatch)
     open_driver.cache_clear()
 
 
-def test_a_gpu_says_what_it_can_do_and_where_memory_is(pretend: Use) -> None:
-    pretend(bindings((0, 4096)))
-    assert open_driver().capability == (8, 6)
-    assert open_driver().allocate(10) == 4096
+def test_a_gpu_says_what_it_is(opened: Opened) -> None:
+    driver = opened()
+    assert driver.capability == (9, 0)
+    assert driver.name == "NVIDIA H200"
+    assert driver.number == 0
 
 
-def test_a_refusal_has_the_words_of_the_driver(pretend: Use) -> None:
-    pretend(bindings((700,)))
-    with pytest.raises(CallError, match=r"D0818.*refuses cuMemAlloc: it is used up"):
-        open_driver().allocate(10)
+def test_memory_comes_from_the_pool_where_there_is_one(opened: Opened) -> None:
+    driver = opened()
+    assert driver.allocate(10) == 8192
+    assert opened.noted.arguments("cuMemAllocAsync") == (10, 77)
+    assert opened.noted.names[-1] == "cuStreamSynchronize", "before another stream uses it"
+    driver.free(8192)
+    assert opened.noted.arguments("cuMemFreeAsync") == (8192, 77)
 
 
-def test_a_machine_without_devices_has_none(pretend: Use) -> None:
-    pretend(bindings((0, 1), devices=0))
+def test_memory_is_the_drivers_where_there_is_no_pool(opened: Opened) -> None:
+    driver = opened(pools=False)
+    assert driver.allocate(10) == 4096
+    driver.free(4096)
+    assert "cuMemPoolSetAttribute" not in opened.noted.names
+    assert opened.noted.arguments("cuMemFree") == (4096,)
+
+
+def test_a_refusal_has_the_words_of_the_driver(opened: Opened) -> None:
+    driver = opened(cuMemAllocAsync=(700,))
+    with pytest.raises(CallError, match=r"D0818.*refuses cuMemAllocAsync: it is used up"):
+        driver.allocate(10)
+
+
+def test_a_device_that_is_full_is_no_fault_of_it(opened: Opened) -> None:
+    driver = opened(cuMemAllocAsync=(bindings.CUresult.CUDA_ERROR_OUT_OF_MEMORY,))
+    with pytest.raises(CallError, match="D0613"):
+        driver.allocate(10)
+
+
+def test_a_machine_without_devices_has_none(opened: Opened) -> None:
     with pytest.raises(NoGpu, match="GPU 0, and there are 0 here"):
-        open_driver()
+        opened(cuDeviceGetCount=(0, 0))
+
+
+def test_a_driver_that_does_not_begin_is_none(opened: Opened) -> None:
+    with pytest.raises(NoGpu, match="an NVIDIA GPU with its driver"):
+        opened(cuInit=(100,))
+
+
+def test_a_kernel_gets_the_addresses_of_its_words(opened: Opened) -> None:
+    driver = opened()
+    words: list[int] = []
+
+    def launched(address: int, count: int) -> None:
+        places = (ctypes.c_void_p * count).from_address(address)
+        words.extend(ctypes.c_int64.from_address(place or 0).value for place in places)
+
+    real = opened.noted.__getattr__("cuLaunchKernel")
+
+    def reading(*arguments: object) -> tuple[object, ...]:
+        launched(cast(int, arguments[9]), 3)
+        return cast("tuple[object, ...]", real(*arguments))  # pyright: ignore[reportCallIssue]
+
+    vars(opened.noted)["cuLaunchKernel"] = reading
+    driver.launch(Kernel("function", 64), 5, [7, -1, 1 << 40], 77)
+    assert words == [7, -1, 1 << 40]
+    arguments = opened.noted.arguments("cuLaunchKernel")
+    assert arguments[:9] == ("function", 5, 1, 1, 64, 1, 1, 0, 77)
+
+
+def test_a_graph_is_captured_launched_changed_and_freed(opened: Opened) -> None:
+    driver = opened()
+    kernel = Kernel(bindings.CUfunction(), 64)
+    driver.begin_capture(77)
+    driver.launch(kernel, 5, [7], 77)
+    node = driver.captured(77)
+    graph = driver.end_capture(77)
+    driver.launch_graph(graph, 77)
+    driver.change(graph, node, kernel, 6, [8])
+    noted = opened.noted
+    assert noted.arguments("cuGraphLaunch") == ("executable", 77)
+    executable, changed, parameters = noted.arguments("cuGraphExecKernelNodeSetParams")
+    assert (executable, changed) == ("executable", "node")
+    fields = ("gridDimX", "blockDimX", "sharedMemBytes")
+    assert [getattr(parameters, name) for name in fields] == [6, 64, 0]
+    driver.free_graph(graph)
+    # The nodes name those of the graph that was captured, so it lives as long.
+    assert noted.names[-2:] == ["cuGraphExecDestroy", "cuGraphDestroy"]
+
+
+def test_every_other_function_is_called_as_it_is_declared(opened: Opened) -> None:
+    driver = opened()
+    driver.use()
+    driver.unpin(driver.pin(100))
+    stream = driver.stream()
+    driver.upload(1, 2, 3, stream)
+    driver.download(1, 2, 3, stream)
+    driver.copy(1, 2, 3, stream)
+    driver.clear(1, 3, stream)
+    event = driver.event()
+    driver.record(event, stream)
+    assert driver.milliseconds(event, event) == 1.5
+    driver.wait(stream)
+    driver.wait_all()
+    driver.end_stream(stream)
+    module = driver.load(b"ptx\0")
+    assert driver.function(module, "f") == "function"
+    driver.unload(module)
+    assert "cuMemcpyDtoDAsync" in opened.noted.names

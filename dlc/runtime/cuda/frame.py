@@ -1,35 +1,61 @@
-"""A call on a GPU: arrays go there, kernels are launched one after the other, results come back.
+"""A call on a GPU: arrays go there, kernels are launched, results come back.
 
-The host walks the table of steps as `dlc.runtime.abi` says it is to be walked. One stream keeps the
-order, so waves need no barriers; where a step depends on what a kernel wrote, the host waits for it.
+Each frame has a stream, an arena and graphs of its own, so calls that run at the same time do not meet.
+Small arrays of the host travel together: they are copied to pinned memory, which goes to the device as
+one block, and results come back likewise. Large ones have blocks of their own and go as they are. What
+lies on the device already is used where it is.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from dlc.errors import CallError
-from dlc.runtime.abi import (
-    ARG_WORDS,
-    HEADER_WORDS,
-    MAX_COUNTERS,
-    STEP_WORDS,
-    ArgKind,
-    CallWord,
-    FaultWord,
-    Opcode,
-    Root,
-    Status,
-    StepWord,
-    TraceWord,
-)
-from dlc.runtime.buffers import Bytes, address
-from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.abi import CallWord, FaultWord, Opcode, Root, Status, StepWord, TraceWord
+from dlc.runtime.buffers import Bytes
+from dlc.runtime.cuda.driver import Handle
 from dlc.runtime.cuda.gpu import Gpu
+from dlc.runtime.cuda.launching import (
+    MAX_SEGMENTS,
+    WAIT,
+    Kept,
+    Known,
+    KnownSegments,
+    Launcher,
+)
+from dlc.runtime.cuda.memory import Growing, Pinned
+from dlc.runtime.cuda.walk import NUMBER, Steps, Walk
 from dlc.runtime.frames import Sized, Words
+
+LARGE = 1 << 20
+"""Bytes from which an array goes alone: copying it to pinned memory first would take longer."""
+ALIGNED = 256
+"""What an array in a block begins at a multiple of."""
+
+
+class CallTimes(NamedTuple):
+    """Milliseconds of a call by the device's clock: copying there, computing, copying back."""
+
+    upload_ms: float
+    compute_ms: float
+    download_ms: float
+
+
+class Layout(NamedTuple):
+    """Where the small arrays of a call lie in the block that travels; None for the large ones.
+
+    Inputs come first, then what kernels note of their failures, then outputs.
+    """
+
+    places: tuple[int | None, ...]
+    inputs: int
+    """Where the inputs end and what comes back begins."""
+    size: int
 
 
 class GpuFrame:
@@ -40,68 +66,245 @@ class GpuFrame:
     ) -> None:
         """`fixed` are the device addresses of WEIGHTS and SOURCES; `tensors` counts inputs and outputs."""
         self._gpu = gpu
-        words: Words = program.view(np.dtype("<i8"))
-        end = HEADER_WORDS + int(words[0]) * STEP_WORDS
-        self._steps: list[list[int]] = words[HEADER_WORDS:end].reshape(-1, STEP_WORDS).tolist()
-        self._arguments: list[list[int]] = words[end:].reshape(-1, ARG_WORDS).tolist()
+        self._driver = driver = gpu.driver
+        self._steps = Steps(program, Root.INPUTS + tensors)
         self._inputs = inputs
         self._fixed = fixed
         self._cancelled = False
-        self._blocks: list[_Block] = [_Block(gpu.driver) for _ in range(tensors + 3)]
+        self.stream = driver.stream()
+        """Where all its work is put."""
+        self._launcher = Launcher(driver, gpu.kernels, self.stream)
+        self._known = KnownSegments()
+        self._layouts: dict[tuple[int, ...], Layout] = {}
+        self._arena, self._scratch = Growing(driver), Growing(driver)
+        self._travelling = Growing(driver)
+        self._pinned = Pinned(driver)
+        self._large = [Growing(driver) for _ in range(tensors)]
+        self._clean = 0
+        """The address of the notes of failing kernels, if there are none in them."""
         self._status = [0] * CallWord.COUNT
-        # The addresses of the caller's arrays on the host, from INPUTS on.
+        self._events: list[Handle] = []
+        # The addresses of the caller's arrays, from INPUTS on.
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
+        self._all_here = (False,) * tensors
+        self.resident: Sequence[bool] = self._all_here
+        """Which of them lie on the device."""
 
     @property
     def room(self) -> int:
         """Bytes of working memory that it has."""
-        return self._blocks[0].size + self._blocks[1].size
+        return self._arena.size + self._scratch.size
 
     def run(self, sized: Sized, arena: int = 0) -> int:
-        """Run the program at these sizes and give its status. Raises CallError (D0817) for an arena."""
+        """Run the program at these sizes and give its status.
+
+        Raises CallError: D0817 for an arena, D0818 with the driver's words; KernelFailed where it is
+        known which kernel failed.
+        """
         if arena:
             raise CallError(
                 "arena= lends memory of the host, and this call works on a GPU",
                 code="D0817",
                 help="leave it out",
             )
-        roots = self._on_device(sized)
-        calls = sum(step[StepWord.OPCODE] == Opcode.CALL for step in self._steps)
-        faults = self._blocks[2].of(8 * FaultWord.COUNT * max(1, calls))
-        self._gpu.driver.clear(faults, 8 * FaultWord.COUNT * calls)
-        walk = Walk(self._gpu, self._steps, self._arguments, sized.sizes.tolist(), roots, faults)
-        self._status = walk.run(lambda: self._cancelled)
+        self._driver.use()
+        layout = self._layout(sized)
+        roots = self._roots(sized, layout)
+        self._mark(0)
+        self._upload(sized, layout, roots)
+        self._mark(1)
+        ended = self._walk(sized, roots)
+        self._mark(2)
+        self._download(sized, layout, roots)
+        self._mark(3)
+        self._wait()
+        self._status = ended or self._outcome(layout)
         if self._status[CallWord.STATUS] == Status.OK:
-            self._bring_back(sized, roots)
+            self._hand_over(sized, layout, roots)
         return self._status[CallWord.STATUS]
 
-    def _on_device(self, sized: Sized) -> list[int]:
-        """The roots on the device, with the inputs in theirs.
+    # Memory ---------------------------------------------------------------------------------------
+
+    def _layout(self, sized: Sized) -> Layout:
+        found = self._layouts.get(sized.tensors)
+        if found is None:
+            found = _laid_out(sized.tensors, self._inputs, self._steps.fault_bytes)
+            self._layouts[sized.tensors] = found
+        return found
+
+    def _roots(self, sized: Sized, layout: Layout) -> list[int]:
+        """The addresses on the device, the last one that of the notes of failing kernels.
 
         An output that lies where an input does is written over it, there as here.
         """
-        arena, scratch = self._blocks[0].of(sized.arena), self._blocks[1].of(sized.scratch)
+        base = self._travelling.of(layout.size)
+        self._pinned.of(layout.size)
+        arena, scratch = self._arena.of(sized.arena), self._scratch.of(sized.scratch)
         roots = [arena, *self._fixed, scratch, self._gpu.constants]
         known: dict[int, int] = {}
         for number, size in enumerate(sized.tensors):
-            host = self.roots[Root.INPUTS + number]
-            place = known.get(host)
-            if place is None:
-                place = self._blocks[3 + number].of(size)
-                if size:
-                    known[host] = place
-                if number < self._inputs:
-                    self._gpu.driver.upload(place, host, size)
+            given = self.roots[Root.INPUTS + number]
+            inside = layout.places[number]
+            if self.resident[number]:
+                place = given
+            elif given in known:
+                place = known[given]
+            elif inside is None:
+                place = self._large[number].of(size)
+            else:
+                place = base + inside
+            if size:
+                known[given] = place
             roots.append(place)
-        return roots
+        faults = base + layout.inputs
+        if self._clean != faults:
+            self._driver.clear(faults, self._steps.fault_bytes, self.stream)
+            self._clean = faults
+        return [*roots, faults]
 
-    def _bring_back(self, sized: Sized, roots: Sequence[int]) -> None:
+    def _upload(self, sized: Sized, layout: Layout, roots: Sequence[int]) -> None:
+        travelling = 0
+        for number in range(self._inputs):
+            given, size = self.roots[Root.INPUTS + number], sized.tensors[number]
+            inside = layout.places[number]
+            if self.resident[number] or not size:
+                continue
+            if inside is None:
+                self._driver.upload(roots[Root.INPUTS + number], given, size, self.stream)
+            else:
+                ctypes.memmove(self._pinned.address + inside, given, size)
+                travelling = inside + size
+        base = roots[-1] - layout.inputs
+        self._driver.upload(base, self._pinned.address, travelling, self.stream)
+
+    def _download(self, sized: Sized, layout: Layout, roots: Sequence[int]) -> None:
+        """Bring back what kernels noted, and the results: the small ones to pinned memory."""
+        end = layout.inputs + self._steps.fault_bytes
         for number in range(self._inputs, len(sized.tensors)):
-            host, place = self.roots[Root.INPUTS + number], roots[Root.INPUTS + number]
-            self._gpu.driver.download(host, place, sized.tensors[number])
+            place, size = roots[Root.INPUTS + number], sized.tensors[number]
+            inside = layout.places[number]
+            if self.resident[number] or not size:
+                continue
+            if inside is not None and self._travels(inside, place, layout, roots):
+                end = inside + size
+            else:
+                given = self.roots[Root.INPUTS + number]
+                self._driver.download(given, place, size, self.stream)
+        pinned, size = self._pinned.address + layout.inputs, end - layout.inputs
+        self._driver.download(pinned, roots[-1], size, self.stream)
+
+    def _travels(self, inside: int, place: int, layout: Layout, roots: Sequence[int]) -> bool:
+        """Whether an output lies in the block that comes back, and not over an input."""
+        return place - roots[-1] == inside - layout.inputs
+
+    def _hand_over(self, sized: Sized, layout: Layout, roots: Sequence[int]) -> None:
+        """Copy the small results from pinned memory to where the caller has them."""
+        for number in range(self._inputs, len(sized.tensors)):
+            place, size = roots[Root.INPUTS + number], sized.tensors[number]
+            inside = layout.places[number]
+            if inside is None or self.resident[number] or not size:
+                continue
+            if self._travels(inside, place, layout, roots):
+                given = self.roots[Root.INPUTS + number]
+                ctypes.memmove(given, self._pinned.address + inside, size)
+
+    # The program ----------------------------------------------------------------------------------
+
+    def _walk(self, sized: Sized, roots: Sequence[int]) -> list[int] | None:
+        """Walk to the end; what the words of the call say (`CallWord`) if it ends before that."""
+        kept = self._known.of(sized)
+        walk = Walk(self._steps, kept.numbers, partial(self._read, roots))
+        place = 0
+        while True:
+            if self._cancelled:
+                return _ended(Status.CANCELLED)
+            place = self._segment(kept, walk, place, roots)
+            step = self._steps.steps[place]
+            if step[StepWord.OPCODE] == Opcode.END:
+                return None
+            limit = walk.limit(place)
+            if limit is not None:
+                return _ended(Status.LIMIT, step[StepWord.C], 0, limit)
+            if step[StepWord.OPCODE] == Opcode.CALL:
+                for launch in walk.launch(place):
+                    self._launcher.one(launch, roots)
+                place += 1
+            else:
+                place = walk.control(place)
+
+    def _segment(self, kept: Kept, walk: Walk, place: int, roots: Sequence[int]) -> int:
+        """Launch all from a place on to where the host has something to do; that place."""
+        key = self._steps.key(place, walk.counters, walk.trips)
+        known = kept.segments.get(key)
+        if known is not None:
+            walk.enter(known.segment)
+            self._launcher.launch(known, roots, again=True)
+            return known.segment.end
+        known = Known(walk.segment(place))
+        if len(kept.segments) < MAX_SEGMENTS:
+            kept.segments[key] = known
+        self._launcher.launch(known, roots, again=False)
+        return known.segment.end
+
+    def _read(self, roots: Sequence[int], root: int, offset: int, count: int) -> int:
+        """A number of so many bytes on the device, once all that was launched is done."""
+        word = ctypes.c_int64(0)
+        place = offset if root == NUMBER else roots[root] + offset
+        self._driver.download(ctypes.addressof(word), place, count, self.stream)
+        self._wait()
+        return word.value
+
+    def _wait(self) -> None:
+        """Wait for all that was launched."""
+        try:
+            self._driver.wait(self.stream)
+        except CallError as error:
+            (said,) = error.diagnostics
+            raise CallError(
+                said.message,
+                code=said.code,
+                help=f"with {WAIT}=1 in the environment it names the operation that failed",
+            ) from error
+
+    def _outcome(self, layout: Layout) -> list[int]:
+        """The first failure in the order of the program, if a kernel noted one."""
+        count = len(self._steps.ops)
+        noted = (ctypes.c_int64 * (FaultWord.COUNT * count)).from_address(
+            self._pinned.address + layout.inputs
+        )
+        failed = np.flatnonzero(np.ctypeslib.as_array(noted)[FaultWord.STATUS :: FaultWord.COUNT])
+        if not len(failed):
+            return _ended(Status.OK)
+        self._clean = 0
+        first = int(failed[0])
+        words = noted[first * FaultWord.COUNT : (first + 1) * FaultWord.COUNT]
+        return _ended(
+            words[FaultWord.STATUS],
+            self._steps.ops[first],
+            words[FaultWord.TILE],
+            words[FaultWord.A],
+            words[FaultWord.B],
+        )
+
+    # Times and the rest of the interface ----------------------------------------------------------
+
+    def run_timed(self, sized: Sized) -> tuple[int, CallTimes]:
+        """The same, and how long its parts took."""
+        self._events = [self._driver.event() for _ in range(4)]
+        try:
+            status = self.run(sized)
+            pairs = zip(self._events, self._events[1:], strict=False)
+            return status, CallTimes(*[self._driver.milliseconds(*pair) for pair in pairs])
+        finally:
+            self._events = []
+
+    def _mark(self, number: int) -> None:
+        """Let an event be now, if times are asked for."""
+        if self._events:
+            self._driver.record(self._events[number], self.stream)
 
     def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words]:
-        """The same; nothing is recorded on a GPU yet."""
+        """The same; nothing is recorded on a GPU."""
         return self.run(sized), np.zeros((0, TraceWord.COUNT), np.int64)
 
     def status_words(self) -> list[int]:
@@ -109,155 +312,35 @@ class GpuFrame:
         return self._status
 
     def cancel(self) -> None:
-        """Ask the call that this frame is running to end before its next step."""
+        """Ask the call that this frame is running to end before it launches more."""
         self._cancelled = True
 
     def reset(self) -> None:
-        """Forget a request to cancel, before the frame serves another call."""
+        """Forget a request to cancel and where arrays were, before the frame serves another call."""
         self._cancelled = False
-
-
-class _Block:
-    """Memory on a device that grows as it is needed."""
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self._address = 0
-        self.size = 0
-
-    def of(self, size: int) -> int:
-        """The address of so many bytes; what was there before may be lost."""
-        if size > self.size or not self._address:
-            self.close()
-            self._address = self._driver.allocate(size)
-            self.size = size
-        return self._address
-
-    def close(self) -> None:
-        """Give the memory back."""
-        if self._address:
-            self._driver.free(self._address)
-        self._address = self.size = 0
+        self.resident = self._all_here
 
     def __del__(self) -> None:
-        self.close()
+        self._known.forget()
+        self._driver.end_stream(self.stream)
 
 
-class Walk:
-    """One walk through a table of steps."""
+def _laid_out(tensors: Sequence[int], inputs: int, faults: int) -> Layout:
+    """The layout of arrays of so many bytes each, the first of which are inputs."""
+    places: list[int | None] = []
+    end = 0
+    for size in tensors[:inputs]:
+        places.append(end if size < LARGE else None)
+        end = _aligned(end + size) if size < LARGE else end
+    first, end = end, _aligned(end + faults)
+    for size in tensors[inputs:]:
+        places.append(end if size < LARGE else None)
+        end = _aligned(end + size) if size < LARGE else end
+    return Layout(tuple(places), first, end)
 
-    def __init__(
-        self,
-        gpu: Gpu,
-        steps: Sequence[Sequence[int]],
-        arguments: Sequence[Sequence[int]],
-        sizes: Sequence[int],
-        roots: Sequence[int],
-        faults: int,
-    ) -> None:
-        """`faults` is where on the device the words of failing kernels go, those of each CALL apart."""
-        self._gpu = gpu
-        self._steps = steps
-        self._arguments = arguments
-        self._sizes = sizes
-        self._roots = roots
-        self._faults = faults
-        self._counters = [0] * MAX_COUNTERS
-        self._trips = [0] * MAX_COUNTERS
-        calls = [k for k, step in enumerate(steps) if step[StepWord.OPCODE] == Opcode.CALL]
-        self._calls = calls
-        self._slots = {step: slot for slot, step in enumerate(calls)}
 
-    def run(self, cancelled: Callable[[], bool]) -> list[int]:
-        """Walk to the end, and what the words of the call say then (`CallWord`)."""
-        place: int | None = 0
-        while place is not None:
-            if cancelled():
-                return _ended(Status.CANCELLED)
-            step = self._steps[place]
-            if step[StepWord.OPCODE] == Opcode.LIMIT and self._is_over(step):
-                limit = self._sizes[step[StepWord.B]]
-                return _ended(Status.LIMIT, step[StepWord.C], 0, limit)
-            place = self._next(place, step)
-        return self._outcome()
-
-    def _next(self, place: int, step: Sequence[int]) -> int | None:
-        """Do a step; where to go on, None at the end."""
-        a, b, c, d, e = step[StepWord.A : StepWord.F]
-        counters = self._counters
-        match step[StepWord.OPCODE]:
-            case Opcode.END:
-                return None
-            case Opcode.CALL:
-                self._call(place, step)
-            case Opcode.LOOP:
-                counters[a], self._trips[a] = 0, self._value(b)
-                return place + 1 if self._trips[a] > 0 else c
-            case Opcode.NEXT:
-                counters[a] += 1
-                return c if counters[a] < self._trips[a] else place + 1
-            case Opcode.BRANCH:
-                return c if self._read(self._value(a), 1) else b
-            case Opcode.LIMIT:
-                counters[a] += 1
-            case Opcode.ZERO:
-                counters[a] = 0
-            case Opcode.COMBINE:
-                counters[a] = counters[b] * self._sizes[c] + counters[d] * self._sizes[e]
-            case Opcode.JUMP:
-                return a
-            case _:
-                pass  # a wave: one stream keeps the order
-        return place + 1
-
-    def _is_over(self, step: Sequence[int]) -> bool:
-        return self._counters[step[StepWord.A]] >= self._sizes[step[StepWord.B]]
-
-    def _call(self, place: int, step: Sequence[int]) -> None:
-        tiles = self._sizes[step[StepWord.D]]
-        if tiles <= 0:
-            return
-        first, count = step[StepWord.B], step[StepWord.C]
-        words = [self._value(k) for k in range(first, first + count)]
-        fault = self._faults + 8 * FaultWord.COUNT * self._slots[place]
-        kernel = self._gpu.kernels[step[StepWord.A]]
-        self._gpu.driver.launch(kernel.function, tiles, kernel.threads, [*words, fault])
-
-    def _value(self, argument: int) -> int:
-        """The value of an argument."""
-        kind, root, offset, counter, stride = self._arguments[argument]
-        if kind == ArgKind.SIZE:
-            return self._sizes[offset]
-        if kind == ArgKind.COUNTER:
-            return self._counters[counter]
-        address = self._roots[root] + self._sizes[offset]
-        if 0 <= counter < MAX_COUNTERS:  # there are no threads of the host: scratch has one part
-            address += self._counters[counter] * self._sizes[stride]
-        return self._read(address, 8) if kind == ArgKind.LOADED else address
-
-    def _read(self, address: int, count: int) -> int:
-        """A number on the device, once all that was launched is done."""
-        word = ctypes.c_int64(0)
-        self._gpu.driver.download(ctypes.addressof(word), address, count)
-        return word.value
-
-    def _outcome(self) -> list[int]:
-        """The first failure in the order of the program, if a kernel noted one."""
-        found = np.zeros((len(self._calls), FaultWord.COUNT), np.int64)
-        self._gpu.driver.download(address(found), self._faults, found.nbytes)
-        failed = np.flatnonzero(found[:, FaultWord.STATUS])
-        if not len(failed):
-            return _ended(Status.OK)
-        first = int(failed[0])
-        words: list[int] = found[first].tolist()
-        op = self._steps[self._calls[first]][StepWord.F]
-        return _ended(
-            words[FaultWord.STATUS],
-            op,
-            words[FaultWord.TILE],
-            words[FaultWord.A],
-            words[FaultWord.B],
-        )
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNED) * ALIGNED
 
 
 def _ended(status: int, op: int = 0, tile: int = 0, a: int = 0, b: int = 0) -> list[int]:

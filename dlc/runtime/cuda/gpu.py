@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import time
 
 from dlc.runtime.artifact import Artifact
-from dlc.runtime.buffers import Bytes, address, as_bytes
-from dlc.runtime.cuda.driver import Driver, Handle, NoGpu, open_driver
+from dlc.runtime.buffers import Bytes, as_bytes
+from dlc.runtime.cuda.driver import Driver, Kernel, NoGpu
+from dlc.runtime.cuda.memory import DeviceBytes
+from dlc.runtime.cuda.nvidia import open_driver
 from dlc.runtime.manifest import GpuCode
 from dlc.runtime.weights import Preparation, WeightStore
-
-
-class GpuKernel(NamedTuple):
-    """A kernel that was loaded, and the threads of its blocks."""
-
-    function: Handle
-    threads: int
 
 
 class Gpu:
@@ -26,23 +21,28 @@ class Gpu:
         fits = code.cubin and _is_for(code.architecture, self.driver.capability)
         # The driver makes machine code of PTX, which ends with a zero, where there is none that fits.
         image = bytes(artifact.section(code.cubin if fits else code.ptx)) + b"\0"
-        module = self.driver.load(image)
+        self._module = self.driver.load(image)
         self.kernels = [
-            GpuKernel(self.driver.function(module, kernel.name), kernel.threads)
+            Kernel(self.driver.function(self._module, kernel.name), kernel.threads)
             for kernel in code.kernels
         ]
-        self.constants = on_device(self.driver, artifact.section("constants"))
+        self._constants = DeviceBytes.of(self.driver, as_bytes(artifact.section("constants")))
+        self.constants = self._constants.address
+
+    def __del__(self) -> None:
+        if hasattr(self, "_module"):
+            self.driver.unload(self._module)
 
 
-def misfit(code: GpuCode) -> str | None:
-    """Why code for a GPU does not run here, or None if it does."""
+def lacking(architecture: str) -> str | None:
+    """Why code for GPUs such as `sm_80` does not run here, or None if it does."""
     try:
         found = open_driver().capability
     except NoGpu as error:
         return f"needs {error}"
-    wanted = _capability(code.architecture)
-    if found < wanted or (code.architecture.endswith("a") and found != wanted):
-        return f"needs a GPU of the kind {code.architecture}, this is sm_{found[0]}{found[1]}"
+    wanted = _capability(architecture)
+    if found < wanted or (architecture.endswith("a") and found != wanted):
+        return f"needs a GPU of the kind {architecture}, this is sm_{found[0]}{found[1]}"
     return None
 
 
@@ -60,14 +60,6 @@ def _is_for(architecture: str, found: tuple[int, int]) -> bool:
     )
 
 
-def on_device(driver: Driver, data: memoryview) -> int:
-    """A copy of bytes on the device: its address."""
-    place = driver.allocate(len(data))
-    if len(data):
-        driver.upload(place, address(as_bytes(data)), len(data))
-    return place
-
-
 class GpuWeights(WeightStore):
     """The weights on a device, where the first call brings them."""
 
@@ -81,15 +73,16 @@ class GpuWeights(WeightStore):
         super().__init__(sources, prepared, preparation)
         self._driver = driver
         self._ready = prepared
+        self._blocks: list[DeviceBytes] = []
 
     def _placed(self) -> tuple[int, int]:
-        sources = on_device(self._driver, self.sources.data)
+        began = time.perf_counter()
+        blocks = [DeviceBytes.of(self._driver, self.sources)]
+        if self._ready is not None:
+            blocks.append(DeviceBytes.of(self._driver, self._ready))
+        self.upload_ms = (time.perf_counter() - began) * 1e3
         if self.preparation is not None:
-            made = self._driver.allocate(self.preparation.bytes)
-            self.prepare(self.preparation, made, sources)
-            return made, sources
-        return (
-            (on_device(self._driver, self._ready.data), sources)
-            if self._ready is not None
-            else (sources, sources)
-        )
+            blocks.append(DeviceBytes(self._driver, self.preparation.bytes))
+            self.prepare(self.preparation, blocks[1].address, blocks[0].address)
+        self._blocks = blocks
+        return blocks[-1].address, blocks[0].address

@@ -1,0 +1,112 @@
+"""Arrays on a device: dense, of a NumPy dtype, in memory of ours or of another library."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import Unsupported
+from dlc.runtime.buffers import address
+from dlc.runtime.cuda.driver import Driver, NoGpu
+from dlc.runtime.cuda.memory import DeviceBytes
+from dlc.runtime.cuda.nvidia import open_driver
+
+Array = NDArray[np.generic]
+
+ALIGNED = 16
+"""What kernels may load at once: an array begins at a multiple of it."""
+
+
+class DeviceArray:
+    """A C-contiguous array on a device. `owner` is what keeps its memory."""
+
+    __slots__ = ("address", "driver", "dtype", "owner", "shape")
+
+    def __init__(
+        self,
+        driver: Driver,
+        address: int,
+        shape: tuple[int, ...],
+        dtype: np.dtype[np.generic],
+        owner: object,
+    ) -> None:
+        self.driver = driver
+        self.address = address
+        self.shape = shape
+        self.dtype = dtype
+        self.owner = owner
+
+    @classmethod
+    def new(cls, driver: Driver, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Self:
+        """Memory of its own, of undefined contents. Raises CallError (D0613)."""
+        block = DeviceBytes(driver, prod(shape) * dtype.itemsize)
+        return cls(driver, block.address, shape, dtype, block)
+
+    @classmethod
+    def copied(cls, driver: Driver, array: Array) -> Self:
+        """A copy of an array of the host. Raises CallError (D0613)."""
+        dense = np.ascontiguousarray(array)
+        block = DeviceBytes.of(driver, dense.reshape(-1).view(np.uint8))
+        return cls(driver, block.address, array.shape, array.dtype, block)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def device(self) -> str:
+        """The device's name, such as `cuda:0`."""
+        return f"cuda:{self.driver.number}"
+
+    def download(self) -> Array:
+        """A copy on the host."""
+        found = np.empty(self.shape, self.dtype)
+        driver = self.driver
+        driver.use()
+        driver.download(address(found), self.address, self.nbytes, driver.home)
+        driver.wait(driver.home)
+        return found
+
+    def upload(self, array: Array) -> None:
+        """Write the elements of an array of the host over its own."""
+        dense = np.ascontiguousarray(array)
+        driver = self.driver
+        driver.use()
+        driver.upload(self.address, address(dense), self.nbytes, driver.home)
+        driver.wait(driver.home)
+
+    def part(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Self:
+        """An array on the same memory, so many bytes behind its beginning."""
+        return type(self)(self.driver, self.address + offset, shape, dtype, self.owner)
+
+    def reshape(self, shape: tuple[int, ...]) -> Self:
+        """The same elements in another shape; one size may be -1."""
+        # NumPy knows what fits; a stride of 0 makes an array of any size of one byte.
+        known = np.broadcast_to(np.empty((), np.bool_), (self.size,)).reshape(shape).shape
+        return self.part(0, known, self.dtype)
+
+
+def driver_of(device: str) -> Driver:
+    """The GPU of a name: `cuda`, or `cuda:0`. Raises Unsupported (D0702) if there is none."""
+    kind, _, number = device.partition(":")
+    if kind != "cuda" or not (number or "0").isdecimal():
+        raise Unsupported(
+            f"there is no device {device!r}",
+            code="D0702",
+            help="there are cpu, and cuda:0 and so on",
+        )
+    try:
+        return open_driver(int(number or 0))
+    except NoGpu as error:
+        raise Unsupported(f"{device} needs {error}", code="D0702") from None

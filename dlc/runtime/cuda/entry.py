@@ -1,0 +1,300 @@
+"""Entry points of a model on a GPU.
+
+Arrays of the host come and go as for any model. Where an argument lies on the GPU (a `dlc.Tensor` there, or
+an array of PyTorch, CuPy or JAX) it is used where it is, and what the call gives is there too, as
+`dlc.Tensor`; `out=` says otherwise. A call waits until its results are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import CallError
+from dlc.runtime.abi import Root
+from dlc.runtime.arguments import as_array
+from dlc.runtime.buffers import address
+from dlc.runtime.cuda import exchange
+from dlc.runtime.cuda.array import ALIGNED, DeviceArray
+from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.cuda.frame import CallTimes, GpuFrame
+from dlc.runtime.cuda.gpu import Gpu
+from dlc.runtime.cuda.launching import KernelFailed
+from dlc.runtime.dtypes import DTYPES, DType
+from dlc.runtime.entry import EntryPoint
+from dlc.runtime.frames import Words
+from dlc.runtime.manifest import Input, Output
+from dlc.runtime.results import Out, Storage
+from dlc.runtime.sizing import Binding
+from dlc.runtime.spelling import describe
+from dlc.runtime.status import placed_error
+from dlc.runtime.tensor import Tensor
+
+Array = NDArray[np.generic]
+Placed: TypeAlias = "Array | DeviceArray"
+_WRITABLE = 0x1 | 0x100 | 0x400
+"""NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
+
+
+class GpuEntryPoint(EntryPoint):
+    """A function of a model on a GPU, which takes arrays there too; see `EntryPoint`."""
+
+    def __call__(
+        self, *args: object, out: Out | None = None, arena: object = None, **named: object
+    ) -> object:
+        given = (*args, *named.values(), *_members(out))
+        if not any(is_on_gpu(value) for value in given):
+            return super().__call__(*args, out=out, arena=arena, **named)
+        if arena is not None:
+            raise self._refuse(
+                "arena= lends memory of the host, and this call works on a GPU", "D0817"
+            )
+        frame = self._frame()
+        try:
+            values, sizes = self._reader.sorted(args, named)
+            pairs = zip(self.inputs, values, strict=True)
+            inputs = [self._input(item, value, frame.stream) for item, value in pairs]
+            binding = self._bound([array.shape for array in inputs], sizes)
+            inputs = self._own(inputs)
+            outputs = self._outputs(inputs, binding, out, frame)
+            self._launch(frame, inputs, outputs, binding)
+        finally:
+            self._give_back(frame)
+        if out is not None:
+            return self._results.packed(list(self._results.asked(out).values()))
+        found = self._sizing.cut(outputs, binding)
+        shown = [self._shown(k, array) for k, array in enumerate(found)]
+        return self._results.packed([shown[k] for k in self._results.visible])
+
+    _separate: list[tuple[int, int]] | None = None
+    """The addresses of inputs that were found to be apart, which calls after each other share."""
+
+    def timed(self, *args: object, **named: object) -> CallTimes:
+        """Call it with arrays of the host; what its parts took by the GPU's clock."""
+        inputs, given = self._reader.read(args, named)
+        inputs = self._results.own_inputs(inputs)
+        binding = self._bound([array.shape for array in inputs], given)
+        outputs = self._results.allocate(binding.outputs, inputs)
+        frame = self._frame()
+        try:
+            return self._launch(frame, inputs, outputs, binding, timed=True)
+        finally:
+            self._give_back(frame)
+
+    # Arguments ------------------------------------------------------------------------------------
+
+    def _input(self, item: Input, value: object, stream: int) -> Placed:
+        """An argument where it is, with its dtype checked. Raises CallError (D0802)."""
+        if not is_on_gpu(value):
+            return as_array(value, item, self.name)
+        array, found = _taken(value, stream)
+        self._check_device(item.name, array)
+        if found is not DTYPES[item.dtype]:
+            raise self._refuse(
+                f"{item.name} is {found}{list(array.shape)}, where {describe(item)} is expected",
+                "D0802",
+            )
+        if array.address % ALIGNED and array.nbytes:
+            copy = DeviceArray.new(array.driver, array.shape, array.dtype)
+            array.driver.use()
+            array.driver.copy(copy.address, array.address, array.nbytes, stream)
+            return copy
+        return array
+
+    def _check_device(self, name: str, array: DeviceArray) -> None:
+        driver = self._gpu_driver()
+        if array.driver is not driver:
+            raise self._refuse(
+                f"{name} lies on {array.device}, and the model is on cuda:{driver.number}", "D0805"
+            )
+
+    def _own(self, inputs: Sequence[Placed]) -> list[Placed]:
+        """The inputs, with copies of those that are updated and may not be written.
+
+        Raises CallError (D0806) for one on the device that shares memory with another.
+        """
+        found = list(inputs)
+        for place in self._results.updates:
+            if place is None:
+                continue
+            array = found[place]
+            if not isinstance(array, DeviceArray) and array.flags.num & _WRITABLE != _WRITABLE:
+                found[place] = array.copy()
+        if any(place is not None for place in self._results.updates):
+            self._check_separate(found)
+        return found
+
+    def _check_separate(self, inputs: Sequence[Placed]) -> None:
+        """Whether none that is updated shares memory with another; the last ones are remembered."""
+        places = [(_address(array), k) for k, array in enumerate(inputs)]
+        if places == self._separate:
+            return
+        updated = set(self._results.updates)
+        end, before = 0, -1
+        for start, place in sorted(places):
+            if start < end and (place in updated or before in updated):
+                names = f"{self.inputs[before].name} and {self.inputs[place].name}"
+                raise self._refuse(f"{names} share memory, and one is changed", "D0806")
+            end, before = max((end, before), (start + inputs[place].nbytes, place))
+        self._separate = places
+
+    # Results --------------------------------------------------------------------------------------
+
+    def _outputs(
+        self, inputs: Sequence[Placed], binding: Binding, out: Out | None, frame: GpuFrame
+    ) -> list[Placed]:
+        """Where the results go: over an input, into what is given, or to new memory on the device."""
+        given = self._given(out, binding, frame)
+        found: list[Placed] = []
+        for number, storage in enumerate(binding.outputs):
+            place = self._results.updates[number]
+            if place is not None:
+                found.append(inputs[place])
+            elif number in given:
+                found.append(given[number])
+            else:
+                driver = self._gpu_driver()
+                found.append(DeviceArray.new(driver, storage.shape, storage.dtype))
+        for number in given:
+            self._check_apart(number, found, inputs)
+        return found
+
+    def _given(self, out: Out | None, binding: Binding, frame: GpuFrame) -> dict[int, Placed]:
+        """The arrays of `out=` by the numbers of the outputs. Raises CallError (D0806) for a misfit."""
+        if out is None:
+            return {}
+        found: dict[int, Placed] = {}
+        for number, value in self._results.asked(out).items():
+            output, storage = self._entry.outputs[number], binding.outputs[number]
+            if not is_on_gpu(value):
+                found[number] = self._results.fitting(value, output, storage)
+                continue
+            array, dtype = _taken(value, frame.stream)
+            self._check_device(output.name or "the output", array)
+            self._check_fit(array, dtype, output, storage)
+            found[number] = array
+        return found
+
+    def _check_fit(
+        self, array: DeviceArray, dtype: DType, output: Output, storage: Storage
+    ) -> None:
+        name = output.name or "the output"
+        if dtype is not DTYPES[output.dtype] or array.shape != storage.shape:
+            have, wanted = f"{dtype}{list(array.shape)}", f"{output.dtype}{list(storage.shape)}"
+            raise self._refuse(f"out= for {name} is {have}, not {wanted}", "D0806")
+        if array.address % ALIGNED and array.nbytes:
+            raise self._refuse(
+                f"out= for {name} begins at no multiple of {ALIGNED} bytes on the device", "D0806"
+            )
+
+    def _check_apart(
+        self, number: int, outputs: Sequence[Placed], inputs: Sequence[Placed]
+    ) -> None:
+        others = [*inputs, *[other for k, other in enumerate(outputs) if k != number]]
+        if any(_overlap(outputs[number], other) for other in others):
+            name = self._entry.outputs[number].name or "the output"
+            raise self._refuse(f"out= for {name} shares memory with an input or output", "D0806")
+
+    def _shown(self, number: int, array: Placed) -> object:
+        """A result as the caller sees it."""
+        if isinstance(array, DeviceArray):
+            return Tensor.on_device(array, self._entry.outputs[number].dtype)
+        return self._results.shown(number, array)
+
+    # The call -------------------------------------------------------------------------------------
+
+    def _frame(self) -> GpuFrame:
+        frame = self._take_frame()
+        assert isinstance(frame, GpuFrame)
+        return frame
+
+    def _gpu_driver(self) -> Driver:
+        machine = self._needed_runner().machine
+        assert isinstance(machine, Gpu)
+        return machine.driver
+
+    def _launch(
+        self,
+        frame: GpuFrame,
+        inputs: Sequence[Placed],
+        outputs: Sequence[Placed],
+        binding: Binding,
+        *,
+        timed: bool = False,
+    ) -> CallTimes:
+        """The call itself. Raises CallError with the line of the model that failed."""
+        arrays = [*inputs, *outputs]
+        for number, array in enumerate(arrays):
+            frame.roots[Root.INPUTS + number] = _address(array)
+        frame.resident = [isinstance(array, DeviceArray) for array in arrays]
+        times = CallTimes(0, 0, 0)
+        try:
+            if timed:
+                status, times = frame.run_timed(binding.sized)
+            else:
+                status = frame.run(binding.sized)
+        except KernelFailed as failed:
+            raise self._located(failed) from failed.error
+        if status:
+            raise self._failed(frame)
+        return times
+
+    def _enter(
+        self,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        binding: Binding,
+        arena: int = 0,
+        records: int = 0,
+    ) -> Words | None:
+        try:
+            return super()._enter(inputs, outputs, binding, arena, records)
+        except KernelFailed as failed:
+            raise self._located(failed) from failed.error
+
+    def _located(self, failed: KernelFailed) -> CallError:
+        """What the driver refused, with the line of the model that the kernel is of."""
+        op = self._program.program.ops[failed.op]
+        return placed_error(failed.error, self.name, op, self._needed_runner().texts)
+
+    def _refuse(self, message: str, code: str) -> CallError:
+        return CallError(f"{self.name}: {message}", code=code)
+
+
+def is_on_gpu(value: object) -> bool:
+    """Whether it is an array on an NVIDIA GPU, ours or of another library."""
+    if isinstance(value, Tensor):
+        return isinstance(value.memory, DeviceArray)
+    if isinstance(value, np.ndarray | np.generic | bool | int | float | list | tuple | dict):
+        return False
+    where = exchange.device_of(value)
+    return where is not None and where[0] in exchange.CUDA_DEVICES
+
+
+def _taken(value: object, stream: int) -> exchange.Imported:
+    """An array on a GPU, on its own memory, for work in that stream."""
+    if isinstance(value, Tensor):
+        assert isinstance(value.memory, DeviceArray)
+        return exchange.Imported(value.memory, DTYPES[value.dtype])
+    return exchange.imported(cast(exchange.OnDevice, value), stream)
+
+
+def _members(out: object) -> Sequence[object]:
+    """The arrays of `out=`."""
+    if isinstance(out, Mapping):
+        return list(cast("Mapping[str, object]", out).values())
+    return list(cast("Sequence[object]", out)) if isinstance(out, list | tuple) else [out]
+
+
+def _overlap(one: Placed, other: Placed) -> bool:
+    """Whether two arrays share a byte; the host and its devices share none."""
+    first, second = _address(one), _address(other)
+    return first < second + other.nbytes and second < first + one.nbytes
+
+
+def _address(array: Placed) -> int:
+    """Where it begins: the driver gives the memory of devices addresses that the host has not."""
+    return array.address if isinstance(array, DeviceArray) else address(array)

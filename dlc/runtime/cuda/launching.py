@@ -1,0 +1,154 @@
+"""Launching segments: kernel by kernel the first time, as one CUDA graph from then on.
+
+The graphs of the last eight tuples of sizes are kept. Where memory has moved, because a caller gives
+other arrays on the device, only the kernels that are given such addresses are changed in the graph.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dlc.errors import CallError
+from dlc.runtime.cuda.driver import Driver, Handle, Kernel
+from dlc.runtime.cuda.walk import NUMBER, Launch, Segment
+from dlc.runtime.frames import Sized
+
+MAX_KEPT = 8
+"""Tuples of sizes whose graphs are kept."""
+WAIT = "DLC_GPU_WAIT"
+"""In the environment: wait for each kernel, so that the one that fails is known, and make no graphs."""
+MAX_SEGMENTS = 64
+"""Segments that are kept for each; there are more only where a loop runs by the device's word."""
+
+
+class Graph:
+    """A segment as a graph of the driver."""
+
+    def __init__(
+        self, driver: Driver, graph: Handle, nodes: Sequence[Handle], roots: Sequence[int]
+    ) -> None:
+        """`nodes` are those of the launches, `roots` the addresses that they were given."""
+        self._driver = driver
+        self._graph = graph
+        self._nodes = nodes
+        self._roots = tuple(roots)
+
+    def launch(
+        self, segment: Segment, kernels: Sequence[Kernel], roots: Sequence[int], stream: int
+    ) -> None:
+        """Launch it with these addresses."""
+        if self._roots != (given := tuple(roots)):
+            moved = {k for k, place in enumerate(given) if place != self._roots[k]}
+            for launch, node in zip(segment.launches, self._nodes, strict=True):
+                if any(root in moved for root, _ in launch.words):
+                    words = words_at(launch, roots)
+                    kernel = kernels[launch.kernel]
+                    self._driver.change(self._graph, node, kernel, launch.tiles, words)
+            self._roots = given
+        self._driver.launch_graph(self._graph, stream)
+
+    def __del__(self) -> None:
+        self._driver.free_graph(self._graph)
+
+
+@dataclass(slots=True)
+class Known:
+    """A segment that was gathered, with its graph if it was launched more than once."""
+
+    segment: Segment
+    graph: Graph | None = None
+
+
+class Kept(NamedTuple):
+    """What is known of a program at one tuple of sizes."""
+
+    sized: Sized
+    numbers: list[int]
+    """The sizes themselves."""
+    segments: dict[tuple[int, ...], Known]
+    """By what they depend on."""
+
+
+class KnownSegments:
+    """The segments of a program at the sizes that were used last."""
+
+    def __init__(self) -> None:
+        # By the identity of the sizes, which are kept: nothing else has their number meanwhile.
+        self._kept: OrderedDict[int, Kept] = OrderedDict()
+
+    def of(self, sized: Sized) -> Kept:
+        """What is known at these sizes."""
+        found = self._kept.get(id(sized))
+        if found is None:
+            found = self._kept[id(sized)] = Kept(sized, sized.sizes.tolist(), {})
+            if len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(id(sized))
+        return found
+
+    def forget(self) -> None:
+        """Drop all of it."""
+        self._kept.clear()
+
+
+class KernelFailed(Exception):
+    """The driver refused a kernel, that of the operation `op` by its number, or it failed."""
+
+    def __init__(self, error: CallError, op: int) -> None:
+        super().__init__(error, op)
+        self.error = error
+        self.op = op
+
+
+class Launcher:
+    """Launches segments in a stream. Raises KernelFailed where the driver refuses one."""
+
+    def __init__(self, driver: Driver, kernels: Sequence[Kernel], stream: int) -> None:
+        self._driver = driver
+        self._kernels = kernels
+        self._stream = stream
+        self._waits = bool(os.environ.get(WAIT))
+
+    def launch(self, known: Known, roots: Sequence[int], again: bool) -> None:
+        """Launch a segment with these addresses; `again` says that it was launched before."""
+        if not known.segment.launches:
+            return
+        if known.graph is None and again and not self._waits:
+            known.graph = self._captured(known.segment, roots)
+        if known.graph is None:
+            for launch in known.segment.launches:
+                self.one(launch, roots)
+        else:
+            known.graph.launch(known.segment, self._kernels, roots, self._stream)
+
+    def one(self, launch: Launch, roots: Sequence[int]) -> None:
+        """Launch a kernel."""
+        kernel = self._kernels[launch.kernel]
+        try:
+            self._driver.launch(kernel, launch.tiles, words_at(launch, roots), self._stream)
+            if self._waits:
+                self._driver.wait(self._stream)
+        except CallError as error:
+            raise KernelFailed(error, launch.op) from error
+
+    def _captured(self, segment: Segment, roots: Sequence[int]) -> Graph:
+        driver, stream = self._driver, self._stream
+        nodes: list[Handle] = []
+        driver.begin_capture(stream)
+        try:
+            for launch in segment.launches:
+                self.one(launch, roots)
+                nodes.append(driver.captured(stream))
+        finally:
+            graph = driver.end_capture(stream)
+        return Graph(driver, graph, nodes, roots)
+
+
+def words_at(launch: Launch, roots: Sequence[int]) -> list[int]:
+    """What the kernel is given where the roots are at these addresses."""
+    return [value if root == NUMBER else roots[root] + value for root, value in launch.words]

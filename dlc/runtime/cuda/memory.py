@@ -1,0 +1,83 @@
+"""Memory on a device and memory of the host that it copies from and to, given back when nobody has it."""
+
+from __future__ import annotations
+
+from dlc.runtime.buffers import Bytes, address
+from dlc.runtime.cuda.driver import Driver
+
+
+class DeviceBytes:
+    """A block of memory on a device. Whoever has it keeps it alive."""
+
+    __slots__ = ("_driver", "address", "is_lent", "size")
+
+    def __init__(self, driver: Driver, size: int) -> None:
+        """Raises CallError (D0613) if the device does not have so much."""
+        self._driver = driver
+        self.address = driver.allocate(size)
+        self.size = size
+        self.is_lent = False
+        """Whether other libraries have been told where it is: their work may not be done."""
+
+    @classmethod
+    def of(cls, driver: Driver, data: Bytes) -> DeviceBytes:
+        """A copy of bytes of the host."""
+        block = cls(driver, data.nbytes)
+        driver.use()
+        driver.upload(block.address, address(data), data.nbytes, driver.home)
+        driver.wait(driver.home)
+        return block
+
+    def __del__(self) -> None:
+        if not hasattr(self, "address"):
+            return  # it was never allocated
+        if self.is_lent:
+            self._driver.wait_all()
+        self._driver.free(self.address)
+
+
+class Growing:
+    """Memory on a device that grows as it is needed."""
+
+    __slots__ = ("_block", "_driver")
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._block: DeviceBytes | None = None
+
+    @property
+    def size(self) -> int:
+        return 0 if self._block is None else self._block.size
+
+    def of(self, size: int) -> int:
+        """The address of so many bytes; what was there before may be lost."""
+        if self._block is None or size > self._block.size:
+            self._block = None  # the old one goes before the new one comes
+            self._block = DeviceBytes(self._driver, size)
+        return self._block.address
+
+
+class Pinned:
+    """Memory of the host that the device reads and writes by itself, which grows as it is needed."""
+
+    __slots__ = ("_driver", "address", "size")
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.address = self.size = 0
+
+    def of(self, size: int) -> int:
+        """The address of so many bytes; what was there before may be lost."""
+        if size > self.size or not self.address:
+            self._close()
+            self.address = self._driver.pin(size)
+            self.size = size
+        return self.address
+
+    def _close(self) -> None:
+        if self.address:
+            self._driver.unpin(self.address)
+            self.address = self.size = 0
+
+    def __del__(self) -> None:
+        self._close()

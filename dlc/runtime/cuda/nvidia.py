@@ -1,0 +1,263 @@
+"""NVIDIA's driver by cuda-python, with its refusals as errors.
+
+cuda-python is imported when the first model for a GPU is loaded, and not before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import NamedTuple, Protocol, cast
+
+from dlc.errors import CallError
+from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu
+
+_NON_BLOCKING = 1
+"""A stream that does not wait for the one which other libraries use by default."""
+_KEPT = (1 << 64) - 1
+"""Bytes that a pool of memory keeps for later instead of giving them back: all."""
+_NAME_BYTES = 96
+
+
+@cache
+def open_driver(device: int = 0) -> Driver:
+    """The GPU of that number. Raises NoGpu."""
+    return _CudaDriver(device)
+
+
+class _Bindings(Protocol):
+    """The part of `cuda.bindings.driver` that is used; each function gives a status first."""
+
+    def __getattr__(self, name: str) -> _Function: ...
+
+
+class _Function(Protocol):
+    def __call__(self, *arguments: object) -> tuple[object, ...]: ...
+
+
+class _NodeParameters(Protocol):
+    """`CUDA_KERNEL_NODE_PARAMS`."""
+
+    func: object
+    gridDimX: int
+    gridDimY: int
+    gridDimZ: int
+    blockDimX: int
+    blockDimY: int
+    blockDimZ: int
+    kernelParams: int
+
+
+class _Graph(NamedTuple):
+    """A graph that can be launched, and the one that it was made from, whose nodes name its own."""
+
+    executable: Handle
+    source: Handle
+
+
+class _Words:
+    """The arguments of a kernel as the driver reads them: an array of the addresses of each."""
+
+    def __init__(self, words: Sequence[int]) -> None:
+        count = len(words)
+        self._held = (ctypes.c_int64 * count)(*words)
+        first = ctypes.addressof(self._held)
+        self._places = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
+        self.address = ctypes.addressof(self._places)
+
+
+class _CudaDriver:
+    def __init__(self, device: int) -> None:
+        try:
+            self._cuda = cast(_Bindings, import_module("cuda.bindings.driver"))
+        except ImportError:
+            raise NoGpu("the package cuda-python, which is not installed") from None
+        try:
+            self._do("cuInit", 0)
+            (count,) = self._do("cuDeviceGetCount")
+        except (CallError, RuntimeError):  # the latter where there is no library of the driver
+            raise NoGpu("an NVIDIA GPU with its driver, and there is none here") from None
+        if not isinstance(count, int) or device >= count:
+            raise NoGpu(f"GPU {device}, and there are {count} here")
+        self.number = device
+        (self._device,) = self._do("cuDeviceGet", device)
+        (self._context,) = self._do("cuDevicePrimaryCtxRetain", self._device)
+        (name,) = self._do("cuDeviceGetName", _NAME_BYTES, self._device)
+        self.name = cast(bytes, name).rstrip(b"\0").decode(errors="replace")
+        major, minor = (
+            self._attribute(f"COMPUTE_CAPABILITY_{which}") for which in ("MAJOR", "MINOR")
+        )
+        self.capability = major, minor
+        self.home = self.stream()
+        self._has_pool = self._keep_pool()
+
+    def _attribute(self, name: str) -> int:
+        which = self._named("CUdevice_attribute", f"CU_DEVICE_ATTRIBUTE_{name}")
+        (found,) = self._do("cuDeviceGetAttribute", which, self._device)
+        assert isinstance(found, int)
+        return found
+
+    def _named(self, kind: str, name: str) -> object:
+        """A number of the driver's interface by its name."""
+        found: object = getattr(getattr(self._cuda, kind), name)
+        return found
+
+    def _keep_pool(self) -> bool:
+        """Whether the device has a pool of memory.
+
+        What is given back stays in it: the next call that needs as much has it at once.
+        """
+        if not self._attribute("MEMORY_POOLS_SUPPORTED"):
+            return False
+        (pool,) = self._here("cuDeviceGetDefaultMemPool", self._device)
+        threshold = self._named("CUmemPool_attribute", "CU_MEMPOOL_ATTR_RELEASE_THRESHOLD")
+        self._here("cuMemPoolSetAttribute", pool, threshold, self._cuda.cuuint64_t(_KEPT))
+        return True
+
+    def _do(self, name: str, *arguments: object) -> tuple[object, ...]:
+        """Call a function of the driver. Raises CallError (D0818) with its own words."""
+        status, *results = getattr(self._cuda, name)(*arguments)
+        if int(cast(int, status)):
+            _, text = self._cuda.cuGetErrorString(status)
+            said = text.decode() if isinstance(text, bytes) else str(status)
+            code = "D0613" if "OUT_OF_MEMORY" in str(status) else "D0818"
+            raise CallError(f"the GPU's driver refuses {name}: {said}", code=code)
+        return tuple(results)
+
+    def _here(self, name: str, *arguments: object) -> tuple[object, ...]:
+        """The same in a thread that may not have called `use`."""
+        self.use()
+        return self._do(name, *arguments)
+
+    def use(self) -> None:
+        self._do("cuCtxSetCurrent", self._context)
+
+    # Memory ---------------------------------------------------------------------------------------
+
+    def allocate(self, count: int) -> int:
+        if self._has_pool:
+            (found,) = self._here("cuMemAllocAsync", max(count, 1), self.home)
+            self.wait(self.home)  # every stream may use it from now on
+        else:
+            (found,) = self._here("cuMemAlloc", max(count, 1))
+        return int(cast(int, found))
+
+    def free(self, address: int) -> None:
+        if self._has_pool:
+            self._here("cuMemFreeAsync", address, self.home)
+        else:
+            self._here("cuMemFree", address)
+
+    def pin(self, count: int) -> int:
+        (found,) = self._here("cuMemHostAlloc", max(count, 1), 0)
+        return int(cast(int, found))
+
+    def unpin(self, address: int) -> None:
+        self._here("cuMemFreeHost", address)
+
+    def upload(self, address: int, source: int, count: int, stream: int) -> None:
+        if count:
+            self._do("cuMemcpyHtoDAsync", address, source, count, stream)
+
+    def download(self, target: int, address: int, count: int, stream: int) -> None:
+        if count:
+            self._do("cuMemcpyDtoHAsync", target, address, count, stream)
+
+    def copy(self, target: int, source: int, count: int, stream: int) -> None:
+        if count:
+            self._do("cuMemcpyDtoDAsync", target, source, count, stream)
+
+    def clear(self, address: int, count: int, stream: int) -> None:
+        if count:
+            self._do("cuMemsetD8Async", address, 0, count, stream)
+
+    # Order ----------------------------------------------------------------------------------------
+
+    def stream(self) -> int:
+        (found,) = self._here("cuStreamCreate", _NON_BLOCKING)
+        return int(cast(int, found))
+
+    def end_stream(self, stream: int) -> None:
+        self._here("cuStreamDestroy", stream)
+
+    def wait(self, stream: int) -> None:
+        self._do("cuStreamSynchronize", stream)
+
+    def wait_all(self) -> None:
+        self._here("cuCtxSynchronize")
+
+    def event(self) -> Handle:
+        (found,) = self._here("cuEventCreate", 0)
+        return found
+
+    def record(self, event: Handle, stream: int) -> None:
+        self._do("cuEventRecord", event, stream)
+
+    def after(self, stream: int, event: Handle) -> None:
+        self._do("cuStreamWaitEvent", stream, event, 0)
+
+    def wait_event(self, event: Handle) -> None:
+        self._do("cuEventSynchronize", event)
+
+    def milliseconds(self, begin: Handle, end: Handle) -> float:
+        (found,) = self._do("cuEventElapsedTime", begin, end)
+        assert isinstance(found, float)
+        return found
+
+    # Kernels --------------------------------------------------------------------------------------
+
+    def load(self, image: bytes) -> Handle:
+        (module,) = self._here("cuModuleLoadData", image)
+        return module
+
+    def unload(self, module: Handle) -> None:
+        self._here("cuModuleUnload", module)
+
+    def function(self, module: Handle, name: str) -> Handle:
+        (found,) = self._here("cuModuleGetFunction", module, name.encode())
+        return found
+
+    def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
+        given = _Words(words)
+        grid, block = (tiles, 1, 1), (kernel.threads, 1, 1)
+        self._do("cuLaunchKernel", kernel.function, *grid, *block, 0, stream, given.address, 0)
+
+    # Graphs ---------------------------------------------------------------------------------------
+
+    def begin_capture(self, stream: int) -> None:
+        # What other threads do meanwhile is no part of it, and does not disturb it either.
+        mode = self._named("CUstreamCaptureMode", "CU_STREAM_CAPTURE_MODE_THREAD_LOCAL")
+        self._do("cuStreamBeginCapture", stream, mode)
+
+    def captured(self, stream: int) -> Handle:
+        # Its status, an id, the graph, and what a next launch would come after.
+        _, _, _, last, *_ = self._do("cuStreamGetCaptureInfo", stream)
+        (node,) = cast("Sequence[Handle]", last)
+        return node
+
+    def end_capture(self, stream: int) -> Handle:
+        (source,) = self._do("cuStreamEndCapture", stream)
+        (executable,) = self._do("cuGraphInstantiate", source, 0)
+        return _Graph(executable, source)
+
+    def launch_graph(self, graph: Handle, stream: int) -> None:
+        self._do("cuGraphLaunch", cast(_Graph, graph).executable, stream)
+
+    def change(
+        self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]
+    ) -> None:
+        given = _Words(words)
+        found = cast(_NodeParameters, self._cuda.CUDA_KERNEL_NODE_PARAMS())
+        found.func = kernel.function
+        found.gridDimX, found.gridDimY, found.gridDimZ = tiles, 1, 1
+        found.blockDimX, found.blockDimY, found.blockDimZ = kernel.threads, 1, 1
+        found.kernelParams = given.address
+        executable = cast(_Graph, graph).executable
+        self._do("cuGraphExecKernelNodeSetParams", executable, node, found)
+
+    def free_graph(self, graph: Handle) -> None:
+        executable, source = cast(_Graph, graph)
+        self._here("cuGraphExecDestroy", executable)
+        self._do("cuGraphDestroy", source)
