@@ -191,7 +191,7 @@ def _load(op: Op, text: FunctionText) -> tuple[str, ...]:
     assert isinstance(op, loop.Load | vec.Load)
     type = op.result.type
     place = _address(text, op.pointer, op.index, type)
-    raw = text.assign(f"load {memory_type(type)}, ptr {place}, align {element(type).bytes}")
+    raw = text.assign(f"load {memory_type(type)}, ptr {place}, align {_alignment(op, type)}")
     return (_from_memory(text, raw, type),)
 
 
@@ -218,8 +218,14 @@ def _store(op: Op, text: FunctionText) -> tuple[str, ...]:
     type = op.value.type
     place = _address(text, op.pointer, op.index, type)
     raw = _to_memory(text, op.value)
-    text.line(f"store {memory_type(type)} {raw}, ptr {place}, align {element(type).bytes}")
+    text.line(f"store {memory_type(type)} {raw}, ptr {place}, align {_alignment(op, type)}")
     return ()
+
+
+def _alignment(op: Op, type: Type) -> int:
+    """What the address of an access is known to be a multiple of, in bytes."""
+    known = op.alignment if isinstance(op, vec.Load | vec.Store) else None
+    return known or element(type).bytes
 
 
 @writes(vec.Gather)

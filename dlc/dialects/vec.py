@@ -43,11 +43,15 @@ class Ramp(Op):
 
 @op("vec.load")
 class Load(Op):
-    """Consecutive elements from `pointer[index]` on; no alignment is assumed."""
+    """Consecutive elements from `pointer[index]` on.
+
+    The address is a multiple of `alignment` bytes; where there is none, of the bytes of an element.
+    """
 
     pointer: Value = operand()
     index: Value = operand()
     type: VectorType = attribute()
+    alignment: int | None = attribute(default=None)
 
     pure = False
 
@@ -61,11 +65,12 @@ class Load(Op):
 
 @op("vec.store")
 class Store(Op):
-    """Write consecutive elements from `pointer[index]` on; no alignment is assumed."""
+    """Write consecutive elements from `pointer[index]` on; `alignment` is as in `vec.load`."""
 
     value: Value = operand()
     pointer: Value = operand()
     index: Value = operand()
+    alignment: int | None = attribute(default=None)
 
     pure = False
 

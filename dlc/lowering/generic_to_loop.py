@@ -22,6 +22,7 @@ from dlc.lowering.lanes import Lane, Linear, Uniform
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.rows import (
+    checks_depend_on,
     dense_strides,
     element_of,
     folds_along_memory,
@@ -43,7 +44,7 @@ class _Generic:
         self.writer = Writer(op)
         self.lanes = lanes_of(op.body, vector_bytes)
         self.folds_in_registers = has_stage(op.body) or folds_along_memory(op)
-        if _checks_depend_on(op, op.indices[-1:]) and not self.folds_in_registers:
+        if checks_depend_on(op, op.indices[-1:]) and not self.folds_in_registers:
             self.lanes = 1
         arrays = {argument: view for view, argument in enumerate(op.arrays)}
         self.body = Body(
@@ -221,15 +222,3 @@ def _columns_together(op: kernel.Generic) -> int:
     inside = [inner for fold in folds for inner in fold.body if not isinstance(inner, kernel.Load)]
     light = len(inside) <= LIGHT and all(not isinstance(inner, scalar.Unary) for inner in inside)
     return COLUMNS if len(folds) == 1 and light else 1
-
-
-def _checks_depend_on(op: kernel.Generic, indices: Sequence[Value]) -> bool:
-    varying = set(indices)
-    for inner in op.body.parent.walk() if op.body.parent is not None else ():
-        if inner is op:
-            continue
-        if any(value in varying for value in inner.operands):
-            if isinstance(inner, kernel.CheckIndex):
-                return True
-            varying.update(inner.results)
-    return False

@@ -5,8 +5,9 @@ Kernels that have no form of their own here run as the loops that they are on a 
 
 from __future__ import annotations
 
-from dlc.dialects import kernel, loop, scalar, simt
+from dlc.dialects import kernel, kernels_in_order, loop, scalar, simt
 from dlc.dialects.kernel_attention import Attention
+from dlc.dialects.kernel_pieces import Concatenate
 from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.dialects.simt import WARP
 from dlc.ir.builder import Builder
@@ -14,20 +15,40 @@ from dlc.ir.core import Block, Op
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX, POINTER, U8
 from dlc.lowering.attention_to_simt import lower_attention
+from dlc.lowering.concatenate_to_simt import lower_concatenate
+from dlc.lowering.depthwise_to_simt import lower_depthwise
 from dlc.lowering.generic_to_simt import lower_generic
 from dlc.lowering.kernel_to_loop import LOWERINGS
 from dlc.lowering.loop_words import index
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.lower_kernels import Lowering, lower_kernels
+from dlc.lowering.nonzero_to_simt import lower_nonzero
 from dlc.lowering.product_to_simt import lower_product
+from dlc.lowering.running_to_simt import lower_running
+from dlc.lowering.scatter_to_simt import lower_scatter
 from dlc.lowering.simt_writer import nothing
+from dlc.lowering.sort_to_simt import lower_sort
+from dlc.lowering.update_to_simt import lower_update
 from dlc.lowering.work import ceil_divide
+
+
+def _lower_convolution(op: kernel.Kernel, context: Context) -> Lowered:
+    """A convolution channel by channel, or as a product."""
+    assert isinstance(op, Conv)
+    return lower_depthwise(op) if op.is_depthwise else lower_product(op, context)
+
 
 GRIDS: dict[type[Op], Lowering] = {
     kernel.Generic: lower_generic,
     Gemm: lower_product,
-    Conv: lower_product,
+    Conv: _lower_convolution,
     Attention: lower_attention,
+    Concatenate: lower_concatenate,
+    kernels_in_order.NonZero: lower_nonzero,
+    kernels_in_order.Running: lower_running,
+    kernels_in_order.Scatter: lower_scatter,
+    kernels_in_order.Sort: lower_sort,
+    kernels_in_order.Update: lower_update,
 }
 """The kernels that have a form for GPUs."""
 

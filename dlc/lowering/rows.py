@@ -41,6 +41,17 @@ def _counts_up(place: Value, index: Value) -> bool:
     return place is index or (isinstance(place.op, scalar.Add) and index in place.op.operands)
 
 
+def checks_depend_on(op: kernel.Generic, indices: Sequence[Value]) -> bool:
+    """Whether some index that is checked follows from these."""
+    varying = set(indices)
+    for inner in op.walk():
+        if inner is not op and any(value in varying for value in inner.operands):
+            if isinstance(inner, kernel.CheckIndex):
+                return True
+            varying.update(inner.results)
+    return False
+
+
 def dense_strides(emit: Builder, extents: Sequence[Value]) -> tuple[Value | None, ...]:
     """The strides of a row-major array; None is 1."""
     strides: list[Value | None] = [None] * len(extents)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dlc.dialects import kernel, loop, scalar, simt
+from collections.abc import Callable, Sequence
+
+from dlc.dialects import kernel, loop, mem, scalar, simt
 from dlc.dialects.simt import WARP
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.types import DType
+from dlc.ir.dims import Size, interval
+from dlc.ir.types import INDEX, U32, DType
+from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import combine
-from dlc.lowering.loop_words import index
-from dlc.lowering.loop_writer import KernelWriter
+from dlc.lowering.loop_words import index, unravel
+from dlc.lowering.loop_writer import KernelWriter, Lowered
+from dlc.lowering.multiples import ACCESS, align_registers, known_multiple, start_of
+
+MOST_IN_32_BITS = (1 << 32) - 1
 
 
 class GridWriter(KernelWriter):
@@ -17,6 +24,7 @@ class GridWriter(KernelWriter):
 
     def __init__(self, op: kernel.Kernel, threads: int) -> None:
         super().__init__(op, ("tile", "thread"))
+        self.op = op
         self.threads = threads
         self.thread = self.lead[1]
 
@@ -33,14 +41,48 @@ class GridWriter(KernelWriter):
     def function(self) -> simt.Func:
         return simt.Func(self.block, "kernel", self.threads)
 
+    def unravel(
+        self, emit: Builder, number: Value, extents: Sequence[Value], count: Size
+    ) -> list[Value]:
+        """The index along each axis of one of `count` elements.
+
+        It is found in 32 bits where no call has more: divisions of 64 bits take several times as long.
+        """
+        if len(extents) < 2:
+            return [number] if extents else []
+        program = mem.program_of(self.op)
+        _, most = interval(count, {} if program is None else program.bounds)
+        if most is None or most > MOST_IN_32_BITS:
+            return unravel(emit, number, extents)
+        small = [emit(scalar.Cast(value, U32)) for value in (number, *extents)]
+        return [emit(scalar.Cast(place, INDEX)) for place in unravel(emit, small[0], small[1:])]
+
+    def finish(
+        self, tiles: Size, cost: Size, scratch: Size = 0, last: Sequence[Value] = ()
+    ) -> Lowered:
+        lowered = super().finish(tiles, cost, scratch, last)
+        assert isinstance(lowered.function, simt.Func)
+        tidy(lowered.function)
+        pointers = [start_of(operand) for operand in self.op.operands]
+        sizes = [known_multiple(size) for size in lowered.sizes]
+        scratch_start = [ACCESS] * len(last)
+        align_registers(lowered.function, [1, 1, *pointers, *sizes, *scratch_start])
+        return lowered
+
     def once(self, emit: Builder) -> Value:
         """Whether this is the first thread of the block, which does what is to be done once."""
         return emit(scalar.Compare(self.thread, index(emit, 0), "eq"))
 
+    def among(self, emit: Builder, name: str, value: Value, threads: int) -> Value:
+        """What so many neighbouring threads of a warp have, combined in a fixed tree; each gets it."""
+        while threads > 1:
+            threads //= 2
+            value = combine(emit, name, value, emit(simt.Exchange(value, threads)))
+        return value
+
     def together(self, emit: Builder, name: str, value: Value) -> Value:
         """What all threads of the block have, combined in a fixed tree; each of them gets it."""
-        for distance in (16, 8, 4, 2, 1):
-            value = combine(emit, name, value, emit(simt.Exchange(value, distance)))
+        value = self.among(emit, name, value, WARP)
         warps = self.threads // WARP
         if warps == 1:
             return value
@@ -62,14 +104,37 @@ class GridWriter(KernelWriter):
         return parts[0]
 
 
+def threads_for(count: Size, each: int, most: int) -> int:
+    """Threads of a block that goes through so many elements, `each` to a thread at a time."""
+    threads = WARP
+    while threads < most and not (isinstance(count, int) and threads * each >= count):
+        threads *= 2
+    return threads
+
+
 def when(emit: Builder, condition: Value, *ops: Op) -> None:
-    """Do something if a condition holds."""
-    then = Block()
-    inside = Builder(then, emit.location)
-    for op in ops:
-        inside.place(op)
-    inside.place(loop.Yield([]))
-    emit.place(loop.If(condition, then, nothing(emit)))
+    """Run operations if a condition holds."""
+
+    def then(inside: Builder) -> None:
+        for op in ops:
+            inside.place(op)
+
+    either(emit, condition, then)
+
+
+Write = Callable[[Builder], None]
+"""Writes a branch."""
+
+
+def either(emit: Builder, condition: Value, then: Write, otherwise: Write | None = None) -> None:
+    """Do something if a condition holds, and perhaps something else if it does not."""
+    yes, no = Block(), Block()
+    for block, write in ((yes, then), (no, otherwise)):
+        inside = Builder(block, emit.location)
+        if write is not None:
+            write(inside)
+        inside.place(loop.Yield([]))
+    emit.place(loop.If(condition, yes, no))
 
 
 def nothing(emit: Builder) -> Block:

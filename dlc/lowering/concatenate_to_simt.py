@@ -1,0 +1,77 @@
+"""`kernel.concatenate` for a GPU: a thread finds the piece that its elements of the result are from."""
+
+from __future__ import annotations
+
+from dlc.dialects import kernel, scalar
+from dlc.dialects.kernel_pieces import Concatenate
+from dlc.ir.builder import Builder
+from dlc.ir.core import Value
+from dlc.ir.dims import Size
+from dlc.ir.passes import Context
+from dlc.lowering.body import Body, Point
+from dlc.lowering.elements_to_simt import (
+    THREADS,
+    Place,
+    groups_of,
+    in_groups,
+    lanes_at,
+    over_groups,
+)
+from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.multiples import ACCESS
+from dlc.lowering.simt_writer import GridWriter, either
+from dlc.lowering.work import nanoseconds
+
+PICOSECONDS = 500
+"""Of one element, roughly."""
+
+
+def lower_concatenate(op: kernel.Kernel, context: Context) -> Lowered:
+    """The function for one concatenation."""
+    assert isinstance(op, Concatenate)
+    (result,) = op.result_types()
+    widths = [kernel.array_type(value).shape[1] for value in op.inputs]
+    group = ACCESS // result.dtype.bytes
+    for width in widths:
+        group = in_groups(width, group)
+    writer = GridWriter(op, THREADS)
+    pieces = _Pieces(op, writer, widths, group)
+    tiles = over_groups(writer, result.shape, group, groups_of(group), pieces.write)
+    return writer.finish(tiles, nanoseconds(THREADS * group * groups_of(group) * PICOSECONDS))
+
+
+class _Pieces:
+    def __init__(self, op: Concatenate, writer: GridWriter, widths: list[Size], group: int) -> None:
+        self.out = len(op.inputs)
+        self.writer = writer
+        self.widths = widths
+        self.dtype = writer.views[0].dtype
+        self.body = Body(writer, {}, group)
+
+    def write(self, emit: Builder, places: list[Place], lanes: int) -> None:
+        """Write the groups of the result that begin at these places."""
+        for row, column in places:
+            self._from(Point(emit, lanes, {}), row, column, column, 0)
+
+    def _from(self, point: Point, row: Value, column: Value, left: Value, part: int) -> None:
+        """Write a group of the result, which begins `left` columns behind the start of a piece."""
+        if part == self.out - 1:
+            self._copy(point, row, column, left, part)
+            return
+        width = self.writer.size(self.widths[part], "width", part)
+        inside = point.emit(scalar.Compare(left, width, "lt"))
+
+        def here(deep: Builder) -> None:
+            self._copy(point.at(deep, point.lanes), row, column, left, part)
+
+        def further(deep: Builder) -> None:
+            rest = deep(scalar.Subtract(left, width))
+            self._from(point.at(deep, point.lanes), row, column, rest, part + 1)
+
+        either(point.emit, inside, here, further)
+
+    def _copy(self, point: Point, row: Value, column: Value, left: Value, part: int) -> None:
+        body, lanes = self.body, point.lanes
+        found = body.load(point, part, lanes_at([row, left], lanes), self.dtype)
+        pointer, strides = self.writer.pointers[self.out], body.strides(self.out)
+        body.store(point, found, pointer, lanes_at([row, column], lanes), strides)

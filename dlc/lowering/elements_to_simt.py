@@ -1,0 +1,166 @@
+"""`kernel.generic` for a GPU, a thread to some neighbouring elements.
+
+What lies side by side in memory is loaded and stored 16 bytes at a time. A thread whose formula is
+short has several such groups and loads all of them before it stores any, so that more is on its way at
+once. At the end of the domain what is left is done one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dlc.dialects import kernel, scalar
+from dlc.ir.builder import Builder
+from dlc.ir.core import Value
+from dlc.ir.dims import Shape, Size, product
+from dlc.lowering.body import Body, Point
+from dlc.lowering.lanes import Lane, Linear, Uniform
+from dlc.lowering.loop_words import for_each, index, minimum
+from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.multiples import ACCESS, known_multiple
+from dlc.lowering.rows import checks_depend_on
+from dlc.lowering.simt_writer import GridWriter, either
+from dlc.lowering.work import ceil_divide, element_work, nanoseconds
+
+THREADS = 256
+MOST = 8
+"""Elements of a group, at most."""
+SHORT = 24
+"""Operations of a formula of which a thread does several groups."""
+TOGETHER = 2
+"""Groups of a thread, where they are whole registers; of single elements there are twice as many."""
+FEW = 8192
+"""Elements that leave most of a GPU idle when each is the work of one thread."""
+BUSY = 1 << 18
+"""Threads that keep a GPU busy: fewer folds are not worth doing side by side in one thread."""
+
+
+def lower_elements(op: kernel.Generic) -> Lowered:
+    """The function for a kernel whose elements are a thread's work each."""
+    writer, group = GridWriter(op, THREADS), group_of(op)
+    body = Body(writer, {argument: view for view, argument in enumerate(op.arrays)}, group)
+    short = op.is_map and sum(1 for _ in op.body) <= SHORT
+    groups = groups_of(group) if short else 1
+
+    def write(emit: Builder, places: list[Place], lanes: int) -> None:
+        found = [lanes_at(place, lanes) for place in places]
+        points = [_computed(op, body, Point(emit, lanes, {}), place) for place in found]
+        for place, point in zip(found, points, strict=True):
+            store_elements(op, body, point, place)
+
+    tiles = over_groups(writer, op.domain, group, groups, write)
+    return writer.finish(
+        tiles, nanoseconds(THREADS * group * groups * element_work(op.body, group))
+    )
+
+
+def groups_of(group: int) -> int:
+    """How many groups of neighbours a thread with a short formula has."""
+    return TOGETHER if group > 1 else 2 * TOGETHER
+
+
+def _computed(op: kernel.Generic, body: Body, point: Point, place: Sequence[Lane]) -> Point:
+    """The point that knows the elements at a place."""
+    known: dict[Value, Lane] = dict(zip(op.indices, place, strict=True))
+    return body.run(op.body, point.at(point.emit, point.lanes, known))
+
+
+def group_of(op: kernel.Generic) -> int:
+    """How many neighbours along the last axis a thread computes side by side: 1, 2, 4 or 8.
+
+    Groups do not reach beyond a row, so that all of one have the same other indices.
+    """
+    if not op.domain or checks_depend_on(op, op.indices[-1:]):
+        return 1
+    widest = max(kernel.array_type(value).dtype.bytes for value in _side_by_side(op))
+    group = min(MOST, ACCESS // widest)
+    if len(op.domain) > 1:
+        group = in_groups(op.domain[-1], group)
+    count = product(op.domain)
+    if not op.is_map and isinstance(count, int):
+        group = max(1, min(group, 1 << (max(1, count // BUSY).bit_length() - 1)))
+    return group
+
+
+def _side_by_side(op: kernel.Generic) -> list[Value]:
+    """The arrays of which neighbouring elements are neighbours in memory: results, and most inputs."""
+    last = op.indices[-1]
+    loads = (load for load in op.walk() if isinstance(load, kernel.Load) and load.indices)
+    read = {load.array for load in loads if load.indices[-1] is last}
+    return [*op.outs, *[argument for argument in op.arrays if argument in read]]
+
+
+def in_groups(length: Size, most: int) -> int:
+    """The largest power of two up to `most` that a length is known to be a multiple of."""
+    known = known_multiple(length)
+    return most if known == 0 else min(most, known & -known)
+
+
+Place = list[Value]
+"""The index along each axis."""
+WriteGroups = Callable[[Builder, list[Place], int], None]
+"""Writes groups of so many neighbours that begin at these places."""
+
+
+def over_groups(
+    writer: GridWriter, domain: Shape, group: int, groups: int, write: WriteGroups
+) -> Size:
+    """Have each thread do `groups` groups of neighbours; how many tiles that makes.
+
+    What is left at the end of a domain of one axis is written one by one. With several axes the last is
+    a multiple of `group`, and no group reaches beyond a row.
+    """
+    emit, count, step = writer.emit, product(domain), THREADS * group
+    span = step * groups
+    even = in_groups(count, group) == group
+    extents = [writer.size(size, "extent", axis) for axis, size in enumerate(domain)]
+    end = writer.size(count, "count")
+    begin = emit(scalar.Multiply(writer.tile, index(emit, span)))
+    own = emit(scalar.Multiply(writer.thread, index(emit, group)))
+    first = emit(scalar.Add(begin, own))
+    beyond = emit(scalar.Add(first, index(emit, span - step + group)))
+
+    def put(inside: Builder, starts: Sequence[Value], lanes: int) -> None:
+        places = [writer.unravel(inside, start, extents, count) for start in starts]
+        write(inside, places, lanes)
+
+    def all_groups(inside: Builder) -> None:
+        starts = [inside(scalar.Add(first, index(inside, k))) for k in range(0, span, step)]
+        put(inside, starts, group)
+
+    def what_is_left(inside: Builder) -> None:
+        limit = minimum(inside, inside(scalar.Add(begin, index(inside, span))), end)
+        for_each(inside, first, limit, step, (), one_group)
+
+    def one_group(inside: Builder, start: Value, _: list[Value]) -> Sequence[Value]:
+        if even:
+            put(inside, [start], group)
+            return ()
+        limit = minimum(inside, inside(scalar.Add(start, index(inside, group))), end)
+        for_each(inside, start, limit, 1, (), one_element)
+        return ()
+
+    def one_element(inside: Builder, place: Value, _: list[Value]) -> Sequence[Value]:
+        put(inside, [place], 1)
+        return ()
+
+    whole = emit(scalar.Compare(beyond, end, "le"))
+    either(emit, whole, all_groups, None if groups == 1 and even else what_is_left)
+    return ceil_divide(count, span)
+
+
+def lanes_at(place: Place, lanes: int) -> list[Lane]:
+    """The indices of a group of neighbours along the last axis."""
+    found: list[Lane] = [Uniform(value) for value in place]
+    if lanes > 1:
+        found[-1] = Linear(place[-1])
+    return found
+
+
+def store_elements(op: kernel.Generic, body: Body, point: Point, places: Sequence[Lane]) -> None:
+    """Write the results that are elements, not rows, at these indices."""
+    for number, value in enumerate(op.body.terminator.operands):
+        if not isinstance(value.op, kernel.Stage):
+            view = len(op.inputs) + number
+            pointer = body.writer.pointers[view]
+            body.store(point, point.lane(value), pointer, places, body.strides(view))

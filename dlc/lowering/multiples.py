@@ -1,0 +1,97 @@
+"""What addresses in a kernel for a GPU are surely multiples of: 16 bytes are moved at once where they are.
+
+A register is loaded or stored by one instruction only where its address is a multiple of its size. That
+follows from where the plan puts arrays, from sizes that are multiples of something, and from how places are
+computed; nothing is tested when the kernel runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+
+from dlc.dialects import loop, mem, scalar, simt, vec
+from dlc.dialects.scalar import element
+from dlc.ir.core import Op, Value
+from dlc.ir.dims import Dim, Size
+from dlc.ir.types import VectorType
+
+ACCESS = 16
+"""The most bytes that a thread moves by one instruction. Whole arrays begin at multiples of it."""
+
+
+def known_multiple(size: Size) -> int:
+    """What a size is a multiple of, whatever its dims are; 0 for 0."""
+    return gcd(*[factor for _, factor in size.terms]) if isinstance(size, Dim) else abs(size)
+
+
+def start_of(view: Value) -> int:
+    """What the address of a view's first element is a multiple of, in bytes."""
+    found = view.op
+    if not isinstance(found, mem.View):
+        return ACCESS
+    sizes = [found.offset, *found.steps]
+    return gcd(start_of(found.root), *[known_multiple(size) for size in sizes])
+
+
+def align_registers(function: simt.Func, arguments: Sequence[int]) -> None:
+    """Note at each access to a register what its address is a multiple of.
+
+    `arguments` says of each argument of the function what it is a multiple of, pointers in bytes.
+    """
+    multiples = _Multiples(dict(zip(function.body.arguments, arguments, strict=True)))
+    for op in function.walk():
+        if isinstance(op, vec.Load | vec.Store):
+            type = op.type if isinstance(op, vec.Load) else op.value.type
+            assert isinstance(type, VectorType)
+            size = type.dtype.bytes
+            known = gcd(multiples.address(op.pointer, op.index, size), ACCESS, size * type.lanes)
+            if known > size:
+                op.attributes["alignment"] = known
+
+
+class _Multiples:
+    """What values are multiples of, found from what computes them; 0 is a multiple of everything."""
+
+    def __init__(self, known: dict[Value, int]) -> None:
+        self._known = known
+
+    def address(self, pointer: Value, index: Value, size: int) -> int:
+        """Of the address of an element of so many bytes."""
+        return gcd(self.of(pointer), self.of(index) * size)
+
+    def of(self, value: Value) -> int:
+        """Of a value; of a pointer in bytes."""
+        found = self._known.get(value)
+        if found is None:
+            found = self._known[value] = self._find(value)
+        return found
+
+    def _find(self, value: Value) -> int:
+        match value.op:
+            case scalar.Constant(value=int() as number):
+                return abs(number)
+            case scalar.Add() | scalar.Subtract() | scalar.Minimum() | scalar.Maximum() as op:
+                return gcd(*[self.of(operand) for operand in op.operands])
+            case scalar.Select(yes=yes, no=no):
+                return gcd(self.of(yes), self.of(no))
+            case scalar.Multiply(lhs=lhs, rhs=rhs):
+                return self.of(lhs) * self.of(rhs)
+            case scalar.Cast(source=source) if element(source.type).kind != "float":
+                known = self.of(source)
+                return known & -known  # the bits above are cut off
+            case loop.Offset(pointer=pointer, index=index, dtype=dtype):
+                return self.address(pointer, index, dtype.bytes)
+            case simt.Shared():
+                return ACCESS
+            case None:
+                return self._of_argument(value)
+            case _:
+                return 1
+
+    def _of_argument(self, value: Value) -> int:
+        """The index of a loop goes from one multiple to the next; of what is carried nothing is known."""
+        around: Op | None = value.block.parent if value.block is not None else None
+        if isinstance(around, loop.For) and value.index == 0:
+            return gcd(self.of(around.lower), self.of(around.step))
+        return 1

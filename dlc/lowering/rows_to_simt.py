@@ -1,0 +1,273 @@
+"""`kernel.generic` for a GPU where a few threads compute one element from rows that fit their registers.
+
+A row is read once, 16 bytes at a time: what a thread has of it stays in its registers from one fold or
+stage to the next. Folds end in a fixed tree of exchanges, so the bits are the same in every run. Short rows
+take as many threads as there are pieces of 16 bytes, a warp or less, and a block does several of them; long
+rows take up to the whole block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc.dialects import kernel, scalar, simt, vec
+from dlc.dialects.mem import same_place
+from dlc.dialects.scalar import element
+from dlc.dialects.simt import WARP
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op, Value
+from dlc.ir.dims import product
+from dlc.lowering.body import Body, Point, Row
+from dlc.lowering.elements_to_simt import in_groups, store_elements
+from dlc.lowering.lanes import Lane, Linear, Uniform, combine, in_lanes
+from dlc.lowering.loop_words import index, minimum, unravel
+from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.multiples import ACCESS
+from dlc.lowering.rows import checks_depend_on
+from dlc.lowering.simt_writer import GridWriter, either
+from dlc.lowering.work import ceil_divide, element_work, nanoseconds
+
+THREADS = 128
+"""Threads of a block that does several rows."""
+MOST_THREADS = 512
+"""Threads of a row, at most: each may then have 128 registers."""
+PIECES = 8
+"""Pieces of a row that a thread has, at most."""
+REGISTERS = 96
+"""Registers of a thread for its parts of all rows that the kernel reads and makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """How the threads share a row: `threads` of them, each with `pieces` of `group` neighbours."""
+
+    length: int
+    group: int
+    threads: int
+    pieces: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows a block does: several where each is the work of a warp or less."""
+        return THREADS // self.threads if self.threads <= WARP else 1
+
+    @property
+    def block(self) -> int:
+        """The threads of a block."""
+        return self.threads * self.rows
+
+
+def row_shape(op: kernel.Generic) -> RowShape | None:
+    """How threads share the rows of a kernel; None where these are not alike, or too long."""
+    inners = [inner for inner in op.walk() if isinstance(inner, kernel.Inner)]
+    lengths = {inner.extents for inner in inners}
+    if len(lengths) != 1 or any(inner.parent is not op.body for inner in inners):
+        return None
+    (extents,) = lengths
+    length = extents[0] if len(extents) == 1 else 0
+    if not isinstance(length, int) or length < 1 or not _reads_own_places(op):
+        return None
+    loads = [load.array for one in inners for load in one.body if isinstance(load, kernel.Load)]
+    staged = [inner.result for inner in inners if isinstance(inner, kernel.Stage)]
+    dtypes = [kernel.array_type(array).dtype.bytes for array in {*loads, *staged}]
+    checks = any(checks_depend_on(op, inner.body.arguments) for inner in inners)
+    group = 1 if checks or not dtypes else in_groups(length, ACCESS // max(dtypes))
+    return _shared_out(length, group, max(1, len(dtypes)))
+
+
+def _shared_out(length: int, group: int, arrays: int) -> RowShape | None:
+    """The fewest threads that have room for so many arrays; up to a warp, one piece each."""
+    parts, threads = length // group, 1
+    most = max(1, min(PIECES, REGISTERS // (arrays * group)))
+    while threads < parts and (threads < WARP or threads * most < parts):
+        threads *= 2
+    return (
+        RowShape(length, group, threads, -(-parts // threads)) if threads <= MOST_THREADS else None
+    )
+
+
+def _reads_own_places(op: kernel.Generic) -> bool:
+    """Whether staged rows are only read at the place that is being computed."""
+    for load in op.walk():
+        if isinstance(load, kernel.Load) and isinstance(load.array.op, kernel.Stage):
+            around = load.parent
+            assert around is not None
+            if (
+                not isinstance(around.parent, kernel.Inner)
+                or list(load.indices) != around.arguments
+            ):
+                return False
+    return True
+
+
+def lower_rows(op: kernel.Generic, shape: RowShape) -> Lowered:
+    """The function for a kernel whose rows the threads share like this."""
+    return _Rows(op, shape).lower()
+
+
+class _Rows(Body):
+    """Writes what a thread does for its pieces of one row."""
+
+    def __init__(self, op: kernel.Generic, shape: RowShape) -> None:
+        self.grid = GridWriter(op, shape.block)
+        arrays = {argument: view for view, argument in enumerate(op.arrays)}
+        super().__init__(self.grid, arrays, shape.group)
+        self.op = op
+        self.shape = shape
+        self.places: list[Lane] = []
+        """Where in the row the pieces of the thread are."""
+        self.last_is_there: Value | None = None
+        """Whether the thread has a last piece; None if all do."""
+        self._staged: dict[Value, list[Lane]] = {}
+        self._loaded: dict[tuple[Value, tuple[Lane, ...]], Lane] = {}
+        self._piece = 0
+
+    def lower(self) -> Lowered:
+        op, writer, emit, shape = self.op, self.grid, self.grid.emit, self.shape
+        count = product(op.domain)
+        rows = writer.size(count, "count")
+        number, lane = unravel(emit, writer.thread, [index(emit, shape.threads)] * 2)
+        row = emit(scalar.Add(emit(scalar.Multiply(writer.tile, index(emit, shape.rows))), number))
+        # Threads beyond the last row compute it too, and write nothing.
+        own = minimum(emit, row, emit(scalar.Subtract(rows, index(emit, 1))))
+        extents = [writer.size(size, "extent", axis) for axis, size in enumerate(op.domain)]
+        where = writer.unravel(emit, own, extents, count)
+        self._find_places(emit, lane)
+        needed, rest = _before_results(op)
+        known: dict[Value, Lane | Row] = dict(
+            zip(op.indices, [Uniform(place) for place in where], strict=True)
+        )
+        point = self.ops(needed, Point(emit, 1, known))
+        if self._reads_what_it_writes(needed):
+            emit.place(simt.Barrier())
+        there = emit(scalar.Compare(row, rows, "lt"))
+        self._store_rows(point, where, there)
+        first = emit(scalar.Compare(lane, index(emit, 0), "eq"))
+
+        def results(inside: Builder) -> None:
+            places: list[Lane] = [Uniform(place) for place in where]
+            store_elements(op, self, self.ops(rest, point.at(inside, 1)), places)
+
+        either(emit, emit(scalar.And(there, first)), results)
+        cost = nanoseconds(shape.rows * element_work(op.body, shape.group))
+        return writer.finish(ceil_divide(count, shape.rows), cost)
+
+    def _find_places(self, emit: Builder, lane: Value) -> None:
+        """Where the thread's pieces are; a last one that it does not have is at the end of the row."""
+        shape = self.shape
+        length = self.writer.size(shape.length, "length")
+        first = emit(scalar.Multiply(lane, index(emit, shape.group)))
+        for piece in range(shape.pieces):
+            step = piece * shape.threads * shape.group
+            place = emit(scalar.Add(first, index(emit, step))) if step else first
+            if (
+                piece == shape.pieces - 1
+                and shape.pieces * shape.threads * shape.group > shape.length
+            ):
+                self.last_is_there = emit(scalar.Compare(place, length, "lt"))
+                end = emit(scalar.Subtract(length, index(emit, shape.group)))
+                place = minimum(emit, place, end)
+            self.places.append(Linear(place) if shape.group > 1 else Uniform(place))
+
+    def _reads_what_it_writes(self, needed: Sequence[Op]) -> bool:
+        """Whether some thread might write an element of a result before another has read it."""
+        loaded = {op.array for op in needed if isinstance(op, kernel.Load)}
+        views = [self.op.inputs[self.arrays[array]] for array in loaded if array in self.arrays]
+        return any(same_place(view, out) for view in views for out in self.op.outs)
+
+    # Folds and rows, piece by piece.
+
+    def _load(self, op: kernel.Load, point: Point) -> Lane:
+        staged = self._staged.get(op.array)
+        if staged is not None:
+            return staged[self._piece]
+        key = op.array, tuple([point.lane(value) for value in op.indices])
+        if key not in self._loaded:
+            self._loaded[key] = super()._load(op, point)
+        return self._loaded[key]
+
+    def _pieces(self, op: kernel.Inner, point: Point) -> tuple[Point, list[Lane]]:
+        """What a fold or a stage is made of, for each piece of the thread."""
+        point, inside = self._before(op.body, point)
+        found: list[Lane] = []
+        for piece, place in enumerate(self.places):
+            self._piece = piece
+            here = point.at(point.emit, self.shape.group)
+            found.append(self._inner_value(op, inside, here, [place]))
+        return point, found
+
+    def _fold(self, op: kernel.Fold, point: Point) -> Lane:
+        point, pieces = self._pieces(op, point)
+        emit, group, dtype = point.emit, self.shape.group, element(op.result.type)
+        start = emit(scalar.Constant(kernel.identity(op.combine, dtype), dtype))
+        total: Value | None = None
+        for piece, lane in enumerate(pieces):
+            value = in_lanes(emit, lane, group)
+            if piece == len(pieces) - 1 and self.last_is_there is not None:
+                nothing = in_lanes(emit, Uniform(start), group)
+                there = in_lanes(emit, Uniform(self.last_is_there), group)
+                value = emit(scalar.Select(there, value, nothing))
+            total = value if total is None else combine(emit, op.combine, total, value)
+        assert total is not None
+        if group > 1:
+            total = emit(vec.Reduce(total, op.combine))
+        if self.shape.threads <= WARP:
+            return Uniform(self.grid.among(emit, op.combine, total, self.shape.threads))
+        return Uniform(self.grid.together(emit, op.combine, total))
+
+    def _stage(self, op: kernel.Stage, point: Point) -> Row:
+        _, self._staged[op.result] = self._pieces(op, point)
+        # Nothing is in memory: what reads the row has it in registers.
+        return Row(self.writer.pointers[0], ())
+
+    def _store_rows(self, point: Point, where: Sequence[Value], there: Value) -> None:
+        """Write the staged rows that are results."""
+        views = {
+            len(self.op.inputs) + number: value
+            for number, value in enumerate(self.op.body.terminator.operands)
+            if isinstance(value.op, kernel.Stage)
+        }
+        if not views:
+            return
+        last = self.shape.pieces - 1
+
+        def write(inside: Builder, pieces: Sequence[int]) -> None:
+            for view, value in views.items():
+                for piece in pieces:
+                    places: list[Lane] = [*[Uniform(place) for place in where], self.places[piece]]
+                    here = point.at(inside, self.shape.group)
+                    lane = self._staged[value][piece]
+                    self.store(here, lane, self.writer.pointers[view], places, self.strides(view))
+
+        def whole(inside: Builder) -> None:
+            if self.last_is_there is None:
+                write(inside, range(last + 1))
+                return
+            write(inside, range(last))
+            either(inside, self.last_is_there, lambda deep: write(deep, [last]))
+
+        either(point.emit, there, whole)
+
+
+def _before_results(op: kernel.Generic) -> tuple[list[Op], list[Op]]:
+    """The operations that folds and rows need, these included, and those that only results need."""
+    body = [inner for inner in op.body if not inner.terminator]
+    needed: set[Op] = set()
+    for inner in reversed(body):
+        if isinstance(inner, kernel.Inner) or not needed.isdisjoint(_users(inner)):
+            needed.add(inner)
+    return [i for i in body if i in needed], [i for i in body if i not in needed]
+
+
+def _users(op: Op) -> set[Op]:
+    """The operations of the same block that use a result, or have one inside that does."""
+    found: set[Op] = set()
+    for result in op.results:
+        for user in result.uses:
+            at: Op | None = user
+            while at is not None and at.parent is not op.parent:
+                at = at.parent.parent if at.parent is not None else None
+            if at is not None:
+                found.add(at)
+    return found
