@@ -21,12 +21,27 @@ from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType, Type
 
-__all__ = ["HOST", "PLACED", "Recv", "Send", "is_everywhere"]
+__all__ = ["HOST", "KNOWN", "PLACED", "Recv", "Send", "has_code", "is_everywhere", "is_gpu"]
 
 HOST = "cpu:0"
 """The device that a caller's arrays are on, and where everything runs that is not placed elsewhere."""
 PLACED = "dlc.device"
 """The attribute of an operation that its text places on a device, until the pass `place` has run."""
+
+GPUS = ("cuda:0",)
+"""The GPUs that there is code for, beside any number of CPUs."""
+KNOWN = "there are cpu:0, cpu:1 and so on, and cuda:0"
+"""The devices that there are, for messages."""
+
+
+def has_code(device: str) -> bool:
+    """Whether code is made for a device of this name in full."""
+    return device in GPUS or device.startswith("cpu:")
+
+
+def is_gpu(device: str | None) -> bool:
+    """Whether a device is a GPU; nothing is on none of them."""
+    return device is not None and device.startswith("cuda:")
 
 
 def is_everywhere(op: Op | None) -> bool:
@@ -42,6 +57,11 @@ class Send(Kernel):
     outs: Sequence[Value] = operands()
     source: str = attribute()
     target: str = attribute()
+
+    @property
+    def crosses(self) -> bool:
+        """Whether it goes to other memory, rather than to another part of the same."""
+        return is_gpu(self.source) or is_gpu(self.target)
 
     def result_types(self) -> tuple[TensorType, ...]:
         if len(self.inputs) != 1:

@@ -1,4 +1,4 @@
-"""The kernels of a module as the code of an artifact: an image for a processor, or PTX for a GPU."""
+"""The kernels of a module as the code of an artifact: an image for a processor, PTX for a GPU, or both."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from dlc.codegen.kernels import (
 )
 from dlc.codegen.llvm import Target
 from dlc.codegen.ptx import Gpu
-from dlc.dialects import simt
+from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
+from dlc.lowering.kernel_to_both import TRANSFER
 from dlc.runtime import blas, manifest
+from dlc.runtime.abi import COPY, ON_GPU
 from dlc.runtime.container import Data
 
 PTX, CUBIN = "code/cuda/ptx", "code/cuda/cubin"
@@ -46,15 +48,31 @@ class CodeMaker:
     processor: Processor
     level: int
     cache: ObjectCache | None = None
+    gpu: Gpu | None = None
+    """The GPU for what is placed on one."""
 
     def make(self, module: Module) -> Code:
         """The code of a module at loop level."""
         if isinstance(self.processor, Gpu):
             return self._for_gpu(module, self.processor)
-        return self._for_cpu(module, self.processor)
+        on_gpu = [op for op in module.body if isinstance(op, simt.Func)]
+        loops = [op for op in module.body if isinstance(op, loop.Func)]
+        copies = [op.sym_name for op in loops if TRANSFER in op.attributes]
+        if not on_gpu and not copies:
+            return self._for_cpu(module, self.processor)
+        assert self.gpu is not None
+        one, other = self._for_cpu(module, self.processor), self._for_gpu(module, self.gpu)
+        numbers = {
+            **one.numbers,
+            **{name: ON_GPU + number for name, number in other.numbers.items()},
+            **dict.fromkeys(copies, COPY),
+        }
+        sections = {**one.sections, **other.sections}
+        return Code(f"{one.name}+{other.name}", numbers, sections, one.cpu, other.gpu)
 
     def _for_cpu(self, module: Module, processor: Target) -> Code:
-        image = compile_kernels(kernel_texts(module), processor, self.level, self.cache)
+        texts = _texts_of(module, loop.Func)
+        image = compile_kernels(texts, processor, self.level, self.cache)
         engine = engine_image()
         native = manifest.CpuCode(
             triple=processor.triple,
@@ -69,13 +87,23 @@ class CodeMaker:
 
     def _for_gpu(self, module: Module, gpu: Gpu) -> Code:
         kernels = [op for op in module.body if isinstance(op, simt.Func)]
-        ptx = compile_ptx(kernel_texts(module).values(), gpu, self.cache)
+        ptx = compile_ptx(_texts_of(module, simt.Func).values(), gpu, self.cache)
         cubin = assemble_ptx(ptx, gpu, self.cache)
         rows = tuple([manifest.GpuKernel(op.sym_name, op.threads) for op in kernels])
         facts = manifest.GpuCode(gpu.architecture, PTX, CUBIN if cubin else "", rows)
         numbers = {op.sym_name: number for number, op in enumerate(kernels)}
         name = f"cuda:{gpu.architecture}"
         return Code(name, numbers, {PTX: ptx.encode(), CUBIN: cubin}, gpu=facts)
+
+
+def _texts_of(module: Module, kind: type[loop.Func | simt.Func]) -> dict[str, str]:
+    """The LLVM text of each kernel of a kind, by name."""
+    texts = kernel_texts(module)
+    return {
+        op.sym_name: texts[op.sym_name]
+        for op in module.body
+        if isinstance(op, kind) and TRANSFER not in op.attributes
+    }
 
 
 def _library(image: LinkedImage) -> manifest.Library | None:

@@ -28,6 +28,7 @@ from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
+from dlc.passes.devices import unplace, uses_gpu
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.model import Model
@@ -64,16 +65,25 @@ def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None
         if after is not None:
             after(name, module)
 
-    passes = pipeline(opened.stage, stage, settings.level, settings.kind)
+    if settings.kind == "cuda":
+        unplace(opened.module)
+    kind = _kind(opened, settings)
+    passes = pipeline(opened.stage, stage, settings.level, kind)
     manager = Manager(
         opened.context,
         before=None if check is None else check.before,
         after=observe,
-        reproduce=_reproducer(opened, settings, stage),
+        reproduce=_reproducer(opened, settings, stage, kind),
     )
     manager.run(opened.module, passes)
     verify(opened.module)
     opened.stage = stage
+
+
+def _kind(opened: Opened, settings: Settings) -> str:
+    """What a model is lowered for: `cpu`, `cuda`, or `both`."""
+    mixed = settings.kind == "cpu" and uses_gpu(opened.module)
+    return "both" if mixed else settings.kind
 
 
 def _options(opened: Opened, settings: Settings) -> Options:
@@ -82,7 +92,9 @@ def _options(opened: Opened, settings: Settings) -> Options:
     return replace(settings.options(), batch=batch)
 
 
-def _reproducer(opened: Opened, settings: Settings, stage: str) -> Callable[[str], str] | None:
+def _reproducer(
+    opened: Opened, settings: Settings, stage: str, kind: str
+) -> Callable[[str], str] | None:
     """What writes a file when a pass fails, where the model can be read again."""
     reopen = opened.reopen
     if reopen is None:
@@ -92,7 +104,7 @@ def _reproducer(opened: Opened, settings: Settings, stage: str) -> Callable[[str
         again = reopen()
         return again.module, again.context
 
-    passes = pipeline(opened.read_at, stage, settings.level)
+    passes = pipeline(opened.read_at, stage, settings.level, kind)
     usual = Settings().flags
     flags = [flag for flag in settings.flags if flag not in usual]
     return reproducer(read_again, passes, _options(opened, settings), flags, Path.cwd())
@@ -240,7 +252,7 @@ def _finished(
     sources = replace(sources, decisions=recorded(opened.context.log))
     lowered = time.perf_counter()
     cache = open_cache()
-    code = CodeMaker(settings.processor, settings.level, cache)
+    code = CodeMaker(settings.processor, settings.level, cache, settings.gpu)
     artifact = _built(opened, interface, gathered, sources, code)
     report.seconds |= {"lower": lowered - start, "code": time.perf_counter() - lowered}
     if cache is not None:

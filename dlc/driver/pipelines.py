@@ -6,6 +6,7 @@ from dlc.ir.passes import Order, check_order
 from dlc.lowering import (
     array_to_kernel,
     decompose,
+    kernel_to_both,
     kernel_to_loop,
     kernel_to_plan,
     kernel_to_simt,
@@ -55,6 +56,7 @@ LOADED = (
     fuse,
     hoist,
     keep_wide,
+    kernel_to_both,
     kernel_to_loop,
     kernel_to_plan,
     kernel_to_simt,
@@ -99,8 +101,8 @@ KERNEL = (
 
 PREPARE = ("make_prepare", "lower_to_kernels")
 """What is computed when weights are loaded; for CPUs, packing finds most of it."""
-FUNCTIONS = {"cpu": "lower_to_loops", "cuda": "lower_to_simt"}
-"""The pass that makes functions of the kernels, for each kind of device."""
+FUNCTIONS = {"cpu": "lower_to_loops", "cuda": "lower_to_simt", "both": "lower_to_both"}
+"""The pass that makes functions of the kernels, for each kind of device, and for models on both."""
 
 REASONS = (
     Order("place", "autodiff", "the derivative of a transfer is one the other way"),
@@ -126,6 +128,7 @@ REASONS = (
     Order("fuse", "plan_memory", "a value that is fused away needs no memory"),
     Order("plan_memory", "lower_to_loops", "loops need to know where their arrays are"),
     Order("plan_memory", "lower_to_simt", "functions need to know where their arrays are"),
+    Order("plan_memory", "lower_to_both", "functions are for the device that their arrays are on"),
 )
 
 
@@ -137,13 +140,13 @@ def simplify(level: int) -> tuple[str, ...]:
 def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
     """The passes that lead to a stage from the one before, at an optimisation level.
 
-    `kind` is that of the device: `cpu` or `cuda`.
+    `kind` is that of the device, `cpu` or `cuda`, or `both` for a model that is on both.
     """
     match stage:
         case "graph":
             return ("place", "autodiff", "place", *simplify(level))
         case "kernel":
-            prepare = ("pack", *PREPARE) if kind == "cpu" else PREPARE
+            prepare = PREPARE if kind == "cuda" else ("pack", *PREPARE)
             simpler = simplify(level)
             fused = KERNEL if level else ()
             before = ("hoist", "dce", "release", "recompute", "dce") if level else ()

@@ -11,17 +11,16 @@ from dlc.codegen.ptx import VERSIONS, Gpu
 from dlc.dialects.limits import Limit
 from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.ir.passes import PASSES, Options, unknown_pass
-
-GPU_VECTOR_BYTES = 16
-"""The most that a thread of a GPU loads at once."""
+from dlc.lowering.kernel_to_both import for_gpu
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a user chooses about a compilation.
 
-    `level` is 0 to 3; `target` is `cpu` (this machine), `cpu:NAME` (an x86-64 level or a processor) or
-    `cuda:NAME` (an NVIDIA GPU); `matmul` says who computes products: `blas`, `generated`, or `auto`;
+    `level` is 0 to 3; `target` is `cpu` (this machine), `cpu:NAME` (an x86-64 level or a processor),
+    `cuda:NAME` (an NVIDIA GPU that runs all of it), or `cpu+cuda:NAME` (also the GPU for what a text places
+    on one); `matmul` says who computes products: `blas`, `generated`, or `auto`;
     `disabled` names passes to leave out. With `verify_each` the module is verified and evaluated after
     every pass. `max_memory` is the most bytes that a call may need, `dims` are narrower bounds of named
     sizes, and `fast_narrow` is the limit of that name. `recompute` is how much longer a call may take for
@@ -59,25 +58,43 @@ class Settings:
 
     @property
     def kind(self) -> str:
-        """The kind of device that code is made for: `cpu` or `cuda`."""
-        return self.target.partition(":")[0]
+        """The kind of device that runs what is placed nowhere: `cpu` or `cuda`."""
+        return self._first.partition(":")[0]
+
+    @property
+    def _first(self) -> str:
+        return self.target.partition("+")[0]
+
+    @property
+    def gpu(self) -> Gpu:
+        """The GPU that code is made for, where some of it is. Raises UsageError (D0902, D0920)."""
+        processor = self.processor
+        if isinstance(processor, Gpu):
+            return processor
+        kind, _, name = self.target.partition("+")[2].partition(":")
+        if kind not in ("", "cuda"):
+            raise self._no_target()
+        return Gpu.named(name)
 
     @property
     def processor(self) -> Processor:
-        """The processor or GPU that code is made for."""
-        name = self.target.partition(":")[2]
+        """The processor or GPU that code is made for, as far as nothing else is said."""
+        name = self._first.partition(":")[2]
         match self.kind:
             case "cpu":
                 return Target.named(name or "host")
-            case "cuda":
+            case "cuda" if "+" not in self.target:
                 return Gpu.named(name)
             case _:
-                raise UsageError(
-                    f"there is no target {self.target!r}",
-                    code="D0902",
-                    help=f"use cpu, cpu:NAME with one of {', '.join(TARGETS)}, or cuda:NAME with one "
-                    f"of {', '.join(VERSIONS)}",
-                )
+                raise self._no_target()
+
+    def _no_target(self) -> UsageError:
+        return UsageError(
+            f"there is no target {self.target!r}",
+            code="D0902",
+            help=f"use cpu, cpu:NAME with one of {', '.join(TARGETS)}, cuda:NAME with one of "
+            f"{', '.join(VERSIONS)}, or cpu+cuda:NAME",
+        )
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -128,7 +145,7 @@ class Settings:
         )
         processor = self.processor
         if isinstance(processor, Gpu):
-            return replace(options, vector_bytes=GPU_VECTOR_BYTES)
+            return for_gpu(options)
         return replace(
             options,
             vector_bytes=processor.vector_bytes,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from dlc.dialects.comm import KNOWN, has_code
 from dlc.dialects.limits import LIMITS, Limit
 from dlc.errors import Diagnostic, Unsupported, UsageError
 from dlc.frontend.evaluator import Evaluator
@@ -77,11 +78,11 @@ def unkept(files: Iterable[File]) -> tuple[Diagnostic, ...]:
                 "D0707",
                 f"there is no code for {node.called} yet",
                 file.source.place(node.span),
-                help="everything runs on CPUs: cpu:0, cpu:1 and so on",
+                help=KNOWN,
             )
             for file in files
             for node in walk(file.tree)
-            if isinstance(node, ast.Device) and node.kind != "cpu"
+            if isinstance(node, ast.Device) and not has_code(node.called)
         ]
     )
 
@@ -103,13 +104,10 @@ def checked_places(places: Mapping[str, str]) -> dict[str, str]:
                 code="D0931",
                 help=f"write --place {path}=cpu:1",
             )
-        if kind != "cpu":
-            raise Unsupported(
-                f"there is no code for {kind}:{number or 0} yet",
-                code="D0707",
-                help="everything runs on CPUs: cpu:0, cpu:1 and so on",
-            )
-        found[path] = f"{kind}:{int(number or 0)}"
+        name = f"{kind}:{int(number or 0)}"
+        if not has_code(name):
+            raise Unsupported(f"there is no code for {name} yet", code="D0707", help=KNOWN)
+        found[path] = name
     return found
 
 

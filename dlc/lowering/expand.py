@@ -16,6 +16,11 @@ def expansions_for(options: Options) -> dict[type[Op], Expansion]:
     return expansions(fma=options.fma, half=options.half, rounding=options.rounding)
 
 
+def expansions_for_gpu() -> dict[type[Op], Expansion]:
+    """Those that code for a GPU needs, beside whatever processor."""
+    return expansions(fma=True, half=True, rounding=True)
+
+
 def expand(function: Function, table: Mapping[type[Op], Expansion]) -> bool:
     """Put formulas into the place of operations; whether there were any.
 

@@ -56,10 +56,11 @@ GRIDS: dict[type[Op], Lowering] = {
 @define_pass("lower_to_simt", required=True)
 def lower_to_simt(module: Op, context: Context) -> None:
     """Turn every kernel into a function for a GPU and a call of it."""
-    lower_kernels(module, context, _lowering)
+    lower_kernels(module, context, lowering_for_gpu)
 
 
-def _lowering(cls: type[Op]) -> Lowering:
+def lowering_for_gpu(cls: type[Op]) -> Lowering:
+    """What writes kernels of a class for a GPU."""
     found = GRIDS.get(cls)
     if found is not None:
         return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from dlc.dialects import kernel, mem
+from dlc.dialects import kernel, loop, mem, simt
 from dlc.dialects.builtin import Module
 from dlc.dialects.measured import at_most
 from dlc.ir.attributes import Symbol
@@ -17,7 +17,7 @@ from dlc.ir.core import Op
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context
 from dlc.lowering.call_label import label
-from dlc.lowering.expand import expand, expansions_for
+from dlc.lowering.expand import expand, expansions_for, expansions_for_gpu
 from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_writer import Function, Lowered
 from dlc.lowering.math import Expansion
@@ -33,7 +33,7 @@ def lower_kernels(
     """Turn every kernel of a module into a function, by the lowering of its class, and a call of it."""
     assert isinstance(module, Module)
     known: dict[tuple[object, ...], str] = {}
-    table = expansions_for(context.options)
+    tables = {loop.Func: expansions_for(context.options), simt.Func: expansions_for_gpu()}
     for wave in [op for op in module.walk() if isinstance(op, mem.Wave)]:
         for op in wave.body:
             if isinstance(op, kernel.Kernel):
@@ -41,7 +41,7 @@ def lower_kernels(
                 key = fingerprint(lowered.function)
                 if key not in known:
                     known[key] = f"{op.name.partition('.')[2]}_{len(known)}"
-                    _finish(lowered.function, known[key], table)
+                    _finish(lowered.function, known[key], tables[type(lowered.function)])
                     Builder(module.body, op.location).place(lowered.function)
                 _call(op, lowered, known[key])
 

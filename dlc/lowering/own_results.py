@@ -7,6 +7,7 @@ along an axis that leaves no row in one piece. Where that is so, a copying kerne
 from __future__ import annotations
 
 from dlc.dialects import array, flow, func, kernel, scalar
+from dlc.dialects.comm import Send
 from dlc.dialects.kernel_products import Gemm
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
@@ -65,6 +66,8 @@ def _fits_stack(value: Value, origin: Value, stacked: dict[Value, int]) -> bool:
         return True
     innermost = axis == kernel.array_type(value).rank
     made = isinstance(origin.op, kernel.Generic if innermost else kernel.Kernel)
+    if isinstance(origin.op, Send) and origin.op.crosses:
+        return False  # what comes from other memory comes in one piece
     readers = [use for use in value.uses if not isinstance(use, flow.Yield)]
     return value is origin and made and _read_rows_apart(readers, innermost=innermost)
 

@@ -12,20 +12,22 @@ the host.
 
 Constants and weights are everywhere. What is computed from nothing else runs where it is needed first. A
 region is where its operation is: so are its arguments and what it hands over.
+
+A device is `cpu:N`, a part of this machine's memory, or `cuda:0`, the GPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlc.dialects import flow, func
-from dlc.dialects.comm import HOST, PLACED, Recv, Send, is_everywhere
+from dlc.dialects import flow, func, mem
+from dlc.dialects.comm import HOST, KNOWN, PLACED, Recv, Send, has_code, is_everywhere, is_gpu
 from dlc.errors import Diagnostic, Unsupported
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.passes import Context, define_pass
 
-__all__ = ["devices_of", "place"]
+__all__ = ["devices_of", "kernels_on_gpu", "place", "unplace", "uses_gpu"]
 
 _REGIONS = (flow.Scan, flow.While, flow.If, flow.Vjp, flow.Custom)
 """The operations whose regions run on devices."""
@@ -47,7 +49,7 @@ def devices_of(function: func.Func) -> dict[Value, str]:
     """
     found: dict[Value, str] = {}
     sends = [op for op in _ops(function) if isinstance(op, Send)]
-    foreign = {op.target: op for op in sends if not op.target.startswith("cpu:")}
+    foreign = {op.target: op for op in sends if not has_code(op.target)}
     if foreign:
         raise Unsupported([_no_code(device, op) for device, op in foreign.items()])
     if sends:
@@ -58,7 +60,42 @@ def devices_of(function: func.Func) -> dict[Value, str]:
 
 def _no_code(device: str, op: Op) -> Diagnostic:
     message = f"there is no code for {device} yet"
-    return Diagnostic("D0707", message, op.location.place, help="everything runs on CPUs")
+    return Diagnostic("D0707", message, op.location.place, help=KNOWN)
+
+
+def uses_gpu(module: Op) -> bool:
+    """Whether a part of a module, at any level, is on a GPU."""
+    for op in module.walk():
+        match op:
+            case Send():
+                places = [op.source, op.target]
+            case mem.Root():
+                places = [op.device]
+            case _:
+                wish = op.attributes.get(PLACED)
+                places = [wish] if isinstance(wish, str) else []
+        if any(map(is_gpu, places)):
+            return True
+    return False
+
+
+def kernels_on_gpu(module: Op) -> set[Op]:
+    """The kernels of the placed functions of a module that a GPU runs."""
+    found: set[Op] = set()
+    for function in [op for op in module.walk() if isinstance(op, func.Func)]:
+        devices = devices_of(function)
+        found |= {
+            op
+            for op in function.walk()
+            if not isinstance(op, Send) and any(is_gpu(devices.get(v)) for v in op.results)
+        }
+    return found
+
+
+def unplace(module: Op) -> None:
+    """Forget the devices that a text asks for, where all of it runs on one."""
+    for op in module.walk():
+        op.attributes.pop(PLACED, None)
 
 
 def _place_function(function: func.Func, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""Choosing who computes each product, and putting the right operands of our own into panels.
+"""Choosing who computes each product of a CPU, and putting the right operands of our own into panels.
 
 Weights are put into panels once, when they are loaded: the panels are a derived weight. Other operands
 are packed by a kernel before the product.
@@ -17,6 +17,7 @@ from dlc.ir.dims import Dim, product
 from dlc.ir.passes import Context, Options, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
 from dlc.ir.types import F32, F64, DType
+from dlc.passes.devices import kernels_on_gpu
 
 THIN = 16
 """Channels: with fewer, the loop over those that one tap meets is too short to be fast."""
@@ -27,7 +28,10 @@ def pack(module: Op, context: Context) -> None:
     """Put the right operands of generated products into panels."""
     assert isinstance(module, Module)
     options = context.options
+    on_gpu = kernels_on_gpu(module)
     for op in list(module.walk()):
+        if op in on_gpu:
+            continue
         if isinstance(op, Conv) and not op.panel and not op.outs:
             _convolution(op, module, context)
         elif isinstance(op, Attention) and not op.panel and not op.outs:

@@ -83,6 +83,11 @@ GRAIN = 1000
 """Cost of a wave, in nanoseconds, that employs one more thread."""
 POOL_BYTES = MAX_THREADS * 256
 """Size of the pool's state: zero to begin with, zero again in a forked child, 64-byte aligned."""
+COPY = 1 << 40
+"""In place of a kernel: copy from the first argument to the second as many bytes as the third says, from
+the memory of one device to that of another."""
+ON_GPU = COPY + 1
+"""In programs for a processor and a GPU, what the numbers of kernels on the GPU count from."""
 THREAD = 1000
 """As an argument's counter: the number of the thread that runs the step."""
 

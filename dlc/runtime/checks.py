@@ -222,8 +222,8 @@ def _check_target(
     def refuse(message: str) -> Exception:
         return refuse_(f"target {target.name}: {message}")
 
-    if (target.cpu is None) == (target.gpu is None):
-        raise refuse("it is for a processor or for a GPU, and for one of them only")
+    if target.cpu is None and target.gpu is None:
+        raise refuse("it is for no processor and for no GPU")
     if target.cpu is not None:
         for kind, image in (("code", target.cpu.code), ("engine", target.cpu.engine)):
             _check_section(kind, image.section, sections, refuse)

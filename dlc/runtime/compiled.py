@@ -19,6 +19,7 @@ from dlc.runtime.buffers import Bytes, address, aligned_copy
 from dlc.runtime.certificate import Certificate
 from dlc.runtime.frames import Sized
 from dlc.runtime.manifest import Program, Target
+from dlc.runtime.mixed.parts import BadParts, parts_of
 from dlc.runtime.plan_check import Plan
 from dlc.runtime.program_check import BadProgram, ProgramTable, Surroundings, Words
 
@@ -29,6 +30,7 @@ class CompiledProgram:
     def __init__(self, artifact: Artifact, target: Target, program: Program, tensors: int) -> None:
         """`tensors` counts inputs and outputs. Raises ArtifactError for a table that is wrong."""
         self._artifact = artifact
+        self._is_mixed = target.cpu is not None and target.gpu is not None
         self.program = program
         # A copy: the file under a mapping could change after the check.
         self.words: Bytes = aligned_copy(artifact.section(program.section))
@@ -104,15 +106,19 @@ class CompiledProgram:
                 [plan_check.Use(epoch, [sizes[k] for k in places]) for epoch, places in self._uses],
             )
             program_check.check_amounts(self._table, sizes, [*lengths, *tensors])
+            devices = [root.device for root in self._certificate.roots]
+            parts = None
+            if self._is_mixed:
+                parts = parts_of(self._table, sizes, plan.roots, devices, [*lengths, *tensors])
         except expressions.TooLarge as error:
             raise CallError(f"{error}{_at(dims)}", code="D0804") from None
-        except (expressions.BadExpression, plan_check.BadPlan) as error:
+        except (expressions.BadExpression, plan_check.BadPlan, BadParts) as error:
             message = f"{error}{_at(dims)}"
             raise where.refuse("D0610", message, section=program.certificate) from None
         except BadProgram as error:
             raise self._bad_program(error) from None
         numbers = np.array(sizes or [0], np.int64)
-        return Sized(numbers, address(numbers), arena, scratch, tuple(tensors))
+        return Sized(numbers, address(numbers), arena, scratch, tuple(tensors), parts)
 
 
 def _at(dims: Mapping[str, int]) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dlc.runtime import blas, threads
 from dlc.runtime.abi import ABI_VERSION, CallWord, Root, TraceWord
 from dlc.runtime.buffers import ALIGNMENT, Bytes, address, aligned_bytes
+from dlc.runtime.mixed.parts import Parts
 from dlc.runtime.native import Native
 
 Words = NDArray[np.int64]
@@ -35,15 +36,18 @@ class Sized(NamedTuple):
     """Bytes for each thread."""
     tensors: tuple[int, ...]
     """Bytes of each input and output."""
+    parts: Parts | None = None
+    """Which part of the arena is on a GPU, where one is."""
 
 
 def working_bytes(sized: Sized, threads: int) -> int:
-    """Bytes that a call works in on so many threads: the arena, and behind it the scratch of each."""
+    """Bytes of the host that a call works in on so many threads: its arena, and the scratch of each."""
     return _scratch_at(sized) + sized.scratch * threads
 
 
 def _scratch_at(sized: Sized) -> int:
-    return -(-sized.arena // ALIGNMENT) * ALIGNMENT
+    arena = sized.arena if sized.parts is None else sized.parts.start
+    return -(-arena // ALIGNMENT) * ALIGNMENT
 
 
 class Frame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from dlc.runtime.artifact import Artifact
@@ -11,6 +11,7 @@ from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.cuda.gpu import Gpu, GpuWeights
 from dlc.runtime.machines import Machine, new_frame
 from dlc.runtime.manifest import Target
+from dlc.runtime.mixed.machine import Mixed, MixedWeights
 from dlc.runtime.native import choose_target, load_native
 from dlc.runtime.status import call_error
 from dlc.runtime.weights import Preparation, WeightStore
@@ -60,15 +61,20 @@ def load_code(artifact: Artifact, untrusted: bool) -> Loaded:
     if target.prepare is not None:
         prepare = CompiledProgram(artifact, target, target.prepare.program, 0)
         prepare.at({}, ())
-    machine = None if untrusted else _machine(artifact, target)
+    tables = [*programs.values(), *([] if prepare is None else [prepare])]
+    machine = None if untrusted else _machine(artifact, target, tables)
     return Loaded(target, machine, programs, prepare)
 
 
-def _machine(artifact: Artifact, target: Target) -> Machine:
-    if target.gpu is not None:
-        return Gpu(artifact, target.gpu)
-    assert target.cpu is not None
-    return load_native(artifact, target.cpu)
+def _machine(artifact: Artifact, target: Target, programs: Sequence[CompiledProgram]) -> Machine:
+    gpu = None if target.gpu is None else Gpu(artifact, target.gpu)
+    native = None if target.cpu is None else load_native(artifact, target.cpu)
+    if gpu is not None and native is not None:
+        tables = [(each.program, each.words) for each in programs]
+        return Mixed(native, gpu, tables, artifact.manifest.weights)
+    found = native or gpu
+    assert found is not None
+    return found
 
 
 def _store(
@@ -77,6 +83,8 @@ def _store(
     """The weights where the machine reads them."""
     if isinstance(machine, Gpu):
         return GpuWeights(machine.driver, sources, prepared, preparation)
+    if isinstance(machine, Mixed):
+        return MixedWeights(machine, sources, prepared, preparation)
     return WeightStore(sources, prepared, preparation)
 
 
@@ -88,6 +96,8 @@ def _prepare(
     texts: Callable[[], Mapping[str, str]],
 ) -> None:
     """Run `prepare` from the second address to the first. Raises CallError if it fails."""
+    if isinstance(machine, Mixed):
+        machine = machine.native  # it is all the processor's
     frame = new_frame(machine, program.words, threads, fixed)
     if frame.run(program.at({}, ())):
         what = "computing from the weights alone"

@@ -1,4 +1,4 @@
-"""What a model runs on: this machine's processor, or a GPU."""
+"""What a model runs on: this machine's processor, a GPU, or both."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from dlc.runtime.buffers import Bytes
 from dlc.runtime.cuda.frame import GpuFrame
 from dlc.runtime.cuda.gpu import Gpu
 from dlc.runtime.frames import Frame
+from dlc.runtime.mixed.frame import MixedFrame
+from dlc.runtime.mixed.machine import Mixed
 from dlc.runtime.native import Native
 
-Machine: TypeAlias = Native | Gpu
-CallFrame: TypeAlias = Frame | GpuFrame
+Machine: TypeAlias = Native | Gpu | Mixed
+CallFrame: TypeAlias = Frame | GpuFrame | MixedFrame
 
 
 def new_frame(
@@ -25,4 +27,6 @@ def new_frame(
     """What one call in flight of a program needs; `fixed` are where WEIGHTS and SOURCES lie."""
     if isinstance(machine, Gpu):
         return GpuFrame(machine, program, fixed, inputs, inputs + outputs)
+    if isinstance(machine, Mixed):
+        return MixedFrame(machine, program, threads, fixed, inputs + outputs)
     return Frame(machine, program, threads, fixed, inputs + outputs)

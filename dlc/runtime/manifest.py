@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias
 
+from dlc.runtime.abi import COPY, ON_GPU
+
 
 class Compiler(NamedTuple):
     """What made the artifact, with the flags that could change a byte of it."""
@@ -179,7 +181,7 @@ class GpuCode(NamedTuple):
 
 
 class Target(NamedTuple):
-    """One kind of machine that the artifact has code for, either a processor or a GPU.
+    """One kind of machine that the artifact has code for: a processor, a GPU, or a processor with a GPU.
 
     `programs` maps each entry point to its program. Without `prepare` the kernels read the weights as they
     are stored: root WEIGHTS is then root SOURCES.
@@ -194,10 +196,10 @@ class Target(NamedTuple):
 
     @property
     def processor(self) -> str:
-        """The processor or the GPU that it is for."""
-        if self.cpu is not None:
-            return self.cpu.processor
-        return "" if self.gpu is None else self.gpu.architecture
+        """The processor or the GPU that it is for, or both."""
+        cpu = [] if self.cpu is None else [self.cpu.processor]
+        gpu = [] if self.gpu is None else [self.gpu.architecture]
+        return " + ".join([*cpu, *gpu])
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -207,10 +209,13 @@ class Target(NamedTuple):
     @property
     def kernels(self) -> dict[int, str]:
         """The kernels by the numbers that programs call them by."""
-        if self.cpu is not None:
-            return {symbol.offset: symbol.name for symbol in self.cpu.code.symbols}
-        assert self.gpu is not None
-        return {number: kernel.name for number, kernel in enumerate(self.gpu.kernels)}
+        symbols = () if self.cpu is None else self.cpu.code.symbols
+        found = {symbol.offset: symbol.name for symbol in symbols}
+        if self.gpu is None:
+            return found
+        first = 0 if self.cpu is None else ON_GPU
+        on_gpu = {first + number: kernel.name for number, kernel in enumerate(self.gpu.kernels)}
+        return {**found, **on_gpu, **({COPY: "copy"} if first else {})}
 
 
 class Weight(NamedTuple):

@@ -21,8 +21,8 @@ dlc 1
 import nn (Linear)
 
 module M {
-  use first = Linear(4, 4) on cuda:0
-  export fn f(x: f32[2, 4]) -> f32[2, 4] on cuda:1 {
+  use first = Linear(4, 4) on cuda:1
+  export fn f(x: f32[2, 4]) -> f32[2, 4] on npu:0 {
     let h = on cpu { first(x) }
     return on cpu:1 { h + 1 }
   }
@@ -35,8 +35,8 @@ def test_every_device_without_code_is_told_at_once_with_its_place() -> None:
         dlc.compile(text=DEMANDING)
     told = [(found.code, str(found.place), found.message) for found in caught.value.diagnostics]
     assert told == [
-        ("D0707", "model.dlm:5:31", "there is no code for cuda:0 yet"),
-        ("D0707", "model.dlm:6:45", "there is no code for cuda:1 yet"),
+        ("D0707", "model.dlm:5:31", "there is no code for cuda:1 yet"),
+        ("D0707", "model.dlm:6:45", "there is no code for npu:0 yet"),
     ]
 
 
@@ -110,7 +110,7 @@ def test_a_submodule_is_placed_from_outside_and_its_parts_where_they_are_named()
         ({"lst": "cpu:1"}, "D0931", "the model has no submodule lst to place"),
         ({"last": "1"}, "D0931", "last cannot be placed on '1', which is no device"),
         ({"last": "cpu:x"}, "D0931", "last cannot be placed on 'cpu:x', which is no device"),
-        ({"last": "cuda"}, "D0707", "there is no code for cuda:0 yet"),
+        ({"last": "cuda:1"}, "D0707", "there is no code for cuda:1 yet"),
     ],
 )
 def test_a_place_that_there_is_not_is_told(places: dict[str, str], code: str, message: str) -> None:

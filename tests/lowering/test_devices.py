@@ -214,9 +214,9 @@ def test_training_does_not_depend_on_where_it_runs(level: int) -> None:
 
 
 def test_a_device_without_code_is_refused_in_a_graph_too(tmp_path: Path) -> None:
-    graph = print_module(open_model("model.dlm", text=MOVED).module).replace("cpu:2", "cuda:0")
+    graph = print_module(open_model("model.dlm", text=MOVED).module).replace("cpu:2", "cuda:1")
     (tmp_path / "model.dlir").write_text(graph, encoding="utf-8")
-    with pytest.raises(Unsupported, match="there is no code for cuda:0 yet") as caught:
+    with pytest.raises(Unsupported, match="there is no code for cuda:1 yet") as caught:
         dlc.compile(tmp_path / "model.dlir")
     assert [found.code for found in caught.value.diagnostics] == ["D0707"]
 

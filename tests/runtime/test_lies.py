@@ -90,7 +90,7 @@ PROGRAM = "targets:0:programs:f"
         ("targets:0:cpu:byte_order", "middle", "D0604", "expected 'little' or 'big'"),
         ("targets:0:cpu:page_bytes", 100, "D0608", "pages of 100 bytes"),
         ("targets", [], "D0608", "no code at all"),
-        ("targets:0:cpu", None, "D0611", "for a processor or for a GPU, and for one of them only"),
+        ("targets:0:cpu", None, "D0611", "it is for no processor and for no GPU"),
         ("targets:0:abi", 99, "D0609", "version 99"),
         ("targets:0:cpu:engine:imports", ["system"], "D0609", "calls system, which code"),
         ("targets:0:cpu:code:imports", ["execve"], "D0609", "calls execve, which code"),

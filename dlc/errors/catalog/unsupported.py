@@ -40,9 +40,9 @@ PAGES: dict[str, Page] = {
     ),
     "D0707": Page(
         "a device that there is no code for yet",
-        "`on DEVICE` says where something is computed. dlc compiles for CPUs, `cpu:0`, `cpu:1` and so on; "
-        "nothing is moved elsewhere in silence.",
-        "dlc 1\nexport fn f(x: f32) -> f32 = on cuda:0 { x + 1 }",
+        "`on DEVICE` says where something is computed. dlc compiles for CPUs, `cpu:0`, `cpu:1` and so on, "
+        "and for one GPU, `cuda:0`; nothing is moved elsewhere in silence.",
+        "dlc 1\nexport fn f(x: f32) -> f32 = on cuda:1 { x + 1 }",
         "dlc 1\nexport fn f(x: f32) -> f32 = on cpu { x + 1 }",
     ),
     "D0708": Page(

@@ -1,0 +1,85 @@
+"""From kernels to functions for two kinds of devices: each for the one that its kernel is on.
+
+What a kernel writes says where it runs. A transfer between the memories of the two is a call of
+`TRANSFER`, a copy byte by byte that is there to be evaluated: whoever runs the program copies instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dlc.dialects import kernel, loop, mem
+from dlc.dialects.comm import HOST, Send, is_gpu
+from dlc.dialects.measured import at_most
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Op
+from dlc.ir.passes import Context, Options, define_pass
+from dlc.ir.types import INDEX, U8
+from dlc.lowering.kernel_to_loop import LOWERINGS
+from dlc.lowering.kernel_to_simt import lowering_for_gpu
+from dlc.lowering.loop_words import index
+from dlc.lowering.loop_writer import Lowered, Writer
+from dlc.lowering.lower_kernels import Lowering, lower_kernels
+from dlc.lowering.work import ceil_divide
+
+TRANSFER = "dlc.transfer"
+"""The attribute of functions that stand for copies between two memories."""
+GPU_VECTOR_BYTES = 16
+"""The most that a thread of a GPU loads at once."""
+_LATENCY = 10_000
+"""Nanoseconds that a transfer takes at least."""
+_BYTES = 12
+"""Bytes of a transfer in a nanosecond."""
+
+
+@define_pass("lower_to_both", required=True)
+def lower_to_both(module: Op, context: Context) -> None:
+    """Turn every kernel into a function for its device and a call of it."""
+    on_gpu = replace(context, options=for_gpu(context.options))
+
+    def lowering(cls: type[Op]) -> Lowering:
+        def lower(op: kernel.Kernel, context: Context) -> Lowered:
+            if isinstance(op, Send) and op.crosses:
+                return _transfer(op)
+            if is_gpu(device_of(op)):
+                return lowering_for_gpu(cls)(op, on_gpu)
+            return LOWERINGS[cls](op, context)
+
+        return lower
+
+    lower_kernels(module, context, lowering)
+
+
+def for_gpu(options: Options) -> Options:
+    """What passes are told of a GPU in the place of a processor."""
+    return replace(options, vector_bytes=GPU_VECTOR_BYTES, fma=True, half=True, rounding=True)
+
+
+def device_of(op: Op) -> str:
+    """The device that an operation of a plan runs on: where what it writes is."""
+    views = op.views[-op.writes :] if isinstance(op, mem.Call) else op.operands[-1:]
+    for view in views:
+        root = view.op.root.op if isinstance(view.op, mem.View) else None
+        if isinstance(root, mem.Root):
+            return root.device or HOST
+    return HOST
+
+
+def _transfer(op: Send) -> Lowered:
+    """A copy of the bytes of an array from one memory to another."""
+    writer = Writer(op)
+    program = mem.program_of(op)
+    type = kernel.array_type(op.inputs[0])
+    limits = {} if program is None else program.limit_of
+    length = at_most(type.size, limits) * type.dtype.bytes
+    count = writer.size(length, "bytes")
+    source, target = writer.pointers
+    emit, body = writer.emit, Block([INDEX])
+    (place,) = body.arguments
+    inside = Builder(body, op.location)
+    inside.place(loop.Store(inside(loop.Load(source, place, U8)), target, place))
+    inside.place(loop.Yield([]))
+    emit.place(loop.For(index(emit, 0), count, index(emit, 1), [], body))
+    lowered = writer.finish(1, _LATENCY + ceil_divide(length, _BYTES))
+    lowered.function.attributes[TRANSFER] = True
+    return lowered

@@ -1,0 +1,1 @@
+"""Running programs on a processor and a GPU together."""

@@ -1,0 +1,298 @@
+"""A call of a program for a processor and a GPU: the host walks, and runs each call where it belongs.
+
+Kernels of the GPU are launched, copies between the memories are started, and what the processor has to do
+is entered (`dlc.runtime.mixed.stretches`) as soon as what it touches is there. In a wave the GPU gets its
+work first, so both compute side by side.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from dlc.runtime.abi import (
+    ON_GPU,
+    CallWord,
+    FaultWord,
+    Opcode,
+    Root,
+    Status,
+    StepWord,
+    TraceWord,
+)
+from dlc.runtime.buffers import Bytes as Block
+from dlc.runtime.buffers import address
+from dlc.runtime.cuda.memory import Growing, Pinned
+from dlc.runtime.cuda.walk import NUMBER, Steps, Walk
+from dlc.runtime.frames import Frame, Sized, Words, working_bytes
+from dlc.runtime.mixed import parts as places
+from dlc.runtime.mixed.flights import Bytes, Flights
+from dlc.runtime.mixed.machine import Mixed
+from dlc.runtime.mixed.parts import BadParts, Parts
+from dlc.runtime.mixed.stretches import Stretch, Stretches
+
+_OK = [0] * CallWord.COUNT
+_Roots: TypeAlias = "Sequence[int] | ctypes.Array[ctypes.c_int64]"
+
+
+class _At(NamedTuple):
+    """A program at one tuple of sizes: its parts, and the numbers with room for what is moving."""
+
+    sized: Sized
+    parts: Parts
+    numbers: Words
+    own: Sized
+    """What the engine is given: the sizes in `numbers`, and the host's part of the arena."""
+
+
+class MixedFrame:
+    """A call of one program, with the interface of `dlc.runtime.frames.Frame`."""
+
+    def __init__(
+        self, machine: Mixed, program: Block, threads: int, fixed: tuple[int, int], tensors: int
+    ) -> None:
+        """`fixed` are the addresses of WEIGHTS and SOURCES on the host."""
+        self._machine = machine
+        self._threads = threads
+        self._fixed = fixed
+        self._weights = machine.weights[fixed]
+        self._steps = Steps(program, Root.INPUTS + tensors)
+        self._stretches: Stretches | None = None
+        self._engines: dict[int, Frame] = {}
+        """A frame for each stretch, by its first step."""
+        self._tensors = tensors
+        self._at: _At | None = None
+        driver = machine.gpu.driver
+        self._flights = Flights(driver)
+        self._host, self._device = Pinned(driver), Growing(driver)
+        self._scratch, self._faults = Growing(driver), Growing(driver)
+        self._running: Frame | None = None
+        self._cancelled = False
+        self._status = _OK
+        self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
+        self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = fixed
+        self.roots[Root.CONSTANTS] = address(machine.native.constants)
+        self._on_gpu: list[int] = []
+        """Where the roots begin on the device, the last one that of the notes of failing kernels."""
+
+    @property
+    def room(self) -> int:
+        """Bytes of working memory that it has on the host."""
+        return self._host.size
+
+    def run(self, sized: Sized, arena: int = 0) -> int:
+        """Run the program at these sizes and give its status; `arena` is memory of the host to work in."""
+        at = self._at if self._at is not None and self._at.sized is sized else self._begin(sized)
+        driver = self._machine.gpu.driver
+        driver.use()
+        base = arena or self._host.of(working_bytes(sized, self._threads))
+        self.roots[Root.ARENA] = base
+        self._on_gpu = self._device_roots(at)
+        self._flights.clear(self._on_gpu[-1], self._steps.fault_bytes)
+        try:
+            ended = self._walk(at)
+        finally:
+            self._flights.wait()
+        self._status = self._first_failure(ended)
+        return self._status[CallWord.STATUS]
+
+    def _begin(self, sized: Sized) -> _At:
+        """What is known at these sizes; the first ones also say what the processor does by itself."""
+        assert sized.parts is not None
+        sizes: list[int] = sized.sizes.tolist()
+        if self._stretches is None:
+            self._stretches = Stretches(self._steps, sizes, sized.parts.start)
+        room = [0] * self._stretches.room
+        numbers = np.array([*sizes, *room], np.int64)
+        own = sized._replace(sizes=numbers, sizes_at=address(numbers))
+        self._at = _At(sized, sized.parts, numbers, own)
+        return self._at
+
+    def _device_roots(self, at: _At) -> list[int]:
+        inside = at.sized.arena - at.parts.start
+        arena = self._device.of(inside) - at.parts.start
+        scratch, faults = (
+            self._scratch.of(at.sized.scratch),
+            self._faults.of(self._steps.fault_bytes),
+        )
+        weights = self._weights
+        fixed = [arena, weights.weights, weights.sources, scratch, self._machine.gpu.constants]
+        # Arrays of the caller are on the host, and no kernel of the GPU is given one.
+        return [*fixed, *[0] * self._tensors, faults]
+
+    # The walk -------------------------------------------------------------------------------------
+
+    def _walk(self, at: _At) -> list[int] | None:
+        """Walk to the end; what the words of the call say (`CallWord`) if it ends before that."""
+        assert self._stretches is not None
+
+        def read(root: int, offset: int, count: int) -> int:
+            return self._number(at, root, offset, count)
+
+        walk = Walk(self._steps, at.sized.sizes.tolist(), read)
+        place = 0
+        while not self._cancelled:
+            step = self._steps.steps[place]
+            whole = self._stretches.whole.get(place)
+            ended: list[int] | None = None
+            if whole is not None:
+                ended, place = self._enter(at, walk, place, whole), whole.end
+            elif step[StepWord.OPCODE] == Opcode.END:
+                return None
+            elif step[StepWord.OPCODE] == Opcode.WAVE:
+                ended, place = self._wave(at, walk, place), place + 1 + step[StepWord.A]
+            elif (limit := walk.limit(place)) is not None:
+                return _ended(Status.LIMIT, step[StepWord.C], 0, limit)
+            else:
+                place = walk.control(place)
+            if ended is not None:
+                return ended
+        return _ended(Status.CANCELLED)
+
+    def _wave(self, at: _At, walk: Walk, place: int) -> list[int] | None:
+        """Start what is not the processor's, then do what is."""
+        assert self._stretches is not None
+        for call in range(place + 1, place + 1 + self._steps.steps[place][StepWord.A]):
+            step = self._steps.steps[call]
+            if places.is_copy(step):
+                self._copy(at, walk, call)
+            elif places.is_on_gpu(step):
+                self._launch(at, walk, call)
+        own = self._stretches.in_waves.get(place)
+        return None if own is None else self._enter(at, walk, place, own)
+
+    def _launch(self, at: _At, walk: Walk, call: int) -> None:
+        gpu = self._machine.gpu
+        touched = at.parts.calls[call]
+        for launch in walk.launch(call):
+            words = [v if root == NUMBER else self._on_gpu[root] + v for root, v in launch.words]
+            kernel = gpu.kernels[launch.kernel - ON_GPU]
+            reads, writes = (_spans(self._on_gpu, each) for each in touched)
+            self._flights.launch(kernel, launch.tiles, words, reads, writes)
+
+    def _copy(self, at: _At, walk: Walk, call: int) -> None:
+        first = self._steps.steps[call][StepWord.B]
+        source, target, (_, count) = [walk.word(first + k) for k in range(3)]
+        for root, offset in (source, target):
+            end = at.parts.lengths[root]
+            if root == Root.ARENA and offset < at.parts.start:
+                end = at.parts.start
+            if not 0 <= offset <= offset + count <= end:
+                raise BadParts(f"step {call} copies {count} bytes at {offset}, of {end}")
+        if self._is_on_host(at, source):
+            self._flights.upload(
+                self._span(self._on_gpu, target, count), self._span(self.roots, source, count)
+            )
+        else:
+            self._flights.download(
+                self._span(self.roots, target, count), self._span(self._on_gpu, source, count)
+            )
+
+    def _enter(self, at: _At, walk: Walk, place: int, stretch: Stretch) -> list[int] | None:
+        """Let the processor do a stretch, when what it touches is there; the words of a failure."""
+        for argument, slot in stretch.moving:
+            root, value = walk.word(argument)
+            at.numbers[slot] = value if root == NUMBER else self.roots[root] + value
+        touched = [at.parts.calls[call] for call in stretch.calls]
+        self._flights.settle(
+            _spans(self.roots, [each for call in touched for each in call.reads]),
+            _spans(self.roots, [each for call in touched for each in call.writes]),
+        )
+        self._running = frame = self._engine(place, stretch)
+        try:
+            status = frame.run(at.own, self.roots[Root.ARENA])
+        finally:
+            self._running = None
+        return frame.status_words() if status else None
+
+    def _engine(self, place: int, stretch: Stretch) -> Frame:
+        """What enters the engine for a stretch; all of them have the roots of this frame."""
+        found = self._engines.get(place)
+        if found is None:
+            native, fixed = self._machine.native, self._fixed
+            found = Frame(native, stretch.words, self._threads, fixed, self._tensors)
+            found.roots = self.roots
+            found.words[CallWord.ROOTS] = ctypes.addressof(self.roots)
+            self._engines[place] = found
+        return found
+
+    # Places ---------------------------------------------------------------------------------------
+
+    def _is_on_host(self, at: _At, word: tuple[int, int]) -> bool:
+        root, offset = word
+        return root != Root.ARENA or offset < at.parts.start
+
+    def _span(self, roots: _Roots, word: tuple[int, int], count: int) -> Bytes:
+        root, offset = word
+        return Bytes(roots[root] + offset, roots[root] + offset + count)
+
+    def _number(self, at: _At, root: int, offset: int, count: int) -> int:
+        """A number of so many bytes, from whichever memory it is in, once it is there."""
+        word = ctypes.c_int64(0)
+        if root == NUMBER or self._is_on_host(at, (root, offset)):
+            place = offset if root == NUMBER else self.roots[root] + offset
+            self._flights.settle([Bytes(place, place + count)], [])
+            ctypes.memmove(ctypes.addressof(word), place, count)
+        else:
+            self._flights.fetch(
+                ctypes.addressof(word), self._span(self._on_gpu, (root, offset), count)
+            )
+        return word.value
+
+    # How it ended ---------------------------------------------------------------------------------
+
+    def _first_failure(self, ended: list[int] | None) -> list[int]:
+        """The first failure in the order of the program: what ended the walk, or a kernel's note."""
+        count = max(1, len(self._steps.ops))
+        noted = np.zeros((count, FaultWord.COUNT), np.int64)
+        faults = self._on_gpu[-1]
+        self._flights.fetch(address(noted), Bytes(faults, faults + noted.nbytes))
+        failed = np.flatnonzero(noted[:, FaultWord.STATUS])
+        if not len(failed):
+            return ended or _OK
+        first = int(failed[0])
+        op = self._steps.ops[first]
+        cancelled = ended is not None and ended[CallWord.STATUS] == Status.CANCELLED
+        if ended is not None and not cancelled and ended[CallWord.STATUS_STEP] < op:
+            return ended
+        words: list[int] = noted[first].tolist()
+        return _ended(words[FaultWord.STATUS], op, *words[FaultWord.TILE :])
+
+    def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words]:
+        """The same; nothing is recorded where two devices work."""
+        return self.run(sized), np.zeros((0, TraceWord.COUNT), np.int64)
+
+    def status_words(self) -> list[int]:
+        """The words that say how the last call ended, as `CallWord` names them."""
+        return self._status
+
+    def cancel(self) -> None:
+        """Ask the call that this frame is running to end before its next step."""
+        self._cancelled = True
+        if self._running is not None:
+            self._running.cancel()
+
+    def reset(self) -> None:
+        """Forget a request to cancel, before the frame serves another call."""
+        self._cancelled = False
+        for engine in self._engines.values():
+            engine.reset()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_flights"):
+            self._flights.close()
+
+
+def _spans(roots: _Roots, stretches: Iterable[places.Stretch]) -> tuple[Bytes, ...]:
+    """Stretches of roots as addresses."""
+    return tuple([Bytes(roots[root] + first, roots[root] + end) for root, first, end in stretches])
+
+
+def _ended(status: int, op: int = 0, tile: int = 0, a: int = 0, b: int = 0) -> list[int]:
+    words = [0] * CallWord.COUNT
+    words[CallWord.STATUS], words[CallWord.STATUS_STEP] = int(status), op
+    words[CallWord.STATUS_TILE], words[CallWord.STATUS_A], words[CallWord.STATUS_B] = tile, a, b
+    return words
