@@ -58,8 +58,8 @@ demo: $(INSTALLED) ## a model through every level, then a face detector on a pho
 	$(BIN)/python examples/face_detector.py
 
 # A machine with a GPU brings its own Python packages: no .venv, nothing is installed.
-test-gpu: ## the GPU tests, from this checkout with the Python at hand
-	$(PYTHON) -m pytest -m gpu
+test-gpu: ## the GPU tests, from this checkout with the Python at hand; writes out/gpu/tests.md
+	$(PYTHON) -m pytest -m gpu tests/gpu
 
 bench-gpu: ## the GPU timings, likewise
 	$(PYTHON) -m benchmarks.gpu

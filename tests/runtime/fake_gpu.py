@@ -164,7 +164,7 @@ class FakeGpu:
         return number
 
     def end_stream(self, stream: int) -> None:
-        assert not self._streams.pop(stream), "there is work in it"
+        del self._streams[stream]
 
     def _later(self, stream: int, work: Work) -> None:
         assert stream not in self._capturing, "only kernels are captured"

@@ -1,0 +1,344 @@
+"""What is compiled for a GPU, run there, and compared: operations, derivatives, programs, networks.
+
+A case is compiled in one process and run in another, so it is known by names; `compile` gives artifacts as
+bytes. `check` runs them and raises what a test fails with. Operations and derivatives are compared with
+their evaluation in NumPy, programs likewise, networks and steps of training with the processor's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import gpu_kernels
+from dlc.dialects import func
+from dlc.dialects.builtin import Module
+from dlc.dialects.interface import bounds_attribute
+from dlc.dialects.measured import measuring
+from dlc.driver.calls import Request, call
+from dlc.driver.compile import compile_opened
+from dlc.driver.inputs import random_value
+from dlc.driver.interpret import evaluate_entry
+from dlc.driver.make import Wanted
+from dlc.driver.open import open_training
+from dlc.driver.opened import Opened
+from dlc.driver.settings import Settings
+from dlc.ir.attributes import decode
+from dlc.ir.builder import Builder
+from dlc.ir.core import OPS, Block
+from dlc.ir.passes import Context
+from dlc.ir.types import BF16, TensorType
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.manifest import Entry, Input
+from dlc.runtime.model import Model
+from dlc.runtime.tensor import Tensor
+from dlc.runtime.trainer import Trainer
+from tests import op_examples
+from tests.op_examples.derivative import by_differences, derivative, inputs_of
+from tests.op_examples.example import EXAMPLES, HERE, TOLERANCE, Example, Numbers
+from tests.op_examples.example import Input as Operand
+
+assert op_examples.__doc__, "importing it makes the operations and their examples known"
+OPERATORS = sorted(name for name in OPS if name.startswith(("array.", "nn.", "rng.")))
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ROOT / "tests/conformance/programs"
+NO_WEIGHTS = "init:0"
+
+PROGRAM_TOLERANCE = {"f64": 1e-12, "f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}
+"""Of the largest magnitude of a result; integers and conditions are equal."""
+NETWORK_TOLERANCE = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16": 1e-1}
+"""The same after the many layers of a network, each of which adds in another order."""
+
+
+class Case(Protocol):
+    """One thing to compile and compare."""
+
+    @property
+    def title(self) -> str: ...
+
+    def compile(self, target: str) -> list[bytes]:
+        """Artifacts for a GPU, and behind it perhaps one for the processor to compare with."""
+        ...
+
+    def check(self, artifacts: Sequence[bytes]) -> None:
+        """Run them. Raises AssertionError where results differ."""
+        ...
+
+
+# Operations ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Every example of an operation, each a function of one model."""
+
+    name: str
+    level: int
+    most: int | None = None
+    """Only so many examples."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}-O{self.level}"
+
+    @property
+    def _examples(self) -> Sequence[Example]:
+        return EXAMPLES[self.name][: self.most]
+
+    def compile(self, target: str) -> list[bytes]:
+        blocks = [(example.block()[0], example) for example in self._examples]
+        return [_compiled(blocks, Settings(self.level, target=target))]
+
+    def check(self, artifacts: Sequence[bytes]) -> None:
+        with Model.from_bytes(artifacts[0]) as model:
+            for number, example in enumerate(self._examples):
+                block, op = example.block()
+                found = _results(model, number, example, [_argument(x) for x in example.inputs])
+                for value, one, other in zip(op.results, found, example.run(block), strict=True):
+                    assert isinstance(value.type, TensorType)
+                    dtype = value.type.dtype
+                    tolerance = 4 * TOLERANCE[dtype] if dtype.is_float else 0
+                    what = f"{self.name}, example {number}: {op}"
+                    _close(decode(one, dtype), decode(other, dtype), tolerance, what)
+
+
+@dataclass(frozen=True)
+class Derivatives:
+    """The derivatives of an operation's smooth examples, of an order, in f64."""
+
+    name: str
+    order: int
+    most: int | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}-order{self.order}"
+
+    @property
+    def examples(self) -> Sequence[Example]:
+        """Those that are differentiated."""
+        found = [each for each in EXAMPLES[self.name] if each.is_smooth]
+        return [each for each in found if self.order <= each.orders][: self.most]
+
+    def compile(self, target: str) -> list[bytes]:
+        blocks = [(derivative(example, self.order), example) for example in self.examples]
+        return [_compiled(blocks, Settings(2, target=target))]
+
+    def check(self, artifacts: Sequence[bytes]) -> None:
+        with Model.from_bytes(artifacts[0]) as model:
+            for number, example in enumerate(self.examples):
+                given = inputs_of(example, self.order)
+                found = _results(model, number, example, given)
+                for one, wanted in zip(found, by_differences(example, self.order), strict=True):
+                    _close(one, wanted, 1e-6, f"{self.name}, example {number}")
+
+
+def derivatives() -> list[Derivatives]:
+    """Of every operation that has some."""
+    found = [
+        Derivatives(name, order)
+        for name in OPERATORS
+        for order in (1, 2)
+        if not OPS[name].not_differentiable
+    ]
+    return [case for case in found if case.examples]
+
+
+def _compiled(blocks: Sequence[tuple[Block, Example]], settings: Settings) -> bytes:
+    """A model with a function of each block, `f0` and so on."""
+    module = Module.empty(HERE)
+    for number, (block, example) in enumerate(blocks):
+        for place, argument in enumerate(block.arguments):
+            argument.name = f"x{place}"
+        made = func.Func(block, f"f{number}", func.signature(block, block.terminator.operands))
+        if example.dims:
+            bounds: dict[str, tuple[int, int | None]] = dict.fromkeys(example.dims, (0, 64))
+            made.attributes["dlc.dims"] = bounds_attribute(bounds)
+        Builder(module.body, HERE).place(made)
+    opened = Opened(module, Context(), "examples.dlm", {"examples.dlm": "dlc 1\n"}, Path())
+    return bytes(compile_opened(opened, settings).to_bytes())
+
+
+def _results(model: Model, number: int, example: Example, given: Sequence[object]) -> list[Numbers]:
+    """What a function gives, as the evaluator holds it: bf16 as its bits."""
+    entry = cast("Callable[..., object]", model[f"f{number}"])
+    found = entry(*given, **_free(example))
+    results = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
+    return [_stored(result) for result in results]
+
+
+def _free(example: Example) -> dict[str, int]:
+    """The dims that neither an input tells nor the call measures."""
+    sizes = [size for given in example.inputs for size in given.type.shape]
+    told = {str(size) for size in sizes} | set(measuring(example.module()))
+    return {name: value for name, value in example.dims.items() if name not in told}
+
+
+def _argument(given: Operand) -> object:
+    return Tensor.from_bits(given.array, "bf16") if given.dtype is BF16 else given.array
+
+
+def _stored(result: object) -> Numbers:
+    if isinstance(result, Tensor):
+        return result.bits
+    array = np.asarray(result)
+    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+
+
+def _close(found: Numbers, wanted: Numbers, tolerance: float, what: str) -> None:
+    """Equal up to the tolerance of the largest element."""
+    one, other = found.astype(np.float64), wanted.astype(np.float64)
+    finite = np.abs(other[np.isfinite(other)])
+    scale = max(1.0, float(np.max(finite, initial=0)))
+    np.testing.assert_allclose(one, other, tolerance, tolerance * scale, err_msg=what)
+
+
+# Programs and networks ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Program:
+    """A text whose functions are compared with their evaluation."""
+
+    path: str
+    level: int = 2
+
+    @property
+    def title(self) -> str:
+        return Path(self.path).stem
+
+    def compile(self, target: str) -> list[bytes]:
+        wanted = Wanted(str(ROOT / self.path))
+        made = compile_opened(wanted.open(), Settings(self.level, target=target), NO_WEIGHTS)
+        return [bytes(made.to_bytes())]
+
+    def check(self, artifacts: Sequence[bytes]) -> None:
+        path = str(ROOT / self.path)
+        with Model.from_bytes(artifacts[0]) as model:
+            for entry in model.entry_points:
+                request = Request(path, entry, seed=3)
+                wanted, _ = evaluate_entry(
+                    Wanted(path, weights=NO_WEIGHTS).open(), request, NO_WEIGHTS
+                )
+                found = call(model, request)
+                pairs = zip(wanted.values, found.values, strict=True)
+                for (_, one), (_, other) in pairs:
+                    _agree(other, one, PROGRAM_TOLERANCE, entry)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model whose functions are compared with the processor's."""
+
+    name: str
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    def compile(self, target: str) -> list[bytes]:
+        return [_network(self.name, target), _network(self.name, "cpu")]
+
+    def check(self, artifacts: Sequence[bytes]) -> None:
+        on_gpu, on_cpu = (Model.from_bytes(data) for data in artifacts)
+        with on_gpu, on_cpu:
+            for entry in on_cpu.entry_points:
+                request = Request(self.name, entry, seed=0)
+                wanted = call(on_cpu, request)
+                # Three times: kernel by kernel, as a graph that was just made, and as one that is kept.
+                for found in [call(on_gpu, request) for _ in range(3)]:
+                    for (_, one), (_, other) in zip(found.values, wanted.values, strict=True):
+                        _agree(one, other, NETWORK_TOLERANCE, entry)
+
+
+@dataclass(frozen=True)
+class Training:
+    """Steps of training, compared with the processor's by their losses.
+
+    `name` is that of a model, or the path of a text.
+    """
+
+    name: str
+    steps: int = 3
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    def compile(self, target: str) -> list[bytes]:
+        return [_network(self.name, target), _network(self.name, "cpu")]
+
+    def check(self, artifacts: Sequence[bytes]) -> None:
+        found, wanted = (
+            _losses(Trainer(Artifact.from_bytes(data)), self.steps) for data in artifacts
+        )
+        assert all(np.isfinite(wanted)), wanted
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, err_msg=self.name)
+
+
+def networks() -> list[Network]:
+    """The models of the examples and benchmarks, and the light graphs."""
+    return [Network(name) for name in gpu_kernels.models() if not name.endswith(", training")]
+
+
+def trainings() -> list[Training]:
+    """Those of them that train."""
+    return [Training(name) for name in gpu_kernels.models() if name.endswith(", training")]
+
+
+def _network(name: str, target: str) -> bytes:
+    is_text = name.endswith(".dlm")
+    opened = open_training(ROOT / name) if is_text else gpu_kernels.models()[name]()
+    return bytes(compile_opened(opened, Settings(target=target), NO_WEIGHTS).to_bytes())
+
+
+def _losses(trainer: Trainer, steps: int) -> list[float]:
+    """The losses of some steps with the same numbers, and what is measured after them."""
+    facts = trainer.facts
+    trainer.total_steps = steps
+    inputs: dict[str, Input] = {}
+    entries = [point.entry for point in trainer.model.entry_points.values()]
+    for entry in entries:
+        inputs.update({item.name: item for item in entry.inputs if item.name in facts.inputs})
+    sizes = _sizes(entries)
+    batch = {name: random_value(item, sizes, 0) for name, item in inputs.items()}
+    step, measure = (
+        {name: batch[name] for name in batch if name in {item.name for item in entry.inputs}}
+        for entry in entries_by_name(entries)
+    )
+    losses = [trainer.step(**step) for _ in range(steps)]
+    return [*losses, *trainer.measure(**measure).values()]
+
+
+def entries_by_name(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The step, then the evaluation."""
+    found = {entry.name: entry for entry in entries}
+    return found["train_step"], found["evaluate"]
+
+
+def _sizes(entries: Sequence[Entry]) -> Mapping[str, int]:
+    """A number for each size: the nearest to 4."""
+    return {
+        dim.name: max(dim.lower, 4 if dim.upper is None else min(4, dim.upper))
+        for entry in entries
+        for dim in entry.dims
+    }
+
+
+def _agree(found: Tensor, wanted: Tensor, tolerance: Mapping[str, float], what: str) -> None:
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), what
+    if wanted.dtype not in tolerance:
+        assert found.tolist() == wanted.tolist(), what
+        return
+    one, other = (_numbers(tensor) for tensor in (found, wanted))
+    scale = max(float(np.abs(other[np.isfinite(other)]).max(initial=0)), 1e-6)
+    np.testing.assert_allclose(one, other, 0, tolerance[wanted.dtype] * scale, err_msg=what)
+
+
+def _numbers(tensor: Tensor) -> NDArray[np.float64]:
+    return np.asarray(tensor.values()).astype(np.float64)

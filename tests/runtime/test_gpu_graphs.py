@@ -1,0 +1,166 @@
+"""What is launched again is launched as a graph, of which each call in flight has its own."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from threading import Barrier, Thread
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dlc
+from dlc.errors import CallError
+from dlc.runtime.cuda.launching import MAX_KEPT, WAIT
+from dlc.runtime.model import Model
+from dlc.runtime.tensor import Tensor
+from tests.runtime.fake_gpu import FakeGpu, fake_gpu
+
+TEXT = """dlc 1
+dim B = 1..16
+export fn folded(x: f32[B, 3]) -> f32[B] = exp(sum(x, axis=1)) * 2
+export fn root(a: f32) -> f32 =
+  while abs(x * x - a) > 1e-5 with x = a limit 100 { next x = (x + a / x) / 2 }
+export fn picked(x: f32[4], i: i64[B]) -> f32[B] = x[i]
+"""
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeGpu]:
+    with fake_gpu() as found:
+        yield found
+
+
+@pytest.fixture
+def model(fake: FakeGpu) -> Model:
+    return dlc.compile(text=TEXT, target="cuda")
+
+
+def numbers(rows: int) -> NDArray[np.float32]:
+    return np.random.default_rng(rows).standard_normal((rows, 3)).astype(np.float32)
+
+
+def right(found: object, x: NDArray[np.float32]) -> None:
+    values = found.values() if isinstance(found, Tensor) else found
+    np.testing.assert_allclose(np.asarray(values, np.float32), np.exp(x.sum(1)) * 2, rtol=1e-5)
+
+
+def test_the_second_call_makes_a_graph_and_the_third_launches_it(
+    fake: FakeGpu, model: Model
+) -> None:
+    x = numbers(4)
+    right(model.folded(x), x)
+    assert fake.graphs == []
+    right(model.folded(x), x)
+    (graph,) = fake.graphs
+    x = numbers(4) + 1
+    right(model.folded(x), x)
+    assert fake.graphs == [graph]
+    assert (graph.launches, graph.changes) == (2, 0)
+
+
+def test_the_graphs_of_the_last_eight_sizes_are_kept(fake: FakeGpu, model: Model) -> None:
+    for rows in range(1, MAX_KEPT + 2):
+        for _ in range(2):
+            right(model.folded(numbers(rows)), numbers(rows))
+    gc.collect()
+    assert [graph.is_free for graph in fake.graphs] == [True] + [False] * MAX_KEPT
+    right(model.folded(numbers(2)), numbers(2))
+    assert fake.graphs[1].launches == 2
+
+
+def test_a_graph_follows_memory_that_has_moved(fake: FakeGpu, model: Model) -> None:
+    small, large = numbers(2), numbers(16)
+    for _ in range(2):
+        right(model.folded(small), small)
+    (graph,) = fake.graphs
+    for _ in range(2):
+        right(model.folded(large), large)  # takes larger blocks than there were
+    right(model.folded(small), small)
+    right(model.folded(small), small)
+    assert graph.launches == 3
+
+
+def test_only_kernels_that_are_given_what_moved_are_changed(fake: FakeGpu, model: Model) -> None:
+    arrays = [numbers(4) + k for k in range(3)]
+    tensors = [Tensor(x).to("cuda") for x in arrays]
+    result = Tensor(np.zeros(4, np.float32)).to("cuda")
+    for x, tensor in zip([*arrays, *arrays[1:]], [*tensors, *tensors[1:]], strict=True):
+        model.folded(tensor, out=result)
+        right(result, x)
+    (graph,) = fake.graphs
+    assert graph.launches == 4
+    # The one kernel, whenever the array was another than in the call before.
+    assert len(graph.nodes) == 1
+    assert graph.changes == 3
+
+
+def test_the_body_of_a_loop_is_a_graph_between_conditions(fake: FakeGpu, model: Model) -> None:
+    for a in (9.0, 2.0, 9.0):
+        found = model.root(np.float32(a))
+        np.testing.assert_allclose(np.asarray(found), np.sqrt(a), rtol=1e-5)
+    assert fake.graphs
+    assert max(graph.launches for graph in fake.graphs) > 3
+    rounds = len(fake.launched)
+    with pytest.raises(CallError, match="limit of 100"):
+        model.root(np.float32(1e30))
+    assert len(fake.launched) >= rounds + 100
+
+
+def test_calls_at_once_have_graphs_and_memory_of_their_own(fake: FakeGpu, model: Model) -> None:
+    begun, wrong = Barrier(2), list[BaseException]()
+
+    def work(rows: int) -> None:
+        begun.wait()
+        try:
+            for _ in range(4):
+                right(model.folded(numbers(rows)), numbers(rows))
+        except BaseException as error:  # noqa: BLE001 - the test fails with it below
+            wrong.append(error)
+
+    threads = [Thread(target=work, args=(rows,)) for rows in (3, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert all(not graph.is_free for graph in fake.graphs)
+
+
+def test_a_model_that_is_gone_leaves_nothing_on_the_device(fake: FakeGpu) -> None:
+    before = dict(fake.allocated)
+    model = dlc.compile(text=TEXT, target="cuda")
+    for _ in range(3):
+        right(model.folded(numbers(4)), numbers(4))
+    assert len(fake.allocated) > len(before)
+    model.close()
+    del model
+    gc.collect()
+    assert fake.allocated == before
+    assert fake.pinned == {}
+    assert all(graph.is_free for graph in fake.graphs)
+
+
+def test_a_kernel_that_the_driver_refuses_is_told_by_its_line(fake: FakeGpu, model: Model) -> None:
+    model.folded(numbers(4))
+    fake.refuses = fake.launched[-1]
+    with pytest.raises(CallError) as caught:
+        model.folded(numbers(5))
+    (said,) = caught.value.diagnostics
+    assert said.code == "D0818"
+    assert said.message.startswith("folded: ")
+    assert said.place is not None
+    assert (said.place.file, said.place.line) == ("model.dlm", 3)
+    fake.refuses = None
+    right(model.folded(numbers(4)), numbers(4))
+
+
+def test_waiting_for_each_kernel_makes_no_graphs(
+    fake: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WAIT, "1")
+    model = dlc.compile(text=TEXT, target="cuda")
+    for _ in range(3):
+        right(model.folded(numbers(4)), numbers(4))
+    assert fake.graphs == []
