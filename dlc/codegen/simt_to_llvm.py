@@ -6,6 +6,7 @@ it notes a failure. A block of threads does the tile that has the block's number
 
 from __future__ import annotations
 
+from dlc.codegen.fragments_to_llvm import SHARED
 from dlc.codegen.llvm_text import FunctionText, llvm_type, memory_type, writes
 from dlc.codegen.loop_to_llvm import write_block
 from dlc.dialects import simt
@@ -33,7 +34,7 @@ def kernel_text(function: simt.Func, name: str) -> str:
     write_block(function.body, text)
     head = f"define ptx_kernel void @{name}({', '.join([*parameters, 'ptr %fault'])}) #0 {{"
     # Left to itself, ptxas aims at 64 registers and rather spills a few bytes than take some more.
-    bounds = f'"nvvm.maxntid"="{function.threads}" "nvvm.minctasm"="1"'
+    bounds = f'"nvvm.maxntid"="{function.threads}" "nvvm.minctasm"="{function.blocks}"'
     attributes = f"attributes #0 = {{ nounwind {bounds} }}"
     body = [*text.entry, *text.lines]
     return "\n".join(
@@ -47,9 +48,9 @@ def _shared(op: Op, text: FunctionText) -> tuple[str, ...]:
     room = f"@{text.function}.{text.fresh()[1:]}"
     type = f"[{op.elements} x {memory_type(op.dtype)}]"
     text.declarations[
-        f"{room} = internal addrspace(3) global {type} poison, align {SHARED_ALIGNMENT}"
+        f"{room} = internal addrspace({SHARED}) global {type} poison, align {SHARED_ALIGNMENT}"
     ] = None
-    return (f"addrspacecast (ptr addrspace(3) {room} to ptr)",)
+    return (f"addrspacecast (ptr addrspace({SHARED}) {room} to ptr)",)
 
 
 @writes(simt.Barrier)

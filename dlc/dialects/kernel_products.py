@@ -170,7 +170,10 @@ class Conv(Product):
         return found[0], found[1]
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
-        picture, weights = inputs[:2]
+        source = array_type(self.lhs).dtype
+        picture, weights = (
+            decode(array, source).astype(self.accumulator.numpy) for array in inputs[:2]
+        )
         low_high = [tuple(at.shape(pair)) for pair in self.padding]
         padded = np.pad(picture, [(0, 0), *low_high, (0, 0)])
         height, width = at.shape(self.extents)

@@ -58,6 +58,8 @@ class Shadow:
         # Whether several threads have read it in that epoch, and whether several blocks have.
         self._many = np.zeros(size, np.bool_)
         self._blocks = np.zeros(size, np.bool_)
+        self.flying = np.zeros(size, np.bool_)
+        """Where a copy is on its way to."""
 
     def read(self, places: Numbers, now: Moment) -> Clash | None:
         """Threads read bytes, those in their row of `places`; the first clash."""

@@ -33,6 +33,7 @@ from dlc.passes import (
     hoist,
     keep_wide,
     layout,
+    operands,
     pack,
     prepare,
 )
@@ -62,6 +63,7 @@ LOADED = (
     kernel_to_simt,
     layout,
     nn_to_kernel,
+    operands,
     order_to_kernel,
     pack,
     pieces_to_kernel,
@@ -120,6 +122,8 @@ REASONS = (
     Order("hoist", "recompute", "what leaves a loop is held for all of it"),
     Order("release", "recompute", "what is given back earlier need not be computed again"),
     Order("recompute", "plan_memory", "the plan gives the memory to others"),
+    Order("lower_to_kernels", "take_operands", "products are known there"),
+    Order("take_operands", "fuse", "what makes an operand may go into a kernel that it follows"),
     Order("pack", "hoist", "most of what leaves a loop are panels of weights"),
     Order("pack", "make_prepare", "panels of weights are made when they are loaded"),
     Order("make_prepare", "plan_memory", "prepare is compiled like the entry points"),
@@ -148,10 +152,11 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
         case "kernel":
             prepare = PREPARE if kind == "cuda" else ("pack", *PREPARE)
             simpler = simplify(level)
+            stored = ("take_operands",) if kind == "cuda" and level >= 2 else ()
             fused = KERNEL if level else ()
             before = ("hoist", "dce", "release", "recompute", "dce") if level else ()
             return (
-                *("decompose", *simpler, "lower_to_kernels", *fused, *prepare, *fused),
+                *("decompose", *simpler, "lower_to_kernels", *stored, *fused, *prepare, *fused),
                 *(*before, "place"),
             )
         case "plan":

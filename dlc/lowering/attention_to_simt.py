@@ -24,7 +24,7 @@ from dlc.ir.types import BOOL, F32
 from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.product_to_simt import offset, read
+from dlc.lowering.product_sources import offset, read
 from dlc.lowering.simt_writer import GridWriter, when
 from dlc.lowering.work import ceil_divide, nanoseconds
 

@@ -20,12 +20,13 @@ MOST_IN_32_BITS = (1 << 32) - 1
 
 
 class GridWriter(KernelWriter):
-    """Writes a kernel of which `threads` threads do each tile."""
+    """Writes a kernel of which `threads` threads do each tile; a core is to hold so many `blocks`."""
 
-    def __init__(self, op: kernel.Kernel, threads: int) -> None:
+    def __init__(self, op: kernel.Kernel, threads: int, blocks: int = 1) -> None:
         super().__init__(op, ("tile", "thread"))
         self.op = op
         self.threads = threads
+        self.blocks = blocks
         self.thread = self.lead[1]
 
     def leave_out_tiles(self, start: Builder, count: Value, divider: Op) -> None:
@@ -39,7 +40,7 @@ class GridWriter(KernelWriter):
         self.emit.place(loop.If(here, work, nothing(self.emit)))
 
     def function(self) -> simt.Func:
-        return simt.Func(self.block, "kernel", self.threads)
+        return simt.Func(self.block, "kernel", self.threads, self.blocks)
 
     def unravel(
         self, emit: Builder, number: Value, extents: Sequence[Value], count: Size

@@ -433,7 +433,9 @@ def _why_not_append(
     if (
         isinstance(producer, Product)
         and kernel.array_type(consumer.result).dtype is not producer.accumulator
+        and kernel.array_type(producer.lhs).dtype is producer.accumulator
     ):
+        # Sums of wide factors are added up where the result goes; those of 16 bits never are.
         return "the reader's dtype is not that of the sums"
     if len(consumer.inputs) + len(producer.operands) > MAX_INPUTS:
         return "the kernel would read too many arrays"

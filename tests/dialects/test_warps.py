@@ -15,19 +15,16 @@ from dlc.dialects import loop, scalar, simt
 from dlc.dialects.machine import BadAccess, Enough
 from dlc.dialects.shadow import Race
 from dlc.dialects.simt import WARP
-from dlc.dialects.warps import Divergence, Launch
+from dlc.dialects.warp_memory import Divergence
+from dlc.dialects.warps import Launch
 from dlc.errors import CallError
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import F32, INDEX
 from dlc.lowering.loop_words import unravel
 from dlc.runtime.abi import Status
+from tests.dialects.faults import ROOM, THREADS, TILES, Fault, cases, check, run
 from tests.dialects.threads import HERE, Floats, Threads, launch, memory, numbers
-
-THREADS = 2 * WARP
-TILES = 2
-ROOM = THREADS * TILES
-
 
 # Faults: `right` says whether this is the twin instead. Of two operations that race, the evaluator
 # blames the one that comes second, whichever that is.
@@ -165,15 +162,6 @@ def what_is_only_read_is_written(at: Threads, right: bool) -> None:
     at.blamed.store(at.number(1), at.given[0 if right else 1], at.over_all())
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """How to plant it, and what is said about it."""
-
-    plant: Callable[[Threads, bool], None]
-    kind: type[Exception]
-    says: str
-
-
 FAULTS = [
     Fault(all_write_one_place, Race, r"loop\.store .* writes byte 12 of shared memory, which"),
     Fault(
@@ -226,20 +214,12 @@ FAULTS = [
     ),
     Fault(what_is_only_read_is_written, BadAccess, r"writes x, which is only read"),
 ]
-CASES = [pytest.param(fault, id=fault.plant.__name__) for fault in FAULTS]
-
-
-def run(fault: Fault, *, right: bool) -> None:
-    given = memory(np.ones(ROOM, np.float32))
-    constant = memory(np.ones(ROOM, np.float32), writable=False)
-    launch(lambda at: fault.plant(at, right), THREADS, given, constant, tiles=TILES)
+CASES = cases(FAULTS)
 
 
 @pytest.mark.parametrize("fault", CASES)
 def test_a_fault_is_found_with_its_place(fault: Fault) -> None:
-    with pytest.raises(fault.kind, match=fault.says) as caught:
-        run(fault, right=False)
-    assert "kernel.dlm:7:3" in str(caught.value)
+    check(fault)
 
 
 @pytest.mark.parametrize("fault", CASES)

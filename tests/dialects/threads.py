@@ -76,6 +76,19 @@ class Threads:
     def shared(self, elements: int) -> Value:
         return self.emit(simt.Shared(elements, F32))
 
+    def copy(
+        self, place: Value, room: Value, there: Value, within: Value | None = None, count: int = 4
+    ) -> None:
+        """Start to copy some of the second memory to a room."""
+        inside = self.is_below(self.index(0), 1) if within is None else within
+        self.emit.place(simt.Copy(self.given[1], place, room, there, inside, F32, count))
+
+    def commit(self) -> None:
+        self.emit.place(simt.Commit())
+
+    def wait(self, pending: int = 0) -> None:
+        self.emit.place(simt.Wait(pending))
+
     def barrier(self) -> None:
         self.emit.place(simt.Barrier())
 

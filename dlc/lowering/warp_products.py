@@ -1,0 +1,282 @@
+"""How the threads of a block multiply two panels: by matrix instructions, or a product at a time.
+
+Warps share a tile of the result out in a grid; each has `rows` x `columns` of it. Sums stay in registers.
+When they are finished, they leave them in *groups* of 16 rows, as `Piece`s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc.dialects import loop, scalar, simt
+from dlc.dialects.simt import WARP
+from dlc.ir.builder import Builder
+from dlc.ir.core import Value
+from dlc.ir.types import F32
+from dlc.lowering.loop_words import for_each, index, unravel
+from dlc.lowering.product_panels import Order, Panel
+from dlc.lowering.product_sources import Source
+from dlc.lowering.simt_writer import GridWriter
+
+GROUP = 16
+"""Rows of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A tile of the result, the grid of warps that compute it, and strips in shared memory at a time.
+
+    A core of the processor is to hold so many `blocks`.
+    """
+
+    rows: int
+    columns: int
+    down: int
+    across: int
+    stages: int
+    blocks: int = 1
+
+    @property
+    def threads(self) -> int:
+        return self.down * self.across * WARP
+
+    @property
+    def warp_rows(self) -> int:
+        return self.rows // self.down
+
+    @property
+    def warp_columns(self) -> int:
+        return self.columns // self.across
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Neighbouring sums of a thread: their row in the group, and the first column of the warp's."""
+
+    row: Value
+    column: Value
+    sums: Sequence[Value]
+
+
+class WarpProduct:
+    """What a warp does with its part of the panels."""
+
+    def __init__(self, form: Form, writer: GridWriter, lhs: Panel, rhs: Panel) -> None:
+        self.form = form
+        self.lhs, self.rhs = lhs, rhs
+        emit = writer.emit
+        warp, self.lane = unravel(emit, writer.thread, [index(emit, WARP)] * 2)
+        self.down, self.across = unravel(emit, warp, [index(emit, form.across)] * 2)
+        self.row = emit(scalar.Multiply(self.down, index(emit, form.warp_rows)))
+        self.column = emit(scalar.Multiply(self.across, index(emit, form.warp_columns)))
+
+    @staticmethod
+    def order(source: Source, *, of_rows: bool) -> Order:
+        """How the units of a panel are to be ordered, of lhs (`of_rows`) or of rhs."""
+        raise NotImplementedError
+
+    @property
+    def count(self) -> int:
+        """Sums of a thread."""
+        return self.form.warp_rows * self.form.warp_columns // WARP
+
+    def multiply(
+        self, emit: Builder, rooms: Sequence[Value], sums: Sequence[Value]
+    ) -> Sequence[Value]:
+        """The sums, with the products of the strips that are in these rooms added."""
+        raise NotImplementedError
+
+    def pieces(self, emit: Builder, group: int, sums: Sequence[Value]) -> list[Piece]:
+        """The thread's sums in a group of rows."""
+        raise NotImplementedError
+
+
+class MatrixProduct(WarpProduct):
+    """By `simt.multiply_add`: 16 x 8 sums at a time, and 32 bytes along k."""
+
+    @staticmethod
+    def order(source: Source, *, of_rows: bool) -> Order:
+        by_numbers = source.dtype is F32 and not source.along_k
+        return Order.BY_NUMBERS if by_numbers else Order.BY_UNITS
+
+    def multiply(
+        self, emit: Builder, rooms: Sequence[Value], sums: Sequence[Value]
+    ) -> Sequence[Value]:
+        found = list(sums)
+        for step in range(2):
+            left = [
+                self._fragment(emit, self.lhs, rooms[0], self.row, first, step, of_rows=True)
+                for first in range(0, self.form.warp_rows, 16)
+            ]
+            right = [
+                self._fragment(emit, self.rhs, rooms[1], self.column, first, step, of_rows=False)
+                for first in range(0, self.form.warp_columns, 16)
+            ]
+            pairs = [(rows, two[k : k + 2]) for rows in left for two in right for k in (0, 2)]
+            for number, (rows, columns) in enumerate(pairs):
+                place = slice(4 * number, 4 * number + 4)
+                found[place] = emit.all(simt.MultiplyAdd(rows, columns, found[place]))
+        return found
+
+    def _fragment(
+        self,
+        emit: Builder,
+        panel: Panel,
+        room: Value,
+        base: Value,
+        first: int,
+        step: int,
+        *,
+        of_rows: bool,
+    ) -> Sequence[Value]:
+        """Four matrices of 8 x 16 bytes: 16 of the side, from `base + first` on, at a step along k.
+
+        Of lhs the upper and lower rows come first, of rhs the halves of k.
+        """
+        if panel.dtype is F32 and not panel.source.along_k:
+            return self._numbers(emit, panel, room, base, first, step, of_rows=of_rows)
+        which, low = unravel(emit, self.lane, [index(emit, 8)] * 2)
+        halves = unravel(emit, which, [index(emit, 2)] * 2)
+        of_k, of_side = halves if of_rows else reversed(halves)
+        if panel.source.along_k:
+            eighth = _plus(emit, _times(emit, of_side, 8), low)
+            line = _plus(emit, _plus(emit, base, eighth), first)
+            unit = _plus(emit, of_k, 2 * step)
+        else:
+            line = _plus(emit, _plus(emit, _times(emit, of_k, 8), low), 16 * step)
+            eighths = emit(scalar.RawDivide(base, index(emit, 8)))
+            unit = _plus(emit, _plus(emit, eighths, of_side), first // 8)
+        place = panel.place(emit, line, unit, low)
+        turned = not panel.source.along_k
+        return emit.all(simt.LoadMatrix(room, place, panel.dtype, turned))
+
+    def _numbers(
+        self,
+        emit: Builder,
+        panel: Panel,
+        room: Value,
+        base: Value,
+        first: int,
+        step: int,
+        *,
+        of_rows: bool,
+    ) -> list[Value]:
+        """The same of f32 that lie the other way, which no instruction turns."""
+        group, part = unravel(emit, self.lane, [index(emit, 4)] * 2)
+        found: list[Value] = []
+        for number in range(4):
+            of_k, of_side = divmod(number, 2) if of_rows else reversed(divmod(number, 2))
+            line = _plus(emit, part, 8 * step + 4 * of_k)
+            side = _plus(emit, _plus(emit, base, group), first + 8 * of_side)
+            unit, rest = unravel(emit, side, [index(emit, panel.each)] * 2)
+            place = _plus(emit, panel.place(emit, line, unit, part), rest)
+            found.append(emit(loop.Load(room, place, F32)))
+        return found
+
+    def pieces(self, emit: Builder, group: int, sums: Sequence[Value]) -> list[Piece]:
+        row, part = unravel(emit, self.lane, [index(emit, 4)] * 2)
+        eighths = self.form.warp_columns // 8
+        found: list[Piece] = []
+        for number in range(eighths):
+            column = _plus(emit, _times(emit, part, 2), 8 * number)
+            first = 4 * (group * eighths + number)
+            for half in range(2):
+                two = sums[first + 2 * half : first + 2 * half + 2]
+                found.append(Piece(_plus(emit, row, 8 * half), column, two))
+        return found
+
+
+class ScalarProduct(WarpProduct):
+    """By `fma` in f32: a thread has 8 x 8 sums, and adds in order of k."""
+
+    EACH = 8
+
+    @staticmethod
+    def order(source: Source, *, of_rows: bool) -> Order:
+        # Eight threads have the same rows; only columns that lie along k are as many lines.
+        return Order.BY_UNITS if source.along_k and not of_rows else Order.PLAIN
+
+    def multiply(
+        self, emit: Builder, rooms: Sequence[Value], sums: Sequence[Value]
+    ) -> Sequence[Value]:
+        def unit(deep: Builder, number: Value, carried: list[Value]) -> Sequence[Value]:
+            for half in range(2):
+                rows = self._factors(deep, self.lhs, rooms[0], self.row, 4, number, half)
+                columns = self._factors(deep, self.rhs, rooms[1], self.column, 8, number, half)
+                for left, right in zip(rows, columns, strict=True):
+                    pairs = [(row, column) for row in left for column in right]
+                    carried = [
+                        deep(scalar.Fma(*pair, sum))
+                        for pair, sum in zip(pairs, carried, strict=True)
+                    ]
+            return carried
+
+        units = index(emit, self.lhs.depth // self.lhs.each)
+        return for_each(emit, index(emit, 0), units, 1, sums, unit)
+
+    def _own(self, emit: Builder, across: int) -> Value:
+        """The thread's number among the 4 along the rows, or among the 8 along the columns."""
+        return unravel(emit, self.lane, [index(emit, 8)] * 2)[0 if across == 4 else 1]
+
+    def _factors(
+        self,
+        emit: Builder,
+        panel: Panel,
+        room: Value,
+        base: Value,
+        across: int,
+        number: Value,
+        half: int,
+    ) -> list[list[Value]]:
+        """The thread's eight numbers of a panel, for each of two steps along k: half of a unit."""
+        own = self._own(emit, across)
+        if panel.source.along_k:
+            found: list[tuple[Value, ...]] = []
+            for part in range(self.EACH):
+                low = _plus(emit, own, across * part % 8)
+                line = _plus(emit, _plus(emit, base, own), across * part)
+                place = _plus(emit, panel.place(emit, line, number, low), 2 * half)
+                found.append(emit.all(simt.Load(room, place, F32, 2)))
+            return [list(step) for step in zip(*found, strict=True)]
+        units = emit(scalar.RawDivide(base, index(emit, 4)))
+        steps: list[list[Value]] = []
+        for k in range(2 * half, 2 * half + 2):
+            line = _plus(emit, _times(emit, number, 4), k)
+            numbers: list[Value] = []
+            for part in range(2):
+                unit = _plus(emit, _plus(emit, units, own), across * part)
+                place = panel.place(emit, line, unit, line)
+                numbers += emit.all(simt.Load(room, place, F32, 4))
+            steps.append(numbers)
+        return steps
+
+    def pieces(self, emit: Builder, group: int, sums: Sequence[Value]) -> list[Piece]:
+        y, x = self._own(emit, 4), self._own(emit, 8)
+        found: list[Piece] = []
+        for part in range(4):
+            row = (
+                _plus(emit, y, 4 * part)
+                if self.lhs.source.along_k
+                else _plus(emit, _times(emit, y, 4), part)
+            )
+            first = self.EACH * (4 * group + part)
+            own = sums[first : first + self.EACH]
+            if self.rhs.source.along_k:
+                found += [Piece(row, _plus(emit, x, 8 * k), [sum]) for k, sum in enumerate(own)]
+            else:
+                start = _times(emit, x, 4)
+                found += [
+                    Piece(row, _plus(emit, start, 32 * half), own[4 * half : 4 * half + 4])
+                    for half in range(2)
+                ]
+        return found
+
+
+def _plus(emit: Builder, one: Value, other: int | Value) -> Value:
+    term = other if isinstance(other, Value) else index(emit, other)
+    return emit(scalar.Add(one, term))
+
+
+def _times(emit: Builder, one: Value, factor: int) -> Value:
+    return emit(scalar.Multiply(one, index(emit, factor)))

@@ -1,0 +1,162 @@
+"""Products on GPUs read their operands as they are stored: transposed, or in 16 bits.
+
+For a CPU both are work that packing does on the way. Here a product takes them as they lie, which saves a
+pass over memory, and factors of f16 and bf16 go to the instructions that multiply such: what products of
+16-bit factors are in f32 is exact, so nothing is rounded that was not rounded before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.dialects import array, kernel, scalar
+from dlc.dialects.kernel_products import Conv, Gemm
+from dlc.ir.builder import Builder
+from dlc.ir.clone import clone
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.types import BF16, F16, F32, DType
+
+
+@define_pass("take_operands")
+def take_operands(module: Op, context: Context) -> None:
+    """Let products read operands that were only transposed or widened as they were before."""
+    for op in list(module.walk()):
+        match op:
+            case Gemm() | Conv() if not op.outs:
+                _in_16_bits(op, context)
+            case _:
+                continue
+        if isinstance(op, Gemm):
+            _as_stored(op, context)
+
+
+# Factors of 16 bits.
+
+
+def _in_16_bits(op: Gemm | Conv, context: Context) -> None:
+    """Multiply numbers of 16 bits where both operands are such, widened."""
+    found = [_narrow(value) for value in op.operands[:2]]
+    made = [value for value in found if value is not None]
+    dtypes = {kernel.array_type(value).dtype for value in made}
+    if len(made) == 2 and len(dtypes) == 1:
+        context.log.did("multiply as stored, in 16 bits", op)
+        _read(op, made)
+    for value in made:
+        _erase_unused(value)
+
+
+def _read(op: Gemm | Conv, operands: Sequence[Value]) -> None:
+    """Let a product read other operands."""
+    before = op.operands[:2]
+    op.set_operands([*operands, *op.operands[2:]])
+    for value in before:
+        _erase_unused(value)
+
+
+def _narrow(value: Value) -> Value | None:
+    """The array in 16 bits that a value is the widened form of, made anew where it was moved around."""
+    match value.op:
+        case array.Reshape() as op:
+            source = _narrow(op.source)
+            return None if source is None else _before(op, array.Reshape(source, op.shape))
+        case kernel.Generic(inputs=(source,), outs=()) as op if len(op.results) == 1:
+            widened = _widened(op)
+            if widened is not None:
+                return source if _is_copy(op) else _moved(op, source, widened)
+            narrow = _narrow(source)
+            if narrow is None:
+                return None
+            made = _moved(op, narrow, kernel.array_type(narrow).dtype)
+            if made is None:
+                _erase_unused(narrow)
+            return made
+        case _:
+            return None
+
+
+def _widened(op: kernel.Generic) -> DType | None:
+    """The dtype of 16 bits that a kernel reads, if each element it reads is widened at once."""
+    (argument,) = op.arrays
+    dtype = kernel.array_type(argument).dtype
+    loads = [use for use in argument.uses if isinstance(use, kernel.Load)]
+    casts = [use for load in loads for use in load.result.uses]
+    wide = all(isinstance(use, scalar.Cast) and use.result.type is F32 for use in casts)
+    return dtype if dtype in (F16, BF16) and wide else None
+
+
+def _is_copy(op: kernel.Generic) -> bool:
+    """Whether a kernel does nothing but widen each element in its place."""
+    result = op.body.terminator.operands[0]
+    load = result.op.source.op if isinstance(result.op, scalar.Cast) else None
+    return isinstance(load, kernel.Load) and list(load.indices) == op.indices
+
+
+def _moved(op: kernel.Generic, source: Value, dtype: DType) -> Value | None:
+    """A kernel that only moves elements around, from an array of another dtype; None if it computes."""
+    body = Block([*[index.type for index in op.indices], source.type])
+    emit = Builder(body, op.location)
+    known: dict[Value, Value] = dict(zip([*op.indices, *op.arrays], body.arguments, strict=True))
+    for inner in op.body:
+        if inner.terminator:
+            emit.place(kernel.Yield([known[value] for value in inner.operands]))
+            break
+        operands = [known[value] for value in inner.operands]
+        match inner:
+            case scalar.Cast(dtype=to) if to is F32 and operands[0].type is dtype:
+                known[inner.result] = operands[0]
+            case scalar.Constant(value=0, type=type) if type is F32:
+                known[inner.result] = emit(scalar.Constant(0.0, dtype))
+            case kernel.Load() | scalar.Select():
+                known[inner.result] = emit(clone(inner, operands))
+            case _ if not inner.regions and F32 not in [
+                v.type for v in (*inner.operands, *inner.results)
+            ]:
+                known.update(zip(inner.results, emit.all(clone(inner, operands)), strict=True))
+            case _:
+                return None
+    result = body.terminator.operands[0]
+    if result.type is not dtype:
+        return None
+    return _before(op, kernel.Generic([source], [], body, op.domain))
+
+
+def _before(op: Op, made: Op) -> Value:
+    return Builder.before_op(op)(made)
+
+
+# Transposed operands.
+
+
+def _as_stored(op: Gemm, context: Context) -> None:
+    """Read matrices that were only transposed as they were."""
+    for number, name in enumerate(("lhs_transposed", "rhs_transposed")):
+        value = op.operands[number]
+        source = _turned(value)
+        if source is not None:
+            context.log.did("read a matrix as stored", op)
+            operands = list(op.operands[:2])
+            operands[number] = source
+            op.attributes[name] = not op.attributes[name]
+            _read(op, operands)
+
+
+def _turned(value: Value) -> Value | None:
+    """The array that a value is with its last two axes swapped."""
+    match value.op:
+        case kernel.Generic(inputs=(source,), outs=()) as op if len(op.domain) > 1:
+            result = op.body.terminator.operands[0]
+            swapped = [*op.indices[:-2], op.indices[-1], op.indices[-2]]
+            load = result.op
+            if isinstance(load, kernel.Load) and list(load.indices) == swapped:
+                return source
+            return None
+        case _:
+            return None
+
+
+def _erase_unused(value: Value) -> None:
+    """Erase what made a value that nothing reads any more."""
+    while isinstance(value.op, kernel.Generic | array.Reshape) and not value.uses:
+        op, value = value.op, value.op.operands[0]
+        op.erase()
