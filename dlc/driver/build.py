@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dlc.codegen.program import CompiledEntry, Place, compile_program
 from dlc.dialects import func, mem
 from dlc.dialects.builtin import Module
+from dlc.dialects.comm import is_gpu
 from dlc.dialects.measured import limits_of, measuring
 from dlc.driver.code import CodeMaker
 from dlc.driver.weights import Weights
@@ -17,6 +18,7 @@ from dlc.ir.attributes import Dense
 from dlc.ir.dims import Size
 from dlc.ir.types import TensorType
 from dlc.lowering.capacity import check_programs
+from dlc.lowering.kernel_to_both import device_of
 from dlc.passes.placement import align
 from dlc.passes.prepare import NAME as PREPARE
 from dlc.runtime import abi, decisions, manifest
@@ -129,12 +131,29 @@ def _weight_places(module: Module, weights: Weights) -> tuple[dict[str, Place], 
     if isinstance(program, mem.Program):
         names = program.attributes["dlc.results"]
         assert isinstance(names, tuple)
+        sizes: dict[str, int] = {}
         for name, type in zip(names, program.function_type.results, strict=True):
             assert isinstance(name, str)
             assert isinstance(type, TensorType)
-            derived[name] = Place(abi.Root.WEIGHTS, end)
-            end += align(int(type.size) * type.dtype.bytes)  # pyright: ignore[reportArgumentType]
+            sizes[name] = align(int(type.size) * type.dtype.bytes)  # pyright: ignore[reportArgumentType]
+        starts: dict[str, int] = {}
+        for name in sorted(sizes, key=_gpu_last(module)):
+            starts[name] = end
+            end += sizes[name]
+        derived = {name: Place(abi.Root.WEIGHTS, starts[name]) for name in sizes}
     return {**places, **derived}, _Derived(derived, end)
+
+
+def _gpu_last(module: Module) -> Callable[[str], int]:
+    """An order of weights by who reads them: the host, both, a GPU. What a GPU reads is in one piece."""
+    host, gpu = set[str](), set[str]()
+    for call in [op for op in module.walk() if isinstance(op, mem.Call)]:
+        views = [
+            view.op.root.op if isinstance(view.op, mem.View) else view.op for view in call.views
+        ]
+        read = {op.symbol.name for op in views if isinstance(op, mem.Weight)}
+        (gpu if is_gpu(device_of(call)) else host).update(read)
+    return lambda name: (name in gpu) + (name not in host)
 
 
 def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> manifest.Program:
