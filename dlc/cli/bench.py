@@ -40,3 +40,8 @@ def command(
         f"99% {timing.p99_ms:.4g} ms ({timing.calls} calls, {timing.threads} threads); "
         f"compiled in {timing.compile_s:.3g} s, loaded in {timing.load_ms:.3g} ms"
     )
+    if timing.compute_ms is not None:
+        print(
+            f"on {timing.device}: {timing.upload_ms:.4g} ms there, {timing.compute_ms:.4g} ms computing, "
+            f"{timing.download_ms:.4g} ms back; weights once {timing.weights_ms:.4g} ms"
+        )

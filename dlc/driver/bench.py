@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dlc.driver.calls import Arguments, Request, call_with
 from dlc.driver.make import Wanted, make_artifact
 from dlc.runtime.artifact import Artifact
+from dlc.runtime.cuda.entry import GpuEntryPoint
+from dlc.runtime.cuda.frame import CallTimes
 from dlc.runtime.manifest import Input
 from dlc.runtime.model import Model
 from dlc.runtime.signature import default_value
@@ -22,7 +24,11 @@ MIN_CALLS = 10
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Milliseconds for one call (the best, the median, the 99th percentile of `calls`), to load, and
-    seconds to compile; 0 for an artifact, which is compiled already."""
+    seconds to compile; 0 for an artifact, which is compiled already.
+
+    On a GPU a call has parts, whose medians are `upload_ms`, `compute_ms` and `download_ms` by the GPU's
+    own clock, and the weights go there before the first one, in `weights_ms`; elsewhere these are None.
+    """
 
     entry: str
     threads: int
@@ -32,6 +38,11 @@ class Timing:
     p99_ms: float
     compile_s: float
     load_ms: float
+    device: str
+    upload_ms: float | None = None
+    compute_ms: float | None = None
+    download_ms: float | None = None
+    weights_ms: float | None = None
 
 
 def measure(
@@ -52,8 +63,9 @@ def measure(
     load_ms = (time.perf_counter() - loading) * 1e3
     if wanted.is_compiled and wanted.weights is not None:
         model = model.with_weights(wanted.weights)
-    spent = _times(model, arguments, seconds) * 1e3
-    return Timing(
+    calls = _Calls(model, arguments)
+    spent = calls.times(seconds) * 1e3
+    found = Timing(
         arguments.entry,
         model.threads,
         len(spent),
@@ -62,24 +74,49 @@ def measure(
         round(float(np.percentile(spent, 99)), 6),
         round(compile_s, 4),
         round(load_ms, 4),
+        "cpu" if model.gpu is None else f"cuda:{model.gpu.number}",
+    )
+    parts = calls.parts()
+    if parts is None:
+        return found
+    return replace(
+        found,
+        upload_ms=round(parts.upload_ms, 6),
+        compute_ms=round(parts.compute_ms, 6),
+        download_ms=round(parts.download_ms, 6),
+        weights_ms=round(model.times.upload_ms, 4),
     )
 
 
-def _times(
-    model: Model, arguments: Arguments, seconds: float
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Seconds of each call, after one that prepares the weights."""
-    call_with(model, arguments)
-    point, named = model.entry_points[arguments.entry], dict(arguments.named)
-    # By position, as a program that calls it often does: names cost a few microseconds.
-    values = [_value(item, named) for item in point.inputs]
-    found: list[float] = []
-    end = time.perf_counter() + seconds
-    while len(found) < MIN_CALLS or time.perf_counter() < end:
-        start = time.perf_counter()
-        point(*values, **named)  # pyright: ignore[reportArgumentType] - only sizes are left
-        found.append(time.perf_counter() - start)
-    return np.array(found)
+class _Calls:
+    """Calls of an entry point with the same arguments, after one that prepares the weights."""
+
+    def __init__(self, model: Model, arguments: Arguments) -> None:
+        call_with(model, arguments)
+        self._point = model.entry_points[arguments.entry]
+        named = dict(arguments.named)
+        # By position, as a program that calls it often does: names cost a few microseconds.
+        self._values = [_value(item, named) for item in self._point.inputs]
+        self._sizes = named
+
+    def times(self, seconds: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Seconds of each call."""
+        point, values, sizes = self._point, self._values, self._sizes
+        found: list[float] = []
+        end = time.perf_counter() + seconds
+        while len(found) < MIN_CALLS or time.perf_counter() < end:
+            start = time.perf_counter()
+            point(*values, **sizes)  # pyright: ignore[reportArgumentType] - only sizes are left
+            found.append(time.perf_counter() - start)
+        return np.array(found)
+
+    def parts(self) -> CallTimes | None:
+        """The median of each part of a call on a GPU."""
+        point = self._point
+        if not isinstance(point, GpuEntryPoint):
+            return None
+        rows = [point.timed(*self._values, **self._sizes) for _ in range(MIN_CALLS)]
+        return CallTimes(*[float(median) for median in np.median(rows, axis=0)])
 
 
 def _value(item: Input, named: dict[str, object]) -> object:
