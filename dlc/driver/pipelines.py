@@ -16,6 +16,7 @@ from dlc.lowering import (
     random_to_kernel,
     recompute,
     release,
+    split_folds,
     windows_to_kernel,
 )
 from dlc.passes import (
@@ -71,6 +72,7 @@ LOADED = (
     random_to_kernel,
     recompute,
     release,
+    split_folds,
     windows_to_kernel,
 )
 """The modules that define the passes and lowerings which the pipelines use."""
@@ -127,6 +129,8 @@ REASONS = (
     Order("pack", "hoist", "most of what leaves a loop are panels of weights"),
     Order("pack", "make_prepare", "panels of weights are made when they are loaded"),
     Order("make_prepare", "plan_memory", "prepare is compiled like the entry points"),
+    Order("fuse", "split_folds", "the parts of a fold would go back into it"),
+    Order("split_folds", "plan_memory", "the parts of a fold are a value of their own"),
     Order("lower_to_kernels", "fuse", "only kernels are fused"),
     Order("lower_to_kernels", "plan_memory", "only kernels have memory"),
     Order("fuse", "plan_memory", "a value that is fused away needs no memory"),
@@ -155,9 +159,10 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             stored = ("take_operands",) if kind == "cuda" and level >= 2 else ()
             fused = KERNEL if level else ()
             before = ("hoist", "dce", "release", "recompute", "dce") if level else ()
+            split = ("split_folds",) if kind != "cpu" and level >= 2 else ()
             return (
                 *("decompose", *simpler, "lower_to_kernels", *stored, *fused, *prepare, *fused),
-                *(*before, "place"),
+                *(*split, *before, "place"),
             )
         case "plan":
             return ("plan_memory",)
