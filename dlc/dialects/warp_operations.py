@@ -54,14 +54,26 @@ def _load_register(
     warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active
 ) -> tuple[Array, ...]:
     assert isinstance(op, vec.Load)
-    (pointer, index), dtype = inputs, op.type.dtype
-    return (warp.read(op, _elements(pointer, index, dtype), dtype, op.type.lanes, here),)
+    (pointer, index), dtype, lanes = inputs, op.type.dtype, op.type.lanes
+    places, aligned = _elements(pointer, index, dtype), op.alignment == lanes * dtype.bytes
+    return (warp.read(op, places, dtype, lanes, here, aligned=aligned),)
 
 
 def _store(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
     value, pointer, index = inputs
     dtype = element(op.operands[0].type)
     warp.write(op, _elements(pointer, index, dtype), value, here)
+    return ()
+
+
+def _store_register(
+    warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active
+) -> tuple[Array, ...]:
+    assert isinstance(op, vec.Store)
+    value, pointer, index = inputs
+    dtype = element(op.value.type)
+    aligned = op.alignment == value.shape[1] * dtype.bytes
+    warp.write(op, _elements(pointer, index, dtype), value, here, aligned=aligned)
     return ()
 
 
@@ -195,7 +207,7 @@ HANDLERS: dict[type[Op], Handler] = {
     simt.Store: _store_together,
     simt.Wait: _wait,
     vec.Load: _load_register,
-    vec.Store: _store,
+    vec.Store: _store_register,
     vec.Gather: _gather,
     vec.Scatter: _scatter,
 }

@@ -159,7 +159,7 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             stored = ("take_operands",) if kind == "cuda" and level >= 2 else ()
             fused = KERNEL if level else ()
             before = ("hoist", "dce", "release", "recompute", "dce") if level else ()
-            split = ("split_folds",) if kind != "cpu" and level >= 2 else ()
+            split = ("split_folds",) if kind == "cuda" and level >= 2 else ()
             return (
                 *("decompose", *simpler, "lower_to_kernels", *stored, *fused, *prepare, *fused),
                 *(*split, *before, "place"),

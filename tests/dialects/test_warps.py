@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from dlc.dialects import loop, scalar, simt
+from dlc.dialects import loop, scalar, simt, vec
 from dlc.dialects.machine import BadAccess, Enough
 from dlc.dialects.shadow import Race
 from dlc.dialects.simt import WARP
@@ -20,7 +20,7 @@ from dlc.dialects.warps import Launch
 from dlc.errors import CallError
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.types import F32, INDEX
+from dlc.ir.types import F32, INDEX, VectorType
 from dlc.lowering.loop_words import unravel
 from dlc.runtime.abi import Status
 from tests.dialects.faults import ROOM, THREADS, TILES, Fault, cases, check, run
@@ -158,6 +158,11 @@ def the_room_of_another_thread_is_reached(at: Threads, right: bool) -> None:
     at.blamed.store(at.number(1), room, at.index(3 if right else 4))
 
 
+def a_register_is_loaded_from_between(at: Threads, right: bool) -> None:
+    place = at.index(4 if right else 2)
+    at.blamed.emit(vec.Load(at.given[0], place, VectorType(F32, 4), 16))
+
+
 def what_is_only_read_is_written(at: Threads, right: bool) -> None:
     at.blamed.store(at.number(1), at.given[0 if right else 1], at.over_all())
 
@@ -212,6 +217,7 @@ FAULTS = [
     Fault(
         the_room_of_another_thread_is_reached, BadAccess, r"16 to 20 of loop\.buffer, which has 16"
     ),
+    Fault(a_register_is_loaded_from_between, BadAccess, r"vec\.load .* no multiple of 16"),
     Fault(what_is_only_read_is_written, BadAccess, r"writes x, which is only read"),
 ]
 CASES = cases(FAULTS)
