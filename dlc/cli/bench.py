@@ -14,7 +14,16 @@ from dlc.cli.report import print_json, progress
 
 
 @options.compiling(
-    "weights", "level", "target", "matmul", "disable_pass", "chosen", "module", "place", "untrusted"
+    "weights",
+    "level",
+    "target",
+    "matmul",
+    "matmul_precision",
+    "disable_pass",
+    "chosen",
+    "module",
+    "place",
+    "untrusted",
 )
 def command(
     model: options.Model,

@@ -19,6 +19,7 @@ from dlc.runtime.spelling import counted
     "target",
     "weights",
     "matmul",
+    "matmul_precision",
     "disable_pass",
     "chosen",
     "module",

@@ -64,6 +64,13 @@ Weights: TypeAlias = Annotated[
 Matmul: TypeAlias = Annotated[
     str, typer.Option(help="Who computes products: blas, generated or auto.")
 ]
+Precision: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--matmul-precision",
+        help="How a GPU multiplies f32: ieee, or tf32 with factors of 10 bits of mantissa.",
+    ),
+]
 Disabled: TypeAlias = Annotated[
     list[str], typer.Option("--disable-pass", metavar="NAME", help="Leave out a pass.")
 ]
@@ -95,6 +102,7 @@ class Compilation:
     target: Target = "cpu"
     weights: Weights = None
     matmul: Matmul = "auto"
+    matmul_precision: Precision = "ieee"
     disable_pass: Disabled = field(default_factory=list[str])
     chosen: Chosen = field(default_factory=list[str])
     module: Module = None
@@ -116,6 +124,7 @@ class Compilation:
             memory(self.max_memory),
             bounds(self.dims),
             plan_effort=self.plan_effort,
+            matmul_precision=self.matmul_precision,
         )
 
     def of(self, path: str) -> driver.Wanted:

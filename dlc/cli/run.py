@@ -23,6 +23,7 @@ TOP = 5
     "level",
     "target",
     "matmul",
+    "matmul_precision",
     "disable_pass",
     "chosen",
     "module",

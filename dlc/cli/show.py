@@ -13,7 +13,15 @@ from dlc.cli.report import print_json, progress
 
 
 @options.compiling(
-    "level", "target", "matmul", "disable_pass", "chosen", "module", "place", "verify_each"
+    "level",
+    "target",
+    "matmul",
+    "matmul_precision",
+    "disable_pass",
+    "chosen",
+    "module",
+    "place",
+    "verify_each",
 )
 def command(
     model: options.Model,

@@ -26,6 +26,7 @@ from dlc.runtime.model import Model
 from dlc.runtime.trainer import Trainer
 
 TARGET = 'what to compile for, such as "cpu" or "cuda"'
+PRECISION = '"ieee" or "tf32"'
 
 
 @in_python()
@@ -40,6 +41,7 @@ def compile(
     target: str = "cpu",
     matmul: str = "auto",
     disable: Iterable[str] = (),
+    matmul_precision: str = "ieee",
     verify_each: bool = False,
     threads: int | None = None,
     max_memory: int | None = None,
@@ -51,8 +53,9 @@ def compile(
     `weights` is the path of a weight file, `"init:SEED"`, or arrays by name; without it the model's own
     files and initialisers are used. `settings` gives values to the parameters of the root module, which
     `module` names where several have entry points. `level` is 0 to 3 as `-O`, `target` as `--target`,
-    `matmul` is `blas`, `generated` or `auto`, `disable` names passes to leave out. `max_memory` is the
-    most bytes that a call may need, as `limit memory`; `dims` are narrower bounds of named sizes, such as
+    `matmul` is `blas`, `generated` or `auto`, `matmul_precision` how a GPU multiplies f32 (`ieee` or
+    `tf32`, which has factors of 10 bits of mantissa), `disable` names passes to leave out. `max_memory` is
+    the most bytes that a call may need, as `limit memory`; `dims` are narrower bounds of sizes, such as
     `{"B": (1, 64)}`; `places` puts submodules on devices, such as `{"head": "cpu:1"}`. Raises ModelError
     with everything that is wrong in the model, Unsupported for what dlc cannot do.
     """
@@ -72,6 +75,7 @@ def compile(
             None if max_memory is None else whole("max_memory", max_memory),
             bounds_of(dims),
         ),
+            matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
     )
     model, _ = make_model(wanted, threads)
     return model
@@ -88,6 +92,7 @@ def trainer(
     target: str = "cpu",
     matmul: str = "auto",
     threads: int | None = None,
+    matmul_precision: str = "ieee",
     **settings: Setting,
 ) -> Trainer:
     """A trainer for a model with a `train` block, from a file (`.dlm`, or a `.dlc` made to train) or text.
@@ -108,6 +113,7 @@ def trainer(
             target=of_kind("target", target, str, TARGET),
             matmul=of_kind("matmul", matmul, str, '"blas", "generated" or "auto"'),
         ),
+            matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
     )
     found, _ = make_trainer(wanted, threads)
     return found

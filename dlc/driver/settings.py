@@ -13,6 +13,12 @@ from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.ir.passes import PASSES, Options, unknown_pass
 from dlc.lowering.kernel_to_both import for_gpu
 
+AUTO = "auto"
+"""The target that is chosen for the user."""
+
+PRECISIONS = ("ieee", "tf32")
+"""How GPUs multiply f32."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -25,7 +31,8 @@ class Settings:
     every pass. `max_memory` is the most bytes that a call may need, `dims` are narrower bounds of named
     sizes, and `fast_narrow` is the limit of that name. `recompute` is how much longer a call may take for
     values that are computed again instead of kept; a limit of the memory that is not kept raises it.
-    `plan_effort` is how many times as long as usual to search for a good memory plan.
+    `plan_effort` is how many times as long as usual to search for a good memory plan. `matmul_precision` is
+    how GPUs multiply f32: `ieee`, or `tf32` with factors that are rounded to 10 bits of mantissa.
     """
 
     level: int = 2
@@ -39,6 +46,7 @@ class Settings:
     recompute: float = 0.02
     plan_effort: int = 1
 
+    matmul_precision: str = "ieee"
     def __post_init__(self) -> None:
         if self.level not in range(4):
             raise UsageError(f"there is no -O{self.level}", code="D0902", help="use -O0 to -O3")
@@ -49,6 +57,19 @@ class Settings:
                 help="use --matmul blas, generated or auto",
             )
         for name in sorted(self.disabled):
+        if self.matmul_precision not in PRECISIONS:
+            raise UsageError(
+                f"products have no precision {self.matmul_precision!r}",
+                code="D0902",
+                help="use --matmul-precision ieee or tf32",
+            )
+        without = self.target.startswith("cpu") and "cuda" not in self.target
+        if self.matmul_precision == "tf32" and without:
+            raise UsageError(
+                f"the target {self.target} multiplies f32 as it is, and has no tf32",
+                code="D0902",
+                help="leave --matmul-precision out, or compile for a GPU: --target cuda",
+            )
             if name not in PASSES:
                 raise unknown_pass(name)
             if PASSES[name].required:
@@ -106,6 +127,8 @@ class Settings:
         if self.plan_effort != 1:
             further.append(f"--plan-effort={self.plan_effort}")
         return (f"-O{self.level}", f"--target={self.target}", f"--matmul={self.matmul}", *further)
+        if self.matmul_precision != "ieee":
+            further.append(f"--matmul-precision={self.matmul_precision}")
 
     def keeping(self, limits: Sequence[Limit]) -> Settings:
         """These choices, narrowed to what a text promises.
@@ -126,6 +149,9 @@ class Settings:
                         why = "that changes bits"
                         raise ModelError([_contradiction(limit, "limit fast_narrow", why)])
                     found = replace(found, level=min(found.level, 1))
+                    if self.matmul_precision == "tf32":
+                        why = "that rounds factors"
+                        raise UsageError([_contradiction(limit, "--matmul-precision tf32", why)])
                 case "fast_narrow":
                     found = replace(found, fast_narrow=True)
                 case _:
@@ -143,6 +169,7 @@ class Settings:
             plan_effort=self.plan_effort,
             recompute=self.recompute,
         )
+            matmul_precision=self.matmul_precision,
         processor = self.processor
         if isinstance(processor, Gpu):
             return for_gpu(options)

@@ -31,7 +31,7 @@ class Options:
     """0 to 3, as `-O`."""
     matmul: str = "auto"
     """`blas`, `generated` or `auto`."""
-    products: str = "ieee"
+    matmul_precision: str = "ieee"
     """How GPUs multiply f32: `ieee`, or `tf32` for factors rounded to 10 bits of mantissa."""
     disabled: frozenset[str] = frozenset()
     fast_narrow: bool = False

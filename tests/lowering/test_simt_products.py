@@ -65,7 +65,7 @@ def compiled(
     inputs = [encode(random.normal(size=shape), dtype) for shape in shapes]
     module, function = function_of(program, types, {})
     wanted = Evaluation().run(function.body, inputs)
-    options = Options(level=level, vector_bytes=16, products=products)
+    options = Options(level=level, vector_bytes=16, matmul_precision=products)
     Manager(Context(options=options)).run(module, pipeline("graph", "loop", level, "cuda"))
     found = module.symbol("f")
     assert isinstance(found, mem.Program)
