@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dlc.errors import CallError
 from dlc.runtime.abi import Root
 from dlc.runtime.arguments import as_array
-from dlc.runtime.buffers import address
+from dlc.runtime.buffers import address, aligned_array
 from dlc.runtime.cuda import exchange
 from dlc.runtime.cuda.array import ALIGNED, DeviceArray
 from dlc.runtime.cuda.driver import Driver
@@ -35,12 +35,17 @@ from dlc.runtime.tensor import Tensor
 
 Array = NDArray[np.generic]
 Placed: TypeAlias = "Array | DeviceArray"
+_HERE = object()
+"""In place of arrays that results go into: new ones of the host."""
 _WRITABLE = 0x1 | 0x100 | 0x400
 """NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
 
 
 class GpuEntryPoint(EntryPoint):
     """A function of a model on a GPU, which takes arrays there too; see `EntryPoint`."""
+
+    _separate: list[tuple[int, int]] | None = None
+    """The addresses of inputs that were found to be apart, which calls after each other share."""
 
     def __call__(
         self, *args: object, out: Out | None = None, arena: object = None, **named: object
@@ -52,6 +57,32 @@ class GpuEntryPoint(EntryPoint):
             raise self._refuse(
                 "arena= lends memory of the host, and this call works on a GPU", "D0817"
             )
+        outputs, binding, _ = self._called(args, named, out)
+        if out is not None:
+            return self._results.packed(list(self._results.asked(out).values()))
+        found = self._sizing.cut(outputs, binding)
+        shown = [self._shown(k, array) for k, array in enumerate(found)]
+        return self._results.packed([shown[k] for k in self._results.visible])
+
+    def timed(self, *args: object, **named: object) -> CallTimes:
+        """Call it, and what its parts took by the GPU's clock.
+
+        Results stay on the GPU where an argument is there, and are copied from it where none is.
+        """
+        given = (*args, *named.values())
+        out = None if any(is_on_gpu(value) for value in given) else _HERE
+        _, _, times = self._called(args, named, out, timed=True)
+        return times
+
+    def _called(
+        self,
+        args: Sequence[object],
+        named: Mapping[str, object],
+        out: object,
+        *,
+        timed: bool = False,
+    ) -> tuple[Sequence[Placed], Binding, CallTimes]:
+        """A call with arrays that lie here or there: its outputs, at which sizes, and its times."""
         frame = self._frame()
         try:
             values, sizes = self._reader.sorted(args, named)
@@ -60,29 +91,10 @@ class GpuEntryPoint(EntryPoint):
             binding = self._bound([array.shape for array in inputs], sizes)
             inputs = self._own(inputs)
             outputs = self._outputs(inputs, binding, out, frame)
-            self._launch(frame, inputs, outputs, binding)
+            times = self._launch(frame, inputs, outputs, binding, timed=timed)
         finally:
             self._give_back(frame)
-        if out is not None:
-            return self._results.packed(list(self._results.asked(out).values()))
-        found = self._sizing.cut(outputs, binding)
-        shown = [self._shown(k, array) for k, array in enumerate(found)]
-        return self._results.packed([shown[k] for k in self._results.visible])
-
-    _separate: list[tuple[int, int]] | None = None
-    """The addresses of inputs that were found to be apart, which calls after each other share."""
-
-    def timed(self, *args: object, **named: object) -> CallTimes:
-        """Call it with arrays of the host; what its parts took by the GPU's clock."""
-        inputs, given = self._reader.read(args, named)
-        inputs = self._results.own_inputs(inputs)
-        binding = self._bound([array.shape for array in inputs], given)
-        outputs = self._results.allocate(binding.outputs, inputs)
-        frame = self._frame()
-        try:
-            return self._launch(frame, inputs, outputs, binding, timed=True)
-        finally:
-            self._give_back(frame)
+        return outputs, binding, times
 
     # Arguments ------------------------------------------------------------------------------------
 
@@ -144,7 +156,7 @@ class GpuEntryPoint(EntryPoint):
     # Results --------------------------------------------------------------------------------------
 
     def _outputs(
-        self, inputs: Sequence[Placed], binding: Binding, out: Out | None, frame: GpuFrame
+        self, inputs: Sequence[Placed], binding: Binding, out: object, frame: GpuFrame
     ) -> list[Placed]:
         """Where the results go: over an input, into what is given, or to new memory on the device."""
         given = self._given(out, binding, frame)
@@ -155,6 +167,8 @@ class GpuEntryPoint(EntryPoint):
                 found.append(inputs[place])
             elif number in given:
                 found.append(given[number])
+            elif out is _HERE:
+                found.append(aligned_array(storage.shape, storage.dtype, storage.bytes))
             else:
                 driver = self._gpu_driver()
                 found.append(DeviceArray.new(driver, storage.shape, storage.dtype))
@@ -162,9 +176,9 @@ class GpuEntryPoint(EntryPoint):
             self._check_apart(number, found, inputs)
         return found
 
-    def _given(self, out: Out | None, binding: Binding, frame: GpuFrame) -> dict[int, Placed]:
+    def _given(self, out: object, binding: Binding, frame: GpuFrame) -> dict[int, Placed]:
         """The arrays of `out=` by the numbers of the outputs. Raises CallError (D0806) for a misfit."""
-        if out is None:
+        if out is None or out is _HERE:
             return {}
         found: dict[int, Placed] = {}
         for number, value in self._results.asked(out).items():

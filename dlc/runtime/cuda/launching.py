@@ -6,6 +6,7 @@ other arrays on the device, only the kernels that are given such addresses are c
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -139,6 +140,9 @@ class Launcher:
     def _captured(self, segment: Segment, roots: Sequence[int]) -> Graph:
         driver, stream = self._driver, self._stream
         nodes: list[Handle] = []
+        # What Python frees meanwhile may have to wait for the device, which is not possible then.
+        collects = gc.isenabled()
+        gc.disable()
         driver.begin_capture(stream)
         try:
             for launch in segment.launches:
@@ -146,6 +150,8 @@ class Launcher:
                 nodes.append(driver.captured(stream))
         finally:
             graph = driver.end_capture(stream)
+            if collects:
+                gc.enable()
         return Graph(driver, graph, nodes, roots)
 
 

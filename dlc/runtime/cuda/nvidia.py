@@ -6,6 +6,7 @@ cuda-python is imported when the first model for a GPU is loaded, and not before
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -82,6 +83,8 @@ class _CudaDriver:
         if not isinstance(count, int) or device >= count:
             raise NoGpu(f"GPU {device}, and there are {count} here")
         self.number = device
+        self._capturing = threading.Lock()
+        """Held while a graph is captured: nobody can wait for the whole device meanwhile."""
         (self._device,) = self._do("cuDeviceGet", device)
         (self._context,) = self._do("cuDevicePrimaryCtxRetain", self._device)
         (name,) = self._do("cuDeviceGetName", _NAME_BYTES, self._device)
@@ -186,7 +189,8 @@ class _CudaDriver:
         self._do("cuStreamSynchronize", stream)
 
     def wait_all(self) -> None:
-        self._here("cuCtxSynchronize")
+        with self._capturing:
+            self._here("cuCtxSynchronize")
 
     def event(self) -> Handle:
         (found,) = self._here("cuEventCreate", 0)
@@ -229,7 +233,12 @@ class _CudaDriver:
     def begin_capture(self, stream: int) -> None:
         # What other threads do meanwhile is no part of it, and does not disturb it either.
         mode = self._named("CUstreamCaptureMode", "CU_STREAM_CAPTURE_MODE_THREAD_LOCAL")
-        self._do("cuStreamBeginCapture", stream, mode)
+        self._capturing.acquire()
+        try:
+            self._do("cuStreamBeginCapture", stream, mode)
+        except CallError:
+            self._capturing.release()
+            raise
 
     def captured(self, stream: int) -> Handle:
         # Its status, an id, the graph, and what a next launch would come after.
@@ -238,7 +247,10 @@ class _CudaDriver:
         return node
 
     def end_capture(self, stream: int) -> Handle:
-        (source,) = self._do("cuStreamEndCapture", stream)
+        try:
+            (source,) = self._do("cuStreamEndCapture", stream)
+        finally:
+            self._capturing.release()
         (executable,) = self._do("cuGraphInstantiate", source, 0)
         return _Graph(executable, source)
 
