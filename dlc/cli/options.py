@@ -56,7 +56,7 @@ Level: TypeAlias = Annotated[
     int, typer.Option("-O", help="How hard to optimise: 0 to 3.", metavar="LEVEL")
 ]
 Target: TypeAlias = Annotated[
-    str, typer.Option(help="cpu (this machine), cpu:x86-64-v3, cuda, cuda:sm_90a ...")
+    str, typer.Option(help="cpu (this machine), cpu:x86-64-v3, cuda, cuda:sm_90a, auto ...")
 ]
 Weights: TypeAlias = Annotated[
     str | None, typer.Option(help="A weight file, or init:SEED for initial values.")
@@ -127,9 +127,12 @@ class Compilation:
             matmul_precision=self.matmul_precision,
         )
 
-    def of(self, path: str) -> driver.Wanted:
-        """The compilation of that model with these choices. Raises UsageError (D0901, D0902)."""
-        return driver.Wanted(
+    def of(self, path: str, *, trains: bool = False) -> driver.Wanted:
+        """The compilation of that model with these choices, for training where it trains.
+
+        Raises UsageError (D0901, D0902).
+        """
+        wanted = driver.Wanted(
             path,
             module=self.module,
             parameters=parameters(self.chosen),
@@ -138,6 +141,7 @@ class Compilation:
             settings=self.settings(),
             untrusted=self.untrusted,
         )
+        return driver.automatic(wanted, trains=trains) if wanted.is_undecided else wanted
 
 
 def compiling(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:

@@ -68,7 +68,7 @@ def command(
     check_kept(written, [model, data, given.weights])
     _check_files(out, plot, checkpoint, history)
     check_threads(threads)
-    wanted = given.of(model).to_run_here()
+    wanted = given.of(model, trains=True).to_run_here()
     planned = driver.plan_training(wanted, None if resume is None else str(resume))
     check_kept(written, planned.files)
     examples = planned.data(data)

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dlc.driver.auto import automatic
     from dlc.driver.bench import Timing, measure
     from dlc.driver.calls import Request, call, load_model
     from dlc.driver.check import Checked, check_model, format_path
@@ -67,6 +68,7 @@ __all__ = [
     "Watch",
     "as_data",
     "as_text",
+    "automatic",
     "call",
     "check_gradients",
     "check_last_step",
@@ -110,6 +112,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "auto": ("automatic",),
     "bench": ("Timing", "measure"),
     "calls": ("Request", "call", "load_model"),
     "check": ("Checked", "check_model", "format_path"),

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from dlc.driver.advice import in_python
+from dlc.driver.auto import automatic
 from dlc.driver.make import Wanted, make_model
 from dlc.driver.python_arguments import (
     Bounds,
@@ -25,8 +26,8 @@ from dlc.driver.weights import Given
 from dlc.runtime.model import Model
 from dlc.runtime.trainer import Trainer
 
-TARGET = 'what to compile for, such as "cpu" or "cuda"'
 PRECISION = '"ieee" or "tf32"'
+TARGET = 'what to compile for, such as "cpu" or "cuda"'
 
 
 @in_python()
@@ -40,8 +41,8 @@ def compile(
     level: int = 2,
     target: str = "cpu",
     matmul: str = "auto",
-    disable: Iterable[str] = (),
     matmul_precision: str = "ieee",
+    disable: Iterable[str] = (),
     verify_each: bool = False,
     threads: int | None = None,
     max_memory: int | None = None,
@@ -74,10 +75,10 @@ def compile(
             verify_each,
             None if max_memory is None else whole("max_memory", max_memory),
             bounds_of(dims),
-        ),
             matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
+        ),
     )
-    model, _ = make_model(wanted, threads)
+    model, _ = make_model(automatic(wanted), threads)
     return model
 
 
@@ -91,8 +92,8 @@ def trainer(
     level: int = 2,
     target: str = "cpu",
     matmul: str = "auto",
-    threads: int | None = None,
     matmul_precision: str = "ieee",
+    threads: int | None = None,
     **settings: Setting,
 ) -> Trainer:
     """A trainer for a model with a `train` block, from a file (`.dlm`, or a `.dlc` made to train) or text.
@@ -112,8 +113,8 @@ def trainer(
             whole("level", level),
             target=of_kind("target", target, str, TARGET),
             matmul=of_kind("matmul", matmul, str, '"blas", "generated" or "auto"'),
-        ),
             matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
+        ),
     )
-    found, _ = make_trainer(wanted, threads)
+    found, _ = make_trainer(automatic(wanted, trains=True), threads)
     return found

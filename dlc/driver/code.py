@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dlc.codegen.engine import engine_image
@@ -73,6 +73,8 @@ class CodeMaker:
     def _for_cpu(self, module: Module, processor: Target) -> Code:
         texts = _texts_of(module, loop.Func)
         image = compile_kernels(texts, processor, self.level, self.cache)
+        if not image.code:  # all of it is on a GPU, and a section has bytes
+            image = replace(image, code=b"\0")
         engine = engine_image()
         native = manifest.CpuCode(
             triple=processor.triple,

@@ -201,6 +201,7 @@ def _compiled(
             *(opened.name, opened.stage, *settings.flags, str(settings.recompute)),
             str(_options(opened, settings).batch),
             *(repr(opened.layers), repr(interface)),
+            *map(str, opened.context.log),
         ),
         opened.texts,
         settings.processor,

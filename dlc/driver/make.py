@@ -16,12 +16,13 @@ from dlc.driver.open import open_model, open_training
 from dlc.driver.opened import Opened
 from dlc.driver.pipelines import STAGES
 from dlc.driver.results import Results
-from dlc.driver.settings import Settings
+from dlc.driver.settings import AUTO, Settings
 from dlc.driver.stages import has_kernels
 from dlc.driver.watch import Watch
 from dlc.driver.weights import INIT, Given, lacks_file
 from dlc.errors import ArtifactError, UsageError
 from dlc.frontend.values import Datum
+from dlc.ir.log import Decision
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.model import Model
 from dlc.runtime.threads import check_threads
@@ -34,7 +35,8 @@ class Wanted:
     With `text` the model is that text, called `path`. `gradient` is `(entry, y, x)`: the entry point
     also gives the derivative of its result `y` by its input `x`. With `untrusted` the machine code of an
     artifact is never run: what runs is compiled from its graph. `places` has devices of submodules by path.
-    `to_train` is for the functions that train the model instead of those that it exports.
+    `to_train` is for the functions that train the model instead of those that it exports. `decided` is what
+    was chosen for the user, which the decision log begins with.
     """
 
     path: str
@@ -47,6 +49,12 @@ class Wanted:
     gradient: tuple[str | None, str, str] | None = None
     untrusted: bool = False
     to_train: bool = False
+    decided: tuple[Decision, ...] = ()
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether what runs where is still to be chosen (`dlc.driver.auto`)."""
+        return self.settings.target.partition(":")[0] == AUTO
 
     @property
     def is_compiled(self) -> bool:
@@ -102,6 +110,8 @@ class Wanted:
         if self.gradient is not None:
             add_gradient(opened, *self.gradient)
             opened.reopen = self.open
+        for decision in self.decided:
+            opened.context.log.add(decision)
         return opened
 
 

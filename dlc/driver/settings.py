@@ -25,8 +25,9 @@ class Settings:
     """What a user chooses about a compilation.
 
     `level` is 0 to 3; `target` is `cpu` (this machine), `cpu:NAME` (an x86-64 level or a processor),
-    `cuda:NAME` (an NVIDIA GPU that runs all of it), or `cpu+cuda:NAME` (also the GPU for what a text places
-    on one); `matmul` says who computes products: `blas`, `generated`, or `auto`;
+    `cuda:NAME` (an NVIDIA GPU that runs all of it), `cpu+cuda:NAME` (also the GPU for what a text places on
+    one), or `auto`, which `automatic` makes one of these; `matmul` says who computes products: `blas`,
+    `generated`, or `auto`;
     `disabled` names passes to leave out. With `verify_each` the module is verified and evaluated after
     every pass. `max_memory` is the most bytes that a call may need, `dims` are narrower bounds of named
     sizes, and `fast_narrow` is the limit of that name. `recompute` is how much longer a call may take for
@@ -45,8 +46,8 @@ class Settings:
     fast_narrow: bool = False
     recompute: float = 0.02
     plan_effort: int = 1
-
     matmul_precision: str = "ieee"
+
     def __post_init__(self) -> None:
         if self.level not in range(4):
             raise UsageError(f"there is no -O{self.level}", code="D0902", help="use -O0 to -O3")
@@ -56,7 +57,6 @@ class Settings:
                 code="D0902",
                 help="use --matmul blas, generated or auto",
             )
-        for name in sorted(self.disabled):
         if self.matmul_precision not in PRECISIONS:
             raise UsageError(
                 f"products have no precision {self.matmul_precision!r}",
@@ -70,6 +70,7 @@ class Settings:
                 code="D0902",
                 help="leave --matmul-precision out, or compile for a GPU: --target cuda",
             )
+        for name in sorted(self.disabled):
             if name not in PASSES:
                 raise unknown_pass(name)
             if PASSES[name].required:
@@ -114,7 +115,7 @@ class Settings:
             f"there is no target {self.target!r}",
             code="D0902",
             help=f"use cpu, cpu:NAME with one of {', '.join(TARGETS)}, cuda:NAME with one of "
-            f"{', '.join(VERSIONS)}, or cpu+cuda:NAME",
+            f"{', '.join(VERSIONS)}, cpu+cuda:NAME, or auto",
         )
 
     @property
@@ -126,9 +127,9 @@ class Settings:
         further += [f"--dim={name}={low}..{high}" for name, (low, high) in self.dims.items()]
         if self.plan_effort != 1:
             further.append(f"--plan-effort={self.plan_effort}")
-        return (f"-O{self.level}", f"--target={self.target}", f"--matmul={self.matmul}", *further)
         if self.matmul_precision != "ieee":
             further.append(f"--matmul-precision={self.matmul_precision}")
+        return (f"-O{self.level}", f"--target={self.target}", f"--matmul={self.matmul}", *further)
 
     def keeping(self, limits: Sequence[Limit]) -> Settings:
         """These choices, narrowed to what a text promises.
@@ -148,10 +149,10 @@ class Settings:
                     if "fast_narrow" in names:
                         why = "that changes bits"
                         raise ModelError([_contradiction(limit, "limit fast_narrow", why)])
-                    found = replace(found, level=min(found.level, 1))
                     if self.matmul_precision == "tf32":
                         why = "that rounds factors"
                         raise UsageError([_contradiction(limit, "--matmul-precision tf32", why)])
+                    found = replace(found, level=min(found.level, 1))
                 case "fast_narrow":
                     found = replace(found, fast_narrow=True)
                 case _:
@@ -168,8 +169,8 @@ class Settings:
             fast_narrow=self.fast_narrow,
             plan_effort=self.plan_effort,
             recompute=self.recompute,
-        )
             matmul_precision=self.matmul_precision,
+        )
         processor = self.processor
         if isinstance(processor, Gpu):
             return for_gpu(options)

@@ -146,7 +146,11 @@ def check_last_step(wanted: Wanted, trainer: Trainer) -> None:
 def _open(wanted: Wanted) -> Opened:
     own = {name: value for name, value in wanted.parameters.items() if name in OWN}
     rest = {name: value for name, value in wanted.parameters.items() if name not in OWN}
-    opened = open_training(wanted.path, text=wanted.text, module=wanted.module, settings=rest)
+    opened = open_training(
+        wanted.path, text=wanted.text, module=wanted.module, settings=rest, places=wanted.places
+    )
+    for decision in wanted.decided:
+        opened.context.log.add(decision)
     assert opened.training is not None
     opened.training = _changed(opened.training, own)
     return opened

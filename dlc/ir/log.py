@@ -49,6 +49,10 @@ class DecisionLog:
         """Record something looked at and not done; `what` says the reason."""
         self._add("refused", what, subject, figures)
 
+    def add(self, decision: Decision) -> None:
+        """Record what was decided before any pass."""
+        self._decisions.append(decision)
+
     def _add(
         self, kind: Literal["did", "refused"], what: str, subject: Op | Value, figures: Figures
     ) -> None:

@@ -31,12 +31,13 @@ def picoseconds(op: Op, sizes: Mapping[str, int]) -> int:
         case flow.While() | flow.If():
             return sum(picoseconds(inner, sizes) for region in op.regions for inner in region)
         case kernel.Kernel():
-            return max(_BYTE * _bytes(op, sizes), _work(op, sizes))
+            return max(_BYTE * bytes_of(op, sizes), work_of(op, sizes))
         case _:
             return 0
 
 
-def _work(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
+def work_of(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
+    """Picoseconds of arithmetic on one thread."""
     match op:
         case Gemm(domain=domain, inner=inner):
             return _PRODUCT * evaluate(product((*domain, inner)), sizes)
@@ -49,7 +50,7 @@ def _work(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
             return _ELSE_ELEMENT * sum(_size(value, sizes) for value in op.results)
 
 
-def _bytes(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
+def bytes_of(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
     """What it reads and writes, each array once."""
     arrays = {*op.operands, *op.results}
     return sum(kernel.array_type(a).dtype.bytes * _size(a, sizes) for a in arrays)

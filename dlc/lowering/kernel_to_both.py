@@ -15,6 +15,7 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op
 from dlc.ir.passes import Context, Options, define_pass
 from dlc.ir.types import INDEX, U8
+from dlc.lowering.estimate_gpu import BYTE_SENT, LATENCY
 from dlc.lowering.kernel_to_loop import LOWERINGS
 from dlc.lowering.kernel_to_simt import lowering_for_gpu
 from dlc.lowering.loop_words import index
@@ -26,10 +27,9 @@ TRANSFER = "dlc.transfer"
 """The attribute of functions that stand for copies between two memories."""
 GPU_VECTOR_BYTES = 16
 """The most that a thread of a GPU loads at once."""
-_LATENCY = 10_000
-"""Nanoseconds that a transfer takes at least."""
-_BYTES = 12
-"""Bytes of a transfer in a nanosecond."""
+_LATENCY = LATENCY // 1000
+_BYTES = 1000 // BYTE_SENT
+"""Of a transfer, in a nanosecond."""
 
 
 @define_pass("lower_to_both", required=True)

@@ -26,6 +26,7 @@ from dlc.errors import ModelError
 from dlc.runtime.certificate import read_certificate
 from dlc.text.ir_printer import print_module
 from tests.frontend.programs import Numbers, Program, as_list
+from tests.runtime.fake_gpu import fake_gpu
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
@@ -376,22 +377,32 @@ export fn f(ids: i32[B, T], e: f32[30000, 8]) -> f32[B, T, 8] = one_hot(ids, 300
     np.testing.assert_array_equal(found, expected)
 
 
-def test_one_edge_between_two_devices_is_one_send_and_one_recv() -> None:
-    program = Program("""dlc 1
+EDGE = """dlc 1
 dim N = 1..8
 export fn f(x: f32[N]) -> f32[N] {
-  let h = on cpu:1 { 3 + f32(arange(N)) }
+  let h = on DEVICE { 3 + f32(arange(N)) }
   return h * x + h
 }
-""")
-    x = np.array([1, 2, 3, 4], np.float32)
-    np.testing.assert_array_equal(program.result("f", x), (3 + np.arange(4)) * (x + 1))
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu:1", "cuda:0"])
+def test_one_edge_between_two_devices_is_one_send_and_one_recv(device: str) -> None:
+    program = Program(EDGE.replace("DEVICE", device))
     for level in (0, 2):
         for stage in ("graph", "kernel"):
             opened = program.opened()
             lower(opened, Settings(level=level), stage)
             names = Counter(op.name for op in opened.module.walk())
             assert (names["comm.send"], names["comm.recv"]) == (1, 1)
+    x = np.array([1, 2, 3, 4], np.float32)
+    with fake_gpu() as gpu:
+        found = program.result("f", x)
+        copies = [way for way, count in gpu.transfers if count]
+    np.testing.assert_array_equal(found, (3 + np.arange(4)) * (x + 1))
+    if device == "cuda:0":
+        # The notes of failing kernels, of which there are none, come back with every call.
+        assert copies and set(copies) == {"down"}
 
 
 def test_a_product_that_needs_more_memory_than_is_free_is_one_sentence_and_code_4(
@@ -413,8 +424,10 @@ def test_a_product_that_needs_more_memory_than_is_free_is_one_sentence_and_code_
             assert f"error[D0705]: {said}\n" in err and not out
 
 
-def test_a_product_is_timed_on_each_device(capsys: pytest.CaptureFixture[str]) -> None:
-    for device in ("cpu:0", "cpu:1"):
-        given = ["--set", "n=64", "--place", f"unit={device}", "--seconds", "0", "--json"]
+@pytest.mark.parametrize("device", ["cpu:0", "cpu:1", "cuda:0"])
+def test_a_product_is_timed_on_each_device(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--set", "n=24", "--place", f"unit={device}", "--seconds", "0", "--json"]
+    with fake_gpu() as gpu:
         assert main(["bench", str(EXAMPLES / "matrices.dlm"), *given]) == 0
-        assert json.loads(capsys.readouterr().out)["best_ms"] > 0
+    assert json.loads(capsys.readouterr().out)["best_ms"] > 0
+    assert bool(gpu.launched) == (device == "cuda:0")
