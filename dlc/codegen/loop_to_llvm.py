@@ -228,6 +228,15 @@ def _alignment(op: Op, type: Type) -> int:
     return known or element(type).bytes
 
 
+@writes(loop.Prefetch)
+def _prefetch(op: Op, text: FunctionText) -> tuple[str, ...]:
+    assert isinstance(op, loop.Prefetch)
+    place = _address(text, op.pointer, op.index, op.dtype)
+    read, near, data = ("i32", "0"), ("i32", "3"), ("i32", "1")
+    text.call("llvm.prefetch.p0", ("ptr", place), read, near, data)
+    return ()
+
+
 @writes(vec.Gather)
 def _gather(op: Op, text: FunctionText) -> tuple[str, ...]:
     assert isinstance(op, vec.Gather)
@@ -291,6 +300,16 @@ def _ramp(op: Op, text: FunctionText) -> tuple[str, ...]:
     start = _splat(text, text.name(op.start), op.result.type)
     steps = ", ".join(f"i64 {lane}" for lane in range(op.lanes))
     return (text.assign(f"add {llvm_type(op.result.type)} {start}, <{steps}>"),)
+
+
+@writes(vec.Shuffle)
+def _shuffle(op: Op, text: FunctionText) -> tuple[str, ...]:
+    assert isinstance(op, vec.Shuffle)
+    type = llvm_type(op.one.type)
+    order = ", ".join(f"i32 {lane}" for lane in op.order)
+    one, other = text.name(op.one), text.name(op.other)
+    mask = f"<{len(op.order)} x i32> <{order}>"
+    return (text.assign(f"shufflevector {type} {one}, {type} {other}, {mask}"),)
 
 
 @writes(vec.Reduce)

@@ -74,6 +74,16 @@ class Kernel(Op):
         self.set_operands([*self.operands, value])
         return self.formula.add_argument(value.type)
 
+    def argument_for(self, value: Value) -> Value:
+        """The argument of the formula for an array, which the kernel reads from now on."""
+        count = len(self.formula.arguments)
+        reads = self.segments[-2]
+        extras = self.operands[len(self.operands) - reads :] if reads else ()
+        for position, known in enumerate(extras):
+            if known is value:
+                return self.formula.arguments[count - reads + position]
+        return self.add_input(value)
+
     def remove_input(self, argument: Value) -> None:
         """Stop reading the array that an unused argument of the formula stands for."""
         formula = self.formula

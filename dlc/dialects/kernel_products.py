@@ -59,6 +59,7 @@ class Gemm(Product):
     An operand that is `transposed` is stored with its last two axes swapped; `rhs_shared` means that
     rhs has no batch axes. With `panel` columns to a panel, rhs is stored in panels, `[.., p, k, panel]`:
     column n is column `n % panel` of panel `n // panel`, and the last panel is filled up with zeros.
+    With `packs` columns to a panel the kernel itself puts rhs into panels, part by part as it needs them.
     """
 
     inner: Size = attribute(doc="k, the length of the sums")
@@ -66,6 +67,7 @@ class Gemm(Product):
     rhs_transposed: bool = attribute(default=False)
     rhs_shared: bool = attribute(default=False)
     panel: int = attribute(default=0)
+    packs: int = attribute(default=0)
 
     def result_types(self) -> tuple[TensorType, ...]:
         *batch, m, n = self.domain

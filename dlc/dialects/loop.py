@@ -189,6 +189,23 @@ class Store(Op):
         return ()
 
 
+@op("loop.prefetch")
+class Prefetch(Op):
+    """Say that `pointer[index]` is wanted soon. It changes nothing, and may be anywhere."""
+
+    pointer: Value = operand()
+    index: Value = operand()
+    dtype: DType = attribute()
+
+    pure = False
+
+    def infer(self) -> tuple[Type, ...]:
+        return ()
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        return ()
+
+
 @op("loop.buffer")
 class Buffer(Op):
     """Room for a fixed number of elements that lives as long as the kernel runs, 64-byte aligned."""

@@ -139,3 +139,18 @@ class Reduce(Op):
             half = len(lanes) // 2
             lanes = combine(lanes[:half], lanes[half:])
         return np.asarray(lanes[0])
+
+
+@op("vec.shuffle")
+class Shuffle(Op):
+    """Lanes of two registers of one type in a new order: lane k of the other is `lanes + k`."""
+
+    one: Value = operand()
+    other: Value = operand()
+    order: tuple[int, ...] = attribute()
+
+    def infer(self) -> Type:
+        return VectorType(element(self.one.type), len(self.order))
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return np.concatenate(inputs)[list(self.order)]

@@ -6,6 +6,7 @@ from dlc.ir.passes import Order, check_order
 from dlc.lowering import (
     array_to_kernel,
     decompose,
+    join_updates,
     kernel_to_both,
     kernel_to_loop,
     kernel_to_plan,
@@ -57,6 +58,7 @@ LOADED = (
     fold_weights,
     fuse,
     hoist,
+    join_updates,
     keep_wide,
     kernel_to_both,
     kernel_to_loop,
@@ -105,6 +107,8 @@ KERNEL = (
 
 PREPARE = ("make_prepare", "lower_to_kernels")
 """What is computed when weights are loaded; for CPUs, packing finds most of it."""
+TAKEN = {"cpu": ("as_stored",), "cuda": ("take_operands",)}
+"""How products take their operands, for each kind of device."""
 FUNCTIONS = {"cpu": "lower_to_loops", "cuda": "lower_to_simt", "both": "lower_to_both"}
 """The pass that makes functions of the kernels, for each kind of device, and for models on both."""
 
@@ -121,10 +125,16 @@ REASONS = (
     Order("fuse", "pack", "the operand of a product may be a formula of a weight"),
     Order("cse", "recompute", "it would merge what is computed again with what was"),
     Order("fuse", "recompute", "within another formula a value may be rounded differently"),
+    Order("fuse", "join_updates", "what is fused has one result"),
+    Order("pack", "join_updates", "it decides which products can go on with their sums"),
+    Order("join_updates", "release", "what is updated together runs when the last part can"),
     Order("hoist", "recompute", "what leaves a loop is held for all of it"),
     Order("release", "recompute", "what is given back earlier need not be computed again"),
     Order("recompute", "plan_memory", "the plan gives the memory to others"),
     Order("lower_to_kernels", "take_operands", "products are known there"),
+    Order("lower_to_kernels", "as_stored", "products are known there"),
+    Order("as_stored", "fuse", "what makes an operand may go into a kernel that it follows"),
+    Order("as_stored", "pack", "panels may be made of what is stored transposed"),
     Order("take_operands", "fuse", "what makes an operand may go into a kernel that it follows"),
     Order("pack", "hoist", "most of what leaves a loop are panels of weights"),
     Order("pack", "make_prepare", "panels of weights are made when they are loaded"),
@@ -156,10 +166,11 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
         case "kernel":
             prepare = PREPARE if kind == "cuda" else ("pack", *PREPARE)
             simpler = simplify(level)
-            stored = ("take_operands",) if kind == "cuda" and level >= 2 else ()
+            stored = TAKEN.get(kind, ()) if level >= 2 else ()
             fused = KERNEL if level else ()
-            before = ("hoist", "dce", "release", "recompute", "dce") if level else ()
             split = ("split_folds",) if kind == "cuda" and level >= 2 else ()
+            joined = ("join_updates",) if kind == "cpu" else ()
+            before = ("hoist", "dce", *joined, "release", "recompute", "dce") if level else ()
             return (
                 *("decompose", *simpler, "lower_to_kernels", *stored, *fused, *prepare, *fused),
                 *(*split, *before, "place"),

@@ -14,10 +14,16 @@ from dlc.ir.core import Block, Op, Value
 
 def clone(op: Op, operands: Sequence[Value], regions: Sequence[Block] = ()) -> Op:
     """A new operation, not yet placed, that is like `op` but has these operands and regions."""
-    new = object.__new__(type(op))
-    Op.__init__(new, tuple(operands), dict(op.attributes), tuple(regions), op.location)
+    new = changed(op, operands, regions)
     for result, original in zip(new.results, op.results, strict=True):
         result.name = original.name
+    return new
+
+
+def changed(op: Op, operands: Sequence[Value], regions: Sequence[Block] = ()) -> Op:
+    """The same, but what it results in may differ in number and types."""
+    new = object.__new__(type(op))
+    Op.__init__(new, tuple(operands), dict(op.attributes), tuple(regions), op.location)
     return new
 
 

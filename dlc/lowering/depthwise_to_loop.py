@@ -211,7 +211,7 @@ class _Depthwise:
         view = len(self.op.operands) - 1
         target = self.writer.pointers[view], self.writer.stride(view, 0)
         tile = Tile((), pixels, channels, block.lanes)
-        write_registers(self.op, self.body, emit, tile, list(sums), target)
+        write_registers(self.op, self.body, emit, tile, list(sums), [target])
 
     def _tap(
         self,

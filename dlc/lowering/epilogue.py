@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import TypeAlias
 
 from dlc.dialects import loop, scalar, vec
 from dlc.dialects.kernel_products import Product
@@ -20,7 +22,7 @@ from dlc.lowering.loop_words import index
 from dlc.lowering.loop_writer import KernelWriter
 from dlc.lowering.micro_kernel import Shape, Sums
 
-MAX_OPERATIONS = 16
+MAX_OPERATIONS = 32
 """Operations of an epilogue that is written once for each register of sums."""
 
 
@@ -38,16 +40,16 @@ def write_epilogue(
     column: Value,
     width: Value,
     sums: Value,
-    target: Value,
+    targets: Sequence[Value],
 ) -> None:
     """Apply the epilogue to one row of sums.
 
     `leading` are the indices of the row along all axes of the domain but the last, `column` is where
-    along the last it begins; `sums` and `target` point at its first number and at its first result.
+    along the last it begins; `sums` points at its first number and `targets` at its first results.
     """
     *outer, last = op.epilogue.arguments[: len(op.domain)]
     total = op.epilogue.arguments[len(op.domain)]
-    (result,) = op.epilogue.terminator.operands
+    results = op.epilogue.terminator.operands
     dtype = op.accumulator
     known: dict[Value, Lane | Row] = {
         argument: Uniform(value) for argument, value in zip(outer, leading, strict=True)
@@ -65,7 +67,8 @@ def write_epilogue(
                 more = {last: Linear(place), total: Varying(register)}
             point = body.run(op.epilogue, here.at(deep, lanes, more))
             where: Lane = Uniform(j) if lanes == 1 else Linear(j)
-            body.store(point, point.lane(result), target, [where], [None])
+            for result, target in zip(results, targets, strict=True):
+                body.store(point, point.lane(result), target, [where], [None])
             return ()
 
         return one
@@ -90,33 +93,41 @@ class Tile:
     lanes: int
 
 
+Target: TypeAlias = tuple[Value, Value | None]
+"""Where the results of a batch are, and the stride of their rows."""
+
+
 def write_registers(
     op: Product,
     body: Body,
     emit: Builder,
     tile: Tile,
     sums: Sums,
-    target: tuple[Value, Value | None],
+    targets: Sequence[Target],
 ) -> None:
-    """Apply the epilogue to sums in registers, which come row by row.
-
-    `target` is where the results of the batch are, and the stride of their rows.
-    """
+    """Apply the epilogue to sums in registers, which come row by row."""
     *outer, row, last = op.epilogue.arguments[: len(op.domain)]
     total = op.epilogue.arguments[len(op.domain)]
-    (result,) = op.epilogue.terminator.operands
+    results = op.epilogue.terminator.operands
     known: dict[Value, Lane | Row] = {
         argument: Uniform(value) for argument, value in zip(outer, tile.batch, strict=True)
     }
     once, each = split(op.epilogue, [row, total])
-    pointer, stride = target
+    across = len(tile.places)
+    points: dict[tuple[int, int], Point] = {}
     for v, place in enumerate(tile.places):
         there = body.ops(once, Point(emit, tile.lanes, {**known, last: place}))
         for r, m in enumerate(tile.rows):
-            value = sums[r * len(tile.places) + v]
+            value = sums[r * across + v]
             sum: Lane = Varying(value) if tile.lanes > 1 else Uniform(value)
-            point = body.ops(each, there.at(emit, tile.lanes, {row: Uniform(m), total: sum}))
-            body.store(point, point.lane(result), pointer, [Uniform(m), place], [stride, None])
+            point = there.at(emit, tile.lanes, {row: Uniform(m), total: sum})
+            points[r, v] = body.ops(each, point)
+    # Nothing is stored before all is loaded: rows are often a multiple of a page apart, and a processor
+    # that compares the last bits of addresses only would wait for the stores of the row before.
+    for result, (pointer, stride) in zip(results, targets, strict=True):
+        for (r, v), point in sorted(points.items(), key=itemgetter(0)):
+            indices: list[Lane] = [Uniform(tile.rows[r]), tile.places[v]]
+            body.store(point, point.lane(result), pointer, indices, [stride, None])
 
 
 def epilogue_body(op: Product, writer: KernelWriter, lanes: int) -> Body:

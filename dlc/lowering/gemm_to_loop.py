@@ -112,7 +112,7 @@ class _BlasGemm:
         def row(inside: Builder, i: Value, _: list[Value]) -> Sequence[Value]:
             place = inside(loop.Offset(target, times(inside, i, stride), dtype))
             where = [*batch, inside(scalar.Add(first, i))]
-            write_epilogue(op, body, inside, where, column, width, place, place)
+            write_epilogue(op, body, inside, where, column, width, place, [place])
             return ()
 
         for_each(emit, index(emit, 0), height, 1, (), row)

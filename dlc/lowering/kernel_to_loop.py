@@ -10,6 +10,7 @@ from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.attention_to_loop import lower_attention
+from dlc.lowering.blocks_to_loop import lower_blocks
 from dlc.lowering.concatenate_to_loop import lower_concatenate
 from dlc.lowering.depthwise_to_loop import lower_depthwise
 from dlc.lowering.gemm_to_loop import lower_gemm
@@ -26,8 +27,10 @@ from dlc.lowering.update_to_loop import lower_update
 
 
 def _lower_product(op: kernel.Kernel, context: Context) -> Lowered:
-    """A product by BLAS, or by our own loops if its right operand is in panels."""
+    """A product by BLAS, or by our own loops if its right operand is in panels or they put it there."""
     assert isinstance(op, Gemm)
+    if op.packs:
+        return lower_blocks(op, context)
     return lower_panels(op, context) if op.panel else lower_gemm(op, context)
 
 

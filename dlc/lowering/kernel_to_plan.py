@@ -63,7 +63,7 @@ def _plan_function(function: func.Func, constants: Constants, context: Context) 
     limits = limits_of(measured)
     reads = Reads(measured)
     scheduler = Scheduler(reads)
-    items = scheduler.function(function.body)
+    items = scheduler.function(function)
     lives = lifetimes(items, scheduler.origins, reads)
     storage = assign(
         function, items, scheduler.origins, lives, scheduler.waves, limits, devices, context.log

@@ -103,19 +103,23 @@ def multiply(
     panels: Sequence[Value],
     depth: Value,
     sums: Sums,
+    apart: int = 1,
 ) -> Sums:
-    """Add `depth` products to every sum: `rows` point at elements k = 0, 1, ..., `panels` at row 0."""
+    """Add `depth` products to every sum: `rows` point at elements k = 0, `panels` at row 0.
+
+    Elements k = 0, 1, ... of a row are so many elements `apart`.
+    """
     steps = index(emit, UNROLL)
     even = emit(scalar.Multiply(emit(scalar.RawDivide(depth, steps)), steps))
 
     def several(inside: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
         for step in range(UNROLL):
             at = k if step == 0 else inside(scalar.Add(k, index(inside, step)))
-            carried = _step(inside, shape, rows, panels, at, carried)
+            carried = _step(inside, shape, rows, panels, at, carried, apart)
         return carried
 
     def one(inside: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
-        return _step(inside, shape, rows, panels, k, carried)
+        return _step(inside, shape, rows, panels, k, carried, apart)
 
     sums = list(for_each(emit, index(emit, 0), even, UNROLL, sums, several))
     return list(for_each(emit, even, depth, 1, sums, one))
@@ -151,7 +155,9 @@ def _step(
     panels: Sequence[Value],
     k: Value,
     sums: Sums,
+    apart: int,
 ) -> Sums:
+    along = k if apart == 1 else emit(scalar.Multiply(k, index(emit, apart)))
     start = emit(scalar.Multiply(k, index(emit, shape.panel)))
     lanes = shape.register.lanes
     across = [
@@ -161,7 +167,7 @@ def _step(
     ]
     result: Sums = []
     for number, row in enumerate(rows):
-        element = emit(vec.Broadcast(emit(loop.Load(row, k, shape.register.dtype)), lanes))
+        element = emit(vec.Broadcast(emit(loop.Load(row, along, shape.register.dtype)), lanes))
         for r, column in enumerate(across):
             result.append(_add(emit, shape, element, column, sums[number * shape.across + r]))
     return result
@@ -182,3 +188,10 @@ def store(
         row, register = divmod(number, shape.across)
         place = row * (distance or shape.columns) + register * lanes
         emit.place(vec.Store(value, room, index(emit, place)))
+
+
+def load(emit: Builder, shape: Shape, room: Value) -> Sums:
+    """The tile of sums that `store` wrote to memory, its rows one behind the other."""
+    lanes = shape.register.lanes
+    places = range(0, shape.rows * shape.columns, lanes)
+    return [emit(vec.Load(room, index(emit, place), shape.register)) for place in places]

@@ -11,43 +11,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlc.dialects import kernel, loop, scalar
-from dlc.dialects.kernel_products import Conv, Gemm, panel_count
+from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Value
 from dlc.ir.dims import Size, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import U64
-from dlc.lowering.body import lanes_of
-from dlc.lowering.epilogue import (
-    Tile,
-    epilogue_body,
-    in_registers,
-    write_epilogue,
-    write_registers,
-)
 from dlc.lowering.hoist import tidy
-from dlc.lowering.lanes import Linear
-from dlc.lowering.loop_words import add, for_each, index, times, unravel
+from dlc.lowering.loop_words import for_each, index, times, unravel
 from dlc.lowering.loop_words import minimum as smaller
-from dlc.lowering.loop_writer import Lowered, Writer
+from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.micro_kernel import (
     STRETCH,
     Shape,
     Sums,
     multiply,
     multiply_long,
-    shape_for,
-    store,
     zeros,
 )
-from dlc.lowering.work import ceil_divide, nanoseconds
+from dlc.lowering.product_tiles import Corner, ProductTiles
+from dlc.lowering.work import PRODUCT, ceil_divide, nanoseconds
 
 LEFT_BYTES = 96 * 1024
 """What the rows of a tile read stays in the second-level cache, together with a panel."""
 TILE_PRODUCTS = 1_500_000
 """Products of a tile: some 15 to 30 microseconds."""
-PICOSECONDS = 12
-"""One product, roughly, on a core with 256-bit registers."""
 
 
 def tile_rows(m: Size, bytes: Size, rows: int) -> Size:
@@ -87,38 +75,14 @@ Place = list[Value]
 """Where the first row of a micro-tile is; what is in it is the subclass's affair."""
 
 
-class _Panels:
-    """What all products on panels share. Subclasses say where the rows of the left operand are."""
-
-    def __init__(self, op: Gemm | Conv, context: Context) -> None:
-        self.product = op
-        self.writer = Writer(op)
-        self.shape: Shape = shape_for(
-            op.accumulator, op.domain[-2], context.options, grouped=self.groups > 1
-        )
-        lanes = lanes_of(op.epilogue, context.options.vector_bytes)
-        self.body = epilogue_body(op, self.writer, lanes)
+class _Panels(ProductTiles):
+    """A product on panels. Subclasses say where the rows of the left operand are."""
 
     depth: Size
     """Products in one sum."""
 
-    @property
-    def groups(self) -> int:
-        """Products beside each other, each with columns and panels of its own."""
-        return self.product.groups if isinstance(self.product, Conv) else 1
-
     footprint: Size
     """Elements of the left operand that a row reads and the rows beside it do not."""
-
-    @property
-    def across(self) -> Size:
-        """Panels of all groups."""
-        return self.groups * panel_count(self.columns, self.product.panel)
-
-    @property
-    def columns(self) -> Size:
-        """Columns of one group."""
-        return self.product.columns // self.groups
 
     def first(self, emit: Builder, batch: list[Value], row: Value) -> Place:
         """The place of a row."""
@@ -144,7 +108,7 @@ class _Panels:
             return ()
 
         for_each(writer.emit, writer.first, writer.last, 1, (), tile)
-        work = height * width * op.panel * maximum(self.depth, 8) * PICOSECONDS
+        work = height * width * shape.panel * maximum(self.depth, 8) * PRODUCT
         return writer.finish(product(batch) * down * along, nanoseconds(work))
 
     def _tile(
@@ -161,16 +125,18 @@ class _Panels:
         room = emit(loop.Buffer(shape.rows * shape.columns, op.accumulator))
         shared = isinstance(op, Conv) or op.rhs_shared
         rhs = self.part(emit, 1, [] if shared else batch)
-        target = self.part(emit, len(op.operands) - 1, batch)
+        targets = self.targets(emit, batch)
         place = self.first(emit, batch, top)
 
         def panel(inside: Builder, p: Value, _: list[Value]) -> Sequence[Value]:
             panels = self._panels(inside, rhs, p, across)
-            group, stretch = self._stretch(inside, p)
+            group, stretch = self.stretch(inside, p)
 
             def rows(deep: Builder, row: Value, here: list[Value]) -> Sequence[Value]:
+                corner = Corner(batch, row, bottom, stretch)
+                self.prefetch(deep, corner)
                 sums, after = self.sums(deep, _Start(here, row, bottom, group), panels)
-                self._finish(deep, _Corner(batch, row, bottom, stretch), sums, room, target)
+                self.finish(deep, corner, sums, room, targets)
                 return after
 
             for_each(inside, top, bottom, shape.rows, place, rows)
@@ -191,95 +157,6 @@ class _Panels:
             found.append(emit(loop.Offset(rhs, start, self.product.accumulator)))
         return found
 
-    def _stretch(self, emit: Builder, p: Value) -> tuple[Value | None, tuple[Value, Value]]:
-        """The group of a panel, if there are several; its first column, and how many are left there."""
-        writer, width = self.writer, index(emit, self.shape.panel)
-        columns = writer.size(self.columns, "n")
-        if self.groups == 1:
-            column = emit(scalar.Multiply(p, width))
-            return None, (column, emit(scalar.Subtract(columns, column)))
-        each = writer.size(panel_count(self.columns, self.product.panel), "panels of a group")
-        group = emit(scalar.RawDivide(p, each))
-        within = emit(scalar.Subtract(p, emit(scalar.Multiply(group, each))))
-        inside = emit(scalar.Multiply(within, width))
-        column = emit(scalar.Add(emit(scalar.Multiply(group, columns)), inside))
-        return group, (column, emit(scalar.Subtract(columns, inside)))
-
-    def part(self, emit: Builder, view: int, indices: Sequence[Value]) -> Value:
-        """The address of the part of a view with these leading indices."""
-        offset: Value | None = None
-        for axis, position in enumerate(indices):
-            offset = add(emit, offset, times(emit, position, self.writer.stride(view, axis)))
-        pointer = self.writer.pointers[view]
-        if offset is None:
-            return pointer
-        return emit(loop.Offset(pointer, offset, self.writer.views[view].dtype))
-
-    # The epilogue.
-
-    def _finish(
-        self, emit: Builder, corner: _Corner, sums: Sums, room: Value, target: Value
-    ) -> None:
-        """The epilogue over the part of a micro-tile that exists: from registers where all of it does."""
-        op, writer, shape = self.product, self.writer, self.shape
-        _, columns = corner.stretch
-        rows = emit(scalar.Subtract(corner.bottom, corner.row))
-        stride = writer.stride(len(op.operands) - 1, len(op.domain) - 2)
-        height, width = index(emit, shape.rows), index(emit, shape.columns)
-        if not in_registers(op, self.body, shape):
-            store(emit, shape, sums, room)
-            some = smaller(emit, height, rows), smaller(emit, width, columns)
-            self._by_rows(emit, corner, some, room, target)
-            return
-        inside, beside = Block(), Block()
-        whole = Builder(inside, emit.location)
-        tile = self._registers(whole, corner)
-        write_registers(op, self.body, whole, tile, sums, (target, stride))
-        whole.place(loop.Yield([]))
-        partly = Builder(beside, emit.location)
-        store(partly, shape, sums, room)
-        some = smaller(partly, height, rows), smaller(partly, width, columns)
-        self._by_rows(partly, corner, some, room, target)
-        partly.place(loop.Yield([]))
-        tall = emit(scalar.Compare(rows, height, "ge"))
-        wide = emit(scalar.Compare(columns, width, "ge"))
-        emit.place(loop.If(emit(scalar.And(tall, wide)), inside, beside))
-
-    def _registers(self, emit: Builder, corner: _Corner) -> Tile:
-        """Which elements the registers of a micro-tile are."""
-        column, _ = corner.stretch
-        lanes = self.shape.register.lanes
-        rows = [emit(scalar.Add(corner.row, index(emit, r))) for r in range(self.shape.rows)]
-        steps = [index(emit, v * lanes) for v in range(self.shape.across)]
-        places = [Linear(emit(scalar.Add(column, step))) for step in steps]
-        return Tile(corner.batch, rows, places, lanes)
-
-    def _by_rows(
-        self,
-        emit: Builder,
-        corner: _Corner,
-        extent: tuple[Value, Value],
-        room: Value,
-        target: Value,
-    ) -> None:
-        """The epilogue row by row over sums in memory."""
-        op, writer, shape = self.product, self.writer, self.shape
-        height, width = extent
-        column, _ = corner.stretch
-        stride = writer.stride(len(op.operands) - 1, len(op.domain) - 2)
-
-        def finish(inside: Builder, r: Value, _: list[Value]) -> Sequence[Value]:
-            here = inside(scalar.Multiply(r, index(inside, shape.columns)))
-            sums = inside(loop.Offset(room, here, op.accumulator))
-            m = inside(scalar.Add(corner.row, r))
-            place = inside(scalar.Add(times(inside, m, stride), column))
-            result = inside(loop.Offset(target, place, writer.views[-1].dtype))
-            leading = [*corner.batch, m]
-            write_epilogue(op, self.body, inside, leading, column, width, sums, result)
-            return ()
-
-        for_each(emit, index(emit, 0), height, 1, (), finish)
-
 
 @dataclass(frozen=True, slots=True)
 class _Start:
@@ -289,19 +166,6 @@ class _Start:
     row: Value
     bottom: Value
     group: Value | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Corner:
-    """Where the results of a micro-tile begin, and the row after the last one of its tile.
-
-    `stretch` is the first column, and how many there are from it on.
-    """
-
-    batch: list[Value]
-    row: Value
-    bottom: Value
-    stretch: tuple[Value, Value]
 
 
 class _Matrix(_Panels):

@@ -1,9 +1,10 @@
 """The order of work: kernels in waves, and waves in loops and branches.
 
-Kernels keep their order. A kernel starts a new wave if it needs what the current wave computes. Waves are
-numbered in order of text, through loops and branches; each loop also has a wave before its first round
-and one at the end of each round, for copying carried values, and the function one at its end, for copying
-results over the arguments that they update.
+Kernels keep their order. A kernel starts a new wave if it needs what the current wave computes, or updates
+an argument that somebody in it reads: behind them it can write over the argument. Waves are numbered in
+order of text, through loops and branches; each loop also has a wave before its first round and one at the
+end of each round, for copying carried values, and the function one at its end, for copying results over
+the arguments that they update.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dlc.dialects import array, flow, kernel
+from dlc.dialects import array, flow, func, kernel
 from dlc.ir.core import Block, Value
 from dlc.lowering.plan_sizes import Reads
+from dlc.lowering.timeline import updates_of
 
 
 @dataclass(slots=True)
@@ -86,10 +88,12 @@ class Scheduler:
         self._reads = reads
         self.waves = 0
         self._depth = 0
+        self._updates: dict[Value, Value] = {}
 
-    def function(self, body: Block) -> list[Item]:
+    def function(self, function: func.Func) -> list[Item]:
         """The work of a function's body; the last wave is the one at its end."""
-        items = self.schedule(body)
+        self._updates = updates_of(function)
+        items = self.schedule(function.body)
         self._next()
         return items
 
@@ -102,7 +106,7 @@ class Scheduler:
                 case kernel.Kernel():
                     needs = any(self.origins[operand] in current for operand in self._reads(op))
                     last = items[-1] if items else None
-                    if needs or not isinstance(last, Wave):
+                    if needs or not isinstance(last, Wave) or self._overwrites(op, last):
                         last = Wave(self._next())
                         items.append(last)
                         current = set()
@@ -115,6 +119,13 @@ class Scheduler:
                 case _:
                     pass
         return items
+
+    def _overwrites(self, op: kernel.Kernel, wave: Wave) -> bool:
+        """Whether a kernel updates an argument that others in a wave read as it was."""
+        updated = {self._updates[value] for value in op.results if value in self._updates}
+        return bool(updated) and any(
+            self.origins[value] in updated for other in wave.kernels for value in self._reads(other)
+        )
 
     def _next(self) -> int:
         self.waves += 1

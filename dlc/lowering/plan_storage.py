@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from dlc.dialects import flow, func, kernel, kernels_in_order
 from dlc.dialects.comm import HOST
+from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.dialects.measured import at_most
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size
@@ -277,15 +278,15 @@ class _Assignment:
         for number, reader in self.lives.reads.get(self.origins[argument], []):
             if not enter < number < leave or number < written:
                 continue
-            own = number == written and reader is producer and self._reads_own(producer, argument)
-            if not own:
+            own = reader is producer and self._reads_own(producer, argument, origin)
+            if number != written or not own:
                 return False
         return True
 
-    def _reads_own(self, op: kernel.Kernel, argument: Value) -> bool:
+    def _reads_own(self, op: kernel.Kernel, argument: Value, result: Value) -> bool:
         places = replaceable(op)
         return all(
-            position in places and kernel.array_type(operand) is kernel.array_type(op.results[0])
+            position in places and kernel.array_type(operand) is kernel.array_type(result)
             for position, operand in enumerate(op.operands)
             if self.origins[operand] is self.origins[argument]
         )
@@ -303,24 +304,39 @@ class _Assignment:
 
 
 def replaceable(op: kernel.Kernel) -> list[int]:
-    """The operands over which the only result may be written, element by element or part by part."""
+    """The operands over which a result may be written, element by element or part by part."""
     match op:
-        case kernel.Generic() if len(op.body.terminator.operands) == 1:
-            first = len(op.operands) - len(op.inputs) - len(op.outs)
-            return [
-                first + k
-                for k, argument in enumerate(op.arrays)
-                if reads_only_own_element(op, argument)
-            ]
+        case kernel.Generic() if not _has_rows(op):
+            return _own_elements(op)
+        case Gemm() if op.packs or op.panel:
+            return _own_elements(op)
+        case Conv() if op.panel:
+            return _own_elements(op)
         case kernels_in_order.Scatter() | kernels_in_order.Update():
             return [0]
         case _:
             return []
 
 
-def reads_only_own_element(op: kernel.Generic, argument: Value) -> bool:
+def _has_rows(op: kernel.Generic) -> bool:
+    """Whether it writes whole rows before it is done with what it reads."""
+    return any(isinstance(value.op, kernel.Stage) for value in op.body.terminator.operands)
+
+
+def _own_elements(op: kernel.Generic | Product) -> list[int]:
+    """The operands that the formula reads where it writes, and nowhere else."""
+    reads = op.segments[-2]
+    first = len(op.operands) - reads - op.segments[-1]
+    arguments = op.formula.arguments[len(op.formula.arguments) - reads :] if reads else []
+    return [
+        first + k for k, argument in enumerate(arguments) if reads_only_own_element(op, argument)
+    ]
+
+
+def reads_only_own_element(op: kernel.Generic | Product, argument: Value) -> bool:
     """Whether every load of an input is at the index of the element that is being computed."""
+    indices = op.formula.arguments[: len(op.domain)]
     return all(
-        isinstance(use, kernel.Load) and list(use.indices) == op.indices and use.parent is op.body
+        isinstance(use, kernel.Load) and list(use.indices) == indices and use.parent is op.formula
         for use in argument.uses
     )

@@ -17,6 +17,9 @@ from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.timeline import Timeline, origin, readers, updates_of
 
+SMALL = 64
+"""Bytes that may be held for longer: numbers that all updates share, as the size of a step."""
+
 
 @define_pass("release")
 def release(module: Op, context: Context) -> None:
@@ -55,6 +58,8 @@ class _Release:
             return True
         if not isinstance(op, kernel.Kernel) or not op.pure:
             return False
+        if sum(self.timeline.bytes(value) for value in op.results) <= SMALL:
+            return True
         if all(value in self.updates for value in op.results):
             return not any(self._is_read_later(self.updates[value], op) for value in op.results)
         held, number = self.timeline.held, self.timeline.number[op]

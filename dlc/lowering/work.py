@@ -14,6 +14,9 @@ from dlc.ir.types import DType
 TILE_PICOSECONDS = 8_000_000
 """Work of one tile: long against a barrier, short against a call."""
 
+PRODUCT = 12
+"""One multiplication and addition of a product of our own, with 256-bit registers."""
+
 _OPERATION = 250
 """One register operation: about one cycle."""
 _LOAD_BYTE = 40

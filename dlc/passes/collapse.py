@@ -150,18 +150,20 @@ def regroup_like(
     """An element-wise kernel over one axis as one over `domain`, with the argument for the same array.
 
     `argument` stands for a reshape of an array of that shape, which the new kernel reads directly.
-    None if some access is not at the element's own place.
+    None if some access is neither at the element's own place nor to a single number.
     """
     if len(op.domain) != 1 or not domain or product(domain) != op.domain[0]:
         return None
-    if any(kernel.array_type(value).shape != op.domain for value in op.inputs):
+    if any(kernel.array_type(value).shape not in (op.domain, ()) for value in op.inputs):
         return None
     (index,) = op.indices
     loads = [use for use in index.uses if isinstance(use, kernel.Load)]
     if len(loads) != len(index.uses) or any(list(load.indices) != [index] for load in loads):
         return None
     emit = rewriter.before(op)
-    inputs = [_as(emit, value, domain) for value in op.inputs]
+    inputs = [
+        _as(emit, value, domain) if kernel.array_type(value).shape else value for value in op.inputs
+    ]
     body = Block([*[INDEX] * len(domain), *[value.type for value in inputs]])
     indices = body.arguments[: len(domain)]
     for load in loads:
@@ -172,7 +174,7 @@ def regroup_like(
     arguments = [indices[0], *body.arguments[len(domain) :]]
     inside = Builder(body, op.location)
     inside.place(kernel.Yield(clone_into(op.body, inside, arguments)))
-    for load in [other for other in body if isinstance(other, kernel.Load)]:
+    for load in [other for other in body if isinstance(other, kernel.Load) and other.indices]:
         load.set_operands([load.array, *indices])
     made = kernel.Generic(inputs, [], body, domain)
     result = emit(made)

@@ -226,7 +226,7 @@ def _write_in(
     alone: bool,
 ) -> None:
     """Put the producer's formula in the place of each load; `alone` says that nothing else needs it."""
-    arrays = [_argument_for(consumer, read) for read in producer.inputs]
+    arrays = [consumer.argument_for(read) for read in producer.inputs]
     for load in loads:
         (element,) = (_moved if alone else _cloned)(producer.body, load, arrays)
         load.result.replace_by(element)
@@ -309,7 +309,7 @@ def _write_behind(
     (element,) = formula.terminator.operands
     indices = formula.arguments[: len(producer.domain)]
     arrays = [
-        argument if other is argument else _argument_for(producer, read)
+        argument if other is argument else producer.argument_for(read)
         for other, read in _inputs(consumer)
     ]
     stand_in = consumer.body.add_argument(element.type)
@@ -342,17 +342,6 @@ def _origin(value: Value) -> Value:
     while isinstance(value.op, array.Reshape) and len(value.uses) == 1:
         value = value.op.source
     return value
-
-
-def _argument_for(op: kernel.Kernel, value: Value) -> Value:
-    """The argument of a kernel's formula for an array, which it reads from now on."""
-    count = len(op.formula.arguments)
-    reads = op.segments[-2]
-    extras = op.operands[len(op.operands) - reads :] if reads else ()
-    for position, known in enumerate(extras):
-        if known is value:
-            return op.formula.arguments[count - reads + position]
-    return op.add_input(value)
 
 
 def _why_not_inline(

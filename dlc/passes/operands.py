@@ -1,8 +1,9 @@
-"""Products on GPUs read their operands as they are stored: transposed, or in 16 bits.
+"""Products read their operands as they are stored: transposed, and on GPUs in 16 bits.
 
-For a CPU both are work that packing does on the way. Here a product takes them as they lie, which saves a
-pass over memory, and factors of f16 and bf16 go to the instructions that multiply such: what products of
-16-bit factors are in f32 is exact, so nothing is rounded that was not rounded before.
+For a CPU both are work that packing does on the way, and there products take transposed ones as they lie.
+On a GPU a product reads both by itself, which saves a pass over memory, and factors of f16 and bf16 go to
+the instructions that multiply such: what products of 16-bit factors are in f32 is exact, so nothing is
+rounded that was not rounded before.
 """
 
 from __future__ import annotations
@@ -28,6 +29,14 @@ def take_operands(module: Op, context: Context) -> None:
             case _:
                 continue
         if isinstance(op, Gemm):
+            _as_stored(op, context)
+
+
+@define_pass("as_stored")
+def as_stored(module: Op, context: Context) -> None:
+    """Let products read operands that were only transposed as they were before."""
+    for op in list(module.walk()):
+        if isinstance(op, Gemm) and not op.outs:
             _as_stored(op, context)
 
 

@@ -1,12 +1,13 @@
 """Choosing who computes each product of a CPU, and putting the right operands of our own into panels.
 
-Weights are put into panels once, when they are loaded: the panels are a derived weight. Other operands
-are packed by a kernel before the product.
+Weights are put into panels once, when they are loaded: the panels are a derived weight. Operands that are
+the same in every step of a loop, kernels of convolutions and what attention reads are put into panels by a
+kernel before; all other products put them in order by themselves.
 """
 
 from __future__ import annotations
 
-from dlc.dialects import array, kernel, weight
+from dlc.dialects import array, flow, kernel, weight
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel_attention import Attention
 from dlc.dialects.kernel_products import Conv, Gemm, Product, panel_count
@@ -36,14 +37,35 @@ def pack(module: Op, context: Context) -> None:
             _convolution(op, module, context)
         elif isinstance(op, Attention) and not op.panel and not op.outs:
             _attention(op, context.options.vector_bytes)
-        elif isinstance(op, Gemm) and not op.panel and not op.outs:
+        elif isinstance(op, Gemm) and not (op.panel or op.packs or op.outs):
             reason = _why_blas(op, options)
             if reason:
                 context.log.did(f"call BLAS: {reason}", op)
                 continue
             context.log.did("generate the product", op)
             columns = _columns(op, options.vector_bytes)
-            _use_panels(op, columns, module)
+            if _stored(op.rhs) is None and not _stays_in_loop(op.rhs):
+                op.attributes["packs"] = columns
+            else:
+                _use_panels(op, columns, module)
+
+
+def _stays_in_loop(value: Value) -> bool:
+    """Whether a value is the same in every step of the loop around it: its panels leave the loop."""
+    loop = value.block.parent if value.block is not None else None
+    if not isinstance(loop, flow.Scan | flow.While):
+        return False
+    arguments = loop.body.arguments
+    given = set(arguments[len(arguments) - len(loop.constants) :])
+    pending = [value]
+    while pending:
+        here = pending.pop()
+        if here in given:
+            continue
+        if not isinstance(here.op, array.Reshape | array.Constant | kernel.Generic):
+            return False
+        pending += here.op.operands
+    return True
 
 
 def _convolution(op: Conv, module: Module, context: Context) -> None:

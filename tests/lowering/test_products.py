@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dlc.dialects import array
+from dlc.dialects import array, mem
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import Size
+from dlc.ir.dims import Size, symbol
 from dlc.ir.passes import Options
 from dlc.ir.types import F32, F64, I32, DType, TensorType
 from dlc.lowering.micro_kernel import shape_for
@@ -24,6 +24,7 @@ from tests.lowering.everywhere import (
     model_of,
     random_inputs,
 )
+from tests.lowering.test_in_place import planned
 
 AVX512 = Options(vector_bytes=64)
 
@@ -70,6 +71,50 @@ def test_an_epilogue_with_wider_numbers_than_the_sums() -> None:
         return (emit(array.Cast(y, F32)),)
 
     check(wider, f32(20, 5), f32(5, 40), matmul="generated")
+
+
+def turned(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+    """Products of operands that are stored as they are, or transposed, or both."""
+    xt, yt = (emit(array.Transpose(value, (0, 2, 1))) for value in (x, y))
+    return emit(array.MatMul(x, yt)), emit(array.MatMul(xt, y)), emit(array.MatMul(xt, yt))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("size", [1, 2, 5, 13, 16, 49])
+def test_operands_of_products_may_be_stored_transposed(size: int, dtype: DType) -> None:
+    square = TensorType(dtype, (2, size, size))
+    check(turned, square, square, matmul="generated")
+
+
+def test_products_of_transposed_operands_are_of_any_size() -> None:
+    n, m = symbol("N"), symbol("M")
+
+    def program(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+        xt = emit(array.Transpose(x, (1, 0)))
+        yt = emit(array.Transpose(y, (1, 0)))
+        return emit(array.MatMul(xt, y)), emit(array.MatMul(x, yt))
+
+    dims: dict[str, tuple[int, int | None]] = {"N": (0, None), "M": (0, None)}
+    sizes = [{"N": 0, "M": 3}, {"N": 5, "M": 0}, {"N": 1, "M": 37}, {"N": 23, "M": 8}]
+    check(program, f32(n, m), f32(n, m), dims=dims, at=sizes)
+
+
+@pytest.mark.parametrize("depth", [511, 513, 1030])
+def test_long_sums_of_transposed_operands_are_made_block_by_block(depth: int) -> None:
+    def program(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+        return (emit(array.MatMul(emit(array.Transpose(x, (1, 0))), y)),)
+
+    check(program, f32(depth, 7), f32(depth, 21), rtol=1e-4)
+
+
+def test_products_put_their_operands_in_order_by_themselves() -> None:
+    """No transposed matrix and no panels are ever in the arena."""
+
+    def program(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+        return (emit(array.MatMul(emit(array.Transpose(x, (1, 0))), y)),)
+
+    plan = planned(program, f32(56, 30), f32(56, 40))
+    assert all(op.kind != "arena" for op in plan.walk() if isinstance(op, mem.Root))
 
 
 def test_many_products_at_once() -> None:

@@ -58,8 +58,9 @@ def held(function: func.Func) -> int:
 
 def test_gradients_do_not_live_to_the_end_of_the_step() -> None:
     weight = 48 * 48 * 4
-    assert held(step("adam(lr=1e-3)", "release")[0]) > 4 * weight
-    assert held(step("adam(lr=1e-3)")[0]) < 3 * weight
+    apart = "join_updates"
+    assert held(step("adam(lr=1e-3)", "release", apart)[0]) > 4 * weight
+    assert held(step("adam(lr=1e-3)", apart)[0]) < 3 * weight
 
 
 def test_gradients_that_are_shortened_together_wait_for_each_other() -> None:
@@ -88,7 +89,7 @@ def test_products_keep_their_order() -> None:
 
 
 def test_what_moved_and_how_far_is_in_the_log() -> None:
-    _, context = step("adam(lr=1e-3)")
+    _, context = step("adam(lr=1e-3)", "join_updates")
     moved = [d for d in context.log if d.pass_name == "release"]
     assert len(moved) >= 12
     assert all(d.what == "run earlier" and int(d.figures["operations"]) > 0 for d in moved)
