@@ -8,11 +8,15 @@ import numpy as np
 
 from dlc.dialects.kernel import Kernel, array_type
 from dlc.dialects.kernel_products import panel_count, unpanelled
+from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Size
 from dlc.ir.evaluation import Array, Evaluation
-from dlc.ir.types import BOOL, TensorType
+from dlc.ir.types import BOOL, DType, TensorType, wide
+
+MOST_NARROW = 128
+"""Elements that queries and values of f16 and bf16 may have: their sums stay in registers."""
 
 
 @op("kernel.attention")
@@ -51,7 +55,11 @@ class Attention(Kernel):
         return (query.with_shape((*batch, m, self.width)),)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
-        query, keys, values, *masks = inputs[: 3 + len(self.mask)]
+        dtype = array_type(self.query).dtype
+        query, keys, values, *masks = (
+            _wide(array, array_type(value).dtype)
+            for array, value in zip(inputs, self.operands[: 3 + len(self.mask)], strict=False)
+        )
         if self.panel:
             keys = unpanelled(keys, at.size(self.count))
             values = unpanelled(values, at.size(self.width))
@@ -67,4 +75,9 @@ class Attention(Kernel):
                 scores = np.where(np.tri(m, n, at.size(self.causal)) > 0, scores, -np.inf)
             powers = np.exp(scores - np.max(scores, -1, keepdims=True, initial=-np.inf))
             weights = powers / np.sum(powers, -1, keepdims=True)
-            return np.asarray(np.matmul(weights, values), query.dtype)
+            return encode(np.matmul(weights, values), dtype)
+
+
+def _wide(array: Array, dtype: DType) -> Array:
+    """Numbers in the dtype that attention is computed in: f16 and bf16 in f32."""
+    return array if dtype is BOOL else decode(array, dtype).astype(wide(dtype).numpy)

@@ -20,10 +20,11 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import product
 from dlc.ir.passes import Context
-from dlc.ir.types import BOOL, F32
+from dlc.ir.types import BF16, BOOL, F16, F32
 from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.matrix_attention import MatrixAttention
 from dlc.lowering.product_sources import offset, read
 from dlc.lowering.simt_writer import GridWriter, when
 from dlc.lowering.work import ceil_divide, nanoseconds
@@ -41,7 +42,8 @@ def lower_attention(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one attention in destination form."""
     assert isinstance(op, Attention)
     assert not op.panel, "operands of attention are in panels for CPUs only"
-    lowered = _Attention(op).lower()
+    narrow = kernel.array_type(op.query).dtype in (F16, BF16)
+    lowered = (MatrixAttention if narrow else _Attention)(op).lower()
     tidy(lowered.function)
     return lowered
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import array, kernel, nn
+from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL
+from dlc.ir.types import BF16, BOOL, F16, F32
 from dlc.lowering.array_to_kernel import find_lowering
-from dlc.lowering.nn_to_kernel import attends_at_once
+from dlc.lowering.nn_to_kernel import attends_at_once, has_moderate_values
 from dlc.lowering.split_convolution import split_convolution
 
 
@@ -41,8 +43,20 @@ def _simpler(op: Op, emit: Builder) -> Sequence[Value] | None:
             made = split_convolution(op, emit)
             return None if made is None else (made,)
         case nn.Attention() if not attends_at_once(op):
-            return op.decompose(emit)
+            narrow = tensor_type(op.query).dtype in (F16, BF16) and has_moderate_values(op)
+            return _attention_in_single(op, emit) if narrow else op.decompose(emit)
         case _ if find_lowering(type(op)) is not None:
             return None
         case _:
             return op.decompose(emit)
+
+
+def _attention_in_single(op: nn.Attention, emit: Builder) -> Sequence[Value]:
+    """Attention of f16 and bf16 is computed in f32 anyway, and rounded once."""
+    wide = [
+        value if tensor_type(value).dtype is BOOL else emit(array.Cast(value, F32))
+        for value in op.operands
+    ]
+    query, keys, values, *mask = wide
+    made = emit(nn.Attention(query, keys, values, mask, op.scale, op.causal))
+    return (emit(array.Cast(made, tensor_type(op.query).dtype)),)

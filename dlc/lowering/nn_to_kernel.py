@@ -227,9 +227,13 @@ MOST_VALUES = 256
 
 def attends_at_once(op: nn.Attention) -> bool:
     """Whether attention is one kernel: in f32, with values of a known and moderate size."""
+    return has_moderate_values(op) and tensor_type(op.query).dtype is F32
+
+
+def has_moderate_values(op: nn.Attention) -> bool:
+    """Whether the values of an attention have a known and moderate size."""
     width = tensor_type(op.values).shape[-1]
-    small = isinstance(width, int) and 0 < width <= MOST_VALUES
-    return small and tensor_type(op.query).dtype is F32
+    return isinstance(width, int) and 0 < width <= MOST_VALUES
 
 
 @lowers(nn.Attention)

@@ -16,9 +16,9 @@ from dlc.lowering.epilogue import epilogue_body
 from dlc.lowering.formula import convert, number
 from dlc.lowering.loop_words import for_each, index, unravel
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.product_panels import if_within
 from dlc.lowering.product_result import write_result
 from dlc.lowering.product_sources import Geometry, Source, State, below, both
+from dlc.lowering.shared_lines import if_within
 from dlc.lowering.simt_writer import GridWriter, nothing
 from dlc.lowering.work import ceil_divide, nanoseconds
 

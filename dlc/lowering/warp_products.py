@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import loop, scalar, simt
+from dlc.dialects import scalar, simt
 from dlc.dialects.simt import WARP
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.types import F32
 from dlc.lowering.loop_words import for_each, index, unravel
-from dlc.lowering.product_panels import Order, Panel
+from dlc.lowering.product_panels import Panel
 from dlc.lowering.product_sources import Source
+from dlc.lowering.shared_lines import Order, fragment, multiple, plus
 from dlc.lowering.simt_writer import GridWriter
 
 GROUP = 16
@@ -105,73 +106,29 @@ class MatrixProduct(WarpProduct):
     ) -> Sequence[Value]:
         found = list(sums)
         for step in range(2):
-            left = [
-                self._fragment(emit, self.lhs, rooms[0], self.row, first, step, of_rows=True)
-                for first in range(0, self.form.warp_rows, 16)
-            ]
-            right = [
-                self._fragment(emit, self.rhs, rooms[1], self.column, first, step, of_rows=False)
-                for first in range(0, self.form.warp_columns, 16)
-            ]
+            left, right = (
+                [
+                    fragment(
+                        emit,
+                        panel.lines,
+                        room,
+                        self.lane,
+                        base,
+                        (first, step),
+                        along_k=panel.source.along_k,
+                        of_rows=panel is self.lhs,
+                    )
+                    for first in range(0, length, 16)
+                ]
+                for panel, room, base, length in (
+                    (self.lhs, rooms[0], self.row, self.form.warp_rows),
+                    (self.rhs, rooms[1], self.column, self.form.warp_columns),
+                )
+            )
             pairs = [(rows, two[k : k + 2]) for rows in left for two in right for k in (0, 2)]
             for number, (rows, columns) in enumerate(pairs):
                 place = slice(4 * number, 4 * number + 4)
                 found[place] = emit.all(simt.MultiplyAdd(rows, columns, found[place]))
-        return found
-
-    def _fragment(
-        self,
-        emit: Builder,
-        panel: Panel,
-        room: Value,
-        base: Value,
-        first: int,
-        step: int,
-        *,
-        of_rows: bool,
-    ) -> Sequence[Value]:
-        """Four matrices of 8 x 16 bytes: 16 of the side, from `base + first` on, at a step along k.
-
-        Of lhs the upper and lower rows come first, of rhs the halves of k.
-        """
-        if panel.dtype is F32 and not panel.source.along_k:
-            return self._numbers(emit, panel, room, base, first, step, of_rows=of_rows)
-        which, low = unravel(emit, self.lane, [index(emit, 8)] * 2)
-        halves = unravel(emit, which, [index(emit, 2)] * 2)
-        of_k, of_side = halves if of_rows else reversed(halves)
-        if panel.source.along_k:
-            eighth = _plus(emit, _times(emit, of_side, 8), low)
-            line = _plus(emit, _plus(emit, base, eighth), first)
-            unit = _plus(emit, of_k, 2 * step)
-        else:
-            line = _plus(emit, _plus(emit, _times(emit, of_k, 8), low), 16 * step)
-            eighths = emit(scalar.RawDivide(base, index(emit, 8)))
-            unit = _plus(emit, _plus(emit, eighths, of_side), first // 8)
-        place = panel.place(emit, line, unit, low)
-        turned = not panel.source.along_k
-        return emit.all(simt.LoadMatrix(room, place, panel.dtype, turned))
-
-    def _numbers(
-        self,
-        emit: Builder,
-        panel: Panel,
-        room: Value,
-        base: Value,
-        first: int,
-        step: int,
-        *,
-        of_rows: bool,
-    ) -> list[Value]:
-        """The same of f32 that lie the other way, which no instruction turns."""
-        group, part = unravel(emit, self.lane, [index(emit, 4)] * 2)
-        found: list[Value] = []
-        for number in range(4):
-            of_k, of_side = divmod(number, 2) if of_rows else reversed(divmod(number, 2))
-            line = _plus(emit, part, 8 * step + 4 * of_k)
-            side = _plus(emit, _plus(emit, base, group), first + 8 * of_side)
-            unit, rest = unravel(emit, side, [index(emit, panel.each)] * 2)
-            place = _plus(emit, panel.place(emit, line, unit, part), rest)
-            found.append(emit(loop.Load(room, place, F32)))
         return found
 
     def pieces(self, emit: Builder, group: int, sums: Sequence[Value]) -> list[Piece]:
@@ -179,11 +136,11 @@ class MatrixProduct(WarpProduct):
         eighths = self.form.warp_columns // 8
         found: list[Piece] = []
         for number in range(eighths):
-            column = _plus(emit, _times(emit, part, 2), 8 * number)
+            column = plus(emit, multiple(emit, part, 2), 8 * number)
             first = 4 * (group * eighths + number)
             for half in range(2):
                 two = sums[first + 2 * half : first + 2 * half + 2]
-                found.append(Piece(_plus(emit, row, 8 * half), column, two))
+                found.append(Piece(plus(emit, row, 8 * half), column, two))
         return found
 
 
@@ -212,7 +169,7 @@ class ScalarProduct(WarpProduct):
                     ]
             return carried
 
-        units = index(emit, self.lhs.depth // self.lhs.each)
+        units = index(emit, self.lhs.depth // self.lhs.lines.each)
         return for_each(emit, index(emit, 0), units, 1, sums, unit)
 
     def _own(self, emit: Builder, across: int) -> Value:
@@ -234,19 +191,19 @@ class ScalarProduct(WarpProduct):
         if panel.source.along_k:
             found: list[tuple[Value, ...]] = []
             for part in range(self.EACH):
-                low = _plus(emit, own, across * part % 8)
-                line = _plus(emit, _plus(emit, base, own), across * part)
-                place = _plus(emit, panel.place(emit, line, number, low), 2 * half)
+                low = plus(emit, own, across * part % 8)
+                line = plus(emit, plus(emit, base, own), across * part)
+                place = plus(emit, panel.lines.place(emit, line, number, low), 2 * half)
                 found.append(emit.all(simt.Load(room, place, F32, 2)))
             return [list(step) for step in zip(*found, strict=True)]
         units = emit(scalar.RawDivide(base, index(emit, 4)))
         steps: list[list[Value]] = []
         for k in range(2 * half, 2 * half + 2):
-            line = _plus(emit, _times(emit, number, 4), k)
+            line = plus(emit, multiple(emit, number, 4), k)
             numbers: list[Value] = []
             for part in range(2):
-                unit = _plus(emit, _plus(emit, units, own), across * part)
-                place = panel.place(emit, line, unit, line)
+                unit = plus(emit, plus(emit, units, own), across * part)
+                place = panel.lines.place(emit, line, unit, line)
                 numbers += emit.all(simt.Load(room, place, F32, 4))
             steps.append(numbers)
         return steps
@@ -256,27 +213,18 @@ class ScalarProduct(WarpProduct):
         found: list[Piece] = []
         for part in range(4):
             row = (
-                _plus(emit, y, 4 * part)
+                plus(emit, y, 4 * part)
                 if self.lhs.source.along_k
-                else _plus(emit, _times(emit, y, 4), part)
+                else plus(emit, multiple(emit, y, 4), part)
             )
             first = self.EACH * (4 * group + part)
             own = sums[first : first + self.EACH]
             if self.rhs.source.along_k:
-                found += [Piece(row, _plus(emit, x, 8 * k), [sum]) for k, sum in enumerate(own)]
+                found += [Piece(row, plus(emit, x, 8 * k), [sum]) for k, sum in enumerate(own)]
             else:
-                start = _times(emit, x, 4)
+                start = multiple(emit, x, 4)
                 found += [
-                    Piece(row, _plus(emit, start, 32 * half), own[4 * half : 4 * half + 4])
+                    Piece(row, plus(emit, start, 32 * half), own[4 * half : 4 * half + 4])
                     for half in range(2)
                 ]
         return found
-
-
-def _plus(emit: Builder, one: Value, other: int | Value) -> Value:
-    term = other if isinstance(other, Value) else index(emit, other)
-    return emit(scalar.Add(one, term))
-
-
-def _times(emit: Builder, one: Value, factor: int) -> Value:
-    return emit(scalar.Multiply(one, index(emit, factor)))

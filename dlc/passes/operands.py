@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import array, kernel, scalar
+from dlc.dialects.kernel_attention import MOST_NARROW, Attention
 from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone
@@ -24,12 +25,15 @@ def take_operands(module: Op, context: Context) -> None:
     """Let products read operands that were only transposed or widened as they were before."""
     for op in list(module.walk()):
         match op:
-            case Gemm() | Conv() if not op.outs:
+            case Gemm() if not op.outs:
                 _in_16_bits(op, context)
+                _as_stored(op, context)
+            case Conv() if not op.outs:
+                _in_16_bits(op, context)
+            case Attention() if not op.outs:
+                _attention_in_16_bits(op, context)
             case _:
-                continue
-        if isinstance(op, Gemm):
-            _as_stored(op, context)
+                pass
 
 
 @define_pass("as_stored")
@@ -45,20 +49,56 @@ def as_stored(module: Op, context: Context) -> None:
 
 def _in_16_bits(op: Gemm | Conv, context: Context) -> None:
     """Multiply numbers of 16 bits where both operands are such, widened."""
-    found = [_narrow(value) for value in op.operands[:2]]
-    made = [value for value in found if value is not None]
-    dtypes = {kernel.array_type(value).dtype for value in made}
-    if len(made) == 2 and len(dtypes) == 1:
+    made = _all_narrow(op.operands[:2])
+    if made is not None:
         context.log.did("multiply as stored, in 16 bits", op)
         _read(op, made)
+
+
+def _attention_in_16_bits(op: Attention, context: Context) -> None:
+    """Attend in 16 bits where queries, keys and values are such, widened, and the result is such."""
+    depth = kernel.array_type(op.query).shape[-1]
+    fits = all(isinstance(size, int) and 0 < size <= MOST_NARROW for size in (depth, op.width))
+    dtype = _rounded_to(op.result)
+    if dtype is None or not fits:
+        return
+    made = _all_narrow(op.operands[:3])
+    if made is None or kernel.array_type(made[0]).dtype is not dtype:
+        return
+    context.log.did("attend as stored, in 16 bits", op)
+    _read(op, [*made, *[_narrow(mask) or mask for mask in op.mask]])
+    (rounds,) = op.result.uses
+    op.result.type = kernel.array_type(op.result).with_dtype(dtype)
+    rounds.result.replace_by(op.result)
+    rounds.erase()
+
+
+def _rounded_to(value: Value) -> DType | None:
+    """The dtype of 16 bits that the only reader of a value rounds it to, doing nothing else."""
+    if len(value.uses) != 1:
+        return None
+    (reader,) = value.uses
+    if not isinstance(reader, kernel.Generic) or len(reader.inputs) != 1:
+        return None
+    dtype = kernel.array_type(reader.results[0]).dtype
+    return dtype if dtype in (F16, BF16) and _is_copy(reader) else None
+
+
+def _all_narrow(values: Sequence[Value]) -> list[Value] | None:
+    """Arrays in 16 bits that values are the widened forms of; None if some is not, or they differ."""
+    found = [_narrow(value) for value in values]
+    made = [value for value in found if value is not None]
+    if len(made) == len(values) and len({kernel.array_type(value).dtype for value in made}) == 1:
+        return made
     for value in made:
         _erase_unused(value)
+    return None
 
 
-def _read(op: Gemm | Conv, operands: Sequence[Value]) -> None:
-    """Let a product read other operands."""
-    before = op.operands[:2]
-    op.set_operands([*operands, *op.operands[2:]])
+def _read(op: Gemm | Conv | Attention, operands: Sequence[Value]) -> None:
+    """Let a kernel read other operands first."""
+    before = op.operands[: len(operands)]
+    op.set_operands([*operands, *op.operands[len(operands) :]])
     for value in before:
         _erase_unused(value)
 
@@ -95,7 +135,7 @@ def _widened(op: kernel.Generic) -> DType | None:
 
 
 def _is_copy(op: kernel.Generic) -> bool:
-    """Whether a kernel does nothing but widen each element in its place."""
+    """Whether a kernel does nothing but convert each element in its place."""
     result = op.body.terminator.operands[0]
     load = result.op.source.op if isinstance(result.op, scalar.Cast) else None
     return isinstance(load, kernel.Load) and list(load.indices) == op.indices

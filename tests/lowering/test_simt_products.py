@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,64 +11,15 @@ from dlc.dialects import array, mem, simt
 from dlc.dialects.array.convolution import convolution
 from dlc.dialects.shadow import Race
 from dlc.dialects.warp_memory import Early
-from dlc.driver.pipelines import pipeline
-from dlc.ir.attributes import decode, encode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
-from dlc.ir.evaluation import Array, Evaluation
-from dlc.ir.passes import Context, Manager, Options
-from dlc.ir.types import BF16, F16, F32, DType, TensorType
+from dlc.ir.types import BF16, F16, F32, DType
 from dlc.lowering import product_to_simt
-from dlc.lowering.plan_evaluation import evaluate_plan
-from tests.lowering.everywhere import Program, function_of
+from tests.lowering.everywhere import Program
+from tests.lowering.on_gpu import ROUNDING, Compiled, compiled, evaluate
 
-ROUNDING = {F16: 2.0**-11, BF16: 2.0**-8, F32: 2.0**-20}
-"""The relative error of a result that is rounded once; sums of f32 are rounded more often."""
 TF32 = 2.0**-10
 """The relative error of a product whose factors were rounded to 10 bits of mantissa."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """A function for a GPU, what it is given, and what it is to give."""
-
-    program: mem.Program
-    inputs: Sequence[Array]
-    wanted: Sequence[Array]
-    dtype: DType
-
-    def error(self) -> float:
-        """The largest difference, relative to the largest number."""
-        found = [decode(x, self.dtype) for x in evaluate_plan(self.program, self.inputs)]
-        wanted = [decode(x, self.dtype) for x in self.wanted]
-        differences = [
-            np.abs(one.astype(float) - other.astype(float)).max() / np.abs(other).max()
-            for one, other in zip(found, wanted, strict=True)
-        ]
-        return float(max(differences))
-
-    def all(self, kind: type[Op]) -> list[Op]:
-        """Its operations of a class."""
-        assert self.program.parent is not None
-        module = self.program.parent.parent
-        assert module is not None
-        return [op for op in module.walk() if isinstance(op, kind)]
-
-
-def compiled(
-    program: Program, dtype: DType, *shapes: tuple[int, ...], products: str = "ieee", level: int = 2
-) -> Compiled:
-    """A program of arrays of normal numbers, compiled for a GPU and evaluated."""
-    types = [TensorType(dtype, shape) for shape in shapes]
-    random = np.random.default_rng(5)
-    inputs = [encode(random.normal(size=shape), dtype) for shape in shapes]
-    module, function = function_of(program, types, {})
-    wanted = Evaluation().run(function.body, inputs)
-    options = Options(level=level, vector_bytes=16, matmul_precision=products)
-    Manager(Context(options=options)).run(module, pipeline("graph", "loop", level, "cuda"))
-    found = module.symbol("f")
-    assert isinstance(found, mem.Program)
-    return Compiled(found, inputs, wanted, dtype)
 
 
 @pytest.fixture
@@ -163,11 +113,6 @@ def test_sums_of_f32_are_added_in_order_of_k_in_tiles_of_any_size(
     small = evaluate(compiled(product, F32, (5, 22), (22, 6)))
     monkeypatch.setattr(product_to_simt, "MANY", 0)
     assert np.array_equal(evaluate(compiled(product, F32, (5, 22), (22, 6))), small)
-
-
-def evaluate(made: Compiled) -> Array:
-    (found,) = evaluate_plan(made.program, made.inputs)
-    return found
 
 
 @pytest.mark.parametrize("program", [product, of_transposed])

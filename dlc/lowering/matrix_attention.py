@@ -1,0 +1,371 @@
+"""`kernel.attention` of f16 and bf16 for a GPU, by matrix instructions.
+
+A block has 64 queries, a warp 16 of them. Some keys and their values at a time are in shared memory, and
+the next ones are copied meanwhile. A warp multiplies its queries with the keys; scores become powers
+relative to the largest so far, rounded to 16 bits, in the same registers that the product with the values
+reads them from; where larger scores have come, the sums so far are scaled down. At the end they are divided
+by the sum of the powers. (T. Dao, "FlashAttention-2", 2023.)
+
+A row whose scores are all -inf so far has powers relative to 0: they are 0, as are its sums, and at the
+end 0 / 0 is NaN, which is what the softmax of nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc.dialects import kernel, loop, scalar, simt
+from dlc.dialects.kernel_attention import MOST_NARROW, Attention
+from dlc.dialects.simt import WARP, WIDE
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Value
+from dlc.ir.dims import product
+from dlc.ir.types import BOOL, F32, U8
+from dlc.lowering.alignment import in_units
+from dlc.lowering.formula import convert, number
+from dlc.lowering.lanes import combine
+from dlc.lowering.loop_words import for_each, index, minimum, unravel
+from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.product_sources import below, both, offset, read
+from dlc.lowering.shared_lines import Lines, Order, Place, fragment, multiple, plus
+from dlc.lowering.simt_writer import GridWriter, nothing
+from dlc.lowering.work import ceil_divide, nanoseconds
+
+WARPS = 4
+ROWS = 16
+"""Queries of a warp."""
+QUERIES = WARPS * ROWS
+FEW = 64
+"""Elements up to which 64 keys at a time have room, else 32."""
+PICOSECONDS = 1
+"""One product, roughly."""
+LOWEST = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Of a thread's two rows the largest score, its part of the sum of powers, and its sums by columns."""
+
+    largest: Sequence[Value]
+    total: Sequence[Value]
+    sums: Sequence[Value]
+
+    @property
+    def values(self) -> list[Value]:
+        return [*self.largest, *self.total, *self.sums]
+
+    @classmethod
+    def of(cls, values: Sequence[Value]) -> _State:
+        return cls(values[:2], values[2:4], values[4:])
+
+
+class MatrixAttention:
+    """An attention in the making. Queries, keys and values have at most 128 elements each."""
+
+    def __init__(self, op: Attention) -> None:
+        self.op = op
+        self.writer = GridWriter(op, WARPS * WARP)
+        query = kernel.array_type(op.query)
+        self.dtype = query.dtype
+        *self.batch, self.m, depth = query.shape
+        assert isinstance(depth, int)
+        assert isinstance(op.width, int)
+        assert max(depth, op.width) <= MOST_NARROW
+        self.depth, self.width = depth, op.width
+        self.keys = 64 if max(depth, op.width) <= FEW else 32
+        """Keys at a time."""
+        self.lines = [
+            self._lines(count, elements)
+            for count, elements in (
+                (QUERIES, depth),
+                (self.keys, depth),
+                (self.keys, op.width),
+            )
+        ]
+        emit = self.writer.emit
+        warp, self.lane = unravel(emit, self.writer.thread, [index(emit, WARP)] * 2)
+        self.group, self.part = unravel(emit, self.lane, [index(emit, 4)] * 2)
+        self.top = multiple(emit, warp, ROWS)
+        """The warp's first query in the block."""
+
+    def _lines(self, count: int, elements: int) -> Lines:
+        """Room for rows of so many elements, a power of two of units."""
+        each = WIDE // self.dtype.bytes
+        units = max(2, 1 << (-(-elements // each) - 1).bit_length())
+        return Lines(self.dtype, count, units, Order.BY_UNITS)
+
+    def lower(self) -> Lowered:
+        writer, emit = self.writer, self.writer.emit
+        down = ceil_divide(self.m, QUERIES)
+        counts = [writer.size(size, "batch", k) for k, size in enumerate(self.batch)]
+        counts.append(writer.size(down, "down"))
+        *batch, i = unravel(emit, writer.tile, counts)
+        first = multiple(emit, i, QUERIES)
+        own = plus(emit, plus(emit, first, self.top), self.group)
+        rows = [own, plus(emit, own, 8)]
+        self._finish(emit, batch, rows, self._attend(emit, batch, first, rows))
+        work = QUERIES * self.op.count * (self.depth + self.width) * PICOSECONDS
+        return writer.finish(product(self.batch) * down, nanoseconds(work))
+
+    # The walk along the keys.
+
+    def _attend(
+        self, emit: Builder, batch: Sequence[Value], first: Value, rows: Sequence[Value]
+    ) -> _State:
+        """What there is after all keys that the block's queries see."""
+        queries, keys, values = self.lines
+        count = self.writer.size(self.op.count, "n")
+        room = emit(simt.Shared(queries.bytes // 2 + keys.bytes + values.bytes, self.dtype))
+        stages = emit(loop.Offset(room, index(emit, queries.bytes), U8))
+        limit = self.writer.size(self.m, "m")
+        self._bring(emit, 0, batch, room, (first, limit))
+        self._bring_both(emit, batch, stages, index(emit, 0), index(emit, 0), count)
+
+        def some(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
+            stage, *rest = carried
+            deep.place(simt.Wait(0))
+            deep.place(simt.Barrier())
+            other = deep(scalar.Subtract(index(deep, 1), stage))
+            following = plus(deep, start, self.keys)
+            self._bring_both(deep, batch, stages, other, following, count)
+            state = self._some_keys(
+                deep, batch, rows, start, count, (room, *self._rooms(deep, stages, stage)), rest
+            )
+            return [other, *state.values]
+
+        lowest, zero = number(emit, LOWEST, F32), number(emit, 0, F32)
+        start = _State([lowest] * 2, [zero] * 2, [zero] * (4 * self._columns))
+        carried = [index(emit, 0), *start.values]
+        end = self._end(emit, first, count)
+        found = for_each(emit, index(emit, 0), end, self.keys, carried, some)
+        emit.place(simt.Wait(0))
+        return _State.of(found[1:])
+
+    @property
+    def _columns(self) -> int:
+        """Columns of the values, in eights."""
+        return self.lines[2].units
+
+    def _end(self, emit: Builder, first: Value, count: Value) -> Value:
+        """The first key that no query of the block sees."""
+        if self.op.causal is None:
+            return count
+        last = plus(emit, first, self.writer.size(self.op.causal, "causal"))
+        return minimum(emit, count, plus(emit, last, QUERIES))
+
+    def _bring(
+        self,
+        emit: Builder,
+        view: int,
+        batch: Sequence[Value],
+        room: Value,
+        rows: tuple[Value, Value],
+    ) -> None:
+        """Start to bring rows of queries, keys or values, from one on up to a limit."""
+        writer = self.writer
+        width = (self.depth, self.depth, self.width)[view]
+        first, limit = rows
+
+        def find(deep: Builder, line: Value, along: Value) -> Place:
+            row = plus(deep, first, line)
+            place = offset(writer, deep, view, [*batch, row, along])
+            inside = both(deep, below(deep, row, limit), below(deep, along, index(deep, width)))
+            return Place(writer.pointers[view], place, inside)
+
+        last = len(writer.views[view].shape) - 1
+        whole = in_units(self.op.operands[view], last, WIDE)
+        self.lines[view].bring(writer, emit, room, find, whole=whole)
+
+    def _bring_both(
+        self,
+        emit: Builder,
+        batch: Sequence[Value],
+        stages: Value,
+        stage: Value,
+        first: Value,
+        count: Value,
+    ) -> None:
+        """Start to bring some keys and their values."""
+        for view, room in zip((1, 2), self._rooms(emit, stages, stage), strict=True):
+            self._bring(emit, view, batch, room, (first, count))
+        emit.place(simt.Commit())
+
+    def _rooms(self, emit: Builder, stages: Value, stage: Value) -> tuple[Value, Value]:
+        """Where the keys and values of a stage are."""
+        _, keys, values = self.lines
+        start = multiple(emit, stage, keys.bytes + values.bytes)
+        room = emit(loop.Offset(stages, start, U8))
+        return room, emit(loop.Offset(room, index(emit, keys.bytes), U8))
+
+    # The steps for some keys.
+
+    def _some_keys(
+        self,
+        emit: Builder,
+        batch: Sequence[Value],
+        rows: Sequence[Value],
+        start: Value,
+        count: Value,
+        rooms: tuple[Value, Value, Value],
+        carried: Sequence[Value],
+    ) -> _State:
+        scores = self._products(emit, rooms)
+        seen = [
+            self._seen(emit, batch, rows[k % 4 // 2], self._key(emit, start, k), count, score)
+            for k, score in enumerate(scores)
+        ]
+        state, powers = self._powers(emit, seen, _State.of(carried))
+        return _State(
+            state.largest, state.total, self._weighted(emit, rooms[2], powers, state.sums)
+        )
+
+    def _key(self, emit: Builder, start: Value, score: int) -> Value:
+        """The key of one of the thread's scores: two of each eight, for both of its rows."""
+        eighth, rest = divmod(score, 4)
+        own = plus(emit, multiple(emit, self.part, 2), 8 * eighth + rest % 2)
+        return plus(emit, start, own)
+
+    def _products(self, emit: Builder, rooms: tuple[Value, Value, Value]) -> list[Value]:
+        """The products of the warp's queries with these keys."""
+        queries, keys, _ = self.lines
+        sums = [number(emit, 0, F32)] * (self.keys // 2)
+        zero = index(emit, 0)
+        for step in range(queries.units // 2):
+            left = fragment(
+                emit, queries, rooms[0], self.lane, self.top, (0, step), along_k=True, of_rows=True
+            )
+            for first in range(0, self.keys, 16):
+                right = fragment(
+                    emit,
+                    keys,
+                    rooms[1],
+                    self.lane,
+                    zero,
+                    (first, step),
+                    along_k=True,
+                    of_rows=False,
+                )
+                self._add(emit, left, right, sums, first // 8)
+        return sums
+
+    def _add(
+        self,
+        emit: Builder,
+        left: Sequence[Value],
+        right: Sequence[Value],
+        sums: list[Value],
+        eighth: int,
+    ) -> None:
+        """Add a product to the sums in 16 columns."""
+        for half in range(2):
+            place = slice(4 * (eighth + half), 4 * (eighth + half) + 4)
+            two = right[2 * half : 2 * half + 2]
+            sums[place] = emit.all(simt.MultiplyAdd(left, two, sums[place]))
+
+    def _seen(
+        self,
+        emit: Builder,
+        batch: Sequence[Value],
+        query: Value,
+        key: Value,
+        count: Value,
+        product: Value,
+    ) -> Value:
+        """A score, scaled and masked; -inf for what is hidden or beyond the last key."""
+        lowest = number(emit, LOWEST, F32)
+        score = emit(scalar.Multiply(product, number(emit, self.op.scale, F32)))
+        within = below(emit, key, count)
+        if self.op.causal is not None:
+            last = plus(emit, query, self.writer.size(self.op.causal, "causal"))
+            within = both(emit, within, emit(scalar.Compare(key, last, "le")))
+        if not self.op.mask:
+            return emit(scalar.Select(within, score, lowest))
+        limit = self.writer.size(self.m, "m")
+        yes, no = Block(), Block()
+        inside, outside = Builder(yes, emit.location), Builder(no, emit.location)
+        mask = read(self.writer, inside, 3, [*batch, query, key])
+        if mask.type is BOOL:
+            masked = inside(scalar.Select(mask, score, number(inside, LOWEST, F32)))
+        else:
+            masked = inside(scalar.Add(score, convert(inside, mask, F32)))
+        inside.place(loop.Yield([masked]))
+        outside.place(loop.Yield([number(outside, LOWEST, F32)]))
+        there = both(emit, within, below(emit, query, limit))
+        (found,) = emit.all(loop.If(there, yes, no))
+        return found
+
+    def _powers(
+        self, emit: Builder, scores: Sequence[Value], state: _State
+    ) -> tuple[_State, list[Value]]:
+        """Scores become powers, and what there was is scaled to the new largest one."""
+        largest, total = list(state.largest), list(state.total)
+        sums, powers = list(state.sums), list(scores)
+        zero, lowest = number(emit, 0, F32), number(emit, LOWEST, F32)
+        for row in range(2):
+            own = [k for k in range(len(scores)) if k % 4 // 2 == row]
+            most = self._of_row(emit, "maximum", [scores[k] for k in own])
+            before, largest[row] = largest[row], emit(scalar.Maximum(largest[row], most))
+            none = emit(scalar.Compare(largest[row], lowest, "eq"))
+            base = emit(scalar.Select(none, zero, largest[row]))
+            factor = emit(scalar.Exp(emit(scalar.Subtract(before, base))))
+            total[row] = emit(scalar.Multiply(total[row], factor))
+            for k in own:
+                powers[k] = emit(scalar.Exp(emit(scalar.Subtract(scores[k], base))))
+                total[row] = emit(scalar.Add(total[row], powers[k]))
+            for k in range(len(sums)):
+                if k % 4 // 2 == row:
+                    sums[k] = emit(scalar.Multiply(sums[k], factor))
+        return _State(largest, total, sums), powers
+
+    def _of_row(self, emit: Builder, name: str, values: Sequence[Value]) -> Value:
+        """The numbers of a row combined: those of a thread, then of the four that have the row."""
+        found, *others = values
+        for other in others:
+            found = combine(emit, name, found, other)
+        for distance in (1, 2):
+            found = combine(emit, name, found, emit(simt.Exchange(found, distance)))
+        return found
+
+    def _weighted(
+        self, emit: Builder, room: Value, powers: Sequence[Value], sums: Sequence[Value]
+    ) -> list[Value]:
+        """Add the values of these keys, weighted by the powers."""
+        found, values, zero = list(sums), self.lines[2], index(emit, 0)
+        for step in range(self.keys // 16):
+            own = powers[8 * step : 8 * step + 8]
+            narrow = [emit(scalar.Cast(power, self.dtype)) for power in own]
+            left = [emit(simt.Join(*narrow[k : k + 2])) for k in range(0, 8, 2)]
+            for first in range(0, 8 * self._columns, 16):
+                right = fragment(
+                    emit, values, room, self.lane, zero, (first, step), along_k=False, of_rows=False
+                )
+                self._add(emit, left, right, found, first // 8)
+        return found
+
+    # Results.
+
+    def _finish(
+        self, emit: Builder, batch: Sequence[Value], rows: Sequence[Value], state: _State
+    ) -> None:
+        """Divide the sums of each query by the sum of its powers."""
+        limits = self.writer.size(self.m, "m"), index(emit, self.width)
+        for row, query in enumerate(rows):
+            total = self._of_row(emit, "add", [state.total[row]])
+            inside = below(emit, query, limits[0])
+            for eighth in range(-(-self.width // 8)):
+                for k in range(2):
+                    sum = state.sums[4 * eighth + 2 * row + k]
+                    column = plus(emit, multiple(emit, self.part, 2), 8 * eighth + k)
+                    within = both(emit, inside, below(emit, column, limits[1]))
+                    value = emit(scalar.Divide(sum, total))
+                    self._store(emit, within, value, [*batch, query, column])
+
+    def _store(self, emit: Builder, within: Value, value: Value, places: Sequence[Value]) -> None:
+        work, view = Block(), len(self.op.operands) - 1
+        inside = Builder(work, emit.location)
+        where = offset(self.writer, inside, view, places)
+        narrow = convert(inside, value, self.dtype)
+        inside.place(loop.Store(narrow, self.writer.pointers[view], where))
+        inside.place(loop.Yield([]))
+        emit.place(loop.If(within, work, nothing(emit)))

@@ -1,0 +1,75 @@
+"""Programs compiled for a GPU, for tests: evaluated warp by warp, next to what they are to give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dlc.dialects import mem
+from dlc.driver.pipelines import pipeline
+from dlc.ir.attributes import decode, encode
+from dlc.ir.core import Op
+from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.types import BF16, BOOL, F16, F32, DType, TensorType
+from dlc.lowering.plan_evaluation import evaluate_plan
+from tests.lowering.everywhere import Program, function_of
+
+ROUNDING = {F16: 2.0**-11, BF16: 2.0**-8, F32: 2.0**-20}
+"""The relative error of a result that is rounded once; sums of f32 are rounded more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A function for a GPU, what it is given, and what it is to give."""
+
+    program: mem.Program
+    inputs: Sequence[Array]
+    wanted: Sequence[Array]
+    dtype: DType
+
+    def error(self) -> float:
+        """The largest difference, relative to the largest number; both have NaN in the same places."""
+        (wanted,) = [decode(x, self.dtype).astype(float) for x in self.wanted]
+        found = decode(evaluate(self), self.dtype).astype(float)
+        assert np.array_equal(np.isnan(found), np.isnan(wanted))
+        return float(np.nanmax(np.abs(found - wanted)) / np.nanmax(np.abs(wanted)))
+
+    def all(self, kind: type[Op]) -> list[Op]:
+        """Its operations of a class."""
+        assert self.program.parent is not None
+        module = self.program.parent.parent
+        assert module is not None
+        return [op for op in module.walk() if isinstance(op, kind)]
+
+
+def evaluate(made: Compiled) -> Array:
+    """The only result of a function, from its warps."""
+    (found,) = evaluate_plan(made.program, made.inputs)
+    return found
+
+
+def compiled(
+    program: Program,
+    dtype: DType,
+    *shapes: tuple[int, ...],
+    products: str = "ieee",
+    level: int = 2,
+    mask: Array | None = None,
+) -> Compiled:
+    """A program of arrays of normal numbers, and perhaps of bools, compiled for a GPU and evaluated."""
+    types = [TensorType(dtype, shape) for shape in shapes]
+    random = np.random.default_rng(5)
+    inputs = [encode(random.normal(size=shape), dtype) for shape in shapes]
+    if mask is not None:
+        types.append(TensorType(BOOL, mask.shape))
+        inputs.append(mask)
+    module, function = function_of(program, types, {})
+    wanted = Evaluation().run(function.body, inputs)
+    options = Options(level=level, vector_bytes=16, matmul_precision=products)
+    Manager(Context(options=options)).run(module, pipeline("graph", "loop", level, "cuda"))
+    found = module.symbol("f")
+    assert isinstance(found, mem.Program)
+    return Compiled(found, inputs, wanted, dtype)
