@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dlc.codegen.ptx import VERSIONS, Gpu
+from dlc.codegen.ptx import Gpu
 from dlc.dialects import flow, func, kernel
 from dlc.dialects.builtin import Module
 from dlc.dialects.comm import HOST, Send, is_gpu
 from dlc.driver.compile import lower
+from dlc.driver.here import newest_here
 from dlc.driver.make import Wanted
 from dlc.driver.opened import Opened
 from dlc.driver.settings import AUTO
@@ -31,7 +32,6 @@ from dlc.lowering.estimate import picoseconds
 from dlc.lowering.estimate_gpu import gpu_picoseconds, transfer_picoseconds
 from dlc.passes.devices import devices_of
 from dlc.passes.min_cut import Cut, smallest_cut
-from dlc.runtime.cuda.gpu import lacking
 from dlc.runtime.threads import default_threads
 from dlc.text import ast
 from dlc.text.parser import parse
@@ -98,8 +98,7 @@ def machine_here(architecture: str = "") -> Machine:
     """This machine; with a GPU of that architecture where one is named. Raises UsageError (D0920)."""
     if architecture:
         return Machine(default_threads(), Gpu.named(architecture).architecture)
-    newest = next((name for name in reversed(VERSIONS) if lacking(name) is None), None)
-    return Machine(default_threads(), newest)
+    return Machine(default_threads(), newest_here())
 
 
 # What each part takes --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dlc.driver.calls import Arguments, Request, call_with
-from dlc.driver.make import Wanted, make_artifact
+from dlc.driver.make import Wanted, make_here
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.cuda.entry import GpuEntryPoint
 from dlc.runtime.cuda.frame import CallTimes
@@ -55,7 +55,7 @@ def measure(
     if wanted.is_compiled:
         artifact, compile_s = Artifact.read(wanted.path), 0.0
     else:
-        artifact = make_artifact(wanted).artifact
+        artifact = make_here(wanted).artifact
         compile_s = time.perf_counter() - began
     arguments = request.arguments(artifact.manifest.entries)
     loading = time.perf_counter()

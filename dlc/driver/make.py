@@ -10,7 +10,7 @@ from dlc.driver.calls import Request, call, call_with, load_model
 from dlc.driver.compile import Report, compile_opened
 from dlc.driver.entries import interfaces
 from dlc.driver.gradient import add_gradient, gradient_function
-from dlc.driver.here import to_run_here
+from dlc.driver.here import placed_here, to_run_here
 from dlc.driver.interpret import evaluate_entry
 from dlc.driver.open import open_model, open_training
 from dlc.driver.opened import Opened
@@ -75,6 +75,13 @@ class Wanted:
         """The same, for a machine that is this one. Raises Unsupported (D0714) where there is no GPU."""
         return replace(self, settings=to_run_here(self.settings))
 
+    def with_gpu_for(self, opened: Opened) -> Wanted:
+        """The same, with this machine's GPU for what a model has on one.
+
+        Raises Unsupported (D0714) where it has, and there is no GPU.
+        """
+        return replace(self, settings=placed_here(self.settings, opened.module))
+
     def meant(self, opened: Opened, request: Request) -> Request:
         """The request, with what it leaves to be understood.
 
@@ -138,8 +145,15 @@ def make_artifact(wanted: Wanted, *, stage: str | None = None) -> Made:
 
 def make_model(wanted: Wanted, threads: int | None = None) -> tuple[Model, Made]:
     """Compile a model to be called in this process. Raises Unsupported (D0714) where there is no GPU."""
-    made = make_artifact(wanted.to_run_here())
+    made = make_here(wanted)
     return Model(made.artifact, threads=threads), made
+
+
+def make_here(wanted: Wanted) -> Made:
+    """Compile a model for this machine. Raises Unsupported (D0714) where it lacks the GPU for it."""
+    wanted = wanted.to_run_here()
+    opened = wanted.open()
+    return _made(wanted.with_gpu_for(opened), opened)
 
 
 def run_model(
@@ -159,7 +173,7 @@ def run_model(
         return _run_artifact(wanted, request, threads, max_memory), ()
     opened = wanted.open()
     arguments = wanted.meant(opened, request).arguments(interfaces(opened.module))
-    made = _made(wanted, opened)
+    made = _made(wanted.with_gpu_for(opened), opened)
     with Model(made.artifact, threads=threads, max_memory=max_memory) as model:
         return call_with(model, arguments), made.report.notes
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from dlc.driver.calls import Arguments
 from dlc.driver.compile import Report, compile_opened
 from dlc.driver.entries import interfaces
+from dlc.driver.here import placed_here
 from dlc.driver.interpret import evaluate_arguments
 from dlc.driver.make import Made, Wanted, make_artifact
 from dlc.driver.open import open_training
@@ -94,7 +95,8 @@ class Planned:
                 pass
             case opened:
                 wanted = self.wanted
-                artifact = compile_opened(opened, wanted.settings, wanted.weights, report=report)
+                settings = placed_here(wanted.settings, opened.module)
+                artifact = compile_opened(opened, settings, wanted.weights, report=report)
                 report.notes = (*opened.remarks, *report.notes)
         trainer = Trainer(artifact, threads=threads, folder=self._folder)
         if self.resume is not None:

@@ -88,8 +88,8 @@ class FakeGpu:
         self.launched: list[str] = []
         self.graphs: list[Graph] = []
         self.transfers: list[tuple[str, int]] = []
-        self.waits: list[tuple[int, int]] = []
-        """The streams that wait, and for which."""
+        self.done: list[str] = []
+        """What was done, in order: kernels by their names, `up` and `down` for copies."""
         self.refuses: str | None = None
         """The name of a kernel that the driver does not start."""
         self._streams: dict[int, list[Work]] = {}
@@ -123,14 +123,14 @@ class FakeGpu:
     def upload(self, address: int, source: int, count: int, stream: int) -> None:
         self.transfers.append(("up", count))
         if self._is_pinned(source, count):
-            self._later(stream, lambda: self._move(self._host(address, count), source, count))
+            self._later(stream, lambda: self._move(self._host(address, count), source, count, "up"))
         else:
             read = ctypes.string_at(source, count)
-            self._later(stream, lambda: self._move(self._host(address, count), read, count))
+            self._later(stream, lambda: self._move(self._host(address, count), read, count, "up"))
 
     def download(self, target: int, address: int, count: int, stream: int) -> None:
         self.transfers.append(("down", count))
-        self._later(stream, lambda: self._move(target, self._host(address, count), count))
+        self._later(stream, lambda: self._move(target, self._host(address, count), count, "down"))
         if not self._is_pinned(target, count):
             self.wait(stream)
 
@@ -143,7 +143,8 @@ class FakeGpu:
     def clear(self, address: int, count: int, stream: int) -> None:
         self._later(stream, lambda: self._move(self._host(address, count), bytes(count), count))
 
-    def _move(self, target: int, source: int | bytes, count: int) -> None:
+    def _move(self, target: int, source: int | bytes, count: int, what: str = "copy") -> None:
+        self.done.append(what)
         ctypes.memmove(target, source, count)
 
     def _is_pinned(self, place: int, count: int) -> bool:
@@ -199,7 +200,6 @@ class FakeGpu:
         assert isinstance(event, Event)
         mark = event.mark
         assert mark is not None, "it was never recorded"
-        self.waits.append((stream, mark.stream))
         self._later(stream, lambda: self._reach(mark))
 
     def wait_event(self, event: Handle) -> None:
@@ -247,6 +247,7 @@ class FakeGpu:
         function = node.kernel.function
         assert isinstance(function, simt.Func)
         self.launched.append(function.sym_name)
+        self.done.append(function.sym_name)
         # The last word is where a kernel notes a failure; evaluated, it raises an error instead.
         launch = Launch.given(function, self.memory, node.words[:-1])
         for tile in reversed(range(node.tiles)):

@@ -6,22 +6,38 @@ The evaluator does what is put into a stream as late as it may, so whoever forge
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import cast
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import dlc
 from dlc.driver.compile import compile_opened
-from dlc.driver.open import open_model
+from dlc.driver.open import open_model, open_training
 from dlc.driver.settings import Settings
-from dlc.errors import CallError
+from dlc.errors import ArtifactError, CallError, Unsupported
+from dlc.runtime.abi import (
+    ARG_WORDS,
+    COPY,
+    HEADER_WORDS,
+    ON_GPU,
+    STEP_WORDS,
+    Opcode,
+    StepWord,
+)
 from dlc.runtime.artifact import Artifact
+from dlc.runtime.cuda import gpu as gpus
+from dlc.runtime.cuda.driver import Driver, NoGpu
+from dlc.runtime.dtypes import DTYPES
+from dlc.runtime.manifest import Input
 from dlc.runtime.model import Model
 from tests.runtime.fake_gpu import FakeGpu, fake_gpu
 
 Array = NDArray[np.generic]
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 TEXT = """dlc 1
 import nn (Linear, LSTM)
 dim B = 1..8
@@ -109,7 +125,7 @@ def both() -> Iterator[Both]:
         yield Both(gpu)
 
 
-def numbers(*shape: int) -> Array:
+def numbers(*shape: int) -> NDArray[np.float32]:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
 
 
@@ -144,6 +160,147 @@ def test_conditions_are_read_where_they_are(both: Both) -> None:
 
 def test_loops_of_the_processor_stand_within_loops_of_both(both: Both) -> None:
     both.agree("inner", numbers(4, 5))
+
+
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_every_level_gives_what_it_gives_on_the_processor(level: int) -> None:
+    with fake_gpu() as gpu:
+        both = Both(gpu, level)
+        both.agree("rows", numbers(3, 5))
+        both.agree("turns", numbers(5, 2), numbers(5))
+
+
+def test_only_weights_that_the_gpu_reads_go_there_and_once(both: Both) -> None:
+    model = Model(both.mixed.artifact)
+    before = len(both.gpu.transfers)
+    results(model, "rows", [numbers(4, 5)])
+    first = [count for way, count in both.gpu.transfers[before:] if way == "up"]
+    before = len(both.gpu.transfers)
+    results(model, "rows", [numbers(4, 5)])
+    again = [count for way, count in both.gpu.transfers[before:] if way == "up"]
+    weights = first[: len(first) - len(again)]
+    stored = len(both.mixed.artifact.section("weights"))
+    assert again == [4 * 4 * 5]  # tanh(x), which the GPU reads
+    assert 0 < sum(weights) < stored
+    assert model.times.upload_ms > 0
+
+
+def test_memory_is_used_again_by_the_next_call(both: Both) -> None:
+    both.agree("rows", numbers(4, 5))
+    before = dict(both.gpu.allocated), list(both.gpu.pinned)
+    both.agree("rows", numbers(4, 5))
+    assert (dict(both.gpu.allocated), list(both.gpu.pinned)) == before
+
+
+def test_arrays_may_be_lent_as_working_memory(both: Both) -> None:
+    x = numbers(4, 5)
+    point = both.mixed.entry_points["rows"]
+    arena = point.new_arena(B=4)
+    wanted = results(both.mixed, "rows", [x])[0]
+    np.testing.assert_array_equal(np.asarray(point(x, arena=arena)), wanted)
+
+
+def test_a_step_of_training_gives_what_it_gives_on_the_processor() -> None:
+    def step(device: str) -> Model:
+        opened = open_training(EXAMPLES / "digits_mlp.dlm", places={"net": device})
+        return Model(compile_opened(opened, Settings(), "init:0"))
+
+    with fake_gpu() as gpu:
+        one, other = step("cpu"), step("cuda:0")
+        given = [some(item) for item in one["train_step"].inputs]
+        wanted, found = (
+            results(model, "train_step", [array.copy() for array in given])
+            for model in (one, other)
+        )
+    assert gpu.launched
+    for mine, theirs in zip(found, wanted, strict=True):
+        close = [np.asarray(array, np.float64) for array in (mine, theirs)]
+        np.testing.assert_allclose(*close, rtol=1e-4, atol=1e-4)
+
+
+def some(item: Input) -> Array:
+    """Numbers for an input, in a batch of 3."""
+    shape = [int(size) if size.isdecimal() else 3 for size in item.shape]
+    dtype = DTYPES[item.dtype].numpy
+    draw = np.random.default_rng(len(shape))
+    values = draw.random(shape) if dtype.kind == "f" else draw.integers(0, 9, shape)
+    return np.asarray(values).astype(dtype)
+
+
+# Copies beside work ------------------------------------------------------------------------------------
+
+BESIDE = """dlc 1
+export fn f(x: f32[64], y: f32[64]) -> (f32[64], f32[64]) {
+  let a = on cuda:0 { exp(x) }
+  let b = on cuda:0 { sin(a) * a }
+  let c = tanh(y)
+  return (a * c, b)
+}
+"""
+
+
+def test_a_copy_back_does_not_wait_for_kernels_after_the_one_that_made_it() -> None:
+    with fake_gpu() as gpu:
+        model = Model(compile_opened(open_model("m.dlm", text=BESIDE), Settings()))
+        before = len(gpu.done)
+        x, y = numbers(64), numbers(64)
+        first, second = results(model, "f", [x, y])
+    np.testing.assert_allclose(np.asarray(first, np.float32), np.exp(x) * np.tanh(y), rtol=1e-5)
+    wanted = np.sin(np.exp(x)) * np.exp(x)
+    np.testing.assert_allclose(np.asarray(second, np.float32), wanted, rtol=1e-4)
+    # The evaluator does no more than what somebody waits for: `a` came back before `b` was computed.
+    order = gpu.done[before:]
+    kernels = [k for k, what in enumerate(order) if what.startswith("generic")]
+    downs = [k for k, what in enumerate(order) if what == "down"]
+    assert kernels[0] < downs[0] < kernels[1] < downs[1]
+
+
+# What is refused ---------------------------------------------------------------------------------------
+
+
+def test_without_a_gpu_it_compiles_and_loading_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none(device: int = 0) -> Driver:
+        raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
+
+    monkeypatch.setattr(gpus, "open_driver", none)
+    artifact = compile_opened(open_model("m.dlm", text=BESIDE), Settings())
+    wanted = r"cpu\+cuda:sm_80 needs an NVIDIA GPU with its driver, and there is none here"
+    with pytest.raises(ArtifactError, match=wanted):
+        Model(artifact)
+    with pytest.raises(Unsupported, match=r"what is placed on cuda:0 needs an NVIDIA GPU"):
+        dlc.compile(text=BESIDE)
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ("kernel", "gives memory of the GPU to the processor"),
+        ("within", "copies within one memory"),
+        ("what", "copies something else than bytes from place to place"),
+    ],
+)
+def test_a_program_that_mixes_up_two_memories_is_refused(both: Both, lie: str, said: str) -> None:
+    artifact = both.mixed.artifact
+    (target,) = artifact.manifest.targets
+    program = target.programs["rows"]
+    words = np.frombuffer(artifact.section(program.section), "<i8").copy()
+    steps = words[HEADER_WORDS : HEADER_WORDS + STEP_WORDS * words[0]].reshape(-1, STEP_WORDS)
+    arguments = words[HEADER_WORDS + steps.size :].reshape(-1, ARG_WORDS)
+    calls = [step for step in steps if step[StepWord.OPCODE] == Opcode.CALL]
+    first = next(step for step in calls if step[StepWord.A] == COPY)[StepWord.B]
+    match lie:
+        case "kernel":
+            (on_gpu, *_) = [step for step in calls if step[StepWord.A] >= ON_GPU]
+            on_gpu[StepWord.A] = next(k for k in target.kernels if k < COPY)
+        case "within":
+            arguments[first + 1] = arguments[first]
+        case _:
+            arguments[first + 2] = arguments[first]
+    sections = {**artifact.sections, program.section: words.tobytes()}
+    with pytest.raises(ArtifactError, match=said):
+        Model(Artifact.of(artifact.manifest, sections))
 
 
 def test_a_loop_beyond_its_limit_fails(both: Both) -> None:
