@@ -35,6 +35,7 @@ from dlc.passes import (
     hoist,
     keep_wide,
     layout,
+    merge_maps,
     operands,
     pack,
     prepare,
@@ -65,6 +66,7 @@ LOADED = (
     kernel_to_plan,
     kernel_to_simt,
     layout,
+    merge_maps,
     nn_to_kernel,
     operands,
     order_to_kernel,
@@ -140,6 +142,10 @@ REASONS = (
     Order("pack", "make_prepare", "panels of weights are made when they are loaded"),
     Order("make_prepare", "plan_memory", "prepare is compiled like the entry points"),
     Order("fuse", "split_folds", "the parts of a fold would go back into it"),
+    Order("fuse", "merge_maps", "what has several results is not fused with anything"),
+    Order("scalars_first", "release", "an update waits for the numbers that it takes"),
+    Order("recompute", "merge_maps", "a value is computed again alone"),
+    Order("merge_maps", "plan_memory", "kernels have memory"),
     Order("split_folds", "plan_memory", "the parts of a fold are a value of their own"),
     Order("lower_to_kernels", "fuse", "only kernels are fused"),
     Order("lower_to_kernels", "plan_memory", "only kernels have memory"),
@@ -170,10 +176,12 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             fused = KERNEL if level else ()
             split = ("split_folds",) if kind == "cuda" and level >= 2 else ()
             joined = ("join_updates",) if kind == "cpu" else ()
-            before = ("hoist", "dce", *joined, "release", "recompute", "dce") if level else ()
+            merged = ("merge_maps",) if kind == "cuda" and level >= 2 else ()
+            first = ("scalars_first",) if merged else joined
+            before = ("hoist", "dce", *first, "release", "recompute", "dce") if level else ()
             return (
                 *("decompose", *simpler, "lower_to_kernels", *stored, *fused, *prepare, *fused),
-                *(*split, *before, "place"),
+                *(*split, *before, *merged, "place"),
             )
         case "plan":
             return ("plan_memory",)

@@ -1,0 +1,169 @@
+"""Formulas over the same elements become one kernel with several results.
+
+The state and the output of an LSTM's cell, or a weight and the moments of its gradient, are formulas
+that read the same arrays, and each other. As one kernel they are one launch, and what they share is read
+once. On a CPU a call of a kernel costs little, and kernels apart run side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.dialects import kernel
+from dlc.dialects.scalar import element
+from dlc.ir.builder import Builder
+from dlc.ir.clone import clone_into
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.types import INDEX
+from dlc.ir.value_map import EQUAL, Gone
+from dlc.passes.canonicalize import graph_blocks
+from dlc.passes.fuse import MAX_INPUTS, MAX_OPERATIONS
+
+REACH = 12
+"""Operations before a kernel among which others are looked for: farther ones would hold memory longer."""
+MAX_RESULTS = 4
+
+
+@define_pass("scalars_first")
+def scalars_first(module: Op, context: Context) -> None:
+    """Compute single numbers as soon as they can be: what waits for them is then beside what it follows."""
+    for block in graph_blocks(module):
+        for op in list(block):
+            if _is_formula(op) and _is_scalar(op):
+                made = [value.op for value in op.operands if value.op is not None]
+                after: Op | None = None
+                for other in made:
+                    if other.parent is block and (after is None or after.is_before(other)):
+                        after = other
+                place = block.first if after is None else after.next
+                if place is not op:
+                    block.move(op, place)
+
+
+def _is_scalar(op: Op) -> bool:
+    return all(kernel.array_type(value).shape == () for value in (*op.operands, *op.results))
+
+
+@define_pass("merge_maps")
+def merge_maps(module: Op, context: Context) -> None:
+    """Compute formulas over the same elements together."""
+    for block in graph_blocks(module):
+        for op in list(block):
+            current = op if isinstance(op, kernel.Generic) and _is_formula(op) else None
+            while current is not None:
+                current = _merged_with_one_before(current, context)
+
+
+def _is_formula(op: Op) -> bool:
+    return isinstance(op, kernel.Generic) and not op.outs and op.is_map and op.parent is not None
+
+
+def _merged_with_one_before(later: kernel.Generic, context: Context) -> kernel.Generic | None:
+    """The kernel that computes this one and one before it; None if there is none that fits."""
+    between: list[Op] = []
+    before = later.previous
+    while before is not None and len(between) < REACH:
+        if _is_formula(before):
+            assert isinstance(before, kernel.Generic)
+            place = _place(before, later, between)
+            if place is not None and _fit(before, later):
+                return _merge(before, later, place, context)
+        between.append(before)
+        before = before.previous
+    return None
+
+
+def _place(earlier: kernel.Generic, later: kernel.Generic, between: Sequence[Op]) -> Op | None:
+    """Which of the two the one kernel can stand in for, so that all is computed before it is used."""
+    made = {*earlier.results}
+    if not any(value in made for op in between for inner in op.walk() for value in inner.operands):
+        return later
+    around = {result for op in between for result in op.results}
+    return None if any(value in around for value in later.inputs) else earlier
+
+
+def _fit(earlier: kernel.Generic, later: kernel.Generic) -> bool:
+    """Whether both walk the same elements, and one kernel for them has something to share."""
+    kept = _needed_elsewhere(earlier, later)
+    if earlier.domain != later.domain or not kept:
+        return False
+    reads = {*earlier.inputs, *later.inputs} - {*earlier.results}
+    results = len(kept) + len(later.results)
+    operations = sum(1 for op in (earlier, later) for _ in op.walk())
+    if len(reads) > MAX_INPUTS or results > MAX_RESULTS or operations > MAX_OPERATIONS:
+        return False
+    own = [_own(earlier), _own(later)]
+    follows = [value for value in later.inputs if value in earlier.results]
+    if any(value not in own[1] for value in follows):
+        return False
+    return bool(follows) or not own[0].isdisjoint(own[1]) or not earlier.domain
+
+
+def _own(op: kernel.Generic) -> set[Value]:
+    """The arrays that a kernel reads at the place of the element that it computes, and nowhere else."""
+    return {
+        value
+        for argument, value in zip(op.arrays, op.inputs, strict=True)
+        if all(
+            isinstance(use, kernel.Load) and [*use.indices] == op.indices for use in argument.uses
+        )
+    }
+
+
+def _merge(
+    earlier: kernel.Generic, later: kernel.Generic, place: Op, context: Context
+) -> kernel.Generic:
+    context.log.did("compute together", later, of=earlier.name)
+    inputs = list(dict.fromkeys([*earlier.inputs, *later.inputs]))
+    inputs = [value for value in inputs if value not in earlier.results]
+    rank = len(earlier.domain)
+    body = Block([*[INDEX] * rank, *[value.type for value in inputs]])
+    indices = body.arguments[:rank]
+    arrays = dict(zip(inputs, body.arguments[rank:], strict=True))
+    inside = Builder(body, earlier.location)
+    first = clone_into(earlier.body, inside, [*indices, *[arrays[v] for v in earlier.inputs]])
+    second = _continued(later, inside.at(later.location), indices, arrays, earlier, first)
+    kept = _needed_elsewhere(earlier, later)
+    values = [value for value, old in zip(first, earlier.results, strict=True) if old in kept]
+    inside.place(kernel.Yield([*values, *second]))
+    made = kernel.Generic(inputs, [], body, earlier.domain)
+    results = Builder.before_op(place, later.location).all(made)
+    rewriter = context.rewriter
+    rewriter.replace(later, results[len(kept) :], relation=EQUAL)
+    for old, new in zip(kept, results, strict=False):
+        new.name = old.name
+        rewriter.values.replaced(old, new, EQUAL)
+        old.replace_by(new)
+    rewriter.erase(earlier, Gone("computed together with what reads it"))
+    return made
+
+
+def _needed_elsewhere(earlier: kernel.Generic, later: kernel.Generic) -> list[Value]:
+    """The results of a kernel that others than a later one read."""
+    return [value for value in earlier.results if not value.uses.keys() <= {later}]
+
+
+def _continued(
+    later: kernel.Generic,
+    emit: Builder,
+    indices: Sequence[Value],
+    arrays: dict[Value, Value],
+    earlier: kernel.Generic,
+    computed: Sequence[Value],
+) -> Sequence[Value]:
+    """The later formula, in which loads of what the earlier one makes are what it has just made."""
+    known = dict(zip(earlier.results, computed, strict=True))
+    given: list[Value] = []
+    made: list[Value] = []
+    for argument, value in zip(later.arrays, later.inputs, strict=True):
+        if value not in known:
+            given.append(arrays[value])
+            continue
+        given.append(indices[0] if indices else known[value])
+        stand_in = later.body.add_argument(element(known[value].type))
+        made.append(known[value])
+        for load in list(argument.uses):
+            load.result.replace_by(stand_in)
+            load.erase()
+    return clone_into(later.body, emit, [*indices, *given, *made])

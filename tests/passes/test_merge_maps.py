@@ -1,0 +1,94 @@
+"""Formulas over the same elements are one kernel on a GPU, and weights are still updated in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from dlc.dialects import array, kernel, mem
+from dlc.dialects.builtin import Module
+from dlc.driver.open import open_training
+from dlc.driver.pipelines import pipeline
+from dlc.ir.builder import Builder
+from dlc.ir.core import Value
+from dlc.ir.evaluation import Evaluation
+from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.types import F32, TensorType
+from dlc.lowering.plan_evaluation import evaluate_plan
+from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ROWS = TensorType(F32, (6, 8))
+
+
+def cell(emit: Builder, gates: Value, state: Value) -> Sequence[Value]:
+    """The new state, and an output that is made from it."""
+    forget = emit(array.Sigmoid(gates))
+    new = emit(array.Add(emit(array.Multiply(forget, state)), gates))
+    return new, emit(array.Multiply(forget, emit(array.Tanh(new))))
+
+
+def beside(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+    """Two values that share what they read."""
+    return emit(array.Sin(emit(array.Add(x, y)))), emit(array.Cos(emit(array.Multiply(x, y))))
+
+
+def of_different_rows(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+    """One that reads the other's elements at other places."""
+    first = emit(array.Sin(emit(array.Add(x, y))))
+    return first, emit(array.Cos(emit(array.Reverse(first, (0,)))))
+
+
+def around_a_sum(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+    """Two of which the one reads the other, and before that a sum of the other."""
+    first = emit(array.Sin(emit(array.Multiply(x, y))))
+    total = emit(array.ReduceSum(first, (0,)))
+    return first, total, emit(array.Cos(first))
+
+
+def lowered(program: Program, stage: str) -> Module:
+    module, _ = function_of(program, [ROWS, ROWS], {})
+    manager = Manager(Context(options=Options(vector_bytes=16)))
+    manager.run(module, pipeline("graph", stage, 2, "cuda"))
+    return module
+
+
+def kernels_of(module: Module) -> list[int]:
+    """How many results each kernel has that computes elements by formulas."""
+    return [len(op.results) for op in module.walk() if isinstance(op, kernel.Generic) and op.is_map]
+
+
+@pytest.mark.parametrize(
+    ("program", "results"),
+    [
+        pytest.param(cell, [2], id="a-cell"),
+        pytest.param(beside, [2], id="side-by-side"),
+        pytest.param(of_different_rows, [1, 1], id="other-places"),
+        pytest.param(around_a_sum, [2], id="a-sum-between"),
+    ],
+)
+def test_formulas_of_the_same_elements_are_one_kernel(program: Program, results: list[int]) -> None:
+    assert kernels_of(lowered(program, "kernel")) == results
+    inputs = random_inputs([ROWS, ROWS], {})
+    _, function = function_of(program, [ROWS, ROWS], {})
+    wanted = Evaluation().run(function.body, inputs)
+    found = lowered(program, "loop").symbol("f")
+    assert isinstance(found, mem.Program)
+    assert_close(evaluate_plan(found, inputs), wanted, 1e-6, "together")
+
+
+def test_a_weight_and_its_moments_are_updated_in_place_by_one_kernel() -> None:
+    opened = open_training(EXAMPLES / "digits_mlp.dlm")
+    opened.context.options = Options(vector_bytes=16)
+    Manager(opened.context).run(opened.module, pipeline("graph", "plan", 2, "cuda"))
+    updates = [
+        op for op in opened.module.walk() if isinstance(op, kernel.Generic) and len(op.outs) == 3
+    ]
+    assert [len(op.domain) for op in updates] == [1] * 4
+    for out in [out for op in updates for out in op.outs]:
+        assert isinstance(out.op, mem.View)
+        root = out.op.root.op
+        assert isinstance(root, mem.Root)
+        assert root.kind == "input"
