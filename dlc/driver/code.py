@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from dlc.codegen.engine import engine_image
 from dlc.codegen.image import Image as LinkedImage
@@ -28,6 +28,9 @@ from dlc.runtime.container import Data
 
 PTX, CUBIN = "code/cuda/ptx", "code/cuda/cubin"
 """The sections of code for a GPU."""
+
+KernelKind: TypeAlias = type[loop.Func | simt.Func]
+"""Kernels of processors, or of GPUs."""
 
 
 class Code(NamedTuple):
@@ -71,7 +74,7 @@ class CodeMaker:
         return Code(f"{one.name}+{other.name}", numbers, sections, one.cpu, other.gpu)
 
     def _for_cpu(self, module: Module, processor: Target) -> Code:
-        texts = _texts_of(module, loop.Func)
+        texts = texts_of(module, loop.Func)
         image = compile_kernels(texts, processor, self.level, self.cache)
         if not image.code:  # all of it is on a GPU, and a section has bytes
             image = replace(image, code=b"\0")
@@ -89,7 +92,7 @@ class CodeMaker:
 
     def _for_gpu(self, module: Module, gpu: Gpu) -> Code:
         kernels = [op for op in module.body if isinstance(op, simt.Func)]
-        ptx = compile_ptx(_texts_of(module, simt.Func).values(), gpu, self.cache)
+        ptx = compile_ptx(texts_of(module, simt.Func).values(), gpu, self.cache)
         cubin = assemble_ptx(ptx, gpu, self.cache)
         rows = tuple([manifest.GpuKernel(op.sym_name, op.threads) for op in kernels])
         facts = manifest.GpuCode(gpu.architecture, PTX, CUBIN if cubin else "", rows)
@@ -98,8 +101,8 @@ class CodeMaker:
         return Code(name, numbers, {PTX: ptx.encode(), CUBIN: cubin}, gpu=facts)
 
 
-def _texts_of(module: Module, kind: type[loop.Func | simt.Func]) -> dict[str, str]:
-    """The LLVM text of each kernel of a kind, by name."""
+def texts_of(module: Module, kind: KernelKind) -> dict[str, str]:
+    """The LLVM text of each kernel of a kind, by name; copies between devices are none."""
     texts = kernel_texts(module)
     return {
         op.sym_name: texts[op.sym_name]

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dlc.codegen.kernels import assembly, kernel_texts
-from dlc.dialects import mem
+from dlc.codegen.kernels import assembly
+from dlc.dialects import loop, mem, simt
 from dlc.dialects.builtin import Module
+from dlc.driver.code import KernelKind, texts_of
 from dlc.driver.compile import lower
 from dlc.driver.drawing import draw
 from dlc.driver.drawing_plan import draw_plans
@@ -28,6 +29,7 @@ from dlc.errors import UsageError
 from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Op
 from dlc.ir.passes import PASSES, unknown_pass
+from dlc.passes.devices import uses_gpu
 from dlc.runtime.atomic import write_file
 from dlc.text.fmt import format_source
 from dlc.text.ir_printer import print_module
@@ -52,14 +54,15 @@ class Shown:
 def show_stage(wanted: Wanted, shown: Shown) -> str:
     """The text of a model at a stage; its graph, or where the plan puts its values, as SVG.
 
-    Stage `ptx` is the code for a GPU, also where the target is none. Raises UsageError: D0915 for a stage
-    or a pass that is not on the way, D0904 for an entry point that does not exist.
+    Stage `ptx` is the code for a GPU, also where the target is none; of a model on a processor and a GPU it
+    is what the GPU runs, and `asm` the rest. Raises UsageError: D0915 for a stage or a pass that is not on
+    the way, D0904 for an entry point that does not exist.
     """
     _check_stage(shown.stage)
     _check_together(shown)
-    if shown.stage == "ptx" and wanted.settings.kind == "cpu":
-        wanted = replace(wanted, settings=replace(wanted.settings, target="cuda"))
     opened = wanted.open()
+    if shown.stage == "ptx" and wanted.settings.kind == "cpu" and not uses_gpu(opened.module):
+        wanted = replace(wanted, settings=replace(wanted.settings, target="cuda"))
     if shown.entry is not None:
         find_entry(opened.module, shown.entry)
     if shown.stage == "text":
@@ -76,9 +79,10 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
         return _picture(opened, shown)
     match shown.stage:
         case "llvm":
-            return "\n".join(_llvm(opened, shown.entry))
+            kinds = (loop.Func, simt.Func)
+            return "\n".join([text for kind in kinds for text in _llvm(opened, shown.entry, kind)])
         case "asm" | "ptx":
-            return _assembly(opened, wanted.settings, shown.entry)
+            return _assembly(opened, wanted.settings, shown)
         case _:
             return _printed(opened.module, shown.entry)
 
@@ -158,15 +162,18 @@ def _kernels_of(module: Op, entry: str) -> set[str]:
     }
 
 
-def _llvm(opened: Opened, entry: str | None) -> list[str]:
-    """The LLVM text of each kernel, or of those of one entry point."""
-    texts = kernel_texts(opened.module)
+def _llvm(opened: Opened, entry: str | None, kind: KernelKind) -> list[str]:
+    """The LLVM text of each kernel of a kind, or of those of one entry point."""
+    texts = texts_of(opened.module, kind)
     wanted = texts.keys() if entry is None else _kernels_of(opened.module, entry)
     return [text for name, text in texts.items() if name in wanted]
 
 
-def _assembly(opened: Opened, settings: Settings, entry: str | None) -> str:
-    return assembly(_llvm(opened, entry), settings.processor, settings.level)
+def _assembly(opened: Opened, settings: Settings, shown: Shown) -> str:
+    if shown.stage == "ptx" or settings.kind == "cuda":
+        return assembly(_llvm(opened, shown.entry, simt.Func), settings.gpu, settings.level)
+    texts = _llvm(opened, shown.entry, loop.Func)
+    return assembly(texts, settings.processor, settings.level)
 
 
 def _picture(opened: Opened, shown: Shown) -> str:

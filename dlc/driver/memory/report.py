@@ -70,6 +70,9 @@ def _facts(entry: EntryMemory) -> Iterator[str]:
     yield f"  this order  {exact(entry.order_bound)}, {percent(entry.order_gap)}: {bound}"
     bound = "no order needs less"
     yield f"  any order   {exact(entry.any_order_bound)}, {percent(entry.any_order_gap)}: {bound}"
+    if len(devices := _devices(entry)) > 1:
+        of_each = [f"{device} {bytes_text(size)}" for device, size in devices.items()]
+        yield f"  devices     {', '.join(of_each)}"
     need = entry.need
     parts = {
         "results": need.results,
@@ -82,6 +85,17 @@ def _facts(entry: EntryMemory) -> Iterator[str]:
         yield f"  besides     {', '.join(told)}"
     works = "; ".join(map(str, entry.work_at_peak))
     yield f"  peak        wave {entry.peak}: {works or 'copies'}"
+
+
+def _devices(entry: EntryMemory) -> dict[str, int]:
+    """The bytes of the part of the arena that each device has."""
+    found: dict[str, list[Root]] = {}
+    for root in entry.roots:
+        found.setdefault(root.device, []).append(root)
+    return {
+        device: max(root.end for root in roots) - min(root.offset for root in roots)
+        for device, roots in sorted(found.items())
+    }
 
 
 def _peak_table(entry: EntryMemory) -> Table:

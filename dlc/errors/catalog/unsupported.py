@@ -92,9 +92,10 @@ PAGES: dict[str, Page] = {
     ),
     "D0714": Page(
         "no GPU to run on",
-        "What is to run here was asked for with `--target cuda`, or a part of it was placed on `cuda:0`, and "
-        "this machine has no NVIDIA GPU, no driver, not the package cuda-python, or an older GPU than the one "
-        "that is named. Nothing has been compiled. `dlc compile` needs none of them: the artifact runs where there is such a GPU.",
+        "What is to run here was asked for with `--target cuda`, or a part of it was placed on `cuda:0`, "
+        "and this machine has no NVIDIA GPU, no driver, not the package cuda-python, or an older GPU than "
+        "the one that is named. Nothing has been compiled. `dlc compile` needs none of them: the artifact "
+        "runs where there is such a GPU.",
         "dlc run mlp.dlm --random-inputs 0 --target cuda",
         "dlc run mlp.dlm --random-inputs 0",
     ),
