@@ -24,8 +24,8 @@ from dlc.lowering.work import ceil_divide
 
 WIDE = Form(rows=128, columns=128, down=2, across=4, stages=3, blocks=2)
 """Tiles of a large product by matrix instructions; all strips take the 48 KiB that every GPU has."""
-WINDOWS = replace(WIDE, blocks=1)
-"""Those of a large convolution, which needs more registers to know where it is."""
+ROOMY = replace(WIDE, blocks=1)
+"""The same with more registers, for f32, and for convolutions to know where they are."""
 NARROW = Form(rows=64, columns=64, down=2, across=2, stages=4)
 """Those of a small one."""
 EXACT = Form(rows=128, columns=128, down=4, across=2, stages=3)
@@ -47,7 +47,7 @@ def _lower(geometry: Geometry, context: Context) -> Lowered:
     factors = {kernel.array_type(value).dtype for value in (op.lhs, op.rhs)}
     large = is_large(geometry)
     if factors in ({F16}, {BF16}) or (factors == {F32} and context.options.matmul_precision == "tf32"):
-        wide = WINDOWS if isinstance(op, Conv) else WIDE
+        wide = ROOMY if isinstance(op, Conv) or factors == {F32} else WIDE
         return PipelinedProduct(geometry, wide if large else NARROW, MatrixProduct).lower()
     if factors == {F32} and large:
         return PipelinedProduct(geometry, EXACT, ScalarProduct).lower()
