@@ -1,0 +1,132 @@
+"""Ours on a GPU, for `benchmarks.gpu`; see `benchmarks.gpu_serve`.
+
+Arrays and results stay on the GPU. Kernels and products are timed by the GPU's clock, networks by the
+processor's, from the call until its results are there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.gpu_serve import Array, Spec, read_spec, serve, timed
+from dlc.driver.compile import compile_opened
+from dlc.driver.here import to_run_here
+from dlc.driver.make import Wanted, make_model
+from dlc.driver.settings import Settings
+from dlc.runtime.cuda.array import driver_of
+from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.cuda.entry import GpuEntryPoint
+from dlc.runtime.cuda.memory import DeviceBytes
+from dlc.runtime.tensor import Tensor
+from dlc.runtime.trainer import Trainer
+
+COPIES = 5
+MOMENTS = ("m", "v")
+"""Names of the first moment: of Adam, and of a heavy ball."""
+
+
+class Contender(NamedTuple):
+    """Results to compare, what measures a call, and facts."""
+
+    results: Mapping[str, Array]
+    measure: Callable[[], float]
+    facts: Mapping[str, float]
+
+
+def contender(spec: Spec) -> Contender:
+    """Ours for a case."""
+    return trained(spec) if spec.kind == "training" else called(spec)
+
+
+def settings_of(spec: Spec) -> Settings:
+    """How it is compiled: f32 is multiplied exactly unless tf32 is the case."""
+    precision = "tf32" if spec.precision == "tf32" else "ieee"
+    return to_run_here(Settings(target="cuda", matmul_precision=precision))
+
+
+def called(spec: Spec) -> Contender:
+    """A kernel, a product, or a network."""
+    begin = time.perf_counter()
+    wanted = Wanted(
+        spec.text, parameters=spec.settings, weights="init:1", settings=settings_of(spec)
+    )
+    model, _ = make_model(wanted)
+    ready = time.perf_counter() - begin
+    point = model.entry_points[spec.entry]
+    assert isinstance(point, GpuEntryPoint)
+    dtype = "bf16" if spec.precision == "bf16" else None
+    arrays = [
+        Tensor(array, dtype if array.dtype.kind == "f" else None)
+        for array in spec.arrays().values()
+    ]
+    given = [array.to("cuda") for array in arrays]
+    found = point(*given)
+    assert isinstance(found, Tensor)
+    results = {f"weight:{name}": np.asarray(value) for name, value in model.weights.items()}
+    results["result"] = spec.compared(np.asarray(found.values()))
+    facts = {"ready_s": ready}
+    if spec.kind == "inference":
+        facts |= transfers(point, arrays)
+        return Contender(results, timed(lambda: point(*given)), facts)
+    if spec.kind == "kernels":
+        facts["copy_gb_s"] = copy_rate(driver_of("cuda"), arrays[0].nbytes)
+    return Contender(results, lambda: point.timed(*given).compute_ms, facts)
+
+
+def transfers(point: GpuEntryPoint, arrays: list[Tensor]) -> dict[str, float]:
+    """The parts of a call whose arrays come from the host and go back there."""
+    for _ in range(2):  # until the call is a graph
+        point.timed(*arrays)
+    return {**point.timed(*arrays)._asdict()}
+
+
+def copy_rate(driver: Driver, size: int) -> float:
+    """Gigabytes that a copy on the device reads and writes in a second, at best."""
+    one, other = DeviceBytes(driver, size), DeviceBytes(driver, size)
+    driver.use()
+    begin, end = driver.event(), driver.event()
+    best = float("inf")
+    for _ in range(COPIES):
+        driver.record(begin, driver.home)
+        driver.copy(other.address, one.address, size, driver.home)
+        driver.record(end, driver.home)
+        driver.wait(driver.home)
+        best = min(best, driver.milliseconds(begin, end))
+    return 2 * size / best / 1e6
+
+
+def trained(spec: Spec) -> Contender:
+    """A step of training, after two whose losses and gradients are compared."""
+    begin = time.perf_counter()
+    wanted = Wanted(spec.text, parameters=spec.settings, weights="init:1", to_train=True)
+    artifact = compile_opened(wanted.open(), settings_of(spec), "init:1")
+    trainer = Trainer(artifact)
+    batch = {name: Tensor(array).to("cuda") for name, array in spec.arrays().items()}
+    start = trainer.trained()
+    results: dict[str, Array] = {f"weight:{name}": np.asarray(x) for name, x in start.items()}
+    results["loss"] = np.asarray(trainer.step(**batch))
+    ready = time.perf_counter() - begin
+    kept = trainer.weights
+    for name in start:
+        for key in [f"$optimizer.{name}.{moment}" for moment in MOMENTS]:
+            if key in kept:
+                results[f"moment:{name}"] = np.array(kept[key])
+                break
+    results["second_loss"] = np.asarray(trainer.step(**batch))
+    return Contender(results, timed(lambda: trainer.step(**batch)), {"ready_s": ready})
+
+
+def main() -> None:
+    """Compile, write results, and serve."""
+    spec = read_spec()
+    made = contender(spec)
+    spec.write(made.results)
+    serve(made.measure, made.facts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""JAX on a GPU, for `benchmarks.gpu`; see `benchmarks.gpu_serve`.
+
+python -m benchmarks.gpu_contender_jax SPEC.json
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from benchmarks import networks_jax as networks
+from benchmarks.contender_training_jax import OPTIMIZERS
+from benchmarks.gpu_serve import LAUNCHES, Array, Spec, read_spec, serve, timed
+
+# JAX is not installed where types are checked.
+jax: Any = importlib.import_module("jax")
+jnp: Any = jax.numpy
+lax: Any = jax.lax
+Tensor: TypeAlias = Any
+Tensors: TypeAlias = dict[str, Any]
+
+
+def scale(x: Tensor) -> Tensor:
+    return x * 2 + 1
+
+
+def add(x: Tensor, y: Tensor) -> Tensor:
+    return x + y
+
+
+def gelu(x: Tensor) -> Tensor:
+    return jax.nn.gelu(x, approximate=False)
+
+
+def softmax(x: Tensor) -> Tensor:
+    return jax.nn.softmax(x, -1)
+
+
+def row_sum(x: Tensor) -> Tensor:
+    return x.sum(-1)
+
+
+KERNELS: dict[str, Callable[..., Tensor]] = {
+    "scale": scale,
+    "add": add,
+    "gelu": gelu,
+    "softmax": softmax,
+    "row_sum": row_sum,
+}
+PRECISIONS = {"f32": "highest", "tf32": "tensorfloat32", "bf16": "highest"}
+
+
+# Networks without their losses --------------------------------------------------------------------
+
+
+def mlp(w: Tensors, image: Tensor) -> Tensor:
+    for k in (0, 2):
+        image = jax.nn.relu(networks.linear(w, f"net.{k}", image))
+    return networks.linear(w, "net.4", image)
+
+
+def settled(w: networks.Arrays, name: str, x: Tensor) -> Tensor:
+    """Batch norm with the running statistics that training begins with, 0 and 1."""
+    return x * (w[f"{name}.scale"] * lax.rsqrt(1 + 1e-5)) + w[f"{name}.shift"]
+
+
+def bottleneck(w: networks.Arrays, x: Tensor, stride: int = 1) -> Tensor:
+    h = jax.nn.relu(settled(w, "norm1", networks.conv(w, "down", x)))
+    h = jax.nn.relu(settled(w, "norm2", networks.conv(w, "middle", h, stride)))
+    h = settled(w, "norm3", networks.conv(w, "up", h))
+    if "skip.0.w" in w:
+        x = settled(w, "skip.1", networks.conv(w, "skip.0", x, stride))
+    return jax.nn.relu(h + x)
+
+
+def resnet50(w: Tensors, image: Tensor) -> Tensor:
+    x = networks.pixels({"image": image})
+    x = jax.nn.relu(settled(w, "stem.1", networks.conv(w, "stem.0", x, 2)))
+    x = networks.max_pool(x, 3, 2, 1)
+    for k in range(4):
+        stage = networks.part(w, f"stages.{k}")
+        x = bottleneck(networks.part(stage, "first"), x, 2 if k else 1)
+        x = networks.stack(networks.part(stage, "rest"), bottleneck, x)
+    return networks.linear(w, "head", x.mean((1, 2)))
+
+
+def gpt(w: Tensors, ids: Tensor) -> Tensor:
+    x = w["tokens"][ids] + w["positions"][: ids.shape[1]]
+    x = networks.stack(networks.part(w, "blocks"), networks.block, x)
+    return networks.layer_norm(w, "last", x) @ w["tokens"].T
+
+
+def lstm(w: Tensors, ids: Tensor) -> Tensor:
+    x = networks.lstm(w, "rnn2", networks.lstm(w, "rnn1", w["tokens"][ids]))
+    return networks.linear(w, "head", x)
+
+
+def ncf(w: Tensors, user: Tensor, item: Tensor) -> Tensor:
+    product = w["user_factors.w"][user] * w["item_factors.w"][item]
+    x = jnp.concatenate([w["user_traits.w"][user], w["item_traits.w"][item]], -1)
+    for k in (0, 2, 4):
+        x = jax.nn.relu(networks.linear(w, f"tower.{k}", x))
+    scores = networks.linear(w, "head", jnp.concatenate([product, x], -1))
+    return jax.nn.sigmoid(scores[:, 0])
+
+
+SCORES: dict[str, Callable[..., Tensor]] = {
+    "mlp": mlp,
+    "resnet50": resnet50,
+    "gpt": gpt,
+    "lstm": lstm,
+    "ncf": ncf,
+}
+
+
+# What is measured ---------------------------------------------------------------------------------
+
+
+def on_device(spec: Spec) -> dict[str, Tensor]:
+    """The arrays of the case."""
+    low = spec.precision == "bf16"
+    found = {name: jnp.asarray(array) for name, array in spec.arrays().items()}
+    return {
+        name: x.astype(jnp.bfloat16) if low and x.dtype == jnp.float32 else x
+        for name, x in found.items()
+    }
+
+
+def called(spec: Spec) -> tuple[dict[str, Array], Callable[[], float], float]:
+    """A kernel, a product, or a network."""
+    begin = time.perf_counter()
+    given: list[Any] = list(on_device(spec).values())
+    match spec.kind:
+        case "kernels":
+            run = jax.jit(KERNELS[spec.name])
+        case "products":
+            run = jax.jit(jnp.matmul)
+        case _:
+            start = spec.weights().items()
+            weights = {name.removeprefix("weight:"): jnp.asarray(x) for name, x in start}
+            run = jax.jit(SCORES[spec.name])
+            given = [weights, *given]
+
+    def many() -> float:
+        start = time.perf_counter()
+        last = run(*given)
+        for _ in range(LAUNCHES - 1):
+            last = run(*given)
+        last.block_until_ready()
+        return (time.perf_counter() - start) * 1e3 / LAUNCHES
+
+    found = np.asarray(run(*given).astype(jnp.float32))
+    ready = time.perf_counter() - begin
+    waited = timed(lambda: run(*given).block_until_ready())
+    measure = waited if spec.kind == "inference" else many
+    return {"result": spec.compared(found)}, measure, ready
+
+
+def trained(spec: Spec) -> tuple[dict[str, Array], Callable[[], float], float]:
+    """A step of training, optimizer included, as one function that gives its arguments away."""
+    begin = time.perf_counter()
+    batch = on_device(spec)
+    with np.load(spec.start) as file:
+        names = {key.removeprefix("moment:") for key in file.files if key.startswith("moment:")}
+        weights = {key: jnp.asarray(file[f"weight:{key}"]) for key in sorted(names)}
+    network, update = networks.NETWORKS[spec.name], OPTIMIZERS[spec.optimizer]
+
+    def step(w: Tensors, m: Tensors, v: Tensors, number: int, batch: Tensors) -> tuple[Any, ...]:
+        loss, gradients = jax.value_and_grad(network)(w, batch, jax.random.key(number))
+        return *update(w, gradients, m, v, number), loss
+
+    first = {key: jnp.zeros_like(value) for key, value in weights.items()}
+    is_adam = spec.optimizer == "adam"
+    second = {key: jnp.zeros_like(w) for key, w in weights.items()} if is_adam else {}
+    run = jax.jit(step, donate_argnums=(0, 1, 2))
+    state: tuple[Any, ...] = (weights, first, second)
+    number = 0
+
+    def call() -> float:
+        nonlocal state, number
+        *now, loss = run(*state, number, batch)
+        state = tuple(now)
+        number += 1
+        return float(loss)
+
+    results: dict[str, Array] = {"loss": np.asarray(call())}
+    ready = time.perf_counter() - begin
+    results |= {f"moment:{key}": np.array(value) for key, value in state[1].items()}
+    results["second_loss"] = np.asarray(call())
+    return results, timed(call), ready
+
+
+def main() -> None:
+    """Make what is measured, write results, and serve."""
+    spec = read_spec()
+    jax.config.update("jax_default_matmul_precision", PRECISIONS[spec.precision])
+    results, measure, ready = (trained if spec.kind == "training" else called)(spec)
+    spec.write(results)
+    serve(measure, {"ready_s": ready})
+
+
+if __name__ == "__main__":
+    main()

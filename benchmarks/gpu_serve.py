@@ -1,0 +1,87 @@
+"""What all contenders on a GPU do: read the case, write results, and measure calls as they are asked.
+
+    python -m benchmarks.gpu_contender_NAME SPEC.json
+
+SPEC has the case (`GpuCase.spec`) and paths: `given`, the arrays; `text`, our model; `start`, what ours has
+written, for the others; `results`, where results go.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[np.generic]
+LAUNCHES = 10
+"""Kernels are launched so many times for one measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a contender is told."""
+
+    kind: str
+    name: str
+    precision: str
+    entry: str
+    repeats: int
+    settings: dict[str, int]
+    optimizer: str
+    given: str
+    text: str
+    start: str
+    results: str
+    device: str = "cuda"
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays of the case, as large as they are to be."""
+        with np.load(self.given) as file:
+            found = {key: file[key] for key in file.files}
+        if self.repeats == 1:
+            return found
+        return {key: np.tile(x, (self.repeats, *[1] * (x.ndim - 1))) for key, x in found.items()}
+
+    def compared(self, array: Array) -> Array:
+        """The part of a result that is compared."""
+        return array[: len(array) // self.repeats]
+
+    def weights(self) -> dict[str, Array]:
+        """The weights that ours has begun with, under our names."""
+        with np.load(self.start) as file:
+            names = [key for key in file.files if key.startswith("weight:")]
+            return {key: file[key] for key in names}
+
+    def write(self, results: Mapping[str, Array]) -> None:
+        """Keep results for the comparison."""
+        np.savez(self.results, allow_pickle=False, **results)
+
+
+def read_spec() -> Spec:
+    """The case that the command line names."""
+    with open(sys.argv[1], encoding="utf-8") as file:
+        return Spec(**cast("dict[str, object]", json.load(file)))  # pyright: ignore[reportArgumentType]
+
+
+def timed(call: Callable[[], object]) -> Callable[[], float]:
+    """Milliseconds of a call that waits for its results."""
+
+    def measure() -> float:
+        begin = time.perf_counter()
+        call()
+        return (time.perf_counter() - begin) * 1e3
+
+    return measure
+
+
+def serve(measure: Callable[[], float], facts: Mapping[str, float]) -> None:
+    """Print the facts as one JSON object; then answer each number read with so many measurements."""
+    print(json.dumps(facts), flush=True)
+    for line in sys.stdin:
+        print(json.dumps([measure() for _ in range(int(line))]), flush=True)
