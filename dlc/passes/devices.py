@@ -64,7 +64,7 @@ def _no_code(device: str, op: Op) -> Diagnostic:
 
 
 def uses_gpu(module: Op) -> bool:
-    """Whether a part of a module, at any level, is on a GPU."""
+    """Whether a part of a module, at any level, is on a GPU that there is code for."""
     for op in module.walk():
         match op:
             case Send():
@@ -74,7 +74,7 @@ def uses_gpu(module: Op) -> bool:
             case _:
                 wish = op.attributes.get(PLACED)
                 places = [wish] if isinstance(wish, str) else []
-        if any(map(is_gpu, places)):
+        if any(is_gpu(place) and has_code(place) for place in places if place is not None):
             return True
     return False
 
