@@ -14,6 +14,7 @@ from dlc.driver.cache import open_cache
 from dlc.driver.extensions import load_extensions
 from dlc.errors import DlcError
 from dlc.runtime import blas, cpu
+from dlc.runtime.cuda.array import driver_of
 from dlc.runtime.threads import default_threads
 
 CORETYPE: Final = "OPENBLAS_CORETYPE"
@@ -22,7 +23,7 @@ OPTIONAL: Final = {
     "onnx": "reads .onnx files: pip install 'dlc[onnx]'",
     "pillow": "reads and writes pictures: pip install 'dlc[pictures]'",
     "ml_dtypes": "gives bf16 arrays a NumPy dtype: pip install ml_dtypes",
-    "cuda-python": "is for GPUs, for which there is no code yet",
+    "cuda-python": "runs models on NVIDIA GPUs: pip install cuda-python",
 }
 """What dlc works without, and what each is for."""
 CORES: Final = {
@@ -58,6 +59,7 @@ def examine() -> list[Finding]:
         *[_optional(name, purpose) for name, purpose in OPTIONAL.items()],
         Finding("llvm", llvm.version()),
         _processor(),
+        _gpu(),
         _blas(),
         _cache(),
         Finding("threads", str(default_threads())),
@@ -93,6 +95,16 @@ def _processor() -> Finding:
     if level is None:
         return Finding("processor", f"{name}: no x86-64 Linux, dlc has no code for it", "error")
     return Finding("processor", f"{name}, {level}")
+
+
+def _gpu() -> Finding:
+    """The GPU that `--target cuda` means here."""
+    try:
+        found = driver_of("cuda")
+    except DlcError as error:
+        return Finding("gpu", f"none: {error.diagnostics[0].message}")
+    major, minor = found.capability
+    return Finding("gpu", f"{found.name}, sm_{major}{minor}")
 
 
 def _host_level() -> str | None:

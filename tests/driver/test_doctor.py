@@ -9,6 +9,9 @@ import pytest
 from dlc.driver import doctor
 from dlc.driver.doctor import Finding, examine
 from dlc.runtime import blas
+from dlc.runtime.cuda import array
+from dlc.runtime.cuda.driver import Driver, NoGpu
+from tests.runtime.fake_gpu import fake_gpu
 
 
 def found(what: str) -> Finding:
@@ -27,7 +30,11 @@ def test_every_package_is_named_with_its_version(name: str) -> None:
     [
         ("numpy", "error", "not installed"),
         ("onnx", "ok", "not installed; it reads .onnx files: pip install 'dlc[onnx]'"),
-        ("cuda-python", "ok", "not installed; it is for GPUs, for which there is no code yet"),
+        (
+            "cuda-python",
+            "ok",
+            "not installed; it runs models on NVIDIA GPUs: pip install cuda-python",
+        ),
     ],
 )
 def test_what_is_missing_is_said_with_what_it_is_for(
@@ -66,3 +73,18 @@ def test_kernels_below_the_processor_are_warned_of(
     finding = found("blas")
     assert finding.level == ("ok" if warned is None else "warning")
     assert warned is None or warned in finding.text
+
+
+def test_a_gpu_is_named_with_its_kind() -> None:
+    with fake_gpu():
+        assert found("gpu").text == "evaluator, sm_80"
+
+
+def test_what_a_gpu_needs_is_said_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(device: int = 0) -> Driver:
+        raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
+
+    monkeypatch.setattr(array, "open_driver", none)
+    assert found("gpu") == Finding(
+        "gpu", "none: cuda needs an NVIDIA GPU with its driver, and there is none here"
+    )

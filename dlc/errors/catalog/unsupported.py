@@ -10,8 +10,9 @@ PAGES: dict[str, Page] = {
     ),
     "D0702": Page(
         "an array on a device that dlc does not reach",
-        "Arrays are handed over in memory that the CPU can read. Move it there first, in the library "
-        "that made it.",
+        "A model on the CPU takes arrays in memory that the CPU can read; move others there first, in the "
+        "library that made them. A model on a GPU also takes those that lie on the same GPU, if they are "
+        "dense. `dlc.Tensor.to` knows `cpu`, and `cuda:0` and so on where there are such devices.",
         "model.predict(x.cuda())",
         "model.predict(x.cpu())",
     ),

@@ -90,7 +90,10 @@ def imported(source: OnDevice, stream: int | None = None) -> Imported:
     _, number = source.__dlpack_device__()
     driver = driver_of(f"cuda:{int(number)}")
     # The first of CUDA's own numbers, the default stream, is what a library without others would use.
-    capsule = cast(_Exporter, source).__dlpack__(stream=1 if stream is None else stream)
+    try:
+        capsule = cast(_Exporter, source).__dlpack__(stream=1 if stream is None else stream)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise Unsupported(f"the array cannot be read: {error}", code="D0702") from None
     if stream is None:
         driver.wait_all()
     found = _structure(capsule)
