@@ -30,7 +30,7 @@ __all__ = [
 MAX_ERRORS: Final = 50
 """After as many errors the rest of a text is not read."""
 
-MAX_TOKENS: Final = 500_000
+MAX_TOKENS: Final = 1_000_000
 """More tokens than this in one text are refused."""
 
 # Kinds of token: the groups of TOKEN, and END after the last.

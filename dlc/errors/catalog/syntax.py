@@ -40,7 +40,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0106": Page(
         "a model text that is too large",
-        "A model text is at most 8 MiB long and 500,000 words and signs, a list has at most 65,536 "
+        "A model text is at most 8 MiB long and 1,000,000 words and signs, a list has at most 65,536 "
         "items, a string 65,536 characters, a number 1,000. Numbers in bulk belong into a weight file.",
         "const table = [0.12, 0.53, ...]",
         'const table = npz("tables.npz", "table")',
