@@ -1,6 +1,7 @@
 """Each kernel of a plan becomes a function and a call of it, however functions are written for the target.
 
-Functions take their sizes as arguments, so kernels that differ in sizes only are one function.
+Functions take their sizes as arguments, so kernels that differ in sizes only are one function. Kernels that
+differ in nothing but where their arrays are, of which large networks have many, are written once.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import TypeAlias
 from dlc.dialects import kernel, loop, mem, simt
 from dlc.dialects.builtin import Module
 from dlc.dialects.measured import at_most
-from dlc.ir.attributes import Symbol
+from dlc.ir.attributes import Symbol, exact_items
 from dlc.ir.builder import Builder
-from dlc.ir.core import Op
+from dlc.ir.core import Op, Value
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context
+from dlc.lowering.alignment import alignment
 from dlc.lowering.call_label import label
 from dlc.lowering.expand import expand, expansions_for, expansions_for_gpu
 from dlc.lowering.hoist import tidy
@@ -32,18 +34,38 @@ def lower_kernels(
 ) -> None:
     """Turn every kernel of a module into a function, by the lowering of its class, and a call of it."""
     assert isinstance(module, Module)
-    known: dict[tuple[object, ...], str] = {}
+    names: dict[tuple[object, ...], str] = {}
+    written: dict[tuple[object, ...], tuple[Lowered, str]] = {}
     tables = {loop.Func: expansions_for(context.options), simt.Func: expansions_for_gpu()}
     for wave in [op for op in module.walk() if isinstance(op, mem.Wave)]:
         for op in wave.body:
-            if isinstance(op, kernel.Kernel):
+            if not isinstance(op, kernel.Kernel):
+                continue
+            said = _all_said(op)
+            if said not in written:
                 lowered = lowering_of(type(op))(op, context)
                 key = fingerprint(lowered.function)
-                if key not in known:
-                    known[key] = f"{op.name.partition('.')[2]}_{len(known)}"
-                    _finish(lowered.function, known[key], tables[type(lowered.function)])
+                if key not in names:
+                    names[key] = f"{op.name.partition('.')[2]}_{len(names)}"
+                    _finish(lowered.function, names[key], tables[type(lowered.function)])
                     Builder(module.body, op.location).place(lowered.function)
-                _call(op, lowered, known[key])
+                written[said] = lowered, names[key]
+            _call(op, *written[said])
+
+
+def _all_said(op: kernel.Kernel) -> tuple[object, ...]:
+    """All that the function of a kernel can depend on."""
+    return (
+        id(mem.program_of(op)),
+        exact_items(op.attributes),
+        fingerprint(op),
+        tuple([(view.type, _device(view), alignment(view)) for view in op.operands]),
+    )
+
+
+def _device(view: Value) -> str | None:
+    root = view.op.root.op if isinstance(view.op, mem.View) else None
+    return root.device if isinstance(root, mem.Root) else None
 
 
 def _finish(function: Function, name: str, table: dict[type[Op], Expansion]) -> None:
