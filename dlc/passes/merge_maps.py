@@ -7,13 +7,15 @@ once. On a CPU a call of a kernel costs little, and kernels apart run side by si
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from dlc.dialects import kernel
+from dlc.dialects.measured import measuring
 from dlc.dialects.scalar import element
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Op, Value
+from dlc.ir.dims import names
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX
 from dlc.ir.value_map import EQUAL, Gone
@@ -28,9 +30,10 @@ MAX_RESULTS = 4
 @define_pass("scalars_first")
 def scalars_first(module: Op, context: Context) -> None:
     """Compute single numbers as soon as they can be: what waits for them is then beside what it follows."""
+    measured = {*measuring(module)}
     for block in graph_blocks(module):
         for op in list(block):
-            if _is_formula(op) and _is_scalar(op):
+            if _is_formula(op) and _is_scalar(op) and not _uses_size(op, measured):
                 made = [value.op for value in op.operands if value.op is not None]
                 after: Op | None = None
                 for other in made:
@@ -43,6 +46,12 @@ def scalars_first(module: Op, context: Context) -> None:
 
 def _is_scalar(op: Op) -> bool:
     return all(kernel.array_type(value).shape == () for value in (*op.operands, *op.results))
+
+
+def _uses_size(op: Op, measured: Set[str]) -> bool:
+    """Whether it depends on a size that another operation measures, which none of its operands tells."""
+    sizes = [inner.size for inner in op.walk() if isinstance(inner, kernel.ExtentOf)]
+    return any(names(size) & measured for size in sizes)
 
 
 @define_pass("merge_maps")

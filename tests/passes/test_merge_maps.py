@@ -9,7 +9,7 @@ import pytest
 
 from dlc.dialects import array, kernel, mem
 from dlc.dialects.builtin import Module
-from dlc.driver.open import open_training
+from dlc.driver.open import open_model, open_training
 from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
@@ -92,3 +92,19 @@ def test_a_weight_and_its_moments_are_updated_in_place_by_one_kernel() -> None:
         root = out.op.root.op
         assert isinstance(root, mem.Root)
         assert root.kind == "input"
+
+
+COUNTED = """dlc 1
+export fn places(x: bool[4]) -> (places: i64[_, 1], count: i64) {
+  let (places, count) = nonzero(x)
+  return (places = places, count = count)
+}
+"""
+
+
+def test_a_number_that_is_measured_is_not_computed_before_it_is() -> None:
+    opened = open_model("model.dlm", text=COUNTED)
+    opened.context.options = Options(vector_bytes=16)
+    Manager(opened.context).run(opened.module, pipeline("graph", "kernel", 2, "cuda"))
+    names = [op.name for op in opened.module.walk() if isinstance(op, kernel.Kernel)]
+    assert names == ["kernel.nonzero", "kernel.generic"]
