@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dlc.dialects import kernel, scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import Shape, Size, product
+from dlc.ir.dims import Shape, Size, floor_divide, product
 from dlc.lowering.body import Body, Point
 from dlc.lowering.lanes import Lane, Linear, Uniform
 from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.multiples import ACCESS, known_multiple
-from dlc.lowering.rows import checks_depend_on
+from dlc.lowering.rows import checks_depend_on, turns_axes
 from dlc.lowering.simt_writer import GridWriter, either
 from dlc.lowering.work import ceil_divide, element_work, nanoseconds
 
@@ -37,6 +37,8 @@ BUSY = 1 << 18
 
 def lower_elements(op: kernel.Generic) -> Lowered:
     """The function for a kernel whose elements are a thread's work each."""
+    if turns_axes(op) and in_groups(op.domain[-2], MOST) > 1:
+        return _turned(op)
     writer, group = GridWriter(op, THREADS), group_of(op)
     body = Body(writer, {argument: view for view, argument in enumerate(op.arrays)}, group)
     short = op.is_map and sum(1 for _ in op.body) <= SHORT
@@ -52,6 +54,27 @@ def lower_elements(op: kernel.Generic) -> Lowered:
     return writer.finish(
         tiles, nanoseconds(THREADS * group * groups * element_work(op.body, group))
     )
+
+
+def _turned(op: kernel.Generic) -> Lowered:
+    """A kernel that reads along rows what it writes along columns, and the other way round.
+
+    Each thread has neighbours along the axis that is read; neighbouring threads have neighbours along
+    the one that is written. So what either moves is whole stretches of 32 bytes.
+    """
+    *outer, rows, columns = op.domain
+    group = in_groups(rows, MOST)
+    writer = GridWriter(op, THREADS)
+    body = Body(writer, {argument: view for view, argument in enumerate(op.arrays)}, group)
+
+    def write(emit: Builder, places: list[Place], lanes: int) -> None:
+        for *where, part, column in places:
+            row = Linear(emit(scalar.Multiply(part, index(emit, group))))
+            place: list[Lane] = [*[Uniform(value) for value in where], row, Uniform(column)]
+            store_elements(op, body, _computed(op, body, Point(emit, group, {}), place), place)
+
+    tiles = over_groups(writer, (*outer, floor_divide(rows, group), columns), 1, 1, write)
+    return writer.finish(tiles, nanoseconds(THREADS * group * element_work(op.body, group)))
 
 
 def groups_of(group: int) -> int:

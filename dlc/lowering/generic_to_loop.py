@@ -28,6 +28,7 @@ from dlc.lowering.rows import (
     folds_along_memory,
     has_stage,
     row_in_result,
+    turns_axes,
 )
 from dlc.lowering.work import ceil_divide, element_work, tile_rows, tiles
 
@@ -96,7 +97,7 @@ class _Generic:
         upper = minimum(emit, end, writer.size(rows, "rows"))
         extents = [writer.size(size, "extent", axis) for axis, size in enumerate(outer)]
         stop = writer.size(inner, "extent", len(outer)) if inner != 1 else index(emit, 1)
-        if not self.folds_in_registers and _turns_axes(self.op):
+        if not self.folds_in_registers and turns_axes(self.op):
             self._down_the_rows(lower, upper, extents, stop)
             return tiles(rows, per_tile, inner * work)
 
@@ -199,15 +200,6 @@ class _Generic:
                 places[-1] = Linear(indices[-1])
             pointer = self.writer.pointers[view]
             self.body.store(point, point.lane(value), pointer, places, self.body.strides(view))
-
-
-def _turns_axes(op: kernel.Generic) -> bool:
-    """Whether a formula reads along the last axis but one what it writes along the last."""
-    if len(op.domain) < 2 or not op.is_map:
-        return False
-    row, column = op.indices[-2:]
-    loads = (load for load in op.body if isinstance(load, kernel.Load) and load.indices)
-    return any(load.indices[-1] is row and column in load.indices for load in loads)
 
 
 COLUMNS = 8

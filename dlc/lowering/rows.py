@@ -52,6 +52,15 @@ def checks_depend_on(op: kernel.Generic, indices: Sequence[Value]) -> bool:
     return False
 
 
+def turns_axes(op: kernel.Generic) -> bool:
+    """Whether a formula reads along the last axis but one what it writes along the last."""
+    if len(op.domain) < 2 or not op.is_map:
+        return False
+    row, column = op.indices[-2:]
+    loads = (load for load in op.body if isinstance(load, kernel.Load) and load.indices)
+    return any(load.indices[-1] is row and column in load.indices for load in loads)
+
+
 def dense_strides(emit: Builder, extents: Sequence[Value]) -> tuple[Value | None, ...]:
     """The strides of a row-major array; None is 1."""
     strides: list[Value | None] = [None] * len(extents)

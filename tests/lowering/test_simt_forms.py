@@ -75,6 +75,18 @@ def test_elements_by_groups_of_neighbours(program: Program, types: list[TensorTy
     check(program, types)
 
 
+@pytest.mark.parametrize("shape", [(3, 40, 24), (3, 20, 9), (3, 7, 9)])
+def test_axes_are_turned(shape: tuple[int, ...]) -> None:
+    """A thread has eight rows, four, or one."""
+
+    def turned(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+        moved = emit(array.Transpose(x, (0, 2, 1)))
+        return (emit(array.Add(emit(array.Sin(moved)), y)),)
+
+    batch, rows, columns = shape
+    check(turned, [tensor(batch, columns, rows), tensor(*shape)])
+
+
 # Rows.
 
 
