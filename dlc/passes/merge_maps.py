@@ -7,7 +7,7 @@ once. On a CPU a call of a kernel costs little, and kernels apart run side by si
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 from dlc.dialects import kernel
 from dlc.dialects.measured import measuring
@@ -30,7 +30,7 @@ MAX_RESULTS = 4
 @define_pass("scalars_first")
 def scalars_first(module: Op, context: Context) -> None:
     """Compute single numbers as soon as they can be: what waits for them is then beside what it follows."""
-    measured = {*measuring(module)}
+    measured = frozenset(measuring(module))
     for block in graph_blocks(module):
         for op in list(block):
             if _is_formula(op) and _is_scalar(op) and not _uses_size(op, measured):
@@ -48,7 +48,7 @@ def _is_scalar(op: Op) -> bool:
     return all(kernel.array_type(value).shape == () for value in (*op.operands, *op.results))
 
 
-def _uses_size(op: Op, measured: Set[str]) -> bool:
+def _uses_size(op: Op, measured: frozenset[str]) -> bool:
     """Whether it depends on a size that another operation measures, which none of its operands tells."""
     sizes = [inner.size for inner in op.walk() if isinstance(inner, kernel.ExtentOf)]
     return any(names(size) & measured for size in sizes)
