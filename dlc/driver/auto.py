@@ -22,7 +22,6 @@ from dlc.driver.compile import lower
 from dlc.driver.here import newest_here
 from dlc.driver.make import Wanted
 from dlc.driver.opened import Opened
-from dlc.driver.settings import AUTO
 from dlc.driver.train import OWN
 from dlc.ir.core import Block
 from dlc.ir.dims import evaluate
@@ -38,6 +37,8 @@ from dlc.text.parser import parse
 from dlc.text.source import Source
 from dlc.text.tree import walk
 
+PASS = "auto_target"
+"""What the decision log calls it."""
 FIRST = 1000
 """The number of the device that stands for the first submodule while estimates are made."""
 MOST = 500
@@ -291,7 +292,7 @@ def _decision(
     kind: str, what: str, subject: str, place: str, figures: Mapping[str, float] | None = None
 ) -> Decision:
     return Decision(
-        AUTO, "did" if kind == "did" else "refused", what, subject, place, dict(figures or {})
+        PASS, "did" if kind == "did" else "refused", what, subject, place, dict(figures or {})
     )
 
 

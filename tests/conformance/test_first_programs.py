@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -26,7 +28,7 @@ from dlc.errors import ModelError
 from dlc.runtime.certificate import read_certificate
 from dlc.text.ir_printer import print_module
 from tests.frontend.programs import Numbers, Program, as_list
-from tests.runtime.fake_gpu import fake_gpu
+from tests.runtime.fake_gpu import fake_gpu, no_gpu
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
@@ -431,3 +433,22 @@ def test_a_product_is_timed_on_each_device(device: str, capsys: pytest.CaptureFi
         assert main(["bench", str(EXAMPLES / "matrices.dlm"), *given]) == 0
     assert json.loads(capsys.readouterr().out)["best_ms"] > 0
     assert bool(gpu.launched) == (device == "cuda:0")
+
+
+def test_the_same_text_with_one_word_changed_is_timed_on_both_devices() -> None:
+    path = EXAMPLES / "cpu_gpu.py"
+    spec = importlib.util.spec_from_file_location("cpu_gpu", path)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    with fake_gpu() as gpu:
+        one, other, apart = example.compare(24)
+    assert gpu.launched
+    assert re.fullmatch(r"on cpu     [\d.]+ s, [\d.,]+ GFLOP/s", one)
+    assert re.fullmatch(r"on cuda:0  [\d.]+ s, [\d.,]+ GFLOP/s", other)
+    assert float(apart.split()[1]) < 1e-4
+    with no_gpu():
+        one, other = example.compare(24)
+    assert " GFLOP/s" in one
+    assert other.endswith("needs an NVIDIA GPU with its driver, and there is none here")

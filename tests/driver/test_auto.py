@@ -16,6 +16,7 @@ from dlc.driver.settings import Settings
 from dlc.driver.why import decisions_of, decisions_text
 from dlc.errors import UsageError
 from dlc.passes.min_cut import Cut, smallest_cut
+from tests.runtime.fake_gpu import no_gpu
 
 AUTO = Settings(target="auto")
 QUICK = Machine(4, "sm_90")
@@ -104,7 +105,8 @@ def test_an_artifact_says_what_was_chosen() -> None:
 
 
 def test_without_a_gpu_auto_compiles_and_runs() -> None:
-    model = dlc.compile(text=TEXT, target="auto", settings={"n": 16}, weights="init:0")
+    with no_gpu():
+        model = dlc.compile(text=TEXT, target="auto", settings={"n": 16}, weights="init:0")
     found = model.f(np.ones((2, 4), np.float32), np.ones((2, 16), np.float32))
     assert np.asarray(found).shape == (2, 3)
 

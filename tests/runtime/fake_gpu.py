@@ -298,6 +298,18 @@ def kernels_of(module: Op) -> dict[str, simt.Func]:
 
 
 @contextmanager
+def no_gpu() -> Generator[None]:
+    """Meanwhile this machine has no GPU, whatever it has."""
+
+    def none(device: int = 0) -> Driver:
+        raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu, "open_driver", none)
+        yield
+
+
+@contextmanager
 def fake_gpu() -> Generator[FakeGpu]:
     """Meanwhile this machine has a GPU: all that is compiled for one runs on the evaluator.
 

@@ -28,12 +28,10 @@ from dlc.runtime.abi import (
     StepWord,
 )
 from dlc.runtime.artifact import Artifact
-from dlc.runtime.cuda import gpu as gpus
-from dlc.runtime.cuda.driver import Driver, NoGpu
 from dlc.runtime.dtypes import DTYPES
 from dlc.runtime.manifest import Input
 from dlc.runtime.model import Model
-from tests.runtime.fake_gpu import FakeGpu, fake_gpu
+from tests.runtime.fake_gpu import FakeGpu, fake_gpu, no_gpu
 
 Array = NDArray[np.generic]
 
@@ -258,19 +256,14 @@ def test_a_copy_back_does_not_wait_for_kernels_after_the_one_that_made_it() -> N
 # What is refused ---------------------------------------------------------------------------------------
 
 
-def test_without_a_gpu_it_compiles_and_loading_says_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def none(device: int = 0) -> Driver:
-        raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
-
-    monkeypatch.setattr(gpus, "open_driver", none)
-    artifact = compile_opened(open_model("m.dlm", text=BESIDE), Settings())
-    wanted = r"cpu\+cuda:sm_80 needs an NVIDIA GPU with its driver, and there is none here"
-    with pytest.raises(ArtifactError, match=wanted):
-        Model(artifact)
-    with pytest.raises(Unsupported, match=r"what is placed on cuda:0 needs an NVIDIA GPU"):
-        dlc.compile(text=BESIDE)
+def test_without_a_gpu_it_compiles_and_loading_says_what_is_missing() -> None:
+    with no_gpu():
+        artifact = compile_opened(open_model("m.dlm", text=BESIDE), Settings())
+        wanted = r"cpu\+cuda:sm_80 needs an NVIDIA GPU with its driver, and there is none here"
+        with pytest.raises(ArtifactError, match=wanted):
+            Model(artifact)
+        with pytest.raises(Unsupported, match=r"what is placed on cuda:0 needs an NVIDIA GPU"):
+            dlc.compile(text=BESIDE)
 
 
 @pytest.mark.parametrize(
