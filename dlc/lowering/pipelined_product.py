@@ -16,12 +16,13 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import product
 from dlc.ir.types import F32, U8
+from dlc.lowering.alignment import divides
 from dlc.lowering.epilogue import epilogue_body
 from dlc.lowering.formula import number
 from dlc.lowering.loop_words import for_each, index, unravel
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.product_panels import STRIP, Panel
-from dlc.lowering.product_result import write_result
+from dlc.lowering.product_result import TOGETHER, write_results, written_together
 from dlc.lowering.product_sources import Geometry, Strips, below, both
 from dlc.lowering.simt_writer import GridWriter, nothing
 from dlc.lowering.warp_products import GROUP, Form, MatrixProduct, ScalarProduct, WarpProduct
@@ -119,32 +120,38 @@ class PipelinedProduct:
     def _take(
         self, emit: Builder, batch: Sequence[Value], first: Sequence[Value], room: Value, group: int
     ) -> None:
-        """Make results of the sums of a group of rows, neighbours by neighbouring threads."""
+        """Make results of the sums of a group of rows, neighbours by neighbouring threads.
+
+        A thread stays in its columns: several, where their results can be written at once.
+        """
         form, writer, geometry = self.form, self.writer, self.geometry
         body = epilogue_body(geometry.op, writer, 1)
         limits = writer.size(geometry.rows, "m"), writer.size(geometry.columns, "n")
+        each = written_together(geometry.op) if divides(TOGETHER, geometry.columns) else 1
+        across = form.columns // each
+        start, part = unravel(emit, writer.thread, [index(emit, across)] * 2)
+        own = emit(scalar.Multiply(part, index(emit, each)))
+        column = emit(scalar.Add(first[1], own))
 
-        def element(deep: Builder, place: Value, _: list[Value]) -> Sequence[Value]:
-            line, across = unravel(deep, place, [index(deep, form.columns)] * 2)
-            warp, rest = unravel(deep, line, [index(deep, GROUP)] * 2)
-            start = deep(scalar.Multiply(warp, index(deep, form.warp_rows)))
-            down = deep(scalar.Add(start, deep(scalar.Add(rest, index(deep, group * GROUP)))))
-            row, column = (
-                deep(scalar.Add(low, part)) for low, part in zip(first, (down, across), strict=True)
-            )
+        def line(deep: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
+            warp, rest = unravel(deep, number, [index(deep, GROUP)] * 2)
+            top = deep(scalar.Multiply(warp, index(deep, form.warp_rows)))
+            down = deep(scalar.Add(top, deep(scalar.Add(rest, index(deep, group * GROUP)))))
+            row = deep(scalar.Add(first[0], down))
             within = both(deep, below(deep, row, limits[0]), below(deep, column, limits[1]))
-            there = deep(scalar.Add(deep(scalar.Multiply(line, index(deep, self._pitch))), across))
+            there = deep(scalar.Add(deep(scalar.Multiply(number, index(deep, self._pitch))), own))
             work = Block()
             inside = Builder(work, deep.location)
-            sum = inside(loop.Load(room, there, F32))
-            places = geometry.place(writer, inside, batch, row, column)
-            write_result(geometry.op, body, inside, places, sum)
+            sums = inside.all(simt.Load(room, there, F32, each))
+            columns = [inside(scalar.Add(column, index(inside, k))) for k in range(each)]
+            places = [geometry.place(writer, inside, batch, row, place) for place in columns]
+            write_results(geometry.op, body, writer, inside, places, sums)
             inside.place(loop.Yield([]))
             deep.place(loop.If(within, work, nothing(deep)))
             return ()
 
-        count = index(emit, form.down * GROUP * form.columns)
-        for_each(emit, writer.thread, count, writer.threads, (), element)
+        step = writer.threads // across
+        for_each(emit, start, index(emit, form.down * GROUP), step, (), line)
 
 
 class _Pipeline:

@@ -4,24 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlc.dialects import kernel, simt
 from dlc.dialects.kernel_products import Product
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
+from dlc.ir.types import BOOL
+from dlc.lowering.alignment import in_units
 from dlc.lowering.body import Body, Point, Row
 from dlc.lowering.lanes import Lane, Uniform
+from dlc.lowering.product_sources import offset
+from dlc.lowering.simt_writer import GridWriter
+
+TOGETHER = 4
+"""Results that a thread writes at once where it can."""
 
 
-def write_result(
-    op: Product, body: Body, emit: Builder, place: Sequence[Value], sum: Value
+def written_together(op: Product) -> int:
+    """How many neighbouring results a thread can write at once."""
+    types = [kernel.array_type(out) for out in op.outs]
+    fit = all(
+        type.dtype is not BOOL
+        and TOGETHER <= TOGETHER * type.dtype.bytes <= simt.WIDE
+        and in_units(out, type.rank - 1, TOGETHER * type.dtype.bytes)
+        for out, type in zip(op.outs, types, strict=True)
+    )
+    return TOGETHER if fit else 1
+
+
+def write_results(
+    op: Product,
+    body: Body,
+    writer: GridWriter,
+    emit: Builder,
+    places: Sequence[Sequence[Value]],
+    sums: Sequence[Value],
 ) -> None:
-    """Apply the epilogue to one finished sum and write what it gives."""
+    """Apply the epilogue to finished sums, whose places are neighbours, and write what it gives."""
     rank = len(op.domain)
-    known: dict[Value, Lane | Row] = {
-        argument: Uniform(value)
-        for argument, value in zip(op.epilogue.arguments[: rank + 1], [*place, sum], strict=True)
-    }
-    point = body.run(op.epilogue, Point(emit, 1, known))
+    points: list[Point] = []
+    for place, sum in zip(places, sums, strict=True):
+        known: dict[Value, Lane | Row] = {
+            argument: Uniform(value)
+            for argument, value in zip(
+                op.epilogue.arguments[: rank + 1], [*place, sum], strict=True
+            )
+        }
+        points.append(body.run(op.epilogue, Point(emit, 1, known)))
     first = len(op.operands) - len(op.outs)
-    lanes: list[Lane] = [Uniform(position) for position in place]
     for view, value in enumerate(op.epilogue.terminator.operands, first):
-        body.store(point, point.lane(value), body.writer.pointers[view], lanes, body.strides(view))
+        if len(points) > 1:
+            where = offset(writer, emit, view, places[0])
+            found = [uniform(point, value) for point in points]
+            emit.place(simt.Store(writer.pointers[view], where, found))
+            continue
+        lanes: list[Lane] = [Uniform(position) for position in places[0]]
+        (point,) = points
+        body.store(point, point.lane(value), writer.pointers[view], lanes, body.strides(view))
+
+
+def uniform(point: Point, value: Value) -> Value:
+    """A scalar of the epilogue at a point."""
+    lane = point.lane(value)
+    assert isinstance(lane, Uniform)
+    return lane.value

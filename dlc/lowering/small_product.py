@@ -16,7 +16,7 @@ from dlc.lowering.epilogue import epilogue_body
 from dlc.lowering.formula import convert, number
 from dlc.lowering.loop_words import for_each, index, unravel
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.product_result import write_result
+from dlc.lowering.product_result import write_results
 from dlc.lowering.product_sources import Geometry, Source, State, below, both
 from dlc.lowering.shared_lines import if_within
 from dlc.lowering.simt_writer import GridWriter, nothing
@@ -151,6 +151,6 @@ class SmallProduct:
             work = Block()
             inside = Builder(work, emit.location)
             places = self.geometry.place(self.writer, inside, batch, row, column)
-            write_result(self.geometry.op, body, inside, places, sum)
+            write_results(self.geometry.op, body, self.writer, inside, [places], [sum])
             inside.place(loop.Yield([]))
             emit.place(loop.If(within, work, nothing(emit)))
