@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import kernel
-from dlc.dialects.measured import measuring
+from dlc.dialects.measured import Measuring, dims_of, measuring
 from dlc.dialects.scalar import element
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_into
@@ -89,7 +89,9 @@ def _place(earlier: kernel.Generic, later: kernel.Generic, between: Sequence[Op]
     if not any(value in made for op in between for inner in op.walk() for value in inner.operands):
         return later
     around = {result for op in between for result in op.results}
-    return None if any(value in around for value in later.inputs) else earlier
+    brought = {op.brings for op in between if isinstance(op, Measuring)}
+    waits = any(value in around for value in later.inputs) or brought & dims_of(later)
+    return None if waits else earlier
 
 
 def _fit(earlier: kernel.Generic, later: kernel.Generic) -> bool:
