@@ -11,7 +11,7 @@ from dataclasses import replace
 from dlc.dialects import kernel, mem
 from dlc.dialects.kernel_products import Conv, Product
 from dlc.dialects.measured import at_most
-from dlc.ir.dims import Size, product
+from dlc.ir.dims import Size, interval, product
 from dlc.ir.passes import Context
 from dlc.ir.types import BF16, F16, F32
 from dlc.lowering.hoist import tidy
@@ -64,5 +64,6 @@ def is_large(geometry: Geometry) -> bool:
 def _most(op: Product, size: Size) -> int | None:
     """The largest that a size may be, where that is known."""
     program = mem.program_of(op)
-    found = at_most(size, {} if program is None else program.limit_of)
-    return found if isinstance(found, int) else None
+    assert program is not None
+    _, most = interval(at_most(size, program.limit_of), program.bounds)
+    return most

@@ -11,11 +11,14 @@ from dlc.dialects import array, mem, simt
 from dlc.dialects.array.convolution import convolution
 from dlc.dialects.shadow import Race
 from dlc.dialects.warp_memory import Early
+from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
-from dlc.ir.types import BF16, F16, F32, DType
+from dlc.ir.dims import symbol
+from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.types import BF16, F16, F32, DType, TensorType
 from dlc.lowering import product_to_simt
-from tests.lowering.everywhere import Program
+from tests.lowering.everywhere import Program, function_of
 from tests.lowering.on_gpu import ROUNDING, Compiled, compiled, evaluate
 
 TF32 = 2.0**-10
@@ -87,6 +90,20 @@ def test_below_level_2_they_are_added_in_order() -> None:
     made = compiled(product, F16, (9, 8), (8, 16), level=1)
     assert not made.all(simt.MultiplyAdd)
     assert made.error() <= ROUNDING[F16]
+
+
+@pytest.mark.parametrize(("rows", "threads"), [((1, 64), 128), ((1, 4096), 256), ((1, None), 256)])
+def test_tiles_are_as_wide_as_the_largest_call_keeps_busy(
+    rows: tuple[int, int | None], threads: int
+) -> None:
+    """A product of a few rows has more tiles where they are small."""
+    many = symbol("B")
+    types = [TensorType(F16, shape) for shape in ((many, 512), (512, 512))]
+    module, _ = function_of(product, types, {"B": rows})
+    manager = Manager(Context(options=Options(vector_bytes=16)))
+    manager.run(module, pipeline("graph", "loop", 2, "cuda"))
+    (function,) = [op for op in module.body if isinstance(op, simt.Func)]
+    assert function.threads == threads
 
 
 # f32.
