@@ -1,14 +1,16 @@
 """The certificate of a plan: where everything lies in the arena, and how good that is.
 
 Two bounds go with it. No placement for this order of the work can do with less than what is in use at
-once; and no order can do with less than what some kernel alone reads and writes.
+once; and no order can do with less than what some kernel reads and writes, with what its predecessors have
+made for its successors (`dlc.passes.ordering.any_order`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dlc.codegen.any_order import held_in_any_order
 from dlc.codegen.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.dialects.comm import HOST
@@ -31,11 +33,12 @@ def certificate(
     program: mem.Program, placed: Sequence[Placed], arena: Entry, sizes: Sizes
 ) -> Certificate:
     """The certificate of a program whose roots lie where `placed` says. Adds to `sizes`."""
-    needs = dict.fromkeys(op.needs for op in program.walk() if isinstance(op, mem.Call))
+    held = held_in_any_order(program, [each.root for each in placed])
     return Certificate(
         str(arena),
         order_bound=str(_most_in_use(placed, sizes)),
-        any_order_bound=str(sizes.maximum([sizes.number(size) for size in needs])),
+        any_order_bound=str(sizes.maximum([_sum(placed, each, sizes) for each in held.values()])),
+        witnesses=tuple(sorted(held)),
         roots=tuple(
             RootRecord(
                 f"r{each.root.number}",
@@ -74,6 +77,14 @@ def _most_in_use(placed: Sequence[Placed], sizes: Sizes) -> Entry:
         else:
             moving = (sizes.difference if ending else sizes.sum)(moving, entry)
     return sizes.maximum([sizes.sum(e, sizes.number(most)) for e, most in peaks.items()])
+
+
+def _sum(placed: Sequence[Placed], roots: Iterable[int], sizes: Sizes) -> Entry:
+    """The bytes of roots together."""
+    total = sizes.number(0)
+    for root in sorted(roots):
+        total = sizes.sum(total, placed[root].bytes)
+    return total
 
 
 # Views.

@@ -286,6 +286,7 @@ class _Writer:
             self.sizes.number(call.tiles).index,
             self.sizes.number(call.cost).index,
             len(self.ops),
+            len(call.views) - call.writes,
         )
         self.calls[call] = len(self.ops)
         self.ops.append(self._record(call))

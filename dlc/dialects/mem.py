@@ -92,8 +92,8 @@ class End(Op):
 class Call(Op):
     """Run a lowered kernel on views, the last of which it writes: `sizes` are its further arguments.
 
-    `tiles` is how many independent parts there are, `cost` the estimated nanoseconds of one. While it
-    runs, `needs` bytes of the arena hold what it reads and writes, in this plan or any other.
+    `tiles` is how many independent parts there are, `cost` the estimated nanoseconds of one. What it
+    writes could lie over each of the views `over`, in this plan or another.
     """
 
     views: Sequence[Value] = operands()
@@ -102,7 +102,7 @@ class Call(Op):
     tiles: Size = attribute()
     cost: Size = attribute()
     scratch: Size = attribute(default=0, doc="bytes of each thread's own, passed as last argument")
-    needs: Size = attribute(default=0)
+    over: tuple[int, ...] = attribute(default=(), doc="numbers of views")
     writes: int = attribute(default=1, doc="how many of the views are written")
     label: str = attribute(default="", doc="what it computes, for people")
 

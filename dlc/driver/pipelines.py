@@ -17,6 +17,7 @@ from dlc.lowering import (
     random_to_kernel,
     recompute,
     release,
+    reorder,
     split_folds,
     windows_to_kernel,
 )
@@ -76,6 +77,7 @@ LOADED = (
     random_to_kernel,
     recompute,
     release,
+    reorder,
     split_folds,
     windows_to_kernel,
 )
@@ -132,6 +134,8 @@ REASONS = (
     Order("join_updates", "release", "what is updated together runs when the last part can"),
     Order("hoist", "recompute", "what leaves a loop is held for all of it"),
     Order("release", "recompute", "what is given back earlier need not be computed again"),
+    Order("recompute", "reorder", "what is computed again may run elsewhere"),
+    Order("reorder", "plan_memory", "the plan keeps the order"),
     Order("recompute", "plan_memory", "the plan gives the memory to others"),
     Order("lower_to_kernels", "take_operands", "products are known there"),
     Order("lower_to_kernels", "as_stored", "products are known there"),
@@ -146,6 +150,7 @@ REASONS = (
     Order("scalars_first", "release", "an update waits for the numbers that it takes"),
     Order("recompute", "merge_maps", "a value is computed again alone"),
     Order("merge_maps", "plan_memory", "kernels have memory"),
+    Order("merge_maps", "reorder", "what is one kernel has one place"),
     Order("split_folds", "plan_memory", "the parts of a fold are a value of their own"),
     Order("lower_to_kernels", "fuse", "only kernels are fused"),
     Order("lower_to_kernels", "plan_memory", "only kernels have memory"),
@@ -179,9 +184,10 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             merged = ("merge_maps",) if kind == "cuda" and level >= 2 else ()
             first = ("scalars_first",) if merged else joined
             before = ("hoist", "dce", *first, "release", "recompute", "dce") if level else ()
+            last = ("reorder", "place") if level else ("place",)
             return (
                 *("decompose", *simpler, "lower_to_kernels", *stored, *fused, *prepare, *fused),
-                *(*split, *before, *merged, "place"),
+                *(*split, *before, *merged, *last),
             )
         case "plan":
             return ("plan_memory",)

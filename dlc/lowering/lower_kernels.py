@@ -23,7 +23,7 @@ from dlc.lowering.expand import expand, expansions_for, expansions_for_gpu
 from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_writer import Function, Lowered
 from dlc.lowering.math import Expansion
-from dlc.lowering.needs import needs
+from dlc.lowering.plan_storage import may_lie_over
 
 Lowering: TypeAlias = Callable[[kernel.Kernel, Context], Lowered]
 """Writes the function of a kernel in destination form."""
@@ -79,13 +79,14 @@ def _call(op: kernel.Kernel, lowered: Lowered, name: str) -> None:
     """Call a function in the place of its kernel."""
     program = mem.program_of(op)
     limits = {} if program is None else program.limit_of
-    facts = (lowered.tiles, lowered.cost, lowered.scratch, needs(op))
+    facts = (lowered.tiles, lowered.cost, lowered.scratch)
     laid_out = [at_most(size, limits) for size in facts]
     call = mem.Call(
         op.operands,
         Symbol(name),
         lowered.sizes,
         *laid_out,
+        over=tuple(may_lie_over(op)),
         writes=len(op.targets),
         label=label(op),
     )

@@ -1,10 +1,10 @@
 """The order of work: kernels in waves, and waves in loops and branches.
 
-Kernels keep their order. A kernel starts a new wave if it needs what the current wave computes, or updates
-an argument that somebody in it reads: behind them it can write over the argument. Waves are numbered in
-order of text, through loops and branches; each loop also has a wave before its first round and one at the
-end of each round, for copying carried values, and the function one at its end, for copying results over
-the arguments that they update.
+Kernels keep their order. A kernel starts a new wave if it needs what the current wave computes, if it
+updates an argument that somebody in it reads (behind them it can write over the argument), or if it is
+marked for that. Waves are numbered in order of text, through loops and branches; each loop also has a wave
+before its first round and one at the end of each round, for copying carried values, and the function one at
+its end, for copying results over the arguments that they update.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from dlc.dialects import array, flow, func, kernel
 from dlc.ir.core import Block, Value
 from dlc.lowering.plan_sizes import Reads
 from dlc.lowering.timeline import updates_of
+
+NEW_WAVE = "dlc.wave"
+"""The attribute of kernels that start a new wave in any case: beside others they would hold too much."""
 
 
 @dataclass(slots=True)
@@ -106,7 +109,8 @@ class Scheduler:
                 case kernel.Kernel():
                     needs = any(self.origins[operand] in current for operand in self._reads(op))
                     last = items[-1] if items else None
-                    if needs or not isinstance(last, Wave) or self._overwrites(op, last):
+                    new = needs or op.attributes.get(NEW_WAVE)
+                    if new or not isinstance(last, Wave) or self._overwrites(op, last):
                         last = Wave(self._next())
                         items.append(last)
                         current = set()

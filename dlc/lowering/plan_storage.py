@@ -318,6 +318,12 @@ def replaceable(op: kernel.Kernel) -> list[int]:
             return []
 
 
+def may_lie_over(op: kernel.Kernel) -> list[int]:
+    """The operands of a kernel in destination form that a result of it may be written over."""
+    types = [kernel.array_type(target) for target in op.targets]
+    return [k for k in replaceable(op) if kernel.array_type(op.operands[k]) in types]
+
+
 def _has_rows(op: kernel.Generic) -> bool:
     """Whether it writes whole rows before it is done with what it reads."""
     return any(isinstance(value.op, kernel.Stage) for value in op.body.terminator.operands)

@@ -8,7 +8,7 @@ what updates an argument. A loop or a branch counts once, with the most that its
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dlc.dialects import array, flow, func, kernel
@@ -46,18 +46,27 @@ class Held:
 
 
 class Timeline:
-    """The operations of a function's body, what each of them finds in memory, and why.
+    """The operations of a function's body, or of a block in it, what each finds in memory, and why.
+
+    It is that at these sizes of the dims, or at the largest.
 
     `alive` has bytes by the number of the operation; `held` is every array by the value that it is.
     """
 
-    def __init__(self, function: func.Func) -> None:
+    def __init__(
+        self,
+        function: func.Func,
+        block: Block | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
         self.function = function
         bounds = function.bounds.items()
-        self.sample = {name: SAMPLE if high is None else high for name, (_, high) in bounds}
-        self.ops = list(function.body)
+        largest = {name: SAMPLE if high is None else high for name, (_, high) in bounds}
+        self.sample = largest if sizes is None else sizes
+        self.block = function.body if block is None else block
+        self.ops = list(self.block)
         self.number = {op: index for index, op in enumerate(self.ops)}
-        self.held = _held(function.body, self.number, self)
+        self.held = _held(self.block, self.number, self)
         self.alive = _alive(self.ops, self.held, self)
 
     def bytes(self, value: Value) -> int:
@@ -69,6 +78,12 @@ class Timeline:
     def peak(self) -> int:
         """The number of the operation that finds most in memory."""
         return max(range(len(self.alive)), key=self.alive.__getitem__)
+
+    def inside(self, op: Op) -> int:
+        """The most that the regions of a loop or a branch hold at any time."""
+        if isinstance(op, kernel.Kernel):
+            return 0
+        return max((_region_peak(block, self) for block in op.regions), default=0)
 
     def add(self, amount: int, first: int, end: int) -> None:
         """Let the operations from `first` up to `end` find so many bytes more."""
@@ -128,15 +143,8 @@ def _alive(ops: list[Op], held: dict[Value, Held], timeline: Timeline) -> list[i
     total = 0
     for op, change in zip(ops, changes, strict=False):
         total += change
-        found.append(total + _inside(op, timeline))
+        found.append(total + timeline.inside(op))
     return found
-
-
-def _inside(op: Op, timeline: Timeline) -> int:
-    """The most that the regions of a loop or a branch hold at any time."""
-    if isinstance(op, kernel.Kernel):
-        return 0
-    return max((_region_peak(block, timeline) for block in op.regions), default=0)
 
 
 def _region_peak(block: Block, timeline: Timeline) -> int:

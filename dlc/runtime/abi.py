@@ -33,7 +33,8 @@ in lockstep. The meaning of the fields by `Opcode`:
   each `GRAIN` of its cost: small waves need no mark, and run on thread 0 without a barrier between them.
 - `CALL` a = byte offset of the kernel in the image, b = first argument (index into the argument
   table), c = number of arguments, d = size index of the tile count, e = size index of the cost of one
-  tile (in nanoseconds, at least 1), f = op id (for status, trace and probes).
+  tile (in nanoseconds, at least 1), f = op id (for status, trace and probes), g = how many of its
+  arguments, from the first on, point to what it only reads.
 - `LOOP` a = counter, b = *argument* index that gives the trip count, c = step to go to when it is 0
   or less. Sets the counter to 0 and remembers the trip count until the counter's next LOOP.
 - `NEXT` a = counter, c = first step of the body.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dlc.runtime import canonical, expressions, schema
-from dlc.runtime.plan_check import Extent, Plan, Span
+from dlc.runtime.plan import Extent, Plan, Span
 
 
 class RootRecord(NamedTuple):
@@ -40,11 +40,13 @@ class ViewRecord(NamedTuple):
 
 class Certificate(NamedTuple):
     """The plan of one program. `order_bound`: the most that is alive at once, in bytes, for the order
-    of the ops as they are; `any_order_bound`: what no order could do with less than."""
+    of the ops as they are; `any_order_bound`: what no order could do with less than, for as much has to be
+    there while one of the calls `witnesses` runs."""
 
     arena: str
     order_bound: str = "0"
     any_order_bound: str = "0"
+    witnesses: tuple[int, ...] = ()
     roots: tuple[RootRecord, ...] = ()
     views: tuple[ViewRecord, ...] = ()
 
@@ -79,6 +81,7 @@ def plan_at(certificate: Certificate, dims: Mapping[str, int], sizes: Sequence[i
         arena=number(certificate.arena),
         order_bound=number(certificate.order_bound),
         any_order_bound=number(certificate.any_order_bound),
+        witnesses=certificate.witnesses,
         roots=[
             Span(root.name, number(root.offset), number(root.bytes), root.first, root.last)
             for root in certificate.roots

@@ -13,14 +13,14 @@ import numpy as np
 from dlc.errors import CallError
 from dlc.runtime import certificate as certificates
 from dlc.runtime import expressions, plan_check, program_check
-from dlc.runtime.abi import ArgKind, ArgWord, Root, StepWord
+from dlc.runtime.abi import ArgKind, ArgWord, Opcode, Root, StepWord
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes, address, aligned_copy
 from dlc.runtime.certificate import Certificate
 from dlc.runtime.frames import Sized
 from dlc.runtime.manifest import Program, Target
 from dlc.runtime.mixed.parts import BadParts, parts_of
-from dlc.runtime.plan_check import Plan
+from dlc.runtime.plan import Plan, Use
 from dlc.runtime.program_check import BadProgram, ProgramTable, Surroundings, Words
 
 
@@ -103,7 +103,10 @@ class CompiledProgram:
                 )
             plan_check.check(
                 plan,
-                [plan_check.Use(epoch, [sizes[k] for k in places]) for epoch, places in self._uses],
+                [
+                    Use(epoch, [sizes[k] for k in reads], [sizes[k] for k in writes], loop)
+                    for epoch, reads, writes, loop in self._uses
+                ],
             )
             program_check.check_amounts(self._table, sizes, [*lengths, *tensors])
             devices = [root.device for root in self._certificate.roots]
@@ -125,22 +128,43 @@ def _at(dims: Mapping[str, int]) -> str:
     return f" (at {', '.join(f'{name} = {value}' for name, value in dims.items())})" if dims else ""
 
 
-def _arena_uses(table: ProgramTable) -> list[tuple[int, frozenset[int]]]:
+def _arena_uses(table: ProgramTable) -> list[Use]:
     """Of each call its epoch, and the size indices of the offsets into the arena that it is given."""
     arguments = table.arguments
     kinds = arguments[:, ArgWord.KIND]
-    points = (kinds == ArgKind.POINTER) | (kinds == ArgKind.LOADED)
-    in_arena = points & (arguments[:, ArgWord.ROOT] == Root.ARENA)
+    in_arena = arguments[:, ArgWord.ROOT] == Root.ARENA
     # As lists: reading a number of an array costs ten times as much.
-    offsets = np.where(in_arena, arguments[:, ArgWord.OFFSET], -1).tolist()
+    pointed, loaded = (
+        np.where(in_arena & (kinds == kind), arguments[:, ArgWord.OFFSET], -1).tolist()
+        for kind in (ArgKind.POINTER, ArgKind.LOADED)
+    )
     calls = table.steps[table.calls]
-    uses: list[tuple[int, frozenset[int]]] = []
-    for epoch, first, count in zip(
-        table.epochs[table.calls].tolist(),
-        calls[:, StepWord.B].tolist(),
-        calls[:, StepWord.C].tolist(),
-        strict=True,
-    ):
-        if places := frozenset(offsets[first : first + count]) - {-1}:
-            uses.append((epoch, places))
-    return uses
+    words = StepWord.B, StepWord.C, StepWord.G
+    columns = [table.epochs[table.calls], *[calls[:, word] for word in words]]
+    rows = zip(*[column.tolist() for column in columns], strict=True)
+    return [
+        Use(
+            epoch,
+            _given([*pointed[first : first + reads], *loaded[first : first + count]]),
+            _given(pointed[first + reads : first + count]),
+            loop,
+        )
+        for (epoch, first, count, reads), loop in zip(rows, _loops(table), strict=True)
+    ]
+
+
+def _loops(table: ProgramTable) -> list[tuple[int, int] | None]:
+    """For each call the numbers of the first and the last call of the outermost loop around it."""
+    opcodes = table.steps[:, StepWord.OPCODE]
+    found: list[tuple[int, int] | None] = [None] * len(table.calls)
+    for step in np.flatnonzero((opcodes == Opcode.NEXT) | (opcodes == Opcode.JUMP))[::-1].tolist():
+        to = int(table.steps[step, StepWord.C if opcodes[step] == Opcode.NEXT else StepWord.A])
+        first, end = np.searchsorted(table.calls, (to, step)).tolist()
+        if first < end and found[end - 1] is None:
+            found[first:end] = [(first, end - 1)] * (end - first)
+    return found
+
+
+def _given(offsets: Sequence[int]) -> list[int]:
+    """Those of arguments that point into the arena, each once."""
+    return list(dict.fromkeys([offset for offset in offsets if offset >= 0]))

@@ -20,7 +20,7 @@ from dlc.runtime.call_arguments import ArgumentReader
 from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.dtypes import BF16, DTYPES, numpy_bfloat16
 from dlc.runtime.frames import Words, working_bytes
-from dlc.runtime.lent import lent_address
+from dlc.runtime.lent import give_back, lend, lent_address
 from dlc.runtime.machines import CallFrame, Machine, new_frame
 from dlc.runtime.manifest import Dim, Entry, Input, Op, Output
 from dlc.runtime.memory import check_fits, check_free
@@ -156,16 +156,34 @@ class EntryPoint:
             outputs = self._results.allocate(binding.outputs, inputs)
         else:
             outputs, result = self._results.taken(out, binding.outputs, inputs)
-        base = 0
-        if arena is not None:
-            needed = working_bytes(binding.sized, self._needed_runner().threads)
-            base = lent_address(self.name, arena, needed, [*inputs, *outputs])
-        self._enter(inputs, outputs, binding, base)
+        if arena is None:
+            self._enter(inputs, outputs, binding)
+        else:
+            self._enter_lent(inputs, outputs, binding, arena)
         if out is not None:
             return result
         if self._results.is_plain:
             return outputs[0]
         return self._results.handed_over(self._sizing.cut(outputs, binding))
+
+    def _enter_lent(
+        self,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        binding: Binding,
+        arena: object,
+    ) -> None:
+        """The native call in memory that the caller lends it, and no other call meanwhile."""
+        needed = working_bytes(binding.sized, self._needed_runner().threads)
+        base = lent_address(self.name, arena, needed, [*inputs, *outputs])
+        if not needed:
+            self._enter(inputs, outputs, binding)
+            return
+        lend(self.name, base, needed)
+        try:
+            self._enter(inputs, outputs, binding, base)
+        finally:
+            give_back(base)
 
     def _enter(
         self,

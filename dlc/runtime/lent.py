@@ -13,6 +13,8 @@ dlc.errors.CallError: error[D0817]: f: arena= has 128 bytes, the call works in 2
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Sequence
 from typing import cast
 
@@ -27,6 +29,45 @@ Array = NDArray[np.generic]
 
 _FITS = 0x1 | 0x400
 """NumPy's flags C_CONTIGUOUS and WRITEABLE."""
+
+
+class _Loans:
+    """Where the memory begins and ends that calls work in now, of all models of the process."""
+
+    def __init__(self) -> None:
+        self.ends: dict[int, int] = {}
+        self.lock = threading.Lock()
+
+
+_LOANS = _Loans()
+
+
+def lend(entry: str, start: int, length: int) -> None:
+    """Let a call have the memory at an address, to be given back by `give_back`.
+
+    Raises CallError (D0819) while another call works in any of it.
+    """
+    end = start + length
+    with _LOANS.lock:
+        for other, other_end in _LOANS.ends.items():
+            if other < end and start < other_end:
+                raise CallError(
+                    f"{entry}: arena= is the memory that another call works in",
+                    code="D0819",
+                    help="lend each of the calls that run at once memory of its own",
+                )
+        _LOANS.ends[start] = end
+
+
+def give_back(start: int) -> None:
+    """The call that the memory at this address was lent to has ended."""
+    with _LOANS.lock:
+        del _LOANS.ends[start]
+
+
+if hasattr(os, "register_at_fork"):
+    # No call runs in a forked child, and a lock that was held would stay so.
+    os.register_at_fork(after_in_child=_LOANS.__init__)
 
 
 def lent_address(entry: str, arena: object, needed: int, arrays: Sequence[Array]) -> int:

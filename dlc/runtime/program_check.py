@@ -175,6 +175,10 @@ def _check_calls(steps: Words, arguments: int, around: Surroundings) -> None:
     _refuse_rows(calls & _outside(count, MAX_ARGS + 1), f"more than {MAX_ARGS} arguments")
     end = steps[:, StepWord.B] + np.where(calls, count, 0)
     _refuse_rows(calls & (end > arguments), "an argument that does not exist")
+    reads = steps[:, StepWord.G]
+    _refuse_rows(
+        calls & ((reads < 0) | (reads > count)), "more arguments that are read than there are"
+    )
 
 
 def _check_waves(steps: Words) -> None:

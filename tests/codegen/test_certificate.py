@@ -14,7 +14,7 @@ from dlc.runtime import expressions
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.certificate import Certificate, plan_at, read_certificate
 from dlc.runtime.model import Model
-from dlc.runtime.plan_check import Plan
+from dlc.runtime.plan import Plan
 
 
 def compiled(text: str, level: int = 2) -> Artifact:

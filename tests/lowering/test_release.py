@@ -46,7 +46,7 @@ def text(optimizer: str) -> str:
 def step(optimizer: str, *disabled: str) -> tuple[func.Func, Context]:
     """The step of training as kernels."""
     opened = open_training("model.dlm", text=text(optimizer), purpose="train")
-    lower(opened, Settings(disabled=frozenset(("recompute", *disabled))), "kernel")
+    lower(opened, Settings(disabled=frozenset(("recompute", "reorder", *disabled))), "kernel")
     verify(opened.module)
     return find_function(opened.module, "train_step"), opened.context
 

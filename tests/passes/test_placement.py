@@ -28,7 +28,8 @@ from dlc.passes.placement import order as order_module
 from dlc.passes.placement.exact import FOUND, IMPOSSIBLE, STEPS
 from dlc.passes.placement.greedy import best_fit, first_fit, sure_to_fit
 from dlc.passes.placement.problem import Problem
-from dlc.runtime.plan_check import BadPlan, Plan, Span, check
+from dlc.runtime.plan import Plan, Span
+from dlc.runtime.plan_check import BadPlan, check
 
 SETS = 500
 """Random sets in each quick test."""
@@ -293,7 +294,7 @@ def in_bytes(buffers: Sequence[Buffer]) -> Plan:
         Span(str(i), at, b.size, b.first, b.last)
         for i, (b, at) in enumerate(zip(sized, placed.offsets, strict=True))
     ]
-    return Plan(placed.height, lower_bound(sized), 0, roots, [])
+    return Plan(placed.height, lower_bound(sized), 0, (), roots, [])
 
 
 def test_the_checker_takes_every_placement_and_refuses_it_when_a_buffer_is_moved() -> None:

@@ -15,6 +15,7 @@ import dlc
 from dlc.errors import CallError
 from dlc.runtime import frames
 from dlc.runtime.buffers import address, aligned_bytes
+from dlc.runtime.lent import give_back, lend
 from dlc.runtime.model import Model
 
 F32 = NDArray[np.float32]
@@ -23,6 +24,10 @@ TEXT = """dlc 1
 dim B = 1..4096
 export fn f(x: f32[B, 64]) -> f32[B, 64] = cumsum(sort(cumsum(x, axis=1), axis=1), axis=1)
 export fn double(x: f32[4]) -> f32[4] = x * 2
+"""
+FAILING = """dlc 1
+dim B = 1..64
+export fn pick(x: f32[B, 64], at: i64) -> f32[64] = cumsum(cumsum(x, axis=0), axis=1)[at]
 """
 X = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
 
@@ -122,6 +127,28 @@ def test_calls_side_by_side_each_work_in_their_own_memory(model: Model, wanted: 
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_memory_that_another_call_works_in_is_refused(model: Model, wanted: F32) -> None:
+    arena = model.f.new_arena(B=64)
+    inside = address(arena) + 64
+    lend("another", inside, 64)
+    try:
+        with pytest.raises(CallError, match="the memory that another call works in") as caught:
+            model.f(X, arena=arena)
+    finally:
+        give_back(inside)
+    assert caught.value.diagnostics[0].code == "D0819"
+    np.testing.assert_array_equal(cast("F32", model.f(X, arena=arena)), wanted)
+
+
+def test_lent_memory_is_free_again_when_a_call_has_failed() -> None:
+    with dlc.compile(text=FAILING) as failing:
+        arena = failing.pick.new_arena(B=2)
+        for _ in range(2):
+            with pytest.raises(CallError) as caught:
+                failing.pick(np.ones((2, 64), np.float32), np.int64(99), arena=arena)
+            assert caught.value.diagnostics[0].code != "D0819"
 
 
 def read_only(length: int) -> NDArray[np.uint8]:

@@ -225,7 +225,7 @@ CERTIFICATE = json.loads(take_apart(TINY)[1]["certificate/cpu/f"])
         ({"roots": [{**CERTIFICATE["roots"][0], "offset": "64"}]}, "ends at 128"),
         ({"roots": [CERTIFICATE["roots"][0]] * 2}, "overlap in epoch 0"),
         ({"order_bound": "32"}, "64 bytes are in use at once, the plan says 32"),
-        ({"any_order_bound": "65"}, "no call takes more than 64 bytes, the plan says 65"),
+        ({"any_order_bound": "65"}, "no witness takes over 0 bytes, the plan says 65"),
         (
             {"views": [{"name": "v", "root": 3, "offset": "0", "bytes": "1", "place": ""}]},
             "root that",

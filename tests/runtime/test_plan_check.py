@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from dlc.runtime.plan_check import BadPlan, Extent, Plan, Span, Use, check
+from dlc.runtime.plan import Extent, Plan, Span, Use
+from dlc.runtime.plan_check import BadPlan, check
 
 A = Span("a", 0, 128, 0, 2)
 B = Span("b", 128, 64, 1, 3)
@@ -15,10 +16,14 @@ C = Span("c", 0, 64, 3, 4)
 
 
 def plan_of(
-    arena: int, roots: Sequence[Span], views: Sequence[Extent], any_order_bound: int = 0
+    arena: int,
+    roots: Sequence[Span],
+    views: Sequence[Extent],
+    any_order_bound: int = 0,
+    witnesses: Sequence[int] = (),
 ) -> Plan:
     """A plan whose bound for its order is right."""
-    return Plan(arena, most_in_use(roots), any_order_bound, roots, views)
+    return Plan(arena, most_in_use(roots), any_order_bound, witnesses, roots, views)
 
 
 def most_in_use(roots: Sequence[Span]) -> int:
@@ -26,7 +31,8 @@ def most_in_use(roots: Sequence[Span]) -> int:
 
 
 def use(epoch: int, *addresses: int) -> Use:
-    return Use(epoch, addresses)
+    """A call that reads there."""
+    return Use(epoch, addresses, ())
 
 
 def test_a_right_plan_passes() -> None:
@@ -77,17 +83,59 @@ def test_an_address_that_belongs_to_nobody_in_its_epoch_is_refused(
 @pytest.mark.parametrize("said", [0, 128, 191, 193, 256])
 def test_another_bound_for_the_order_than_what_is_in_use_at_once_is_refused(said: int) -> None:
     with pytest.raises(BadPlan, match=f"192 bytes are in use at once, the plan says {said}"):
-        check(Plan(192, said, 0, [A, B, C], []), [])
+        check(Plan(192, said, 0, (), [A, B, C], []), [])
 
 
-def test_a_bound_for_any_order_is_what_some_call_takes_or_less() -> None:
+def test_a_bound_for_any_order_is_what_a_witness_takes_or_less() -> None:
     calls = [use(0, 0), use(2, 0, 64, 128), use(3, 128, 0)]
     for bound in (0, 128, 192):
-        check(plan_of(192, [A, B, C], [], bound), calls)
-    with pytest.raises(BadPlan, match="no call takes more than 192 bytes, the plan says 193"):
-        check(plan_of(192, [A, B, C], [], 193), calls)
-    with pytest.raises(BadPlan, match="no call takes more than 0 bytes, the plan says 1"):
-        check(plan_of(192, [A, B, C], [], 1), [])
+        check(plan_of(192, [A, B, C], [], bound, [0, 1]), calls)
+    refuse_bound(193, [0, 1, 2], calls, most=192)
+    refuse_bound(192, [0, 2], calls, most=128)
+    refuse_bound(1, [], calls, most=0)
+    refuse_bound(1, [-1, 3], calls, most=0)
+
+
+def refuse_bound(bound: int, witnesses: Sequence[int], calls: Sequence[Use], *, most: int) -> None:
+    said = f"no witness takes over {most} bytes, the plan says {bound}"
+    with pytest.raises(BadPlan, match=said):
+        check(plan_of(192, [A, B, C], [], bound, witnesses), calls)
+
+
+X, Y, Z, W, ASIDE = (
+    Span("x", 0, 64, 0, 3),
+    Span("y", 64, 64, 1, 2),
+    Span("z", 128, 64, 2, 3),
+    Span("w", 192, 64, 3, 3),
+    Span("aside", 256, 64, 0, 3),
+)
+SKIP = [
+    Use(0, [], [0]),
+    Use(0, [], [256]),
+    Use(1, [0], [64]),
+    Use(2, [64], [128]),
+    Use(3, [0, 128, 256], [192]),
+]
+"""x goes around y and z, aside around all of them."""
+
+
+@pytest.mark.parametrize(("witness", "most"), [(0, 64), (1, 64), (2, 128), (3, 192), (4, 256)])
+def test_what_its_predecessors_made_for_its_successors_counts_for_a_witness(
+    witness: int, most: int
+) -> None:
+    plan = plan_of(320, [X, Y, Z, W, ASIDE], [], most, [witness])
+    check(plan, SKIP)
+    with pytest.raises(BadPlan, match=f"no witness takes over {most} bytes"):
+        check(plan._replace(any_order_bound=most + 1), SKIP)
+
+
+def test_what_is_written_anew_is_nothing_that_was_kept() -> None:
+    # In epoch 2, after its last reader, x is written without being read, and that is read in epoch 3.
+    anew = [*SKIP[:3], Use(2, [], [0]), *SKIP[3:]]
+    roots = [X, Y, Z, W, ASIDE]
+    check(plan_of(320, roots, [], 128, [4]), anew)
+    with pytest.raises(BadPlan, match="no witness takes over 128 bytes"):
+        check(plan_of(320, roots, [], 192, [4]), anew)
 
 
 def test_an_empty_value_may_lie_anywhere_and_be_used_at_any_time() -> None:
@@ -130,7 +178,7 @@ def _right_by_hand(roots: list[Span], uses: list[Use]) -> bool:
     )
     return apart and all(
         any(r.first <= epoch <= r.last and r.offset <= at < r.end for r in roots)
-        for epoch, addresses in uses
+        for epoch, addresses, *_ in uses
         for at in addresses
     )
 

@@ -112,12 +112,8 @@ def memory_of(asked: Asked) -> ModelMemory:
 
 def plans_of(asked: Asked) -> list[Planned]:
     """The entry points that are asked for, compiled where they are not."""
-    found = [
-        Planned(artifact, loaded, entry, _usual(artifact.manifest, entry))
-        for artifact in artifacts_of(asked.wanted, asked.entry)
-        for loaded in [load_code(artifact, untrusted=True)]
-        for entry in artifact.manifest.entries
-    ]
+    artifacts = artifacts_of(asked.wanted, asked.entry)
+    found = [planned for artifact in artifacts for planned in planned_of(artifact)]
     if asked.entry is not None:
         name = choose([each.entry.name for each in found], asked.entry)
         found = [each for each in found if each.entry.name == name]
@@ -125,20 +121,35 @@ def plans_of(asked: Asked) -> list[Planned]:
     return found
 
 
+def planned_of(artifact: Artifact) -> list[Planned]:
+    """The entry points of an artifact, whose plans are checked."""
+    loaded = load_code(artifact, untrusted=True)
+    return [
+        Planned(artifact, loaded, entry, _usual(artifact.manifest, entry))
+        for entry in artifact.manifest.entries
+    ]
+
+
 def artifacts_of(wanted: Wanted, entry: str | None) -> Iterator[Artifact]:
     """The artifact with the entry points, and that which trains, as far as `entry` needs them."""
     if wanted.is_compiled:
         yield Artifact.read(wanted.path)
         return
+    for opened in opened_of(wanted, entry):
+        yield compile_for_plan(opened, wanted)
+
+
+def opened_of(wanted: Wanted, entry: str | None = None) -> Iterator[Opened]:
+    """The model with its entry points, and as it trains, as far as `entry` needs them."""
     opened = _without_own(wanted).open()
     names = [each.name for each in interfaces(opened.module)]
     step = entry in (STEP, EVALUATE) and entry not in names
     if not opened.can_train or (names and not step):
-        yield _compiled(opened, wanted)
+        yield opened
     if opened.can_train and (entry is None or step):
         planned = plan_training(wanted)
         assert isinstance(planned.source, Opened)
-        yield _compiled(planned.source, wanted)
+        yield planned.source
 
 
 def _without_own(wanted: Wanted) -> Wanted:
@@ -147,7 +158,7 @@ def _without_own(wanted: Wanted) -> Wanted:
     return replace(wanted, parameters=kept)
 
 
-def _compiled(opened: Opened, wanted: Wanted) -> Artifact:
+def compile_for_plan(opened: Opened, wanted: Wanted) -> Artifact:
     """The artifact of a model, with zeros for weights: the plan does not depend on their numbers."""
     zeros = {
         op.sym_name: np.broadcast_to(np.zeros((), op.type.dtype.numpy), _numbers(op.type.shape))

@@ -22,7 +22,7 @@ from dlc.runtime.artifact import Artifact
 from dlc.runtime.certificate import RootRecord
 from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.loaded import Loaded
-from dlc.runtime.plan_check import Span
+from dlc.runtime.plan import Span
 from dlc.runtime.sizing import Sizing
 
 

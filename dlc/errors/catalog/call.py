@@ -106,4 +106,18 @@ PAGES: dict[str, Page] = {
         "model.f(x, arena=np.empty(100, np.uint8))",
         "arena = model.f.new_arena(B=8)\nmodel.f(x, arena=arena)",
     ),
+    "D0819": Page(
+        "memory lent to two calls at once",
+        "The memory that `arena=` lends is the call's until that ends: a call on another thread that is "
+        "lent any of it meanwhile is refused before it writes anything. Calls that run at once need memory "
+        "of their own, or none: then the model has some for each.",
+        "arena = model.f.new_arena(B=8)\n"
+        "with ThreadPoolExecutor() as pool:\n"
+        "    pool.map(lambda x: model.f(x, arena=arena), inputs)",
+        "arenas = threading.local()\n"
+        "def call(x):\n"
+        "    if not hasattr(arenas, 'own'):\n"
+        "        arenas.own = model.f.new_arena(B=8)\n"
+        "    return model.f(x, arena=arenas.own)",
+    ),
 }

@@ -8,7 +8,8 @@ from dlc.driver.memory.compare import compared, comparison_data, comparison_text
 from tests.driver.memory.models import CHAIN, chain, found
 
 LONGER = CHAIN.replace(
-    "  return cumsum(twice, axis=1)", "  return cumsum(twice, axis=1) + cumsum(sums, axis=0)"
+    "return cumsum(twice, axis=1)",
+    "return cumsum(cumsum(twice, axis=1) + cumsum(sums, axis=0), axis=0) * sums",
 )
 """The same, but `sums` is needed to the end."""
 

@@ -1,0 +1,91 @@
+"""The calls of a program beside which so much must be held that no order of the work does with less."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from dlc.dialects import mem
+from dlc.ir.core import Op, Value
+from dlc.ir.dims import evaluate
+from dlc.passes.ordering import Task, witnesses
+from dlc.passes.placement import align
+
+LARGE = 4096
+"""What a dim without an upper bound is taken to be where sizes are compared."""
+POWERS = (1, 1 << 4, 1 << 8, 1 << 62)
+"""What all dims are taken to be, as far as their bounds allow."""
+
+
+def held_in_any_order(program: mem.Program, roots: Sequence[mem.Root]) -> dict[int, frozenset[int]]:
+    """Witnesses: calls, by number, with the roots that are held while they run, by their places in `roots`.
+
+    There is one for each of some cases of sizes.
+    """
+    waves = [op for op in program.walk() if isinstance(op, mem.Wave)]
+    moments = [number for number, wave in enumerate(waves) for _ in _calls(wave)]
+    sizes = [[align(evaluate(root.bytes, dims)) for root in roots] for dims in _cases(program)]
+    alive = [_alive(roots, case, len(waves)) for case in sizes]
+    in_use = [[each[moment] for moment in moments] for each in alive]
+    return witnesses(_tasks(waves, roots), sizes, in_use)
+
+
+def _calls(wave: mem.Wave) -> list[mem.Call]:
+    return [op for op in wave.body if isinstance(op, mem.Call)]
+
+
+def _tasks(waves: Sequence[mem.Wave], roots: Sequence[mem.Root]) -> list[Task]:
+    """All calls, with what they read and write of the arena."""
+    number = {root.result: index for index, root in enumerate(roots)}
+    calls = [(call, _loop_around(wave)) for wave in waves for call in _calls(wave)]
+    extents: dict[Op, tuple[int, int]] = {}
+    for index, (_, loop) in enumerate(calls):
+        if loop is not None:
+            extents[loop] = extents.get(loop, (index, index))[0], index
+    return [_task(call, number, extents.get(loop) if loop else None) for call, loop in calls]
+
+
+def _loop_around(wave: mem.Wave) -> Op | None:
+    """The outermost loop that a wave is in."""
+    found: Op | None = None
+    block = wave.parent
+    while block is not None and block.parent is not None:
+        if isinstance(block.parent, mem.Loop | mem.While):
+            found = block.parent
+        block = block.parent.parent
+    return found
+
+
+def _task(call: mem.Call, number: Mapping[Value, int], loop: tuple[int, int] | None) -> Task:
+    split = len(call.views) - call.writes
+    return Task(
+        _roots_of(call.views[:split], number),
+        _roots_of(call.views[split:], number),
+        _roots_of([call.views[k] for k in call.over], number),
+        loop,
+    )
+
+
+def _roots_of(views: Sequence[Value], number: Mapping[Value, int]) -> frozenset[int]:
+    found = [view.op for view in views if isinstance(view.op, mem.View)]
+    return frozenset(number[view.root] for view in found if view.root in number)
+
+
+def _cases(program: mem.Program) -> list[dict[str, int]]:
+    """The smallest sizes, the largest, and such in between."""
+    ends = {
+        name: (low, LARGE if high is None else high) for name, (low, high) in program.bounds.items()
+    }
+    powers = POWERS if ends else POWERS[:1]
+    return [
+        {name: max(low, min(high, power)) for name, (low, high) in ends.items()} for power in powers
+    ]
+
+
+def _alive(roots: Sequence[mem.Root], sizes: Sequence[int], waves: int) -> list[int]:
+    """What this order holds in each wave."""
+    changes = [0] * (waves + 1)
+    for root, size in zip(roots, sizes, strict=True):
+        changes[root.first] += size
+        changes[root.last + 1] -= size
+    return list(accumulate(changes))
