@@ -89,12 +89,13 @@ class FakeGpu:
         self.graphs: list[Graph] = []
         self.transfers: list[tuple[str, int]] = []
         self.done: list[str] = []
-        """What was done, in order: kernels by their names, `up` and `down` for copies."""
+        """What was done: kernels by their names, `up` and `down` for copies, `wait` where the host does."""
         self.refuses: str | None = None
         """The name of a kernel that the driver does not start."""
         self._streams: dict[int, list[Work]] = {}
         self._numbers = count(1)
         self.home = self.stream()
+        self.spare: dict[int, list[int]] = {}
         self._capturing: dict[int, Graph] = {}
         self._done = 0
 
@@ -205,6 +206,7 @@ class FakeGpu:
     def wait_event(self, event: Handle) -> None:
         assert isinstance(event, Event)
         assert event.mark is not None, "it was never recorded"
+        self.done.append("wait")
         self._reach(event.mark)
 
     def _reach(self, mark: Mark) -> None:

@@ -253,6 +253,29 @@ def test_a_copy_back_does_not_wait_for_kernels_after_the_one_that_made_it() -> N
     assert kernels[0] < downs[0] < kernels[1] < downs[1]
 
 
+THERE = """dlc 1
+export fn f(x: f32[64]) -> (f32[64], f32[64]) {
+  let a = sin(x)
+  let b = on cuda:0 { exp(a) }
+  return (b, cos(a) * a)
+}
+"""
+
+
+def test_the_processor_goes_on_with_what_is_being_sent() -> None:
+    with fake_gpu() as gpu:
+        model = Model(compile_opened(open_model("m.dlm", text=THERE), Settings()))
+        x = numbers(64)
+        results(model, "f", [x])
+        before = len(gpu.done)
+        first, second = results(model, "f", [x])
+    np.testing.assert_allclose(np.asarray(first, np.float32), np.exp(np.sin(x)), rtol=1e-5)
+    wanted = np.cos(np.sin(x)) * np.sin(x)
+    np.testing.assert_allclose(np.asarray(second, np.float32), wanted, rtol=1e-5)
+    # `up` happens when the kernel needs it: no one waited for it on the processor's behalf.
+    assert "wait" not in gpu.done[before : gpu.done.index("up", before)]
+
+
 # What is refused ---------------------------------------------------------------------------------------
 
 
