@@ -83,7 +83,7 @@ class EntryPoint:
         self._sizing = Sizing(entry, program)
         self._reader = ArgumentReader(entry, self._sizing.free)
         self._results = Results(entry)
-        self._dtypes = [_passed_as(item.dtype) for item in entry.inputs]
+        self._dtypes = [passed_as(item.dtype) for item in entry.inputs]
         self._idle: list[CallFrame] = []
         self._running: set[CallFrame] = set()
         self.__doc__ = entry.doc or None
@@ -351,6 +351,6 @@ class EntryPoint:
             )
 
 
-def _passed_as(dtype: str) -> np.dtype[np.generic] | None:
+def passed_as(dtype: str) -> np.dtype[np.generic] | None:
     """The NumPy dtype of arrays that need no conversion; None if NumPy has none such."""
     return numpy_bfloat16() if dtype == BF16.name else DTYPES[dtype].numpy

@@ -79,10 +79,11 @@ class Tensor(NDArrayOperatorsMixin):
         return tensor
 
     @classmethod
-    def on_device(cls, memory: DeviceArray, dtype: str) -> Self:
+    def on_device(cls, memory: DeviceArray, dtype: str | DType) -> Self:
         """A tensor on memory of a device that holds the bits of its elements."""
         tensor = cls.__new__(cls)
-        tensor._memory, tensor._dtype = memory, _named(dtype)
+        tensor._memory = memory
+        tensor._dtype = dtype if isinstance(dtype, DType) else _named(dtype)
         return tensor
 
     @property
@@ -111,6 +112,11 @@ class Tensor(NDArrayOperatorsMixin):
     def dtype(self) -> str:
         """The name of the element type, such as `f32` or `bf16`."""
         return self._dtype.name
+
+    @property
+    def kind(self) -> DType:
+        """What is known of its element type."""
+        return self._dtype
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dlc.errors import Unsupported
 from dlc.runtime.buffers import address
 from dlc.runtime.cuda.driver import Driver, NoGpu
-from dlc.runtime.cuda.memory import DeviceBytes
+from dlc.runtime.cuda.memory import DeviceBytes, SpareBytes
 from dlc.runtime.cuda.nvidia import open_driver
 
 Array = NDArray[np.generic]
@@ -41,8 +41,8 @@ class DeviceArray:
 
     @classmethod
     def new(cls, driver: Driver, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Self:
-        """Memory of its own, of undefined contents. Raises CallError (D0613)."""
-        block = DeviceBytes(driver, prod(shape) * dtype.itemsize)
+        """Memory for a result, of undefined contents. Raises CallError (D0613)."""
+        block = SpareBytes(driver, prod(shape) * dtype.itemsize)
         return cls(driver, block.address, shape, dtype, block)
 
     @classmethod

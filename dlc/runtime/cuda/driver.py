@@ -34,6 +34,8 @@ class Driver(Protocol):
     """Which of the machine's GPUs it is, from 0 on."""
     home: int
     """A stream for what belongs to no call."""
+    spare: dict[int, list[int]]
+    """Addresses of blocks that nobody has any more, by their sizes, for the next of the same size."""
 
     def use(self) -> None:
         """Make it the GPU of this thread."""

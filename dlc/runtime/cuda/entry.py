@@ -17,6 +17,7 @@ from dlc.errors import CallError
 from dlc.runtime.abi import Root
 from dlc.runtime.arguments import as_array
 from dlc.runtime.buffers import address, aligned_array
+from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.cuda import exchange
 from dlc.runtime.cuda.array import ALIGNED, DeviceArray
 from dlc.runtime.cuda.driver import Driver
@@ -24,9 +25,9 @@ from dlc.runtime.cuda.frame import CallTimes, GpuFrame
 from dlc.runtime.cuda.gpu import Gpu
 from dlc.runtime.cuda.launching import KernelFailed
 from dlc.runtime.dtypes import DTYPES, DType
-from dlc.runtime.entry import EntryPoint
+from dlc.runtime.entry import EntryPoint, Runner, passed_as
 from dlc.runtime.frames import Words
-from dlc.runtime.manifest import Input, Output
+from dlc.runtime.manifest import Entry, Input, Output
 from dlc.runtime.results import Out, Storage
 from dlc.runtime.sizing import Binding
 from dlc.runtime.spelling import describe
@@ -35,6 +36,9 @@ from dlc.runtime.tensor import Tensor
 
 Array = NDArray[np.generic]
 Placed: TypeAlias = "Array | DeviceArray"
+_INPUTS = Root.INPUTS.value
+_FITS = 0x1 | 0x100
+"""NumPy's flags C_CONTIGUOUS and ALIGNED."""
 _HERE = object()
 """In place of arrays that results go into: new ones of the host."""
 _WRITABLE = 0x1 | 0x100 | 0x400
@@ -44,8 +48,15 @@ _WRITABLE = 0x1 | 0x100 | 0x400
 class GpuEntryPoint(EntryPoint):
     """A function of a model on a GPU, which takes arrays there too; see `EntryPoint`."""
 
-    _separate: list[tuple[int, int]] | None = None
-    """The addresses of inputs that were found to be apart, which calls after each other share."""
+    def __init__(self, entry: Entry, program: CompiledProgram, runner: Runner | None) -> None:
+        super().__init__(entry, program, runner)
+        self._kinds = [(DTYPES[item.dtype], passed_as(item.dtype)) for item in entry.inputs]
+        self._given_as = [DTYPES[output.dtype] for output in entry.outputs]
+        machine = None if runner is None else runner.machine
+        self._driver_here = machine.driver if isinstance(machine, Gpu) else None
+        self._updated = [place for place in self._results.updates if place is not None]
+        self._separate: list[int] | None = None
+        """The addresses of inputs that were found to be apart, which calls after each other share."""
 
     def __call__(
         self, *args: object, out: Out | None = None, arena: object = None, **named: object
@@ -85,10 +96,8 @@ class GpuEntryPoint(EntryPoint):
         """A call with arrays that lie here or there: its outputs, at which sizes, and its times."""
         frame = self._frame()
         try:
-            values, sizes = self._reader.sorted(args, named)
-            pairs = zip(self.inputs, values, strict=True)
-            inputs = [self._input(item, value, frame.stream) for item, value in pairs]
-            binding = self._bound([array.shape for array in inputs], sizes)
+            known = None if named else self._known(args)
+            inputs, binding = known or self._read(args, named, frame)
             inputs = self._own(inputs)
             outputs = self._outputs(inputs, binding, out, frame)
             times = self._launch(frame, inputs, outputs, binding, timed=timed)
@@ -97,6 +106,38 @@ class GpuEntryPoint(EntryPoint):
         return outputs, binding, times
 
     # Arguments ------------------------------------------------------------------------------------
+
+    def _known(self, args: Sequence[object]) -> tuple[list[Placed], Binding] | None:
+        """The arguments where they fit as they are, at sizes that were seen before: the usual case."""
+        if len(args) != len(self._kinds):
+            return None
+        inputs: list[Placed] = []
+        for value, (kind, dtype) in zip(args, self._kinds, strict=True):
+            if type(value) is Tensor and value.kind is kind:
+                array = value.memory
+                if not isinstance(array, DeviceArray) or array.address % ALIGNED:
+                    return None
+                if array.driver is not self._driver_here:
+                    return None
+                inputs.append(array)
+            elif type(value) is np.ndarray:
+                here = cast(Array, value)
+                if here.dtype is not dtype or here.flags.num & _FITS != _FITS:
+                    return None
+                inputs.append(here)
+            else:
+                return None
+        binding = self._sizing.known(tuple([array.shape for array in inputs]))
+        return None if binding is None else (inputs, binding)
+
+    def _read(
+        self, args: Sequence[object], named: Mapping[str, object], frame: GpuFrame
+    ) -> tuple[list[Placed], Binding]:
+        """The longer way to the same: names, defaults, other libraries, new sizes, mistakes."""
+        values, sizes = self._reader.sorted(args, named)
+        pairs = zip(self.inputs, values, strict=True)
+        inputs = [self._input(item, value, frame.stream) for item, value in pairs]
+        return inputs, self._bound([array.shape for array in inputs], sizes)
 
     def _input(self, item: Input, value: object, stream: int) -> Placed:
         """An argument where it is, with its dtype checked. Raises CallError (D0802)."""
@@ -129,24 +170,22 @@ class GpuEntryPoint(EntryPoint):
         Raises CallError (D0806) for one on the device that shares memory with another.
         """
         found = list(inputs)
-        for place in self._results.updates:
-            if place is None:
-                continue
+        for place in self._updated:
             array = found[place]
             if not isinstance(array, DeviceArray) and array.flags.num & _WRITABLE != _WRITABLE:
                 found[place] = array.copy()
-        if any(place is not None for place in self._results.updates):
+        if self._updated:
             self._check_separate(found)
         return found
 
     def _check_separate(self, inputs: Sequence[Placed]) -> None:
         """Whether none that is updated shares memory with another; the last ones are remembered."""
-        places = [(_address(array), k) for k, array in enumerate(inputs)]
+        places = [x.address if isinstance(x, DeviceArray) else address(x) for x in inputs]
         if places == self._separate:
             return
-        updated = set(self._results.updates)
+        updated = set(self._updated)
         end, before = 0, -1
-        for start, place in sorted(places):
+        for start, place in sorted(zip(places, range(len(places)), strict=True)):
             if start < end and (place in updated or before in updated):
                 names = f"{self.inputs[before].name} and {self.inputs[place].name}"
                 raise self._refuse(f"{names} share memory, and one is changed", "D0806")
@@ -215,7 +254,7 @@ class GpuEntryPoint(EntryPoint):
     def _shown(self, number: int, array: Placed) -> object:
         """A result as the caller sees it."""
         if isinstance(array, DeviceArray):
-            return Tensor.on_device(array, self._entry.outputs[number].dtype)
+            return Tensor.on_device(array, self._given_as[number])
         return self._results.shown(number, array)
 
     # The call -------------------------------------------------------------------------------------
@@ -240,10 +279,14 @@ class GpuEntryPoint(EntryPoint):
         timed: bool = False,
     ) -> CallTimes:
         """The call itself. Raises CallError with the line of the model that failed."""
-        arrays = [*inputs, *outputs]
-        for number, array in enumerate(arrays):
-            frame.roots[Root.INPUTS + number] = _address(array)
-        frame.resident = [isinstance(array, DeviceArray) for array in arrays]
+        roots, root = frame.roots, _INPUTS
+        resident: list[bool] = []
+        for array in (*inputs, *outputs):
+            there = isinstance(array, DeviceArray)
+            roots[root] = array.address if there else address(array)
+            resident.append(there)
+            root += 1
+        frame.resident = resident
         times = CallTimes(0, 0, 0)
         try:
             if timed:

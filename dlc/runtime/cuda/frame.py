@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -80,9 +80,10 @@ class GpuFrame:
         self._travelling = Growing(driver)
         self._pinned = Pinned(driver)
         self._large = [Growing(driver) for _ in range(tensors)]
+        self._no_faults = bytes(self._steps.fault_bytes)
         self._clean = 0
         """The address of the notes of failing kernels, if there are none in them."""
-        self._status = [0] * CallWord.COUNT
+        self._status = _FINE
         self._events: list[Handle] = []
         # The addresses of the caller's arrays, from INPUTS on.
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
@@ -213,14 +214,20 @@ class GpuFrame:
     def _walk(self, sized: Sized, roots: Sequence[int]) -> list[int] | None:
         """Walk to the end; what the words of the call say (`CallWord`) if it ends before that."""
         kept = self._known.of(sized)
+        if kept.whole is not None and not self._cancelled:
+            self._launcher.launch(kept.whole, roots, again=True)
+            return None
         walk = Walk(self._steps, kept.numbers, partial(self._read, roots))
         place = 0
         while True:
             if self._cancelled:
                 return _ended(Status.CANCELLED)
+            begun = place
             place = self._segment(kept, walk, place, roots)
             step = self._steps.steps[place]
             if step[StepWord.OPCODE] == Opcode.END:
+                if begun == 0 and len(kept.segments) == 1:
+                    (kept.whole,) = kept.segments.values()
                 return None
             limit = walk.limit(place)
             if limit is not None:
@@ -268,16 +275,13 @@ class GpuFrame:
 
     def _outcome(self, layout: Layout) -> list[int]:
         """The first failure in the order of the program, if a kernel noted one."""
-        count = len(self._steps.ops)
-        noted = (ctypes.c_int64 * (FaultWord.COUNT * count)).from_address(
-            self._pinned.address + layout.inputs
-        )
-        failed = np.flatnonzero(np.ctypeslib.as_array(noted)[FaultWord.STATUS :: FaultWord.COUNT])
-        if not len(failed):
-            return _ended(Status.OK)
+        noted = ctypes.string_at(self._pinned.address + layout.inputs, len(self._no_faults))
+        if noted == self._no_faults:
+            return _FINE
         self._clean = 0
-        first = int(failed[0])
-        words = noted[first * FaultWord.COUNT : (first + 1) * FaultWord.COUNT]
+        words_of = np.frombuffer(noted, np.int64).reshape(-1, FaultWord.COUNT)
+        first = int(np.flatnonzero(words_of[:, FaultWord.STATUS])[0])
+        words: list[int] = words_of[first].tolist()
         return _ended(
             words[FaultWord.STATUS],
             self._steps.ops[first],
@@ -341,6 +345,10 @@ def _laid_out(tensors: Sequence[int], inputs: int, faults: int) -> Layout:
 
 def _aligned(size: int) -> int:
     return -(-size // ALIGNED) * ALIGNED
+
+
+_FINE: Final = [0] * CallWord.COUNT
+"""The words of a call that has succeeded."""
 
 
 def _ended(status: int, op: int = 0, tile: int = 0, a: int = 0, b: int = 0) -> list[int]:

@@ -11,7 +11,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from dlc.errors import CallError
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
@@ -30,26 +29,31 @@ class Graph:
     """A segment as a graph of the driver."""
 
     def __init__(
-        self, driver: Driver, graph: Handle, nodes: Sequence[Handle], roots: Sequence[int]
+        self,
+        driver: Driver,
+        graph: Handle,
+        nodes: Sequence[tuple[Handle, Launch]],
+        roots: Sequence[int],
     ) -> None:
         """`nodes` are those of the launches, `roots` the addresses that they were given."""
         self._driver = driver
         self._graph = graph
         self._nodes = nodes
-        self._roots = tuple(roots)
+        self._roots = list(roots)
+        self._users: dict[int, list[int]] = {}
+        for number, (_, launch) in enumerate(nodes):
+            for root in {root for root, _ in launch.words}:
+                self._users.setdefault(root, []).append(number)
 
-    def launch(
-        self, segment: Segment, kernels: Sequence[Kernel], roots: Sequence[int], stream: int
-    ) -> None:
+    def launch(self, kernels: Sequence[Kernel], roots: Sequence[int], stream: int) -> None:
         """Launch it with these addresses."""
-        if self._roots != (given := tuple(roots)):
-            moved = {k for k, place in enumerate(given) if place != self._roots[k]}
-            for launch, node in zip(segment.launches, self._nodes, strict=True):
-                if any(root in moved for root, _ in launch.words):
-                    words = words_at(launch, roots)
-                    kernel = kernels[launch.kernel]
-                    self._driver.change(self._graph, node, kernel, launch.tiles, words)
-            self._roots = given
+        if self._roots != roots:
+            moved = [k for k, place in enumerate(roots) if place != self._roots[k]]
+            for number in sorted({user for root in moved for user in self._users.get(root, ())}):
+                node, launch = self._nodes[number]
+                kernel, words = kernels[launch.kernel], words_at(launch, roots)
+                self._driver.change(self._graph, node, kernel, launch.tiles, words)
+            self._roots = list(roots)
         self._driver.launch_graph(self._graph, stream)
 
     def __del__(self) -> None:
@@ -64,7 +68,8 @@ class Known:
     graph: Graph | None = None
 
 
-class Kept(NamedTuple):
+@dataclass(slots=True)
+class Kept:
     """What is known of a program at one tuple of sizes."""
 
     sized: Sized
@@ -72,6 +77,8 @@ class Kept(NamedTuple):
     """The sizes themselves."""
     segments: dict[tuple[int, ...], Known]
     """By what they depend on."""
+    whole: Known | None = None
+    """The segment that is the whole program, where there is but one."""
 
 
 class KnownSegments:
@@ -125,7 +132,7 @@ class Launcher:
             for launch in known.segment.launches:
                 self.one(launch, roots)
         else:
-            known.graph.launch(known.segment, self._kernels, roots, self._stream)
+            known.graph.launch(self._kernels, roots, self._stream)
 
     def one(self, launch: Launch, roots: Sequence[int]) -> None:
         """Launch a kernel."""
@@ -139,7 +146,7 @@ class Launcher:
 
     def _captured(self, segment: Segment, roots: Sequence[int]) -> Graph:
         driver, stream = self._driver, self._stream
-        nodes: list[Handle] = []
+        nodes: list[tuple[Handle, Launch]] = []
         # What Python frees meanwhile may have to wait for the device, which is not possible then.
         collects = gc.isenabled()
         gc.disable()
@@ -147,7 +154,7 @@ class Launcher:
         try:
             for launch in segment.launches:
                 self.one(launch, roots)
-                nodes.append(driver.captured(stream))
+                nodes.append((driver.captured(stream), launch))
         finally:
             graph = driver.end_capture(stream)
             if collects:

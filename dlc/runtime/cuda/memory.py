@@ -5,6 +5,11 @@ from __future__ import annotations
 from dlc.runtime.buffers import Bytes, address
 from dlc.runtime.cuda.driver import Driver
 
+SMALL = 1 << 20
+"""Bytes of results up to which their memory is kept for others."""
+MOST_KEPT = 8
+"""Blocks of one size that are kept."""
+
 
 class DeviceBytes:
     """A block of memory on a device. Whoever has it keeps it alive."""
@@ -34,6 +39,27 @@ class DeviceBytes:
         if self.is_lent:
             self._driver.wait_all()
         self._driver.free(self.address)
+
+
+class SpareBytes(DeviceBytes):
+    """A block for results: small ones are kept for later calls, which find them at the same addresses."""
+
+    __slots__ = ()
+
+    def __init__(self, driver: Driver, size: int) -> None:
+        """Raises CallError (D0613) if the device does not have so much."""
+        kept = driver.spare.get(size)
+        if not kept:
+            super().__init__(driver, size)
+            return
+        self._driver, self.address, self.size, self.is_lent = driver, kept.pop(), size, False
+
+    def __del__(self) -> None:
+        kept = self._driver.spare.setdefault(self.size, []) if hasattr(self, "address") else None
+        if kept is None or self.is_lent or self.size > SMALL or len(kept) >= MOST_KEPT:
+            super().__del__()
+        else:
+            kept.append(self.address)
 
 
 class Growing:

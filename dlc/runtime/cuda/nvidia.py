@@ -83,6 +83,7 @@ class _CudaDriver:
         if not isinstance(count, int) or device >= count:
             raise NoGpu(f"GPU {device}, and there are {count} here")
         self.number = device
+        self.spare: dict[int, list[int]] = {}
         self._capturing = threading.Lock()
         """Held while a graph is captured: nobody can wait for the whole device meanwhile."""
         (self._device,) = self._do("cuDeviceGet", device)
