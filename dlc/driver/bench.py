@@ -13,6 +13,7 @@ from dlc.runtime.artifact import Artifact
 from dlc.runtime.cuda.entry import GpuEntryPoint
 from dlc.runtime.cuda.frame import CallTimes
 from dlc.runtime.manifest import Input
+from dlc.runtime.mixed.entry import MixedEntryPoint
 from dlc.runtime.model import Model
 from dlc.runtime.signature import default_value
 from dlc.runtime.spelling import python_name
@@ -28,6 +29,7 @@ class Timing:
 
     On a GPU a call has parts, whose medians are `upload_ms`, `compute_ms` and `download_ms` by the GPU's
     own clock, and the weights go there before the first one, in `weights_ms`; elsewhere these are None.
+    Where a processor works, too, they are what the GPU did meanwhile.
     """
 
     entry: str
@@ -74,7 +76,7 @@ def measure(
         round(float(np.percentile(spent, 99)), 6),
         round(compile_s, 4),
         round(load_ms, 4),
-        "cpu" if model.gpu is None else f"cuda:{model.gpu.number}",
+        model.device,
     )
     parts = calls.parts()
     if parts is None:
@@ -113,7 +115,7 @@ class _Calls:
     def parts(self) -> CallTimes | None:
         """The median of each part of a call on a GPU."""
         point = self._point
-        if not isinstance(point, GpuEntryPoint):
+        if not isinstance(point, GpuEntryPoint | MixedEntryPoint):
             return None
         rows = [point.timed(*self._values, **self._sizes) for _ in range(MIN_CALLS)]
         return CallTimes(*[float(median) for median in np.median(rows, axis=0)])

@@ -24,9 +24,14 @@ from dlc.runtime.cuda.entry import GpuEntryPoint
 from dlc.runtime.cuda.gpu import Gpu
 from dlc.runtime.entry import EntryPoint, Runner
 from dlc.runtime.loaded import Loaded, load_code
+from dlc.runtime.mixed.entry import MixedEntryPoint
+from dlc.runtime.mixed.machine import Mixed
 from dlc.runtime.threads import check_threads
 from dlc.runtime.weight_files import nearest, open_weights
 from dlc.runtime.weights import WeightViews
+
+_KINDS: dict[type[object], type[EntryPoint]] = {Gpu: GpuEntryPoint, Mixed: MixedEntryPoint}
+"""The entry points of models on machines that are no mere processor."""
 
 
 class Times(NamedTuple):
@@ -89,7 +94,7 @@ class Model:
     def _entries(self) -> dict[str, EntryPoint]:
         runner = None
         machine = self._loaded.machine
-        kind = GpuEntryPoint if isinstance(machine, Gpu) else EntryPoint
+        kind = _KINDS.get(type(machine), EntryPoint)
         if machine is not None and self._store is not None:
             runner = Runner(
                 machine,
@@ -144,9 +149,20 @@ class Model:
 
     @property
     def gpu(self) -> Driver | None:
-        """The GPU that it runs on, None for a processor."""
+        """The GPU that all of it runs on, None for a processor."""
         machine = self._loaded.machine
         return machine.driver if isinstance(machine, Gpu) else None
+
+    @property
+    def device(self) -> str:
+        """What it runs on: `cpu`, `cuda:0`, or `cpu+cuda:0` where a part of it is on a GPU."""
+        match self._loaded.machine:
+            case Gpu(driver=driver):
+                return f"cuda:{driver.number}"
+            case Mixed(gpu=gpu):
+                return f"cpu+cuda:{gpu.driver.number}"
+            case _:
+                return "cpu"
 
     @property
     def times(self) -> Times:

@@ -431,8 +431,12 @@ def test_a_product_is_timed_on_each_device(device: str, capsys: pytest.CaptureFi
     given = ["--set", "n=24", "--place", f"unit={device}", "--seconds", "0", "--json"]
     with fake_gpu() as gpu:
         assert main(["bench", str(EXAMPLES / "matrices.dlm"), *given]) == 0
-    assert json.loads(capsys.readouterr().out)["best_ms"] > 0
+    timing = json.loads(capsys.readouterr().out)
+    assert timing["best_ms"] > 0
     assert bool(gpu.launched) == (device == "cuda:0")
+    if device == "cuda:0":
+        assert timing["device"] == "cpu+cuda:0"
+        assert min(timing[f"{part}_ms"] for part in ("upload", "compute", "download")) > 0
 
 
 def test_the_same_text_with_one_word_changed_is_timed_on_both_devices() -> None:

@@ -7,10 +7,12 @@ the same memory, and for no others. So a copy overlaps with whatever else the pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
+from dlc.runtime.cuda.frame import CallTimes
 
 
 class Bytes(NamedTuple):
@@ -58,6 +60,34 @@ class Flights:
         """The last kernel that reads, or writes, each stretch of the device's memory."""
         self._written: dict[Bytes, int] = {}
         self._free: list[Handle] = []
+        self._timed: list[tuple[int, Handle, Handle]] | None = None
+        """The stream of each piece of work with when it began and ended, where times are asked for."""
+
+    # Times ----------------------------------------------------------------------------------------
+
+    def begin_times(self) -> None:
+        """Note from now on when each piece of work begins and ends."""
+        self._timed = []
+
+    def end_times(self) -> CallTimes:
+        """How long copies and kernels took since then, all of which are done."""
+        timed, self._timed = self._timed or [], None
+        spent = dict.fromkeys((self._up.stream, self._kernels, self._down.stream), 0.0)
+        for stream, begin, end in timed:
+            spent[stream] += self._driver.milliseconds(begin, end)
+        return CallTimes(*spent.values())
+
+    @contextmanager
+    def _time(self, stream: int) -> Generator[None]:
+        """Note when what is put into a stream meanwhile begins and ends."""
+        if self._timed is None:
+            yield
+            return
+        begin, end = self._driver.event(), self._driver.event()
+        self._driver.record(begin, stream)
+        yield
+        self._driver.record(end, stream)
+        self._timed.append((stream, begin, end))
 
     # The device -----------------------------------------------------------------------------------
 
@@ -80,7 +110,8 @@ class Flights:
         self._launched += 1
         self._read.update(dict.fromkeys(reads, self._launched))
         self._written.update(dict.fromkeys(writes, self._launched))
-        self._driver.launch(kernel, tiles, words, self._kernels)
+        with self._time(self._kernels):
+            self._driver.launch(kernel, tiles, words, self._kernels)
 
     def _join(self, way: _Way, places: tuple[Bytes, ...]) -> None:
         """Let the kernels to come wait for the copies that touch these places of the device."""
@@ -96,7 +127,8 @@ class Flights:
             if _meet(copy.host, (host,)) or _meet(copy.device, (device,)):
                 self._driver.after(way.stream, copy.event)
         self._after_kernels(way, device, (self._read, self._written))
-        self._driver.upload(device.first, host.first, host.end - host.first, way.stream)
+        with self._time(way.stream):
+            self._driver.upload(device.first, host.first, host.end - host.first, way.stream)
         self._note(way, host, device)
 
     def download(self, host: Bytes, device: Bytes) -> None:
@@ -106,7 +138,8 @@ class Flights:
             if _meet(copy.host, (host,)) or _meet(copy.device, (device,)):
                 self._driver.after(way.stream, copy.event)
         self._after_kernels(way, device, (self._written,))
-        self._driver.download(host.first, device.first, host.end - host.first, way.stream)
+        with self._time(way.stream):
+            self._driver.download(host.first, device.first, host.end - host.first, way.stream)
         self._note(way, host, device)
 
     def fetch(self, target: int, device: Bytes) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from dlc.errors import ArtifactError
 from dlc.runtime.abi import (
     ON_GPU,
     CallWord,
@@ -25,6 +26,7 @@ from dlc.runtime.abi import (
 )
 from dlc.runtime.buffers import Bytes as Block
 from dlc.runtime.buffers import address
+from dlc.runtime.cuda.frame import CallTimes
 from dlc.runtime.cuda.memory import Growing, Pinned
 from dlc.runtime.cuda.walk import NUMBER, Steps, Walk
 from dlc.runtime.frames import Frame, Sized, Words, working_bytes
@@ -84,7 +86,22 @@ class MixedFrame:
         return self._host.size
 
     def run(self, sized: Sized, arena: int = 0) -> int:
-        """Run the program at these sizes and give its status; `arena` is memory of the host to work in."""
+        """Run the program at these sizes and give its status; `arena` is memory of the host to work in.
+
+        Raises ArtifactError (D0610) for a program that would copy what it must not.
+        """
+        try:
+            return self._run(sized, arena)
+        except BadParts as error:
+            raise ArtifactError(str(error), code="D0610") from None
+
+    def run_timed(self, sized: Sized) -> tuple[int, CallTimes]:
+        """The same, and how long copies there, kernels of the GPU and copies back took by its clock."""
+        self._flights.begin_times()
+        status = self.run(sized)
+        return status, self._flights.end_times()
+
+    def _run(self, sized: Sized, arena: int) -> int:
         at = self._at if self._at is not None and self._at.sized is sized else self._begin(sized)
         driver = self._machine.gpu.driver
         driver.use()

@@ -1,0 +1,34 @@
+"""Entry points of a model on a processor and a GPU: those of any model, whose transfers can be timed."""
+
+from __future__ import annotations
+
+from dlc.runtime.abi import Root
+from dlc.runtime.buffers import address
+from dlc.runtime.cuda.frame import CallTimes
+from dlc.runtime.entry import EntryPoint
+from dlc.runtime.mixed.frame import MixedFrame
+
+
+class MixedEntryPoint(EntryPoint):
+    """A function of a model on a processor and a GPU; see `EntryPoint`."""
+
+    def timed(self, *args: object, **named: object) -> CallTimes:
+        """Call it; how long copies to the GPU, its kernels, and copies from it took by its clock.
+
+        Some of that went on at the same time.
+        """
+        inputs, given = self._reader.read(args, named)
+        inputs = self._results.own_inputs(inputs)
+        binding = self._bound([array.shape for array in inputs], given)
+        outputs = self._results.allocate(binding.outputs, inputs)
+        frame = self._take_frame()
+        try:
+            assert isinstance(frame, MixedFrame)
+            for number, array in enumerate((*inputs, *outputs)):
+                frame.roots[Root.INPUTS + number] = address(array)
+            status, times = frame.run_timed(binding.sized)
+            if status:
+                raise self._failed(frame)
+        finally:
+            self._give_back(frame)
+        return times
