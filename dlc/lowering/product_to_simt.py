@@ -30,6 +30,8 @@ NARROW = Form(rows=64, columns=64, down=2, across=2, stages=4)
 """Those of a small one."""
 EXACT = Form(rows=128, columns=128, down=4, across=2, stages=3)
 """Tiles of a large product by `fma`: 8 x 8 sums in each thread."""
+SMALL = Form(rows=64, columns=64, down=4, across=2, stages=4)
+"""Those of a small one: 4 x 4 sums in each thread."""
 MANY = 96
 """Wide tiles that keep a GPU busy: about as many as it has cores."""
 
@@ -49,8 +51,8 @@ def _lower(geometry: Geometry, context: Context) -> Lowered:
     if factors in ({F16}, {BF16}) or (factors == {F32} and context.options.matmul_precision == "tf32"):
         wide = ROOMY if isinstance(op, Conv) or factors == {F32} else WIDE
         return PipelinedProduct(geometry, wide if large else NARROW, MatrixProduct).lower()
-    if factors == {F32} and large:
-        return PipelinedProduct(geometry, EXACT, ScalarProduct).lower()
+    if factors == {F32}:
+        return PipelinedProduct(geometry, EXACT if large else SMALL, ScalarProduct).lower()
     return SmallProduct(geometry).lower()
 
 

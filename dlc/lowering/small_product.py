@@ -1,4 +1,4 @@
-"""A product for a GPU whose tiles are small: every element is one sum in order of k, in any dtype.
+"""A product for a GPU in any dtype: every element is one sum in order of k.
 
 A block computes a square tile of the result. Step by step along k its threads bring a strip of both
 operands into shared memory, and each thread adds up a few elements of the tile in registers.

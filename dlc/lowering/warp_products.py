@@ -22,6 +22,8 @@ from dlc.lowering.simt_writer import GridWriter
 
 GROUP = 16
 """Rows of a group."""
+DOWN, ACROSS = 4, 8
+"""Threads of a warp that multiplies by `fma`, along rows and along columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +147,11 @@ class MatrixProduct(WarpProduct):
 
 
 class ScalarProduct(WarpProduct):
-    """By `fma` in f32: a thread has 8 x 8 sums, and adds in order of k."""
+    """By `fma` in f32: a thread adds in order of k.
 
-    EACH = 8
+    The threads of a warp are 4 down and 8 across. A thread has every fourth row of the warp's and every
+    eighth column, or four neighbouring ones where those are read at once.
+    """
 
     @staticmethod
     def order(source: Source, *, of_rows: bool) -> Order:
@@ -159,8 +163,8 @@ class ScalarProduct(WarpProduct):
     ) -> Sequence[Value]:
         def unit(deep: Builder, number: Value, carried: list[Value]) -> Sequence[Value]:
             for half in range(2):
-                rows = self._factors(deep, self.lhs, rooms[0], self.row, 4, number, half)
-                columns = self._factors(deep, self.rhs, rooms[1], self.column, 8, number, half)
+                rows = self._factors(deep, self.lhs, rooms[0], self.row, number, half)
+                columns = self._factors(deep, self.rhs, rooms[1], self.column, number, half)
                 for left, right in zip(rows, columns, strict=True):
                     pairs = [(row, column) for row in left for column in right]
                     carried = [
@@ -172,9 +176,14 @@ class ScalarProduct(WarpProduct):
         units = index(emit, self.lhs.depth // self.lhs.lines.each)
         return for_each(emit, index(emit, 0), units, 1, sums, unit)
 
-    def _own(self, emit: Builder, across: int) -> Value:
-        """The thread's number among the 4 along the rows, or among the 8 along the columns."""
-        return unravel(emit, self.lane, [index(emit, 8)] * 2)[0 if across == 4 else 1]
+    @property
+    def _each(self) -> tuple[int, int]:
+        """Rows and columns of a thread."""
+        return self.form.warp_rows // DOWN, self.form.warp_columns // ACROSS
+
+    def _own(self, emit: Builder) -> list[Value]:
+        """The thread's number along the rows, and along the columns."""
+        return unravel(emit, self.lane, [index(emit, ACROSS)] * 2)
 
     def _factors(
         self,
@@ -182,15 +191,15 @@ class ScalarProduct(WarpProduct):
         panel: Panel,
         room: Value,
         base: Value,
-        across: int,
         number: Value,
         half: int,
     ) -> list[list[Value]]:
-        """The thread's eight numbers of a panel, for each of two steps along k: half of a unit."""
-        own = self._own(emit, across)
+        """The thread's numbers of a panel, for each of two steps along k: half of a unit."""
+        axis = 0 if panel is self.lhs else 1
+        own, each, across = self._own(emit)[axis], self._each[axis], (DOWN, ACROSS)[axis]
         if panel.source.along_k:
             found: list[tuple[Value, ...]] = []
-            for part in range(self.EACH):
+            for part in range(each):
                 low = plus(emit, own, across * part % 8)
                 line = plus(emit, plus(emit, base, own), across * part)
                 place = plus(emit, panel.lines.place(emit, line, number, low), 2 * half)
@@ -201,7 +210,7 @@ class ScalarProduct(WarpProduct):
         for k in range(2 * half, 2 * half + 2):
             line = plus(emit, multiple(emit, number, 4), k)
             numbers: list[Value] = []
-            for part in range(2):
+            for part in range(each // 4):
                 unit = plus(emit, plus(emit, units, own), across * part)
                 place = panel.lines.place(emit, line, unit, line)
                 numbers += emit.all(simt.Load(room, place, F32, 4))
@@ -209,7 +218,7 @@ class ScalarProduct(WarpProduct):
         return steps
 
     def pieces(self, emit: Builder, group: int, sums: Sequence[Value]) -> list[Piece]:
-        y, x = self._own(emit, 4), self._own(emit, 8)
+        (y, x), (_, each) = self._own(emit), self._each
         found: list[Piece] = []
         for part in range(4):
             row = (
@@ -217,14 +226,14 @@ class ScalarProduct(WarpProduct):
                 if self.lhs.source.along_k
                 else plus(emit, multiple(emit, y, 4), part)
             )
-            first = self.EACH * (4 * group + part)
-            own = sums[first : first + self.EACH]
+            first = each * (4 * group + part)
+            own = sums[first : first + each]
             if self.rhs.source.along_k:
                 found += [Piece(row, plus(emit, x, 8 * k), [sum]) for k, sum in enumerate(own)]
             else:
                 start = multiple(emit, x, 4)
                 found += [
                     Piece(row, plus(emit, start, 32 * half), own[4 * half : 4 * half + 4])
-                    for half in range(2)
+                    for half in range(each // 4)
                 ]
         return found

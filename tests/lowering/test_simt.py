@@ -14,7 +14,7 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import OPS, Op, Value
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.passes import Context, Manager, Options
-from dlc.ir.types import BOOL, F32, DType, TensorType
+from dlc.ir.types import BOOL, F32, F64, DType, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
 from tests import op_examples
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
@@ -84,7 +84,7 @@ def lowered(program: Program, type: TensorType) -> tuple[mem.Program, list[Op]]:
 @pytest.mark.parametrize(
     ("program", "type", "needed"),
     [
-        pytest.param(squared, TensorType(F32, (20, 20)), [0, 1], id="strips"),
+        pytest.param(squared, TensorType(F64, (20, 20)), [0, 1], id="strips"),
         # Between the two folds a row is staged, of which each thread reads what it wrote itself.
         pytest.param(softmax, TensorType(F32, (2, 1100)), [0, 1], id="folds"),
     ],
