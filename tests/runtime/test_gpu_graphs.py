@@ -164,3 +164,20 @@ def test_waiting_for_each_kernel_makes_no_graphs(
     for _ in range(3):
         right(model.folded(numbers(4)), numbers(4))
     assert fake.graphs == []
+
+
+PREPARED = """dlc 1
+module Net {
+  param w: f32[3] = normal(1)
+  export fn scaled(x: f32[3]) -> f32[3] = x * exp(w)
+}
+"""
+
+
+def test_weights_that_cannot_be_prepared_are_told_of_by_the_driver(fake: FakeGpu) -> None:
+    model = dlc.compile(text=PREPARED, target="cuda")
+    model.scaled(np.ones(3, np.float32))
+    again = Model(model.artifact)
+    fake.refuses = fake.launched[0]
+    with pytest.raises(CallError, match="D0818"):
+        again.scaled(np.ones(3, np.float32))

@@ -294,7 +294,7 @@ class GpuEntryPoint(EntryPoint):
             else:
                 status = frame.run(binding.sized)
         except KernelFailed as failed:
-            raise self._located(failed) from failed.error
+            raise self._located(failed) from failed
         if status:
             raise self._failed(frame)
         return times
@@ -310,12 +310,12 @@ class GpuEntryPoint(EntryPoint):
         try:
             return super()._enter(inputs, outputs, binding, arena, records)
         except KernelFailed as failed:
-            raise self._located(failed) from failed.error
+            raise self._located(failed) from failed
 
     def _located(self, failed: KernelFailed) -> CallError:
         """What the driver refused, with the line of the model that the kernel is of."""
         op = self._program.program.ops[failed.op]
-        return placed_error(failed.error, self.name, op, self._needed_runner().texts)
+        return placed_error(failed, self.name, op, self._needed_runner().texts)
 
     def _refuse(self, message: str, code: str) -> CallError:
         return CallError(f"{self.name}: {message}", code=code)

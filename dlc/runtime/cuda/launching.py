@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.errors import CallError
+from dlc.errors import CallError, Diagnostic
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
 from dlc.runtime.cuda.walk import NUMBER, Launch, Segment
 from dlc.runtime.frames import Sized
@@ -104,12 +104,11 @@ class KnownSegments:
         self._kept.clear()
 
 
-class KernelFailed(Exception):
+class KernelFailed(CallError):
     """The driver refused a kernel, that of the operation `op` by its number, or it failed."""
 
-    def __init__(self, error: CallError, op: int) -> None:
-        super().__init__(error, op)
-        self.error = error
+    def __init__(self, message: str | Sequence[Diagnostic], op: int = 0) -> None:
+        super().__init__(message)
         self.op = op
 
 
@@ -142,7 +141,7 @@ class Launcher:
             if self._waits:
                 self._driver.wait(self._stream)
         except CallError as error:
-            raise KernelFailed(error, launch.op) from error
+            raise KernelFailed(error.diagnostics, launch.op) from error
 
     def _captured(self, segment: Segment, roots: Sequence[int]) -> Graph:
         driver, stream = self._driver, self._stream
