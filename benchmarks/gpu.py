@@ -19,6 +19,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -115,10 +116,15 @@ def measure(case: GpuCase, peers: Sequence[str], effort: Effort) -> list[Outcome
         (folder / "model.dlm").write_text(case.text, encoding="utf-8")
         ours = alive.enter_context(Contender("dlc", case, folder, None))
         running: list[Contender] = []
-        for name in peers:
+        # Beside each other, because compiling is what takes long; all are ready before any is timed.
+        with ThreadPoolExecutor(max(1, len(peers))) as threads:
+            starts = {
+                name: threads.submit(Contender, name, case, folder, effort.patience)
+                for name in peers
+            }
+        for name, start in starts.items():
             try:
-                peer = Contender(name, case, folder, effort.patience)
-                running.append(alive.enter_context(peer))
+                running.append(alive.enter_context(start.result()))
             except NotReady:
                 missing[name] = f"not ready after {effort.patience:.0f} s"
             except SystemExit as error:
@@ -198,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for case in cases(kind, precision, quick=given.quick)
         if not given.name or case.name in given.name
     ]
-    stem = "bench" if not given.only else f"bench-{'-'.join(kinds)}"
+    stem = "-".join(["bench", *(given.only or ()), *(given.precision or ()), *(given.name or ())])
     found: list[Outcome] = []
     is_wrong = False
     for case in wanted:
