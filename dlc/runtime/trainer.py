@@ -388,7 +388,14 @@ class _Call:
     def __init__(self, entry: EntryPoint, weights: Mapping[str, Tensor], facts: Training) -> None:
         self.entry = entry
         self.names = {item.name for item in entry.inputs}
-        self._weights = weights
+        # The memory of the weights stays where it is, so that a step passes the same objects each time.
+        self._arguments: list[object] = [None] * len(entry.inputs)
+        self._given: list[tuple[int, Input]] = []
+        for place, item in enumerate(entry.inputs):
+            if item.name in weights:
+                self._arguments[place] = _passed(weights[item.name])
+            else:
+                self._given.append((place, item))
         batch = set(facts.inputs)
         self.batch_inputs = [item for item in entry.inputs if item.name in batch]
         updates = {output.updates for output in entry.outputs if output.updates}
@@ -402,7 +409,9 @@ class _Call:
     def __call__(self, batch: Mapping[str, object], extra: Mapping[str, Array]) -> list[float]:
         """The outputs that are no weights, as numbers."""
         self._refuse_unknown(batch)
-        arguments = [self._argument(item, batch, extra) for item in self.entry.inputs]
+        arguments = self._arguments.copy()
+        for place, item in self._given:
+            arguments[place] = self._argument(item, batch, extra)
         found = self.entry(*arguments)
         results = cast("Sequence[Array]", found if isinstance(found, tuple) else (found,))
         kept = zip(self.entry.outputs, results, strict=True)
@@ -411,10 +420,6 @@ class _Call:
     def _argument(
         self, item: Input, batch: Mapping[str, object], extra: Mapping[str, Array]
     ) -> object:
-        if item.name in self._weights:
-            tensor = self._weights[item.name]
-            is_array = item.dtype != BF16.name and tensor.device == "cpu"
-            return tensor.bits if is_array else tensor
         if item.name in extra:
             return extra[item.name]
         if item.name not in batch:
@@ -434,6 +439,12 @@ class _Call:
     def _refuse(self, message: str) -> CallError:
         known = ", ".join(f"{item.name}=..." for item in self.batch_inputs)
         return CallError(f"{self.entry.name}: {message}", code="D0801", help=f"a batch has {known}")
+
+
+def _passed(weight: Tensor) -> object:
+    """A weight as an entry point takes it with least work: an array, where it is one."""
+    is_array = weight.dtype != BF16.name and weight.device == "cpu"
+    return weight.bits if is_array else weight
 
 
 def _is_finite(tensor: Tensor) -> bool:
