@@ -306,13 +306,20 @@ def _losses(trainer: Trainer, steps: int) -> list[float]:
     for entry in entries:
         inputs.update({item.name: item for item in entry.inputs if item.name in facts.inputs})
     sizes = _sizes(entries)
-    batch = {name: random_value(item, sizes, 0) for name, item in inputs.items()}
+    batch = {name: _example(item, sizes) for name, item in inputs.items()}
     step, measure = (
         {name: batch[name] for name in batch if name in {item.name for item in entry.inputs}}
         for entry in entries_by_name(entries)
     )
     losses = [trainer.step(**step) for _ in range(steps)]
     return [*losses, *trainer.measure(**measure).values()]
+
+
+def _example(item: Input, sizes: Mapping[str, int]) -> Tensor:
+    """Numbers for an input of a loss: 0 to 1, or whole ones that every table has a row for."""
+    drawn = Tensor(random_value(item, sizes, 0))
+    values = np.asarray(drawn.values())
+    return Tensor(values % (1 if values.dtype.kind == "f" else 2), item.dtype)
 
 
 def entries_by_name(entries: Sequence[Entry]) -> Sequence[Entry]:
