@@ -48,7 +48,9 @@ def _lower(geometry: Geometry, context: Context) -> Lowered:
     op = geometry.op
     factors = {kernel.array_type(value).dtype for value in (op.lhs, op.rhs)}
     large = is_large(geometry)
-    if factors in ({F16}, {BF16}) or (factors == {F32} and context.options.matmul_precision == "tf32"):
+    if factors in ({F16}, {BF16}) or (
+        factors == {F32} and context.options.matmul_precision == "tf32"
+    ):
         wide = ROOMY if isinstance(op, Conv) or factors == {F32} else WIDE
         return PipelinedProduct(geometry, wide if large else NARROW, MatrixProduct).lower()
     if factors == {F32}:
