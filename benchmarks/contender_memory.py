@@ -1,11 +1,11 @@
-"""What a call of a network takes of the machine's memory, for `benchmarks.memory`.
+"""What a call of onnxruntime takes of the machine's memory, for `benchmarks.memory`.
 
     python -m benchmarks.contender_memory HOW MODEL INPUTS.npz
 
-HOW is `dlc`, `onnxruntime` (as it comes) or `onnxruntime, no arena`, which allocates each tensor by itself
-and gives it back. Prints one JSON object: `grown` is by how many bytes the process was larger at the peak
-of the first call than before it, and of the second, as the operating system counts pages. The inputs are
-there before, and so are the weights, but for what our first call makes of them: that is `prepared`.
+HOW is `onnxruntime` (as it comes) or `onnxruntime, no arena`, which allocates each tensor by itself and
+gives it back. Prints one JSON object: `grown` is by how many bytes the process was larger at the peak of
+the first call than before it, and of the second, as the operating system counts pages. Inputs and weights
+are there before.
 """
 
 from __future__ import annotations
@@ -39,20 +39,6 @@ def grown(call: Callable[[], object]) -> int:
     return status("VmHWM") - before
 
 
-def dlc(path: Path, inputs: Mapping[str, Array]) -> tuple[Callable[[], object], int]:
-    from dlc import load
-    from dlc.driver.make import Wanted, make_artifact
-
-    file = path.with_suffix(".dlc")
-    artifact = make_artifact(Wanted(str(path))).artifact
-    artifact.write(file)
-    model = load(file, threads=1)
-    (entry,) = model.entry_points.values()
-    given = list(inputs.values())
-    prepare = artifact.manifest.targets[0].prepare
-    return lambda: entry(*given), 0 if prepare is None else prepare.bytes
-
-
 def onnxruntime(path: Path, inputs: Mapping[str, Array], *, arena: bool) -> Callable[[], object]:
     import onnxruntime as peer
 
@@ -68,11 +54,8 @@ def main(how: str, model: str, given: str) -> None:
     """Open the model, call it, and tell."""
     with np.load(given) as file:
         inputs: dict[str, Array] = {key: file[key] for key in file.files}
-    if how == "dlc":
-        call, prepared = dlc(Path(model), inputs)
-    else:
-        call, prepared = onnxruntime(Path(model), inputs, arena=how == "onnxruntime"), 0
-    print(json.dumps({"grown": [grown(call) for _ in range(CALLS)], "prepared": prepared}))
+    call = onnxruntime(Path(model), inputs, arena=how == "onnxruntime")
+    print(json.dumps({"grown": [grown(call) for _ in range(CALLS)]}))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,9 @@ from dlc.errors import UsageError
 from dlc.runtime.atomic import check_writable
 
 
-@options.compiling("level", "target", "matmul", "disable_pass", "chosen", "module", "place")
+@options.compiling(
+    "level", "target", "matmul", "plan_effort", "disable_pass", "chosen", "module", "place"
+)
 def command(
     model: Annotated[
         str | None, typer.Argument(help="A model: .dlm, .dlir, .dlc or .onnx.")

@@ -41,6 +41,13 @@ def test_an_artifact_has_the_same_memory_as_its_text(dlc: Command, files: Path) 
     assert entries(dlc, "chain.dlc") == entries(dlc, "chain.dlm")
 
 
+def test_more_effort_finds_no_less_where_the_plan_is_the_best_there_is(
+    dlc: Command, files: Path
+) -> None:
+    assert entries(dlc, "chain.dlm", "--plan-effort", "3") == entries(dlc, "chain.dlm")
+    assert dlc("memory", "chain.dlm", "--plan-effort", "0").code == 2
+
+
 def test_every_name_of_the_data_is_documented(dlc: Command, files: Path) -> None:
     (entry,) = entries(dlc, "chain.dlm", "--entry", "f")
     (first, *_) = cast("list[Data]", entry["roots"])
