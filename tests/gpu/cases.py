@@ -20,7 +20,7 @@ from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
 from dlc.dialects.measured import measuring
-from dlc.driver.calls import Request, call
+from dlc.driver.calls import Arguments, Request, call, call_with
 from dlc.driver.compile import compile_opened
 from dlc.driver.inputs import random_value
 from dlc.driver.interpret import evaluate_entry
@@ -34,6 +34,7 @@ from dlc.ir.core import OPS, Block
 from dlc.ir.passes import Context
 from dlc.ir.types import BF16, TensorType
 from dlc.runtime.artifact import Artifact
+from dlc.runtime.dtypes import DTYPES
 from dlc.runtime.manifest import Entry, Input
 from dlc.runtime.model import Model
 from dlc.runtime.tensor import Tensor
@@ -248,10 +249,10 @@ class Network:
         on_gpu, on_cpu = (Model.from_bytes(data) for data in artifacts)
         with on_gpu, on_cpu:
             for entry in on_cpu.entry_points:
-                request = Request(self.name, entry, seed=0)
-                wanted = call(on_cpu, request)
+                arguments = _arguments(on_cpu, entry)
+                wanted = call_with(on_cpu, arguments)
                 # Three times: kernel by kernel, as a graph that was just made, and as one that is kept.
-                for found in [call(on_gpu, request) for _ in range(3)]:
+                for found in [call_with(on_gpu, arguments) for _ in range(3)]:
                     for (_, one), (_, other) in zip(found.values, wanted.values, strict=True):
                         _agree(one, other, NETWORK_TOLERANCE, entry)
 
@@ -279,6 +280,17 @@ class Training:
         )
         assert all(np.isfinite(wanted)), wanted
         np.testing.assert_allclose(found, wanted, rtol=1e-3, err_msg=self.name)
+
+
+def _arguments(model: Model, entry: str) -> Arguments:
+    """Random arguments for an entry point; bytes are letters, which every table has a row for."""
+    request = Request(model.name, entry, seed=0)
+    drawn = request.arguments([point.entry for point in model.entry_points.values()])
+    named = dict(drawn.named)
+    for item in model.entry_points[entry].inputs:
+        if item.dtype == "u8" and item.name in named:
+            named[item.name] = cast("NDArray[np.uint8]", named[item.name]) % 128
+    return Arguments(drawn.entry, named)
 
 
 def networks() -> list[Network]:
@@ -318,8 +330,8 @@ def _losses(trainer: Trainer, steps: int) -> list[float]:
 def _example(item: Input, sizes: Mapping[str, int]) -> Tensor:
     """Numbers for an input of a loss: 0 to 1, or whole ones that every table has a row for."""
     drawn = Tensor(random_value(item, sizes, 0))
-    values = np.asarray(drawn.values())
-    return Tensor(values % (1 if values.dtype.kind == "f" else 2), item.dtype)
+    values = np.asarray(drawn.values(), np.float64)
+    return Tensor(values % (1 if DTYPES[item.dtype].kind == "f" else 2), item.dtype)
 
 
 def entries_by_name(entries: Sequence[Entry]) -> Sequence[Entry]:
