@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from dlc.codegen.ptx import Gpu
 from dlc.dialects import flow, func, kernel
@@ -241,7 +241,8 @@ def _chosen(wanted: Wanted, found: Estimate, architecture: str) -> Wanted:
     told = {"all_on_cpu_us": _us(sum(part.cpu for part in found.parts.values()))}
     told |= {"all_on_gpu_us": _us(whole), "best_cut_us": _us(time)}
     decided: list[Decision] = []
-    if whole < time and not any("cpu:" in name and name != HOST for name in found.parts):
+    elsewhere = any(name.startswith("cpu:") and name != HOST for name in found.parts)
+    if whole < time and not elsewhere:
         settings = replace(wanted.settings, target=f"cuda:{architecture}")
         decided.append(_decision("did", f"run all of it on {architecture}", "the model", "-", told))
         return replace(wanted, settings=settings, decided=tuple(decided))
@@ -289,11 +290,13 @@ def _about(name: str, part: Part, found: Estimate, on_gpu: bool) -> Decision:
 
 
 def _decision(
-    kind: str, what: str, subject: str, place: str, figures: Mapping[str, float] | None = None
+    kind: Literal["did", "refused"],
+    what: str,
+    subject: str,
+    place: str,
+    figures: Mapping[str, float] | None = None,
 ) -> Decision:
-    return Decision(
-        PASS, "did" if kind == "did" else "refused", what, subject, place, dict(figures or {})
-    )
+    return Decision(PASS, kind, what, subject, place, dict(figures or {}))
 
 
 def _us(time: int) -> float:
