@@ -294,7 +294,9 @@ class Draft:
         """Adds the sections of a program whose roots are all in use at once."""
         section, certificate = f"program/{TARGET}/{name}", f"certificate/{TARGET}/{name}"
         self.sections[section] = made.words().tobytes()
-        self.sections[certificate] = certificate_bytes(Certificate(arena, arena, roots=tuple(roots)))
+        self.sections[certificate] = certificate_bytes(
+            Certificate(arena, arena, roots=tuple(roots))
+        )
         return Program(section, certificate, tuple(made.sizes), arena, "0", tuple(ops))
 
     def entry(self, entry: Entry, program: Program) -> None:
