@@ -55,11 +55,14 @@ def lower_kernels(
 
 def _all_said(op: kernel.Kernel) -> tuple[object, ...]:
     """All that the function of a kernel can depend on."""
+    views, outs = op.operands, op.targets
     return (
         id(mem.program_of(op)),
         exact_items(op.attributes),
         fingerprint(op),
-        tuple([(view.type, _device(view), alignment(view)) for view in op.operands]),
+        tuple([(view.type, _device(view), alignment(view)) for view in views]),
+        # What is computed in place is not copied first.
+        tuple([mem.same_place(view, out) for view in views for out in outs]),
     )
 
 

@@ -49,7 +49,7 @@ def model() -> dlc.Model:
         (lambda: compile(text=TEXT, settings={"n": {}}), "n is set to a number, a text or a list"),
         (lambda: compile(text=TEXT, level="2"), "level is a whole number, found '2'"),
         (lambda: compile(text=TEXT, level=4), "there is no level=4"),
-        (lambda: compile(text=TEXT, target=5), "target is the name of a processor"),
+        (lambda: compile(text=TEXT, target=5), "target is what to compile for"),
         (lambda: compile(text=TEXT, matmul="gpu"), 'use matmul="blas", "generated" or "auto"'),
         (lambda: compile(text=TEXT, disable="cse"), 'disable is a list of names, such as ["cse"]'),
         (lambda: compile(text=TEXT, disable=5), "disable is a list of names"),

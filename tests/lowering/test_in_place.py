@@ -60,6 +60,13 @@ def update_of_an_input(emit: Builder, x: Value, row: Value, k: Value) -> Sequenc
     return (computed(emit, new),)
 
 
+def two_alike(emit: Builder, x: Value, row: Value, k: Value) -> Sequence[Value]:
+    """Updates of the same shapes, one into a target that dies, one of an input."""
+    dying = emit(array.DynamicUpdateSlice(computed(emit, x), row, place(emit, k)))
+    kept = emit(array.DynamicUpdateSlice(x, row, place(emit, k)))
+    return computed(emit, dying), computed(emit, kept)
+
+
 def scattered(emit: Builder, x: Value, rows: Value, k: Value) -> Sequence[Value]:
     three = array.constant_like(emit, 3, k)
     inside = emit(array.Remainder(k, three))
@@ -90,6 +97,7 @@ def updates(program: mem.Program) -> list[tuple[kernel.Kernel, bool]]:
         (update, (CACHE, ROW, PLACE)),
         (update_of_what_is_read_again, (CACHE, ROW, PLACE)),
         (update_of_an_input, (CACHE, ROW, PLACE)),
+        (two_alike, (CACHE, ROW, PLACE)),
         (scattered, (CACHE, TensorType(F32, (3, 9, 20)), PLACES)),
     ],
 )

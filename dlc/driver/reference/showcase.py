@@ -13,9 +13,13 @@ fn root(a: f32) -> f32 =
 
 export fn products(x: f32[B, 64], w: f32[64, 32], v: f32[64, 32]) -> (f32[B, 32], f32[B, 32]) =
   (relu(x @ w), x @ v)
+export fn crossed(x: f32[256, 64], y: f32[64, 256], z: f32[64, 64]) -> f32[64, 64] =
+  transpose(x) @ transpose(y) + z
+export fn halves(x: f16[128, 64], w: f16[64, 128]) -> f16[128, 128] = x @ w
 export fn pictures(x: f32[B, 8, 8, 4], w: f32[3, 3, 4, 8]) -> f32[B, 6, 6, 8] = conv(x, w)
 export fn pools(x: f32[B, 8, 8, 4]) -> f32[B, 8, 8, 4] = vjp(pooled)(x, dy=ones([B, 4, 4, 4]))
 export fn attends(q: f32[B, 2, 8, 4]) -> f32[B, 2, 8, 4] = attention(q, q, q)
+export fn attends_in_halves(q: f16[1, 2, 64, 32]) -> f16[1, 2, 64, 32] = attention(q, q, q)
 export fn choice(x: f32[N], c: bool) -> f32[N] = if c then x * 2 else x
 export fn steps(xs: f32[N, 3]) -> (f32[3], f32[N, 3]) =
   scan x in xs with s = zeros([3]) { next s = s + x  yield s }
