@@ -17,12 +17,12 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context
-from dlc.lowering.alignment import alignment
 from dlc.lowering.call_label import label
 from dlc.lowering.expand import expand, expansions_for, expansions_for_gpu
 from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_writer import Function, Lowered
 from dlc.lowering.math import Expansion
+from dlc.lowering.multiples import start_of
 from dlc.lowering.plan_storage import may_lie_over
 
 Lowering: TypeAlias = Callable[[kernel.Kernel, Context], Lowered]
@@ -60,7 +60,7 @@ def _all_said(op: kernel.Kernel) -> tuple[object, ...]:
         id(mem.program_of(op)),
         exact_items(op.attributes),
         fingerprint(op),
-        tuple([(view.type, _device(view), alignment(view)) for view in views]),
+        tuple([(view.type, _device(view), start_of(view)) for view in views]),
         # What is computed in place is not copied first.
         tuple([mem.same_place(view, out) for view in views for out in outs]),
     )

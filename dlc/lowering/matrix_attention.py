@@ -22,11 +22,11 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import product
 from dlc.ir.types import BOOL, F32, U8
-from dlc.lowering.alignment import in_units
 from dlc.lowering.formula import convert, number
 from dlc.lowering.lanes import combine
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.multiples import in_units
 from dlc.lowering.product_sources import below, both, offset, read
 from dlc.lowering.shared_lines import Lines, Order, Place, fragment, multiple, plus
 from dlc.lowering.simt_writer import GridWriter, nothing

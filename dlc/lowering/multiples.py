@@ -14,7 +14,7 @@ from dlc.dialects import loop, mem, scalar, simt, vec
 from dlc.dialects.scalar import element
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Dim, Size
-from dlc.ir.types import VectorType
+from dlc.ir.types import VectorType, ViewType
 
 ACCESS = 16
 """The most bytes that a thread moves by one instruction. Whole arrays begin at multiples of it."""
@@ -25,6 +25,11 @@ def known_multiple(size: Size) -> int:
     return gcd(*[factor for _, factor in size.terms]) if isinstance(size, Dim) else abs(size)
 
 
+def divides(number: int, size: Size) -> bool:
+    """Whether a size is a multiple of a number, whatever its dims are."""
+    return known_multiple(size) % number == 0
+
+
 def start_of(view: Value) -> int:
     """What the address of a view's first element is a multiple of, in bytes."""
     found = view.op
@@ -32,6 +37,18 @@ def start_of(view: Value) -> int:
         return ACCESS
     sizes = [found.offset, *found.steps]
     return gcd(start_of(found.root), *[known_multiple(size) for size in sizes])
+
+
+def in_units(view: Value, axis: int, unit: int) -> bool:
+    """Whether a view consists of units of so many bytes, whole ones, each along one axis."""
+    type = view.type
+    assert isinstance(type, ViewType)
+    others = [stride for k, stride in enumerate(type.strides) if k != axis]
+    return (
+        type.strides[axis] == 1
+        and all(divides(unit // type.dtype.bytes, size) for size in (type.shape[axis], *others))
+        and start_of(view) % unit == 0
+    )
 
 
 def align_registers(function: simt.Func, arguments: Sequence[int]) -> None:

@@ -16,11 +16,11 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import product
 from dlc.ir.types import F32, U8
-from dlc.lowering.alignment import divides
 from dlc.lowering.epilogue import epilogue_body
 from dlc.lowering.formula import number
 from dlc.lowering.loop_words import for_each, index, unravel
 from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.multiples import divides
 from dlc.lowering.product_panels import STRIP, Panel
 from dlc.lowering.product_result import TOGETHER, write_results, written_together
 from dlc.lowering.product_sources import Geometry, Strips, below, both

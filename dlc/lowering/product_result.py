@@ -9,9 +9,9 @@ from dlc.dialects.kernel_products import Product
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.types import BOOL
-from dlc.lowering.alignment import in_units
 from dlc.lowering.body import Body, Point, Row
 from dlc.lowering.lanes import Lane, Uniform
+from dlc.lowering.multiples import in_units
 from dlc.lowering.product_sources import offset
 from dlc.lowering.simt_writer import GridWriter
 

@@ -19,8 +19,8 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size, product
 from dlc.ir.types import DType
-from dlc.lowering.alignment import divides, in_units
 from dlc.lowering.loop_words import add, index, times, unravel
+from dlc.lowering.multiples import divides, in_units
 from dlc.lowering.simt_writer import GridWriter
 from dlc.lowering.work import ceil_divide
 
