@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 Array = NDArray[np.generic]
 
 CPU = (1, 0)
+CUDA = 2
+"""An NVIDIA GPU, as a kind of device."""
+_CUDA_DEVICES = (CUDA, 13)
+"""It, and memory that it shares with the host."""
 _HOST_DEVICES = (1, 3, 11)
 """Devices whose memory the CPU reads: its own, and what CUDA and ROCm allocate for it (pinned)."""
 
@@ -59,6 +63,13 @@ class _Packed:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return CPU
+
+
+def is_on_gpu(value: object) -> bool:
+    """Whether an array of another library lies on an NVIDIA GPU; what is no array does not."""
+    if not hasattr(value, "__dlpack_device__"):
+        return False
+    return int(cast(Exporter, value).__dlpack_device__()[0]) in _CUDA_DEVICES
 
 
 def exported(

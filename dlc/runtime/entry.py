@@ -19,9 +19,8 @@ from dlc.runtime.buffers import Bytes, address, aligned_bytes
 from dlc.runtime.call_arguments import ArgumentReader
 from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.dtypes import BF16, DTYPES, numpy_bfloat16
-from dlc.runtime.frames import Words, working_bytes
+from dlc.runtime.frames import CallFrame, FrameSource, Words, working_bytes
 from dlc.runtime.lent import give_back, lend, lent_address
-from dlc.runtime.machines import CallFrame, Machine, new_frame
 from dlc.runtime.manifest import Dim, Entry, Input, Op, Output
 from dlc.runtime.memory import check_fits, check_free
 from dlc.runtime.results import Out, Results
@@ -44,7 +43,7 @@ _ndarray = np.ndarray
 class Runner(NamedTuple):
     """What all entry points of a model run with."""
 
-    machine: Machine
+    machine: FrameSource
     weights: WeightStore
     threads: int
     max_memory: int | None
@@ -239,7 +238,7 @@ class EntryPoint:
         runner = self._needed_runner()
         tensors = len(self._entry.inputs), len(self._entry.outputs)
         words, fixed = self._program.words, runner.weights.addresses()
-        return new_frame(runner.machine, words, runner.threads, fixed, *tensors)
+        return runner.machine.frame(words, runner.threads, fixed, *tensors)
 
     def _needed_runner(self) -> Runner:
         if self._runner is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from dlc.runtime import blas, threads
 from dlc.runtime.abi import ABI_VERSION, CallWord, Root, TraceWord
 from dlc.runtime.buffers import ALIGNMENT, Bytes, address, aligned_bytes
-from dlc.runtime.mixed.parts import Parts
 from dlc.runtime.native import Native
+
+if TYPE_CHECKING:
+    from dlc.runtime.mixed.parts import Parts
 
 Words = NDArray[np.int64]
 
@@ -50,8 +52,58 @@ def _scratch_at(sized: Sized) -> int:
     return -(-arena // ALIGNMENT) * ALIGNMENT
 
 
+class CallFrame(Protocol):
+    """A call of one program on some machine: set the roots from `Root.INPUTS` on, then `run`."""
+
+    roots: ctypes.Array[ctypes.c_int64]
+    """Where its memory begins: what `Root` says, then the inputs and outputs."""
+
+    @property
+    def room(self) -> int:
+        """Bytes of working memory that it has."""
+        ...
+
+    def run(self, sized: Sized, arena: int = 0) -> int:
+        """Run the program at these sizes and give its status. Other Python threads run meanwhile.
+
+        It works in `working_bytes` at the address `arena`, or in memory of its own.
+        """
+        ...
+
+    def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words | None]:
+        """The same, and records (`TraceWord`) of each thread's work on each op, at most `capacity`."""
+        ...
+
+    def status_words(self) -> list[int]:
+        """The `dlc_call` words as they are now."""
+        ...
+
+    def cancel(self) -> None:
+        """Ask the call that it is running to end soon."""
+        ...
+
+    def reset(self) -> None:
+        """Forget a request to cancel, before it serves another call."""
+        ...
+
+
+class FrameSource(Protocol):
+    """What makes frames for calls: a machine with a model's code."""
+
+    def frame(
+        self,
+        program: Bytes,
+        threads: int,
+        fixed: tuple[int, int],
+        inputs: int = 0,
+        outputs: int = 0,
+    ) -> CallFrame:
+        """What one call in flight of a program needs; `fixed` are where WEIGHTS and SOURCES lie."""
+        ...
+
+
 class Frame:
-    """A call of one program: set the roots from `Root.INPUTS` on, then `run`."""
+    """A call of one program on this machine's processor; see `CallFrame`."""
 
     __slots__ = (
         *(
@@ -96,14 +148,9 @@ class Frame:
 
     @property
     def room(self) -> int:
-        """Bytes of working memory that it has."""
         return len(self._work)
 
     def run(self, sized: Sized, arena: int = 0) -> int:
-        """Run the program at these sizes and give its status. Other Python threads run meanwhile.
-
-        It works in `working_bytes` at the address `arena`, or in memory of its own.
-        """
         if arena:
             self._sized = None  # the next call without one finds its own memory again
             self._work_at(arena, sized)
@@ -130,7 +177,6 @@ class Frame:
         self.words[_SIZES] = sized.sizes_at
 
     def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words]:
-        """The same, and records (`TraceWord`) of each thread's work on each op, at most `capacity`."""
         records = np.zeros((capacity, TraceWord.COUNT), np.int64)
         self.words[CallWord.TRACE] = address(records)
         self.words[CallWord.TRACE_CAPACITY] = capacity
@@ -141,13 +187,11 @@ class Frame:
         return status, records[: self.words[CallWord.TRACE_COUNT]]
 
     def status_words(self) -> list[int]:
-        """The `dlc_call` words as they are now."""
         return list(self.words)
 
     def cancel(self) -> None:
-        """Ask the call that this frame is running to end at its next barrier."""
+        # The call ends at its next barrier.
         self._cancel.value = 1
 
     def reset(self) -> None:
-        """Forget a request to cancel, before the frame serves another call."""
         self._cancel.value = 0

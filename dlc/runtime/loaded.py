@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes, as_bytes
 from dlc.runtime.compiled import CompiledProgram
-from dlc.runtime.cuda.gpu import Gpu, GpuWeights
-from dlc.runtime.machines import Machine, new_frame
+from dlc.runtime.machines import Machine, choose_target, load_machine
 from dlc.runtime.manifest import Target
-from dlc.runtime.mixed.machine import Mixed, MixedWeights
-from dlc.runtime.native import choose_target, load_native
 from dlc.runtime.status import call_error
 from dlc.runtime.weights import Preparation, WeightStore
 
@@ -31,14 +28,14 @@ class Loaded(NamedTuple):
         if machine is None:
             return None
         if program is None or prepare is None:
-            return _store(machine, sources, None, None)
+            return machine.weights(sources, None, None)
         if prepare.cached in artifact.sections:
-            return _store(machine, sources, as_bytes(artifact.section(prepare.cached)), None)
+            return machine.weights(sources, as_bytes(artifact.section(prepare.cached)), None)
 
         def run(made: int, given: int) -> None:
             _prepare(machine, program, threads, (made, given), artifact.texts)
 
-        return _store(machine, sources, None, Preparation(prepare.bytes, run))
+        return machine.weights(sources, None, Preparation(prepare.bytes, run))
 
 
 def load_code(artifact: Artifact, untrusted: bool) -> Loaded:
@@ -62,30 +59,8 @@ def load_code(artifact: Artifact, untrusted: bool) -> Loaded:
         prepare = CompiledProgram(artifact, target, target.prepare.program, 0)
         prepare.at({}, ())
     tables = [*programs.values(), *([] if prepare is None else [prepare])]
-    machine = None if untrusted else _machine(artifact, target, tables)
+    machine = None if untrusted else load_machine(artifact, target, tables)
     return Loaded(target, machine, programs, prepare)
-
-
-def _machine(artifact: Artifact, target: Target, programs: Sequence[CompiledProgram]) -> Machine:
-    gpu = None if target.gpu is None else Gpu(artifact, target.gpu)
-    native = None if target.cpu is None else load_native(artifact, target.cpu)
-    if gpu is not None and native is not None:
-        tables = [(each.program, each.words) for each in programs]
-        return Mixed(native, gpu, tables, artifact.manifest.weights)
-    found = native or gpu
-    assert found is not None
-    return found
-
-
-def _store(
-    machine: Machine, sources: Bytes, prepared: Bytes | None, preparation: Preparation | None
-) -> WeightStore:
-    """The weights where the machine reads them."""
-    if isinstance(machine, Gpu):
-        return GpuWeights(machine.driver, sources, prepared, preparation)
-    if isinstance(machine, Mixed):
-        return MixedWeights(machine, sources, prepared, preparation)
-    return WeightStore(sources, prepared, preparation)
 
 
 def _prepare(
@@ -96,9 +71,7 @@ def _prepare(
     texts: Callable[[], Mapping[str, str]],
 ) -> None:
     """Run `prepare` from the second address to the first. Raises CallError if it fails."""
-    if isinstance(machine, Mixed):
-        machine = machine.native  # it is all the processor's
-    frame = new_frame(machine, program.words, threads, fixed)
+    frame = machine.preparing_frame(program.words, threads, fixed)
     if frame.run(program.at({}, ())):
         what = "computing from the weights alone"
         raise call_error(what, frame.status_words(), program.program.ops, texts)

@@ -1,32 +1,123 @@
-"""What a model runs on: this machine's processor, a GPU, or both."""
+"""What a model runs on: this machine's processor, a GPU, or both; and which code of an artifact fits.
+
+What only a GPU needs is brought in with the first model that has code for one.
+"""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
+from dlc.runtime import cuda, mixed
+from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes
-from dlc.runtime.cuda.frame import GpuFrame
-from dlc.runtime.cuda.gpu import Gpu
-from dlc.runtime.frames import Frame
-from dlc.runtime.mixed.frame import MixedFrame
-from dlc.runtime.mixed.machine import Mixed
-from dlc.runtime.native import Native
+from dlc.runtime.compiled import CompiledProgram
+from dlc.runtime.entry import EntryPoint
+from dlc.runtime.frames import CallFrame, Frame, FrameSource
+from dlc.runtime.manifest import Manifest, Target
+from dlc.runtime.native import Native, check_interface, load_native, misfit
+from dlc.runtime.refusal import Where
+from dlc.runtime.weights import Preparation, WeightStore
 
-Machine: TypeAlias = Native | Gpu | Mixed
-CallFrame: TypeAlias = Frame | GpuFrame | MixedFrame
+if TYPE_CHECKING:
+    from dlc.runtime.cuda.driver import Driver
 
 
-def new_frame(
-    machine: Machine,
-    program: Bytes,
-    threads: int,
-    fixed: tuple[int, int],
-    inputs: int = 0,
-    outputs: int = 0,
-) -> CallFrame:
-    """What one call in flight of a program needs; `fixed` are where WEIGHTS and SOURCES lie."""
-    if isinstance(machine, Gpu):
-        return GpuFrame(machine, program, fixed, inputs, inputs + outputs)
-    if isinstance(machine, Mixed):
-        return MixedFrame(machine, program, threads, fixed, inputs + outputs)
-    return Frame(machine, program, threads, fixed, inputs + outputs)
+class Machine(FrameSource, Protocol):
+    """What a model runs on, with the model's code there."""
+
+    @property
+    def entry_point(self) -> type[EntryPoint]:
+        """What the entry points of such a model are."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """`cpu`, `cuda:0`, or `cpu+cuda:0` where a part of it is on a GPU."""
+        ...
+
+    @property
+    def gpu_alone(self) -> Driver | None:
+        """The GPU that all of it runs on, None where a processor has a part."""
+        ...
+
+    def threads(self, allowed: int) -> int:
+        """How many threads of this machine's processor a call works on."""
+        ...
+
+    def preparing_frame(self, program: Bytes, threads: int, fixed: tuple[int, int]) -> CallFrame:
+        """What running `prepare` once needs; see `frame`."""
+        ...
+
+    def weights(
+        self, sources: Bytes, prepared: Bytes | None, preparation: Preparation | None
+    ) -> WeightStore:
+        """The weights where the code reads them."""
+        ...
+
+
+class Processor:
+    """This machine's processor, as the machine that a model runs on."""
+
+    entry_point = EntryPoint
+    device = "cpu"
+    gpu_alone = None
+
+    def __init__(self, native: Native) -> None:
+        self._native = native
+
+    def threads(self, allowed: int) -> int:
+        return allowed
+
+    def frame(
+        self,
+        program: Bytes,
+        threads: int,
+        fixed: tuple[int, int],
+        inputs: int = 0,
+        outputs: int = 0,
+    ) -> Frame:
+        return Frame(self._native, program, threads, fixed, inputs + outputs)
+
+    def preparing_frame(self, program: Bytes, threads: int, fixed: tuple[int, int]) -> Frame:
+        return self.frame(program, threads, fixed)
+
+    def weights(
+        self, sources: Bytes, prepared: Bytes | None, preparation: Preparation | None
+    ) -> WeightStore:
+        return WeightStore(sources, prepared, preparation)
+
+
+def choose_target(manifest: Manifest, where: Where) -> Target:
+    """The first target that runs on this machine; raises ArtifactError that says what each lacks."""
+    reasons: list[str] = []
+    for target in manifest.targets:
+        reason = misfit(target.cpu) if target.cpu is not None else None
+        if reason is None and target.gpu is not None:
+            reason = cuda.gpu.lacking(target.gpu.architecture)
+        if reason is None:
+            check_interface(target, where)
+            return target
+        reasons.append(f"{target.name} {reason}")
+    message = "; ".join(reasons) or "it has no code at all"
+    raise where.refuse(
+        "D0608",
+        message,
+        section="manifest",
+        help="compile it for this machine, or for a --target that it has",
+    )
+
+
+def load_machine(
+    artifact: Artifact, target: Target, programs: Sequence[CompiledProgram]
+) -> Machine:
+    """Load a target's code, for all of its programs. Raises ArtifactError."""
+    native = None if target.cpu is None else load_native(artifact, target.cpu)
+    if target.gpu is None:
+        assert native is not None
+        return Processor(native)
+    gpu = cuda.machine.GpuMachine(artifact, target.gpu)
+    if native is None:
+        return gpu
+    tables = [(each.program, each.words) for each in programs]
+    return mixed.machine.MixedMachine(native, gpu, tables, artifact.manifest.weights)

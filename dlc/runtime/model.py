@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dlc.errors import UsageError
 from dlc.runtime import model_report
@@ -19,19 +19,14 @@ from dlc.runtime import weights as weight_tables
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import as_bytes
 from dlc.runtime.container import Data
-from dlc.runtime.cuda.driver import Driver
-from dlc.runtime.cuda.entry import GpuEntryPoint
-from dlc.runtime.cuda.gpu import Gpu
 from dlc.runtime.entry import EntryPoint, Runner
 from dlc.runtime.loaded import Loaded, load_code
-from dlc.runtime.mixed.entry import MixedEntryPoint
-from dlc.runtime.mixed.machine import Mixed
 from dlc.runtime.threads import check_threads
 from dlc.runtime.weight_files import nearest, open_weights
 from dlc.runtime.weights import WeightViews
 
-_KINDS: dict[type[object], type[EntryPoint]] = {Gpu: GpuEntryPoint, Mixed: MixedEntryPoint}
-"""The entry points of models on machines that are no mere processor."""
+if TYPE_CHECKING:
+    from dlc.runtime.cuda.driver import Driver
 
 
 class Times(NamedTuple):
@@ -94,13 +89,12 @@ class Model:
     def _entries(self) -> dict[str, EntryPoint]:
         runner = None
         machine = self._loaded.machine
-        kind = _KINDS.get(type(machine), EntryPoint)
+        kind = EntryPoint if machine is None else machine.entry_point
         if machine is not None and self._store is not None:
             runner = Runner(
                 machine,
                 self._store,
-                # Scratch on a GPU is there once, for all of its threads.
-                1 if isinstance(machine, Gpu) else self._threads,
+                machine.threads(self._threads),
                 self._max_memory,
                 self._room(),
                 self._artifact.texts,
@@ -151,18 +145,13 @@ class Model:
     def gpu(self) -> Driver | None:
         """The GPU that all of it runs on, None for a processor."""
         machine = self._loaded.machine
-        return machine.driver if isinstance(machine, Gpu) else None
+        return None if machine is None else machine.gpu_alone
 
     @property
     def device(self) -> str:
         """What it runs on: `cpu`, `cuda:0`, or `cpu+cuda:0` where a part of it is on a GPU."""
-        match self._loaded.machine:
-            case Gpu(driver=driver):
-                return f"cuda:{driver.number}"
-            case Mixed(gpu=gpu):
-                return f"cpu+cuda:{gpu.driver.number}"
-            case _:
-                return "cpu"
+        machine = self._loaded.machine
+        return "cpu" if machine is None else machine.device
 
     @property
     def times(self) -> Times:

@@ -1,4 +1,4 @@
-"""Choosing the code of an artifact that fits this machine, and making it ready to run."""
+"""The code of an artifact for a processor: whether it fits this one, and making it ready to run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from dlc.runtime.abi import ABI_VERSION, IMPORTS
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes, as_bytes
 from dlc.runtime.code import LoadedImage, load_engine, load_image
-from dlc.runtime.cuda import gpu
-from dlc.runtime.manifest import CpuCode, Image, Library, Manifest, Target
+from dlc.runtime.manifest import CpuCode, Image, Library, Target
 from dlc.runtime.refusal import Where
 
 _ENTER = "dlc_enter"
@@ -34,27 +33,7 @@ class Native(NamedTuple):
     uses_blas: bool
 
 
-def choose_target(manifest: Manifest, where: Where) -> Target:
-    """The first target that runs on this machine; raises ArtifactError that says what each lacks."""
-    reasons: list[str] = []
-    for target in manifest.targets:
-        reason = _misfit(target.cpu) if target.cpu is not None else None
-        if reason is None and target.gpu is not None:
-            reason = gpu.lacking(target.gpu.architecture)
-        if reason is None:
-            _check_interface(target, where)
-            return target
-        reasons.append(f"{target.name} {reason}")
-    message = "; ".join(reasons) or "it has no code at all"
-    raise where.refuse(
-        "D0608",
-        message,
-        section="manifest",
-        help="compile it for this machine, or for a --target that it has",
-    )
-
-
-def _misfit(code: CpuCode) -> str | None:
+def misfit(code: CpuCode) -> str | None:
     """Why code for a processor does not run here, or None if it does."""
     machine = _MACHINES.get(platform.machine(), platform.machine())
     if code.triple.partition("-")[0] != machine or sys.platform not in code.triple:
@@ -68,7 +47,8 @@ def _misfit(code: CpuCode) -> str | None:
     return None
 
 
-def _check_interface(target: Target, where: Where) -> None:
+def check_interface(target: Target, where: Where) -> None:
+    """Whether this runtime calls code as a target is called. Raises ArtifactError (D0609)."""
     if target.abi != ABI_VERSION:
         message = f"call interface version {target.abi}, where this dlc has version {ABI_VERSION}"
         raise where.refuse("D0609", message, section="manifest", help="compile the model again")

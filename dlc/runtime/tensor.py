@@ -23,9 +23,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dlc.errors import UsageError
-from dlc.runtime import dlpack
-from dlc.runtime.cuda import exchange
-from dlc.runtime.cuda.array import DeviceArray, driver_of
+from dlc.runtime import cuda, dlpack
+from dlc.runtime.cuda.array import DeviceArray
 from dlc.runtime.dtypes import (
     BF16,
     DTYPES,
@@ -101,9 +100,8 @@ class Tensor(NDArrayOperatorsMixin):
 
         Raises Unsupported for arrays on other devices, and for element types that dlc lacks.
         """
-        where = exchange.device_of(source)
-        if where is not None and where[0] in exchange.CUDA_DEVICES:
-            array, dtype = exchange.imported(source)
+        if dlpack.is_on_gpu(source):
+            array, dtype = cuda.exchange.imported(source)
             return cls.on_device(array, dtype.name)
         bits, dtype = dlpack.imported(source)
         return cls.from_bits(bits, dtype.name)
@@ -160,7 +158,9 @@ class Tensor(NDArrayOperatorsMixin):
             return self
         if wanted == "cpu":
             return Tensor.from_bits(self._stored, self.dtype)
-        return Tensor.on_device(DeviceArray.copied(driver_of(wanted), self._stored), self.dtype)
+        return Tensor.on_device(
+            DeviceArray.copied(cuda.gpu.driver_of(wanted), self._stored), self.dtype
+        )
 
     def astype(self, dtype: str) -> Tensor:
         """A copy, converted as NumPy does it; to bf16 rounded to nearest."""
@@ -260,12 +260,12 @@ class Tensor(NDArrayOperatorsMixin):
     ) -> CapsuleType:
         # No stream has to wait: whatever computes a tensor on a device waits for it.
         if isinstance(self._memory, DeviceArray) and dl_device != dlpack.CPU and not copy:
-            return exchange.exported(self._memory, self._dtype, max_version)
+            return cuda.exchange.exported(self._memory, self._dtype, max_version)
         return dlpack.exported(self._stored, self._dtype, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if isinstance(self._memory, DeviceArray):
-            return exchange.CUDA, self._memory.driver.number
+            return dlpack.CUDA, self._memory.driver.number
         return dlpack.CPU
 
 

@@ -26,7 +26,7 @@ from dlc.driver import code
 from dlc.errors import CallError
 from dlc.ir.core import Op
 from dlc.runtime.buffers import address
-from dlc.runtime.cuda import array, gpu
+from dlc.runtime.cuda import gpu
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu
 
 PAGE = 4096
@@ -344,7 +344,6 @@ def fake_gpu() -> Generator[FakeGpu]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DLC_CACHE", "")
         patch.setattr(gpu, "open_driver", opened)
-        patch.setattr(array, "open_driver", opened)
         patch.setattr(code, "kernel_texts", texts)
         patch.setattr(code, "compile_ptx", ptx)
         patch.setattr(code, "assemble_ptx", nothing)

@@ -8,11 +8,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import Unsupported
 from dlc.runtime.buffers import address
-from dlc.runtime.cuda.driver import Driver, NoGpu
+from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.memory import DeviceBytes, SpareBytes
-from dlc.runtime.cuda.nvidia import open_driver
 
 Array = NDArray[np.generic]
 
@@ -95,18 +93,3 @@ class DeviceArray:
         # NumPy knows what fits; a stride of 0 makes an array of any size of one byte.
         known = np.broadcast_to(np.empty((), np.bool_), (self.size,)).reshape(shape).shape
         return self.part(0, known, self.dtype)
-
-
-def driver_of(device: str) -> Driver:
-    """The GPU of a name: `cuda`, or `cuda:0`. Raises Unsupported (D0702) if there is none."""
-    kind, _, number = device.partition(":")
-    if kind != "cuda" or not (number or "0").isdecimal():
-        raise Unsupported(
-            f"there is no device {device!r}",
-            code="D0702",
-            help="there are cpu, and cuda:0 and so on",
-        )
-    try:
-        return open_driver(int(number or 0))
-    except NoGpu as error:
-        raise Unsupported(f"{device} needs {error}", code="D0702") from None

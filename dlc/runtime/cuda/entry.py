@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import CallError
+from dlc.runtime import dlpack
 from dlc.runtime.abi import Root
 from dlc.runtime.arguments import as_array
 from dlc.runtime.buffers import address, aligned_array
@@ -327,8 +328,7 @@ def is_on_gpu(value: object) -> bool:
         return isinstance(value.memory, DeviceArray)
     if isinstance(value, np.ndarray | np.generic | bool | int | float | list | tuple | dict):
         return False
-    where = exchange.device_of(value)
-    return where is not None and where[0] in exchange.CUDA_DEVICES
+    return dlpack.is_on_gpu(value)
 
 
 def _taken(value: object, stream: int) -> exchange.Imported:
@@ -336,7 +336,7 @@ def _taken(value: object, stream: int) -> exchange.Imported:
     if isinstance(value, Tensor):
         assert isinstance(value.memory, DeviceArray)
         return exchange.Imported(value.memory, DTYPES[value.dtype])
-    return exchange.imported(cast(exchange.OnDevice, value), stream)
+    return exchange.imported(cast(dlpack.Exporter, value), stream)
 
 
 def _members(out: object) -> Sequence[object]:

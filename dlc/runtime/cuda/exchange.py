@@ -13,16 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import Unsupported
-from dlc.runtime.cuda.array import DeviceArray, driver_of
+from dlc.runtime.cuda.array import DeviceArray
+from dlc.runtime.cuda.gpu import driver_of
 from dlc.runtime.cuda.memory import DeviceBytes
+from dlc.runtime.dlpack import CUDA, Exporter
 from dlc.runtime.dtypes import BF16, DTYPES, DType
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
-
-CUDA = 2
-CUDA_DEVICES = (2, 13)
-"""Kinds of devices: an NVIDIA GPU, and memory that it shares with the host."""
 
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 _BF16_CODE = 4
@@ -39,13 +37,7 @@ _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 
 
-class OnDevice(Protocol):
-    """An array that speaks DLPack, and says where it is."""
-
-    def __dlpack_device__(self) -> tuple[int, int]: ...
-
-
-class _Exporter(Protocol):
+class _OnDevice(Protocol):
     def __dlpack__(self, *, stream: int) -> object: ...
 
 
@@ -73,15 +65,7 @@ class Imported(NamedTuple):
     dtype: DType
 
 
-def device_of(value: object) -> tuple[int, int] | None:
-    """The kind and number of the device that an array of another library lies on; None for no array."""
-    if not hasattr(value, "__dlpack_device__"):
-        return None
-    kind, number = cast(OnDevice, value).__dlpack_device__()
-    return int(kind), int(number)
-
-
-def imported(source: OnDevice, stream: int | None = None) -> Imported:
+def imported(source: Exporter, stream: int | None = None) -> Imported:
     """An array on a GPU, on its own memory, with all that was done to it done for `stream`.
 
     Without a stream the library that it is from has finished. Raises Unsupported: D0702 for one that is
@@ -91,7 +75,7 @@ def imported(source: OnDevice, stream: int | None = None) -> Imported:
     driver = driver_of(f"cuda:{int(number)}")
     # The first of CUDA's own numbers, the default stream, is what a library without others would use.
     try:
-        capsule = cast(_Exporter, source).__dlpack__(stream=1 if stream is None else stream)
+        capsule = cast(_OnDevice, source).__dlpack__(stream=1 if stream is None else stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise Unsupported(f"the array cannot be read: {error}", code="D0702") from None
     if stream is None:

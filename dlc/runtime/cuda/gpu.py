@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from dlc.errors import Unsupported
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes, as_bytes
 from dlc.runtime.cuda.driver import Driver, Kernel, NoGpu
@@ -32,6 +33,21 @@ class Gpu:
     def __del__(self) -> None:
         if hasattr(self, "_module"):
             self.driver.unload(self._module)
+
+
+def driver_of(device: str) -> Driver:
+    """The GPU of a name: `cuda`, or `cuda:0`. Raises Unsupported (D0702) if there is none."""
+    kind, _, number = device.partition(":")
+    if kind != "cuda" or not (number or "0").isdecimal():
+        raise Unsupported(
+            f"there is no device {device!r}",
+            code="D0702",
+            help="there are cpu, and cuda:0 and so on",
+        )
+    try:
+        return open_driver(int(number or 0))
+    except NoGpu as error:
+        raise Unsupported(f"{device} needs {error}", code="D0702") from None
 
 
 def lacking(architecture: str) -> str | None:

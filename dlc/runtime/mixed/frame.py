@@ -31,8 +31,8 @@ from dlc.runtime.cuda.memory import Growing, Pinned
 from dlc.runtime.cuda.walk import NUMBER, Steps, Walk
 from dlc.runtime.frames import Frame, Sized, Words, working_bytes
 from dlc.runtime.mixed import parts as places
+from dlc.runtime.mixed.both import Both
 from dlc.runtime.mixed.flights import Bytes, Flights
-from dlc.runtime.mixed.machine import Mixed
 from dlc.runtime.mixed.parts import BadParts, Parts
 from dlc.runtime.mixed.stretches import Stretch, Stretches
 
@@ -54,13 +54,13 @@ class MixedFrame:
     """A call of one program, with the interface of `dlc.runtime.frames.Frame`."""
 
     def __init__(
-        self, machine: Mixed, program: Block, threads: int, fixed: tuple[int, int], tensors: int
+        self, machine: Both, program: Block, threads: int, fixed: tuple[int, int], tensors: int
     ) -> None:
         """`fixed` are the addresses of WEIGHTS and SOURCES on the host."""
         self._machine = machine
         self._threads = threads
         self._fixed = fixed
-        self._weights = machine.weights[fixed]
+        self._weights = machine.placed[fixed]
         self._steps = Steps(program, Root.INPUTS + tensors)
         self._stretches: Stretches | None = None
         self._engines: dict[int, Frame] = {}

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dlc.runtime.abi import COPY, ON_GPU, ArgKind, ArgWord, Root, StepWord
+from dlc.runtime.plan_check import BadPlan
 from dlc.runtime.program_check import ProgramTable
 
 HOST, GPU = "cpu", "cuda"
@@ -32,7 +33,7 @@ class Room(Protocol):
     def last(self) -> int: ...
 
 
-class BadParts(ValueError):
+class BadParts(BadPlan):
     """A program would use memory of one device on another; the message says where."""
 
 

@@ -1,0 +1,47 @@
+"""A GPU as the machine that a model runs on."""
+
+from __future__ import annotations
+
+from dlc.runtime.buffers import Bytes
+from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.cuda.entry import GpuEntryPoint
+from dlc.runtime.cuda.frame import GpuFrame
+from dlc.runtime.cuda.gpu import Gpu, GpuWeights
+from dlc.runtime.weights import Preparation, WeightStore
+
+
+class GpuMachine(Gpu):
+    """Implements `dlc.runtime.machines.Machine`."""
+
+    entry_point = GpuEntryPoint
+
+    @property
+    def device(self) -> str:
+        return f"cuda:{self.driver.number}"
+
+    @property
+    def gpu_alone(self) -> Driver:
+        return self.driver
+
+    def threads(self, allowed: int) -> int:
+        # The host waits; scratch on a GPU is there once, for all of its threads.
+        del allowed
+        return 1
+
+    def frame(
+        self,
+        program: Bytes,
+        threads: int,
+        fixed: tuple[int, int],
+        inputs: int = 0,
+        outputs: int = 0,
+    ) -> GpuFrame:
+        return GpuFrame(self, program, fixed, inputs, inputs + outputs)
+
+    def preparing_frame(self, program: Bytes, threads: int, fixed: tuple[int, int]) -> GpuFrame:
+        return self.frame(program, threads, fixed)
+
+    def weights(
+        self, sources: Bytes, prepared: Bytes | None, preparation: Preparation | None
+    ) -> WeightStore:
+        return GpuWeights(self.driver, sources, prepared, preparation)
