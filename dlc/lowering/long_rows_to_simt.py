@@ -20,9 +20,11 @@ from dlc.lowering.loop_words import for_each, index, times
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.multiples import ACCESS
 from dlc.lowering.rows import (
+    before_results,
     checks_depend_on,
     dense_strides,
     element_of,
+    read_where_it_writes,
     row_in_result,
 )
 from dlc.lowering.simt_writer import GridWriter, either
@@ -44,11 +46,16 @@ def lower_long_rows(op: kernel.Generic) -> Lowered:
     indices = writer.unravel(emit, writer.tile, extents, tiles)
     places: list[Lane] = [Uniform(place) for place in indices]
     known: dict[Value, Lane | Row] = dict(zip(op.indices, places, strict=True))
-    point = body.run(op.body, Point(emit, 1, known))
-    # One of them writes the results, over what others may still be reading.
-    emit.place(simt.Barrier())
-    once = writer.once(emit)
-    either(emit, once, lambda inside: store_elements(op, body, point.at(inside, 1), places))
+    needed, rest = before_results(op)
+    point = body.ops(needed, Point(emit, 1, known))
+    if read_where_it_writes(op, needed):
+        emit.place(simt.Barrier())
+
+    def results(inside: Builder) -> None:
+        store_elements(op, body, body.ops(rest, point.at(inside, 1)), places)
+
+    # One thread reads what only the results need: they may lie over it.
+    either(emit, writer.once(emit), results)
     scratch = () if body.scratch is None else (body.scratch,)
     cost = nanoseconds(element_work(op.body, 1))
     return writer.finish(tiles, cost, tiles * body.scratch_bytes, scratch)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import kernel, loop, scalar
+from dlc.dialects.mem import same_place
 from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import DType, TensorType
 from dlc.lowering.body import Body, Point, Row
 from dlc.lowering.lanes import Uniform
@@ -83,3 +84,36 @@ def row_in_result(
     pointer = body.writer.pointers[view]
     moved = point.emit(loop.Offset(pointer, address.value, element_of(stage)))
     return Row(moved, dense_strides(point.emit, extents))
+
+
+def before_results(op: kernel.Generic) -> tuple[list[Op], list[Op]]:
+    """The operations that folds and rows need, these included, and those that only results need."""
+    body = [inner for inner in op.body if not inner.terminator]
+    needed: set[Op] = set()
+    for inner in reversed(body):
+        if isinstance(inner, kernel.Inner) or not needed.isdisjoint(_users(inner)):
+            needed.add(inner)
+    return [i for i in body if i in needed], [i for i in body if i not in needed]
+
+
+def _users(op: Op) -> set[Op]:
+    """The operations of the same block that use a result, or have one inside that does."""
+    found: set[Op] = set()
+    for result in op.results:
+        for user in result.uses:
+            at: Op | None = user
+            while at is not None and at.parent is not op.parent:
+                at = at.parent.parent if at.parent is not None else None
+            if at is not None:
+                found.add(at)
+    return found
+
+
+def read_where_it_writes(op: kernel.Generic, ops: Sequence[Op]) -> bool:
+    """Whether some of the operations of a kernel in destination form load what a result lies over.
+
+    Where threads share an element, one of them might write it before another has read it.
+    """
+    loaded = {load.array for inner in ops for load in inner.walk() if isinstance(load, kernel.Load)}
+    views = [view for view, array in zip(op.inputs, op.arrays, strict=True) if array in loaded]
+    return any(same_place(view, out) for view in views for out in op.outs)

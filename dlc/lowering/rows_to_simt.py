@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlc.dialects import kernel, scalar, simt, vec
-from dlc.dialects.mem import same_place
 from dlc.dialects.scalar import element
 from dlc.dialects.simt import WARP
 from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Value
 from dlc.ir.dims import product
 from dlc.lowering.body import Body, Point, Row
 from dlc.lowering.elements_to_simt import in_groups, store_elements
@@ -24,7 +23,7 @@ from dlc.lowering.lanes import Lane, Linear, Uniform, combine, in_lanes
 from dlc.lowering.loop_words import index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.multiples import ACCESS
-from dlc.lowering.rows import checks_depend_on
+from dlc.lowering.rows import before_results, checks_depend_on, read_where_it_writes
 from dlc.lowering.simt_writer import GridWriter, either
 from dlc.lowering.work import ceil_divide, element_work, nanoseconds
 
@@ -134,12 +133,12 @@ class _Rows(Body):
         extents = [writer.size(size, "extent", axis) for axis, size in enumerate(op.domain)]
         where = writer.unravel(emit, own, extents, count)
         self._find_places(emit, lane)
-        needed, rest = _before_results(op)
+        needed, rest = before_results(op)
         known: dict[Value, Lane | Row] = dict(
             zip(op.indices, [Uniform(place) for place in where], strict=True)
         )
         point = self.ops(needed, Point(emit, 1, known))
-        if self._reads_what_it_writes(needed):
+        if read_where_it_writes(op, needed):
             emit.place(simt.Barrier())
         there = emit(scalar.Compare(row, rows, "lt"))
         self._store_rows(point, where, there)
@@ -169,12 +168,6 @@ class _Rows(Body):
                 end = emit(scalar.Subtract(length, index(emit, shape.group)))
                 place = minimum(emit, place, end)
             self.places.append(Linear(place) if shape.group > 1 else Uniform(place))
-
-    def _reads_what_it_writes(self, needed: Sequence[Op]) -> bool:
-        """Whether some thread might write an element of a result before another has read it."""
-        loaded = {op.array for op in needed if isinstance(op, kernel.Load)}
-        views = [self.op.inputs[self.arrays[array]] for array in loaded if array in self.arrays]
-        return any(same_place(view, out) for view in views for out in self.op.outs)
 
     # Folds and rows, piece by piece.
 
@@ -248,26 +241,3 @@ class _Rows(Body):
             either(inside, self.last_is_there, lambda deep: write(deep, [last]))
 
         either(point.emit, there, whole)
-
-
-def _before_results(op: kernel.Generic) -> tuple[list[Op], list[Op]]:
-    """The operations that folds and rows need, these included, and those that only results need."""
-    body = [inner for inner in op.body if not inner.terminator]
-    needed: set[Op] = set()
-    for inner in reversed(body):
-        if isinstance(inner, kernel.Inner) or not needed.isdisjoint(_users(inner)):
-            needed.add(inner)
-    return [i for i in body if i in needed], [i for i in body if i not in needed]
-
-
-def _users(op: Op) -> set[Op]:
-    """The operations of the same block that use a result, or have one inside that does."""
-    found: set[Op] = set()
-    for result in op.results:
-        for user in result.uses:
-            at: Op | None = user
-            while at is not None and at.parent is not op.parent:
-                at = at.parent.parent if at.parent is not None else None
-            if at is not None:
-                found.add(at)
-    return found

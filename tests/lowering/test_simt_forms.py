@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-from dlc.dialects import array, mem, nn, simt
+from dlc.dialects import array, kernel, mem, nn, simt
 from dlc.dialects.array.convolution import convolution
+from dlc.dialects.shadow import Race
 from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, symbol
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import BF16, BOOL, F32, I32, I64, DType, TensorType
+from dlc.lowering import long_rows_to_simt, rows_to_simt
 from dlc.lowering.plan_evaluation import evaluate_plan
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
 
@@ -110,6 +113,43 @@ def test_rows_in_registers(length: int, threads: int) -> None:
 def test_long_rows_and_rows_of_unknown_length() -> None:
     assert check(spread, [tensor(2, 20004)]) == [256]
     assert check(softmax, [tensor(2, T)], T=1030) == [128]
+
+
+# Results over what they are made from, where several threads share an element.
+
+
+def updated(axis: int) -> Program:
+    """Numbers that are replaced by themselves and a sum, as weights are in training."""
+
+    def program(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+        before = emit(array.CumulativeSum(x, 0))  # it has memory of its own
+        after = emit(array.Add(before, emit(array.ReduceSum(y, (axis,)))))
+        return (emit(array.CumulativeSum(after, 0)),)
+
+    return program
+
+
+SHARED_ELEMENTS = [
+    pytest.param(long_rows_to_simt, 0, (70, 3), id="long-rows"),
+    pytest.param(rows_to_simt, 1, (3, 64), id="rows-in-registers"),
+]
+
+
+@pytest.mark.parametrize(("form", "axis", "shape"), SHARED_ELEMENTS)
+def test_what_is_replaced_is_read_by_the_thread_that_writes_it(
+    form: ModuleType, axis: int, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types = [tensor(3), tensor(*shape)]
+    check(updated(axis), types)
+
+    def at_once(op: kernel.Generic) -> tuple[list[Op], list[Op]]:
+        return [inner for inner in op.body if not inner.terminator], []
+
+    monkeypatch.setattr(form, "before_results", at_once)
+    check(updated(axis), types)  # all read it, and a barrier comes before it is written
+    monkeypatch.setattr(form, "read_where_it_writes", lambda op, ops: False)
+    with pytest.raises(Race):
+        check(updated(axis), types)
 
 
 # Pieces.
