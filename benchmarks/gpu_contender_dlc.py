@@ -17,9 +17,9 @@ from dlc.driver.compile import compile_opened
 from dlc.driver.here import to_run_here
 from dlc.driver.make import Wanted, make_model
 from dlc.driver.settings import Settings
+from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.entry import GpuEntryPoint
-from dlc.runtime.cuda.gpu import driver_of
 from dlc.runtime.cuda.memory import DeviceBytes
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.trainer import Trainer

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from dlc.errors import Unsupported
-from dlc.runtime.cuda.gpu import driver_of
+from dlc.runtime.cuda.devices import driver_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("numpy", "llvmlite", "cuda-bindings", "torch", "jax")

@@ -14,7 +14,7 @@ from dlc.driver.cache import open_cache
 from dlc.driver.extensions import load_extensions
 from dlc.errors import DlcError
 from dlc.runtime import blas, cpu
-from dlc.runtime.cuda.gpu import driver_of
+from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.threads import default_threads
 
 CORETYPE: Final = "OPENBLAS_CORETYPE"

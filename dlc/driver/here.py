@@ -9,7 +9,7 @@ from dlc.driver.settings import Settings
 from dlc.errors import Unsupported
 from dlc.ir.core import Op
 from dlc.passes.devices import uses_gpu
-from dlc.runtime.cuda.gpu import lacking
+from dlc.runtime.cuda.devices import lacking
 
 
 def to_run_here(settings: Settings) -> Settings:

@@ -12,13 +12,14 @@ import numpy as np
 
 from dlc.errors import CallError
 from dlc.runtime import certificate as certificates
-from dlc.runtime import expressions, mixed, plan_check, program_check
+from dlc.runtime import expressions, plan_check, program_check
 from dlc.runtime.abi import ArgKind, ArgWord, Opcode, Root, StepWord
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes, address, aligned_copy
 from dlc.runtime.certificate import Certificate
 from dlc.runtime.frames import Sized
 from dlc.runtime.manifest import Program, Target
+from dlc.runtime.parts import parts_of
 from dlc.runtime.plan import Plan, Use
 from dlc.runtime.program_check import BadProgram, ProgramTable, Surroundings, Words
 
@@ -111,9 +112,7 @@ class CompiledProgram:
             devices = [root.device for root in self._certificate.roots]
             parts = None
             if self._is_mixed:
-                parts = mixed.parts.parts_of(
-                    self._table, sizes, plan.roots, devices, [*lengths, *tensors]
-                )
+                parts = parts_of(self._table, sizes, plan.roots, devices, [*lengths, *tensors])
         except expressions.TooLarge as error:
             raise CallError(f"{error}{_at(dims)}", code="D0804") from None
         except (expressions.BadExpression, plan_check.BadPlan) as error:

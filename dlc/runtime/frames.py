@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,7 @@ from dlc.runtime import blas, threads
 from dlc.runtime.abi import ABI_VERSION, CallWord, Root, TraceWord
 from dlc.runtime.buffers import ALIGNMENT, Bytes, address, aligned_bytes
 from dlc.runtime.native import Native
-
-if TYPE_CHECKING:
-    from dlc.runtime.mixed.parts import Parts
+from dlc.runtime.parts import Parts
 
 Words = NDArray[np.int64]
 

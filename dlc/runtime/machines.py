@@ -6,9 +6,10 @@ What only a GPU needs is brought in with the first model that has code for one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from dlc.runtime import cuda, mixed
+from dlc.runtime import cuda
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes
 from dlc.runtime.compiled import CompiledProgram
@@ -21,6 +22,8 @@ from dlc.runtime.weights import Preparation, WeightStore
 
 if TYPE_CHECKING:
     from dlc.runtime.cuda.driver import Driver
+    from dlc.runtime.cuda.machine import GpuMachine
+    from dlc.runtime.mixed.machine import MixedMachine
 
 
 class Machine(FrameSource, Protocol):
@@ -94,7 +97,7 @@ def choose_target(manifest: Manifest, where: Where) -> Target:
     for target in manifest.targets:
         reason = misfit(target.cpu) if target.cpu is not None else None
         if reason is None and target.gpu is not None:
-            reason = cuda.gpu.lacking(target.gpu.architecture)
+            reason = cuda.devices.lacking(target.gpu.architecture)
         if reason is None:
             check_interface(target, where)
             return target
@@ -116,8 +119,16 @@ def load_machine(
     if target.gpu is None:
         assert native is not None
         return Processor(native)
-    gpu = cuda.machine.GpuMachine(artifact, target.gpu)
+    gpu = _gpu_machine()(artifact, target.gpu)
     if native is None:
         return gpu
     tables = [(each.program, each.words) for each in programs]
-    return mixed.machine.MixedMachine(native, gpu, tables, artifact.manifest.weights)
+    return _mixed_machine()(native, gpu, tables, artifact.manifest.weights)
+
+
+def _gpu_machine() -> type[GpuMachine]:
+    return import_module("dlc.runtime.cuda.machine").GpuMachine
+
+
+def _mixed_machine() -> type[MixedMachine]:
+    return import_module("dlc.runtime.mixed.machine").MixedMachine

@@ -159,7 +159,7 @@ class Tensor(NDArrayOperatorsMixin):
         if wanted == "cpu":
             return Tensor.from_bits(self._stored, self.dtype)
         return Tensor.on_device(
-            DeviceArray.copied(cuda.gpu.driver_of(wanted), self._stored), self.dtype
+            DeviceArray.copied(cuda.devices.driver_of(wanted), self._stored), self.dtype
         )
 
     def astype(self, dtype: str) -> Tensor:

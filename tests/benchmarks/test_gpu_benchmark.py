@@ -16,7 +16,7 @@ from benchmarks.gpu_cases import KINDS, PRECISIONS, GpuCase, cases
 from benchmarks.gpu_contender_dlc import contender
 from benchmarks.gpu_serve import Spec
 from benchmarks.turns import NotReady
-from dlc.runtime.cuda import gpu as runtime
+from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from tests.runtime.fake_gpu import FakeGpu, fake_gpu
 
@@ -227,7 +227,7 @@ def test_without_a_gpu_it_says_so_before_work_begins(
     def none(device: int = 0) -> Driver:
         raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
 
-    monkeypatch.setattr(runtime, "open_driver", none)
+    monkeypatch.setattr(devices, "open_driver", none)
     assert gpu.main(["--only", "kernels"]) == 4
     assert "there is nothing to measure: the target cuda needs" in capsys.readouterr().err
 

@@ -9,7 +9,7 @@ import pytest
 from dlc.driver import doctor
 from dlc.driver.doctor import Finding, examine
 from dlc.runtime import blas
-from dlc.runtime.cuda import gpu
+from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from tests.runtime.fake_gpu import fake_gpu
 
@@ -84,7 +84,7 @@ def test_what_a_gpu_needs_is_said_where_there_is_none(monkeypatch: pytest.Monkey
     def none(device: int = 0) -> Driver:
         raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
 
-    monkeypatch.setattr(gpu, "open_driver", none)
+    monkeypatch.setattr(devices, "open_driver", none)
     assert found("gpu") == Finding(
         "gpu", "none: cuda needs an NVIDIA GPU with its driver, and there is none here"
     )

@@ -26,7 +26,7 @@ from dlc.driver import code
 from dlc.errors import CallError
 from dlc.ir.core import Op
 from dlc.runtime.buffers import address
-from dlc.runtime.cuda import gpu
+from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu
 
 PAGE = 4096
@@ -307,7 +307,7 @@ def no_gpu() -> Generator[None]:
         raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu, "open_driver", none)
+        patch.setattr(devices, "open_driver", none)
         yield
 
 
@@ -343,7 +343,7 @@ def fake_gpu() -> Generator[FakeGpu]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DLC_CACHE", "")
-        patch.setattr(gpu, "open_driver", opened)
+        patch.setattr(devices, "open_driver", opened)
         patch.setattr(code, "kernel_texts", texts)
         patch.setattr(code, "compile_ptx", ptx)
         patch.setattr(code, "assemble_ptx", nothing)

@@ -16,7 +16,7 @@ from dlc.driver.opened import Opened
 from dlc.driver.settings import Settings
 from dlc.errors import ArtifactError, CallError
 from dlc.runtime.artifact import Artifact
-from dlc.runtime.cuda import gpu
+from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from dlc.runtime.dtypes import DTYPES
 from dlc.runtime.manifest import Input
@@ -158,7 +158,7 @@ def test_without_a_gpu_loading_says_what_is_missing(monkeypatch: pytest.MonkeyPa
     def none(device: int = 0) -> Driver:
         raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
 
-    monkeypatch.setattr(gpu, "open_driver", none)
+    monkeypatch.setattr(devices, "open_driver", none)
     artifact = made(open_model("net.dlm", text=TEXT), "cuda:sm_80")
     with pytest.raises(ArtifactError, match="cuda:sm_80 needs an NVIDIA GPU with its driver"):
         Model(artifact)

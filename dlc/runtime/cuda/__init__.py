@@ -1,7 +1,7 @@
 """Running artifacts on NVIDIA GPUs, through the driver interface of cuda-python.
 
-What a model for a processor may do without is brought in when it is first used: `cuda.machine`, `cuda.gpu`
-and `cuda.exchange` are there for who has imported `dlc.runtime.cuda`.
+Arrays may lie on a GPU wherever they are used. What only those need is brought in with the first one:
+`cuda.devices` and `cuda.exchange` are there for who has imported `dlc.runtime.cuda`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dlc.runtime.cuda import exchange, gpu, machine
+    from dlc.runtime.cuda import devices, exchange
 
-__all__ = ["exchange", "gpu", "machine"]
+__all__ = ["devices", "exchange"]
 
 if not TYPE_CHECKING:  # a checker knows the modules, and that there are no others
 

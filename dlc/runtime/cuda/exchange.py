@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dlc.errors import Unsupported
 from dlc.runtime.cuda.array import DeviceArray
-from dlc.runtime.cuda.gpu import driver_of
+from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.cuda.memory import DeviceBytes
 from dlc.runtime.dlpack import CUDA, Exporter
 from dlc.runtime.dtypes import BF16, DTYPES, DType

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 
-from dlc.errors import Unsupported
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes, as_bytes
-from dlc.runtime.cuda.driver import Driver, Kernel, NoGpu
+from dlc.runtime.cuda.devices import capability_of, driver_of
+from dlc.runtime.cuda.driver import Driver, Kernel
 from dlc.runtime.cuda.memory import DeviceBytes
-from dlc.runtime.cuda.nvidia import open_driver
 from dlc.runtime.manifest import GpuCode
 from dlc.runtime.weights import Preparation, WeightStore
 
@@ -18,7 +17,7 @@ class Gpu:
     """Kernels by their numbers, and where the constants are."""
 
     def __init__(self, artifact: Artifact, code: GpuCode) -> None:
-        self.driver = open_driver()
+        self.driver = driver_of("cuda:0")
         fits = code.cubin and _is_for(code.architecture, self.driver.capability)
         # The driver makes machine code of PTX, which ends with a zero, where there is none that fits.
         image = bytes(artifact.section(code.cubin if fits else code.ptx)) + b"\0"
@@ -35,42 +34,9 @@ class Gpu:
             self.driver.unload(self._module)
 
 
-def driver_of(device: str) -> Driver:
-    """The GPU of a name: `cuda`, or `cuda:0`. Raises Unsupported (D0702) if there is none."""
-    kind, _, number = device.partition(":")
-    if kind != "cuda" or not (number or "0").isdecimal():
-        raise Unsupported(
-            f"there is no device {device!r}",
-            code="D0702",
-            help="there are cpu, and cuda:0 and so on",
-        )
-    try:
-        return open_driver(int(number or 0))
-    except NoGpu as error:
-        raise Unsupported(f"{device} needs {error}", code="D0702") from None
-
-
-def lacking(architecture: str) -> str | None:
-    """Why code for GPUs such as `sm_80` does not run here, or None if it does."""
-    try:
-        found = open_driver().capability
-    except NoGpu as error:
-        return f"needs {error}"
-    wanted = _capability(architecture)
-    if found < wanted or (architecture.endswith("a") and found != wanted):
-        return f"needs a GPU of the kind {architecture}, this is sm_{found[0]}{found[1]}"
-    return None
-
-
-def _capability(architecture: str) -> tuple[int, int]:
-    """The numbers in a name such as `sm_90a`."""
-    digits = architecture.removeprefix("sm_").rstrip("a")
-    return int(digits[:-1]), int(digits[-1])
-
-
 def _is_for(architecture: str, found: tuple[int, int]) -> bool:
     """Whether machine code runs: within one generation, newer processors run what is for older ones."""
-    wanted = _capability(architecture)
+    wanted = capability_of(architecture)
     return (
         found == wanted if architecture.endswith("a") else found[0] == wanted[0] and found >= wanted
     )

@@ -23,8 +23,8 @@ from dlc.runtime.cuda.gpu import Gpu
 from dlc.runtime.cuda.memory import DeviceBytes
 from dlc.runtime.frames import Words
 from dlc.runtime.manifest import Program, Weight
-from dlc.runtime.mixed.parts import is_on_gpu
 from dlc.runtime.native import Native
+from dlc.runtime.parts import is_on_gpu
 from dlc.runtime.weights import Preparation, WeightStore
 
 _ALIGNMENT = 256

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from dlc.errors import ArtifactError
+from dlc.runtime import parts as places
 from dlc.runtime.abi import (
     ON_GPU,
     CallWord,
@@ -30,11 +31,10 @@ from dlc.runtime.cuda.frame import CallTimes
 from dlc.runtime.cuda.memory import Growing, Pinned
 from dlc.runtime.cuda.walk import NUMBER, Steps, Walk
 from dlc.runtime.frames import Frame, Sized, Words, working_bytes
-from dlc.runtime.mixed import parts as places
 from dlc.runtime.mixed.both import Both
 from dlc.runtime.mixed.flights import Bytes, Flights
-from dlc.runtime.mixed.parts import BadParts, Parts
 from dlc.runtime.mixed.stretches import Stretch, Stretches
+from dlc.runtime.parts import BadParts, Parts
 
 _OK = [0] * CallWord.COUNT
 _Roots: TypeAlias = "Sequence[int] | ctypes.Array[ctypes.c_int64]"

@@ -25,7 +25,7 @@ from dlc.runtime.abi import (
 )
 from dlc.runtime.buffers import Bytes, aligned_copy
 from dlc.runtime.cuda.walk import Steps
-from dlc.runtime.mixed.parts import BadParts, is_copy, is_on_gpu
+from dlc.runtime.parts import BadParts, is_copy, is_on_gpu
 
 _POINTS = (ArgKind.POINTER, ArgKind.LOADED)
 _JUMPS = {  # the words of each step that name another step

@@ -8,29 +8,17 @@ address that it is given, before anything runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from dlc.runtime.abi import COPY, ON_GPU, ArgKind, ArgWord, Root, StepWord
+from dlc.runtime.plan import Span
 from dlc.runtime.plan_check import BadPlan
 from dlc.runtime.program_check import ProgramTable
 
 HOST, GPU = "cpu", "cuda"
 """What the names of devices in a certificate begin with."""
-
-
-class Room(Protocol):
-    """A stretch of the arena, in use from epoch `first` to epoch `last`, both included."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def last(self) -> int: ...
 
 
 class BadParts(BadPlan):
@@ -75,7 +63,7 @@ def is_on_gpu(step: Sequence[int]) -> bool:
 def parts_of(
     table: ProgramTable,
     sizes: Sequence[int],
-    rooms: Sequence[Room],
+    rooms: Sequence[Span],
     devices: Sequence[str],
     lengths: Sequence[int],
 ) -> Parts:
@@ -104,7 +92,7 @@ def parts_of(
     return Parts(start, tuple(lengths), calls)
 
 
-def _start(rooms: Sequence[Room], devices: Sequence[str], arena: int) -> int:
+def _start(rooms: Sequence[Span], devices: Sequence[str], arena: int) -> int:
     """Where the part of the GPU begins: behind all that is the host's."""
     sized = [(room, device) for room, device in zip(rooms, devices, strict=True) if room.bytes]
     ends = [room.offset + room.bytes for room, device in sized if not device.startswith(GPU)]
@@ -118,7 +106,7 @@ def _start(rooms: Sequence[Room], devices: Sequence[str], arena: int) -> int:
 class _Owners:
     """Which room an address belongs to, at an epoch."""
 
-    def __init__(self, rooms: Sequence[Room]) -> None:
+    def __init__(self, rooms: Sequence[Span]) -> None:
         rows = [(room.offset, room.offset + room.bytes, room.first, room.last) for room in rooms]
         self._columns = np.array(rows, np.int64).reshape(-1, 4).T
         self._known: dict[tuple[int, int], tuple[int, int] | None] = {}
