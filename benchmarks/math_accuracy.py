@@ -9,6 +9,7 @@ results of f64 with those of the C library's long double, which is 2048 times as
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -245,10 +246,15 @@ def row(function: Function, *, exhaustive: bool, count: int) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Print the table."""
-    exhaustive = "--all" in arguments
-    names = [name for name in arguments if name != "--all"] or list(FUNCTIONS)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all functions without one")
+    parser.add_argument("--all", action="store_true", help="every number of f32, not samples")
+    options = parser.parse_args(arguments)
+    names: list[str] = options.names or list(FUNCTIONS)
+    if unknown := [name for name in names if name not in FUNCTIONS]:
+        parser.error(f"there is no {unknown[0]}; there are {', '.join(FUNCTIONS)}")
     for name in names:
-        print(row(FUNCTIONS[name], exhaustive=exhaustive, count=4_000_000), flush=True)
+        print(row(FUNCTIONS[name], exhaustive=options.all, count=4_000_000), flush=True)
 
 
 if __name__ == "__main__":
