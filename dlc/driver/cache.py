@@ -49,11 +49,14 @@ class DiskCache:
         return contents
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep an object file; a disk that is full or read-only is no error."""
+        """Keep an object file; a disk that is full or read-only is no error.
+
+        Compiling does not wait for the disk: a file that a power cut emptied is none, says its digest.
+        """
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, [hashlib.sha256(data).digest(), data])
+            write_file(path, [hashlib.sha256(data).digest(), data], durable=False)
         except (OSError, DlcError):
             return
 

@@ -19,17 +19,20 @@ _LEFTOVER_AGE = 600.0
 _attempt = count()
 
 
-def write_file(path: str | os.PathLike[str], pieces: Iterable[bytes | memoryview]) -> None:
+def write_file(
+    path: str | os.PathLike[str], pieces: Iterable[bytes | memoryview], *, durable: bool = True
+) -> None:
     """Write the pieces one after another: to a new file beside `path`, to disk, then renamed over it.
 
     A link is followed, so that it stays one. A device or a pipe, such as `/dev/stdout`, takes the pieces
-    as they come. Raises UsageError (D0502) where that cannot be done; an old file is then as it was.
+    as they come. Without `durable` nobody waits for the disk: after a power cut the file may be empty.
+    Raises UsageError (D0502) where it cannot be written; an old file is then as it was.
     """
     target = Path(path)
     if is_stream(target):
         _write_into(target, pieces)
     else:
-        _replace(target, pieces)
+        _replace(target, pieces, durable)
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -69,7 +72,7 @@ def _write_into(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
         raise _cannot(target, error) from error
 
 
-def _replace(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
+def _replace(target: Path, pieces: Iterable[bytes | memoryview], durable: bool) -> None:
     try:
         target = Path(os.path.realpath(target))
         temporary, handle = _create_beside(target)
@@ -79,8 +82,9 @@ def _replace(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
         with os.fdopen(handle, "wb") as file:
             for piece in pieces:
                 file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
@@ -88,7 +92,8 @@ def _replace(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    if durable:
+        _sync_folder(target.parent)
 
 
 def _create_beside(target: Path) -> tuple[Path, int]:

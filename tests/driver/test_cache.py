@@ -9,6 +9,7 @@ import pytest
 from dlc.driver.cache import DiskCache, open_cache
 from dlc.driver.doctor import examine
 from dlc.errors import DlcError
+from dlc.runtime.atomic import write_file
 
 
 def test_what_is_kept_is_found_again_and_what_is_damaged_is_not(tmp_path: Path) -> None:
@@ -20,6 +21,28 @@ def test_what_is_kept_is_found_again_and_what_is_damaged_is_not(tmp_path: Path) 
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     assert cache.get("abcd") is None
     assert (cache.hits, cache.misses) == (1, 2)
+
+
+def test_compiling_does_not_wait_for_the_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def sync(_: int) -> None:
+        raise AssertionError("waits for the disk")
+
+    monkeypatch.setattr("os.fsync", sync)
+    cache = DiskCache(tmp_path)
+    cache.put("abcd", b"object")
+    assert cache.get("abcd") == b"object"
+    with pytest.raises(AssertionError, match="waits for the disk"):
+        write_file(tmp_path / "checkpoint", [b"weights"])
+
+
+def test_a_file_that_a_power_cut_emptied_is_none(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    cache.put("abcd", b"object")
+    [file] = [path for path in tmp_path.rglob("*") if path.is_file()]
+    file.write_bytes(b"")
+    assert cache.get("abcd") is None
 
 
 def test_a_place_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
