@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dlc.errors import ModelError
 from dlc.ir.attributes import decode, encode
 from dlc.ir.types import TensorType
+from dlc.runtime.blas import numpy_single_threaded
 
 Floats = NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -36,7 +37,10 @@ class Stream:
     def uniform(self, count: int) -> Floats:
         """Numbers in [0, 1) with 53 random bits."""
         raw = np.asarray(self._bits.random_raw(count), np.uint64)
-        return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        raw >>= np.uint64(11)
+        numbers = raw.astype(np.float64)
+        numbers *= 2.0**-53
+        return numbers
 
     def normal(self, count: int) -> Floats:
         """Standard normal numbers, by Box and Muller (1958)."""
@@ -56,7 +60,10 @@ def fans(shape: Shape) -> tuple[int, int]:
 
 
 def _uniform(stream: Stream, shape: Shape, low: float, high: float) -> Floats:
-    return low + (high - low) * stream.uniform(math.prod(shape))
+    numbers = stream.uniform(math.prod(shape))
+    numbers *= high - low
+    numbers += low
+    return numbers
 
 
 def _scaled_uniform(stream: Stream, shape: Shape, variance: float) -> Floats:
@@ -80,24 +87,25 @@ def _orthogonal(stream: Stream, shape: Shape, gain: float = 1.0) -> Floats:
     """Rows or columns orthonormal, whichever are fewer, of the matrix with the last axis as columns."""
     rows, columns = math.prod(shape[:-1]), shape[-1] if shape else 1
     tall = stream.normal(rows * columns).reshape(max(rows, columns), min(rows, columns))
-    q, r = np.linalg.qr(tall)
+    with numpy_single_threaded:  # sums of several threads have other last bits
+        q, r = np.linalg.qr(tall)
     q = q * np.sign(np.diag(r))
     return gain * (q if rows >= columns else q.T).ravel()
 
 
 def _zeros(stream: Stream, shape: Shape) -> Floats:
     """All elements are 0."""
-    return np.zeros(math.prod(shape))
+    return _constant(stream, shape, 0.0)
 
 
 def _ones(stream: Stream, shape: Shape) -> Floats:
     """All elements are 1."""
-    return np.ones(math.prod(shape))
+    return _constant(stream, shape, 1.0)
 
 
 def _constant(stream: Stream, shape: Shape, value: float) -> Floats:
     """All elements are the number."""
-    return np.full(math.prod(shape), value, np.float64)
+    return np.broadcast_to(np.float64(value), math.prod(shape))
 
 
 def _normal(stream: Stream, shape: Shape, scale: float = 1.0) -> Floats:
@@ -165,7 +173,7 @@ def initial(name: str, type: TensorType, text: str, seed: int, stacked: int) -> 
     stream = Stream(seed, name)
     copies, inner = math.prod(shape[:stacked]), shape[stacked:]
     parts = [make(stream, inner, *numbers) for _ in range(copies)]
-    values = np.concatenate(parts) if parts else np.zeros(0)
+    values = parts[0] if copies == 1 else np.concatenate([np.zeros(0), *parts])
     made = encode(values.reshape(shape), type.dtype)
     if type.dtype.is_float and _overflows(values, decode(made, type.dtype)):
         raise ModelError(
@@ -179,5 +187,5 @@ def initial(name: str, type: TensorType, text: str, seed: int, stacked: int) -> 
 
 def _overflows(values: Floats, made: NDArray[np.generic]) -> bool:
     """Whether there are infinite numbers that were finite in f64."""
-    infinite = np.isinf(made.astype(np.float64)).ravel()
-    return bool((infinite & np.isfinite(values)).any())
+    infinite = np.isinf(made).ravel()
+    return bool(infinite.any() and (infinite & np.isfinite(values)).any())

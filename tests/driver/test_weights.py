@@ -21,6 +21,7 @@ from dlc.ir.core import Block, Value
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.passes import Context
 from dlc.ir.types import BF16, F16, F32, DType, TensorType
+from dlc.runtime.blas import numpy_library
 from dlc.runtime.model import Model
 from tests.lowering.everywhere import HERE, assert_close
 
@@ -111,6 +112,22 @@ def test_numbers_that_the_dtype_does_not_hold_are_no_initial_values(dtype: DType
 def test_an_orthogonal_matrix_has_orthonormal_rows() -> None:
     rows = np.asarray(initial("q", f32(4, 6), "orthogonal()", 0, 0), np.float64)
     np.testing.assert_allclose(rows @ rows.T, np.eye(4), atol=1e-6)
+
+
+def test_an_orthogonal_matrix_does_not_depend_on_how_many_threads_blas_has() -> None:
+    blas = numpy_library()
+    if blas.get_threads is None or blas.set_threads is None:
+        pytest.skip("the BLAS of this NumPy has no switch for its threads")
+    before = blas.get_threads()
+    found: list[bytes] = []
+    try:
+        for threads in (1, 4):
+            blas.set_threads(threads)
+            found.append(initial("q", f32(192, 256), "orthogonal()", 0, 0).tobytes())
+            assert blas.get_threads() == threads
+    finally:
+        blas.set_threads(before)
+    assert found[0] == found[1]
 
 
 def test_an_unknown_initialiser_is_named() -> None:
