@@ -203,8 +203,8 @@ class EntryPoint:
             for array in inputs:
                 roots[root] = address(array)
                 root += 1
-            for array in outputs:
-                roots[root] = address(array)
+            for array, updated in zip(outputs, self._results.updates, strict=True):
+                roots[root] = address(array) if updated is None else roots[_INPUTS + updated]
                 root += 1
             if records:
                 status, trace = frame.run_traced(binding.sized, records)

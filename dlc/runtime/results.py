@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from keyword import iskeyword
 from typing import NamedTuple, TypeAlias, cast
 
@@ -33,6 +35,26 @@ class Storage(NamedTuple):
     bytes: int
 
 
+class _Apart(NamedTuple):
+    """Stretches of memory that do not meet, as start and end: those of the inputs that a call changes.
+
+    Training passes the same arrays for its weights each time, so that they need not be compared again.
+    """
+
+    spans: list[tuple[int, int]]
+    order: list[int]
+    """The numbers of those that are not empty, by their places in memory; and where these start and end."""
+    starts: list[int]
+    ends: list[int]
+
+    def meets(self, start: int, end: int) -> int | None:
+        """The number of one of them that shares memory with another stretch."""
+        if start == end:
+            return None
+        after = bisect_left(self.starts, end)
+        return self.order[after - 1] if after and self.ends[after - 1] > start else None
+
+
 class Results:
     """How the outputs of one entry point are taken and handed over."""
 
@@ -47,16 +69,18 @@ class Results:
         places = {item.name: k for k, item in enumerate(entry.inputs)}
         self.updates = [places[o.updates] if o.updates else None for o in entry.outputs]
         """Of each output, the number of the input that it is written over."""
-        self._is_updating = any(place is not None for place in self.updates)
+        self._changed = sorted({place for place in self.updates if place is not None})
+        self._kept = [k for k in range(len(entry.inputs)) if k not in self._changed]
+        self._apart = _Apart([], [], [], [])
         self._views = [_view(DTYPES[output.dtype]) for output in entry.outputs]
         self._pack = _packer(entry.name, self._names)
-        single = len(entry.outputs) == 1 and not self._is_updating
+        single = len(entry.outputs) == 1 and not self._changed
         self.is_plain = single and self._pack is None and self._views == [None]
         """One array that is handed over as it is."""
 
     def allocate(self, storages: Sequence[Storage], inputs: Sequence[Array] = ()) -> list[Array]:
         """New arrays, 64-byte aligned; for an output that updates one of the inputs that array."""
-        if not self._is_updating:
+        if not self._changed:
             return [aligned_array(each.shape, each.dtype, each.bytes) for each in storages]
         return [
             aligned_array(each.shape, each.dtype, each.bytes) if place is None else inputs[place]
@@ -68,21 +92,34 @@ class Results:
 
         Raises CallError (D0806) for one that shares memory with another input.
         """
-        if not self._is_updating:
+        if not self._changed:
             return inputs
         found = list(inputs)
-        updated = {place for place in self.updates if place is not None}
-        for place in updated:
+        for place in self._changed:
             if found[place].flags.num & _WRITABLE != _WRITABLE:
                 found[place] = found[place].copy()
-        ends: tuple[int, int] = (0, -1)
-        for start, place in sorted((address(array), k) for k, array in enumerate(found)):
-            end, before = ends
-            if start < end and (place in updated or before in updated):
-                names = [self._inputs[before], self._inputs[place]]
-                raise self._refuse(f"{' and '.join(names)} share memory, and one is changed")
-            ends = max(ends, (start + found[place].nbytes, place))
+        spans = [_span(found[place]) for place in self._changed]
+        if self._apart.spans != spans:
+            self._apart = self._checked(spans)
+        for place in self._kept:
+            met = self._apart.meets(*_span(found[place]))
+            if met is not None:
+                raise self._shared(self._changed[met], place)
         return found
+
+    def _checked(self, spans: list[tuple[int, int]]) -> _Apart:
+        """The memory of the inputs that are changed, which no two of them share."""
+        order = sorted(number for number, (start, end) in enumerate(spans) if start < end)
+        order.sort(key=spans.__getitem__)
+        for one, other in pairwise(order):
+            if spans[other][0] < spans[one][1]:
+                raise self._shared(self._changed[one], self._changed[other])
+        starts, ends = [spans[k][0] for k in order], [spans[k][1] for k in order]
+        return _Apart(spans, order, starts, ends)
+
+    def _shared(self, one: int, other: int) -> CallError:
+        names = " and ".join(self._inputs[place] for place in sorted((one, other)))
+        return self._refuse(f"{names} share memory, and one is changed")
 
     def handed_over(self, arrays: Sequence[Array]) -> object:
         """One array, a tuple, or a named tuple."""
@@ -126,7 +163,7 @@ class Results:
         """The arrays of `out` by the numbers of the outputs. Raises CallError (D0806)."""
         if self._measured:
             raise self._refuse("out= cannot be used: a size is known only after the call")
-        if self._is_updating:
+        if self._changed:
             raise self._refuse("out= cannot be used: it changes its inputs")
         return dict(zip(self.visible, self._in_order(out), strict=True))
 
@@ -179,6 +216,12 @@ class Results:
 
     def _refuse(self, message: str) -> CallError:
         return CallError(f"{self._entry}: {message}", code="D0806")
+
+
+def _span(array: Array) -> tuple[int, int]:
+    """Where the memory of a contiguous array begins and ends."""
+    start = address(array)
+    return start, start + array.nbytes
 
 
 def shares_memory(array: Array, others: Sequence[Array]) -> bool:

@@ -140,6 +140,43 @@ def test_one_array_cannot_be_updated_and_read_as_another_input() -> None:
         model.f(w, w)
 
 
+@pytest.mark.parametrize("start", [1, 8, 15])
+def test_memory_that_is_shared_in_part_is_refused_also_after_calls_with_the_same_weight(
+    start: int,
+) -> None:
+    model, _, _ = built(step, ["x0"])
+    block = np.zeros(48, np.float32)
+    w = block[12:28].reshape(4, 4)
+    model.f(w, block[28:44].reshape(4, 4))
+    model.f(w, Y)
+    with pytest.raises(CallError, match="x0 and x1 share memory"):
+        model.f(w, block[12 + start : 28 + start].reshape(4, 4))
+    with pytest.raises(CallError, match="x0 and x1 share memory"):
+        model.f(w, block[16 - start : 32 - start].reshape(4, 4))
+
+
+def test_two_updated_arrays_that_share_memory_are_refused_in_either_order() -> None:
+    model, _, _ = built(swap, ["x0", "x1"])
+    block = np.zeros(48, np.float32)
+    one, other, beside = (block[k : k + 16].reshape(4, 4) for k in (0, 15, 16))
+    model.f(one, beside)
+    model.f(beside, one)
+    for given in ((one, other), (other, one), (beside, other), (one, one)):
+        with pytest.raises(CallError, match="x0 and x1 share memory, and one is changed"):
+            model.f(*given)
+    model.f(one, beside)
+
+
+def test_an_array_that_becomes_read_only_between_two_calls_is_left_alone() -> None:
+    model, _, _ = built(step, ["x0"])
+    w = X.copy()
+    model.f(w, Y)
+    before = w.copy()
+    w.flags.writeable = False
+    model.f(w, Y)
+    np.testing.assert_array_equal(w, before)
+
+
 def test_out_is_refused_where_inputs_are_changed() -> None:
     model, _, _ = built(step, ["x0"])
     with pytest.raises(CallError, match="it changes its inputs"):
