@@ -143,7 +143,7 @@ def _joined(emit: Builder, sources: Sequence[Value], axis: int) -> Value:
         starts = range(0, len(sources), most)
         groups = [_joined(emit, sources[k : k + most], axis) for k in starts]
         return _joined(emit, groups, axis)
-    sources = [source for source in sources if 0 not in tensor_type(source).shape] or sources[:1]
+    sources = [source for source in sources if tensor_type(source).shape[axis] != 0] or sources[:1]
     if _in_stretches(sources, axis):
         return _side_by_side(emit, sources)
     extents = [tensor_type(source).shape[axis] for source in sources]

@@ -39,6 +39,8 @@ def called(model: dlc.Model, entry: str, *arguments: object) -> object:
         ),
         ("export fn f() -> bf16 = 1e-41", "1e-41", "f32 holds it"),
         ("export fn f() -> i8 = 300", "300", "i16 holds it"),
+        ("export fn f() -> i8 = i8(300)", "i8(300)", "i16 holds it"),
+        ("export fn f() -> u8[2] = u8([1, -1])", "[1, -1]", "-1 does not fit u8"),
         ("export fn f() -> i64 = 9223372036854775808", "9223372036854775808", "u64 holds it"),
         ("export fn f(x: u8) -> u8 = x + -1", "+", "to a wider dtype first: i16(x)"),
         ("export fn f() -> i32 = 0.5", "0.5", "write a whole number, or take a float dtype"),
@@ -92,10 +94,24 @@ def test_a_number_takes_the_dtype_that_it_is_converted_to_at_once() -> None:
         "export fn f() -> f64[2] = f64([0.1, 5_000_000_000])\n"
         "export fn g() -> f64 = f64(1e39)\n"
         "export fn h(x: i32) -> f64[2] = f64([x, 1])\n"
+        "export fn i() -> u64 = u64(18446744073709551615)\n"
+        "export fn j() -> i64[2] = i64([-9223372036854775808, 5_000_000_000])\n"
     )
     assert called(model, "f") == [0.1, 5e9]
     assert called(model, "g") == 1e39
     assert called(model, "h", 7) == [7, 1]
+    assert called(model, "i") == 2**64 - 1
+    assert called(model, "j") == [-(2**63), 5_000_000_000]
+
+
+def test_what_is_padded_gets_nothing_of_its_own_dtype() -> None:
+    model = dlc.compile(
+        text="dlc 1\n"
+        "export fn f() -> bool[3] = pad([true], [1])\n"
+        "export fn g(x: u8) -> u8[2] = pad([x], [(0, 1)])\n"
+    )
+    assert called(model, "f") == [False, True, False]
+    assert called(model, "g", 7) == [7, 0]
 
 
 @pytest.mark.parametrize(

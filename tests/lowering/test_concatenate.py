@@ -32,6 +32,10 @@ def test_rows_of_any_number() -> None:
     check(joined, *types, dims={"T": (0, 50)}, at=[{"T": 0}, {"T": 7}])
 
 
+def test_pieces_that_are_empty_along_another_axis() -> None:
+    check(joined, *parts(F32, 2, 3, rows=0))
+
+
 def test_what_is_computed_before_and_behind_a_concatenation() -> None:
     def program(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
         pair = [emit(array.Negate(x)), emit(array.Exp(y))]

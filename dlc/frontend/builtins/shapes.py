@@ -24,7 +24,7 @@ from dlc.frontend.values import (
 )
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Shape, Size, floor_divide, product
-from dlc.ir.types import DType
+from dlc.ir.types import BOOL, DType
 
 GROUP: Final = "shapes"
 
@@ -233,9 +233,10 @@ def _part_sizes(at: Trace, parts: Datum, whole: Size) -> list[Size]:
 
 
 @builtin(
-    "pad(x: tensor, by: list, value: any = 0)",
+    "pad(x: tensor, by: list, value: any = none)",
     GROUP,
-    "x with `value` around it: for each axis (before, after), or one number for both.",
+    "x with `value` around it, by default 0 or false: for each axis (before, after), or one number for "
+    "both.",
     "pad([1, 2], [(1, 2)])",
     "[0, 1, 2, 0, 0]",
 )
@@ -253,7 +254,8 @@ def pad(at: Trace, x: Value, by: Sequence[Datum], value: Datum) -> Datum:
             )
         low.append(pair[0])  # pyright: ignore[reportArgumentType]
         high.append(pair[1])  # pyright: ignore[reportArgumentType]
-    filler = as_tensor(at, value, type.dtype)
+    zero = False if type.dtype is BOOL else 0
+    filler = as_tensor(at, zero if value is None else value, type.dtype)
     return at(array.Pad(x, filler, tuple(low), tuple(high), (0,) * type.rank))
 
 
