@@ -47,6 +47,27 @@ def test_a_command_of_the_examples_works(
     assert out or "is right" in err or any(checkout.glob("*.png"))
 
 
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        ("poly.dlm --entry dy", "dy: f32[2, 2] [[8. 14.] [20. 26.]]"),
+        (
+            "sum_of_products.dlm",
+            "dx: f32[3, 4] [[12. 11. 10. 9.] [8. 7. 6. 5.] [4. 3. 2. 1.]] "
+            "dy: f32[3, 4] [[1. 2. 3. 4.] [5. 6. 7. 8.] [9. 10. 11. 12.]] "
+            "dz: f32[3, 4] [[1. 1. 1. 1.] [1. 1. 1. 1.] [1. 1. 1. 1.]]",
+        ),
+    ],
+)
+def test_the_classic_gradients_are_printed(
+    command: str, printed: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, *rest = command.split()
+    assert main(["run", str(checkout / "examples" / file), *rest]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.replace("[ ", "[") == printed
+
+
 def test_the_mandelbrot_set_is_black_inside_and_symmetric(checkout: Path) -> None:
     assert main(["run", "examples/mandelbrot.dlm", "--output", "picture=set.png"]) == 0
     with Image.open("set.png") as picture:
