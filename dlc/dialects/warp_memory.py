@@ -66,6 +66,8 @@ class LaunchMemory:
         self.function = function
         self.memory = memory
         self.steps = steps
+        self.notes: list[tuple[int, ...]] | None = None
+        """Where a kernel notes that it fails, if that is to raise nothing: code, tile and two numbers."""
         self._shadows: dict[int, tuple[Array, Shadow]] = {}
         self._places: dict[int, tuple[Stretch, Shadow, int]] = {}
         self._constants: dict[Op, Array] = {}

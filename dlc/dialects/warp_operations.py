@@ -105,7 +105,13 @@ def _shared(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> 
 
 
 def _fail(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
-    return op.evaluate(warp, *[array[here.mask][0] for array in inputs])  # pyright: ignore[reportReturnType]
+    assert isinstance(op, loop.Fail)
+    first = [array[here.mask][0] for array in inputs]
+    notes = warp.block.launch.notes
+    if notes is None:
+        return op.evaluate(warp, *first)
+    notes.append((op.code, *[int(number) for number in first]))
+    return ()
 
 
 def _exchange(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:

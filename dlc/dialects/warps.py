@@ -56,9 +56,13 @@ class Launch(LaunchMemory):
 
     @classmethod
     def given(cls, function: simt.Func, memory: Memory, words: Sequence[int]) -> Launch:
-        """A launch with pointers into a memory and numbers, in the order of the kernel's arguments."""
+        """A launch with pointers into a memory and numbers, in the order of the kernel's arguments.
+
+        A kernel that fails goes on, as on a GPU, and says so in `notes`.
+        """
         launch = cls.__new__(cls)
         launch._begin(function, memory, words, float("inf"))
+        launch.notes = []
         return launch
 
     def _begin(

@@ -39,21 +39,32 @@ Work = Callable[[], None]
 
 @dataclass(eq=False)
 class Node:
-    """A launch in a graph."""
+    """A launch in a graph, behind some others; without a kernel it does nothing."""
 
-    kernel: Kernel
+    kernel: Kernel | None
     tiles: int
     words: list[int]
+    after: Sequence[Node] = ()
 
 
 @dataclass(eq=False)
 class Graph:
-    """What was captured. It is gone when it was freed."""
+    """What is launched together. It is gone when it was freed."""
 
     nodes: list[Node] = field(default_factory=list[Node])
     launches: int = 0
     changes: int = 0
+    is_complete: bool = False
     is_free: bool = False
+
+    def in_order(self) -> list[Node]:
+        """The nodes, as late a one as its edges allow before those that were added earlier."""
+        left, found = list(self.nodes), list[Node]()
+        while left:
+            ready = [node for node in left if not any(other in left for other in node.after)]
+            left.remove(ready[-1])
+            found.append(ready[-1])
+        return found
 
 
 @dataclass(eq=False)
@@ -96,7 +107,8 @@ class FakeGpu:
         self._numbers = count(1)
         self.home = self.stream()
         self.spare: dict[int, list[int]] = {}
-        self._capturing: dict[int, Graph] = {}
+        self.events = 0
+        """Those that were not given back."""
         self._done = 0
 
     def use(self) -> None:
@@ -169,22 +181,30 @@ class FakeGpu:
         del self._streams[stream]
 
     def _later(self, stream: int, work: Work) -> None:
-        assert stream not in self._capturing, "only kernels are captured"
         self._streams[stream].append(work)
 
     def wait(self, stream: int) -> None:
-        assert stream not in self._capturing, "nothing is done while it captures"
         works = self._streams[stream]
         while works:
             works.pop(0)()
             self._done += 1
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something that was put into a stream is not done."""
+        return any(self._streams.values())
 
     def wait_all(self) -> None:
         for stream in self._streams:
             self.wait(stream)
 
     def event(self) -> Handle:
+        self.events += 1
         return Event()
+
+    def end_event(self, event: Handle) -> None:
+        assert isinstance(event, Event)
+        self.events -= 1
 
     def record(self, event: Handle, stream: int) -> None:
         assert isinstance(event, Event)
@@ -234,47 +254,73 @@ class FakeGpu:
         return cast("Mapping[str, simt.Func]", module)[name]
 
     def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
+        node = self._node(kernel, tiles, words)
+        self._later(stream, lambda: self._run(node))
+
+    def _node(
+        self, kernel: Kernel, tiles: int, words: Sequence[int], after: Sequence[Node] = ()
+    ) -> Node:
         function = kernel.function
         assert isinstance(function, simt.Func)
         assert kernel.threads == function.threads
         if function.sym_name == self.refuses:
             raise CallError("the GPU's driver refuses cuLaunchKernel: as told", code="D0818")
-        node = Node(kernel, tiles, list(words))
-        if stream in self._capturing:
-            self._capturing[stream].nodes.append(node)
-        else:
-            self._later(stream, lambda: self._run(node))
+        return Node(kernel, tiles, list(words), after)
 
     def _run(self, node: Node) -> None:
+        if node.kernel is None:
+            return
         function = node.kernel.function
         assert isinstance(function, simt.Func)
         self.launched.append(function.sym_name)
         self.done.append(function.sym_name)
-        # The last word is where a kernel notes a failure; evaluated, it raises an error instead.
-        launch = Launch.given(function, self.memory, node.words[:-1])
+        # The last word is where a kernel notes that it fails.
+        *words, notes = node.words
+        launch = Launch.given(function, self.memory, words)
         for tile in reversed(range(node.tiles)):
             launch.run(tile)
+        for note in launch.notes or ():
+            said = np.array(note, np.int64)
+            ctypes.memmove(self._host(notes, said.nbytes), address(said), said.nbytes)
 
     # Graphs
 
-    def begin_capture(self, stream: int) -> None:
-        assert stream not in self._capturing
-        self._capturing[stream] = Graph()
+    def new_graph(self) -> Handle:
+        self.graphs.append(Graph())
+        return self.graphs[-1]
 
-    def captured(self, stream: int) -> Handle:
-        return self._capturing[stream].nodes[-1]
+    def add(
+        self,
+        graph: Handle,
+        kernel: Kernel,
+        tiles: int,
+        words: Sequence[int],
+        after: Sequence[Handle],
+    ) -> Handle:
+        return self._added(graph, self._node(kernel, tiles, words, cast("Sequence[Node]", after)))
 
-    def end_capture(self, stream: int) -> Handle:
-        graph = self._capturing.pop(stream)
-        self.graphs.append(graph)
-        return graph
+    def join(self, graph: Handle, after: Sequence[Handle]) -> Handle:
+        return self._added(graph, Node(None, 0, [], cast("Sequence[Node]", after)))
+
+    def _added(self, graph: Handle, node: Node) -> Node:
+        assert isinstance(graph, Graph)
+        assert not graph.is_complete
+        assert len({id(other) for other in node.after}) == len(node.after)
+        assert all(other in graph.nodes for other in node.after)
+        graph.nodes.append(node)
+        return node
+
+    def complete(self, graph: Handle) -> None:
+        assert isinstance(graph, Graph)
+        graph.is_complete = True
 
     def launch_graph(self, graph: Handle, stream: int) -> None:
         assert isinstance(graph, Graph)
+        assert graph.is_complete
         assert not graph.is_free
         graph.launches += 1
         # As they are now: changes hold for the launches to come.
-        nodes = [Node(node.kernel, node.tiles, list(node.words)) for node in graph.nodes]
+        nodes = [Node(node.kernel, node.tiles, list(node.words)) for node in graph.in_order()]
         for node in nodes:
             self._later(stream, lambda node=node: self._run(node))
 

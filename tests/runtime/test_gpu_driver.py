@@ -16,7 +16,7 @@ import pytest
 from dlc.errors import CallError
 from dlc.runtime.cuda import nvidia
 from dlc.runtime.cuda.driver import Driver, Kernel, NoGpu
-from dlc.runtime.cuda.nvidia import open_driver
+from dlc.runtime.cuda.nvidia import MOST_BLOCKS, open_driver
 
 bindings = pytest.importorskip("cuda.bindings.driver")
 
@@ -34,8 +34,9 @@ GIVEN: dict[str, tuple[object, ...]] = {
     "cuMemAlloc": (0, 4096),
     "cuMemAllocAsync": (0, 8192),
     "cuGetErrorString": (0, b"it is used up"),
-    "cuStreamGetCaptureInfo": (0, 1, 5, "graph", ["node"], [], 1),
-    "cuStreamEndCapture": (0, "graph"),
+    "cuGraphCreate": (0, "graph"),
+    "cuGraphAddKernelNode": (0, "node"),
+    "cuGraphAddEmptyNode": (0, "empty"),
     "cuGraphInstantiate": (0, "executable"),
     "cuEventCreate": (0, "event"),
     "cuEventElapsedTime": (0, 1.5),
@@ -44,6 +45,8 @@ GIVEN: dict[str, tuple[object, ...]] = {
     "cuMemHostAlloc": (0, 512),
 }
 """What functions end with; those that are not here end with success and nothing else."""
+FIELDS = ("gridDimX", "blockDimX", "sharedMemBytes")
+"""What a node of a graph is looked at for."""
 
 
 def declared(name: str) -> int:
@@ -181,24 +184,49 @@ def test_a_kernel_gets_the_addresses_of_its_words(opened: Opened) -> None:
     assert arguments[:9] == ("function", 5, 1, 1, 64, 1, 1, 0, 77)
 
 
-def test_a_graph_is_captured_launched_changed_and_freed(opened: Opened) -> None:
+def test_a_graph_is_made_launched_changed_and_freed(opened: Opened) -> None:
     driver = opened()
     kernel = Kernel(bindings.CUfunction(), 64)
-    driver.begin_capture(77)
-    driver.launch(kernel, 5, [7], 77)
-    node = driver.captured(77)
-    graph = driver.end_capture(77)
-    driver.launch_graph(graph, 77)
-    driver.change(graph, node, kernel, 6, [8])
+    graph = driver.new_graph()
+    first = driver.add(graph, kernel, 5, [7], [])
     noted = opened.noted
+    source, before, count, parameters = noted.arguments("cuGraphAddKernelNode")
+    assert (source, before, count) == ("graph", [], 0)
+    assert [getattr(parameters, name) for name in FIELDS] == [5, 64, 0]
+    joined = driver.join(graph, [first])
+    assert noted.arguments("cuGraphAddEmptyNode") == ("graph", ["node"], 1)
+    driver.add(graph, kernel, 5, [7], [first, joined])
+    assert noted.arguments("cuGraphAddKernelNode")[1:3] == (["node", "empty"], 2)
+    driver.complete(graph)
+    driver.launch_graph(graph, 77)
+    driver.change(graph, first, kernel, 6, [8])
     assert noted.arguments("cuGraphLaunch") == ("executable", 77)
     executable, changed, parameters = noted.arguments("cuGraphExecKernelNodeSetParams")
     assert (executable, changed) == ("executable", "node")
-    fields = ("gridDimX", "blockDimX", "sharedMemBytes")
-    assert [getattr(parameters, name) for name in fields] == [6, 64, 0]
+    assert [getattr(parameters, name) for name in FIELDS] == [6, 64, 0]
     driver.free_graph(graph)
-    # The nodes name those of the graph that was captured, so it lives as long.
+    # Nodes go by the names of those of the graph that was made, so it lives as long.
     assert noted.names[-2:] == ["cuGraphExecDestroy", "cuGraphDestroy"]
+
+
+def test_a_graph_that_was_not_completed_is_freed(opened: Opened) -> None:
+    driver = opened(cuGraphInstantiate=(700,))
+    graph = driver.new_graph()
+    with pytest.raises(CallError, match="D0818"):
+        driver.complete(graph)
+    driver.free_graph(graph)
+    assert opened.noted.arguments("cuGraphDestroy") == ("graph",)
+    assert "cuGraphExecDestroy" not in opened.noted.names
+
+
+def test_more_blocks_than_a_launch_takes_are_refused(opened: Opened) -> None:
+    driver = opened()
+    kernel, graph = Kernel(bindings.CUfunction(), 64), driver.new_graph()
+    driver.launch(kernel, MOST_BLOCKS, [7], 77)
+    with pytest.raises(CallError, match=r"D0818.*2147483648 blocks"):
+        driver.launch(kernel, MOST_BLOCKS + 1, [7], 77)
+    with pytest.raises(CallError, match=r"D0818.*2147483648 blocks"):
+        driver.add(graph, kernel, MOST_BLOCKS + 1, [7], [])
 
 
 def test_every_other_function_is_called_as_it_is_declared(opened: Opened) -> None:
@@ -213,6 +241,7 @@ def test_every_other_function_is_called_as_it_is_declared(opened: Opened) -> Non
     event = driver.event()
     driver.record(event, stream)
     assert driver.milliseconds(event, event) == 1.5
+    driver.end_event(event)
     driver.wait(stream)
     driver.wait_all()
     driver.end_stream(stream)

@@ -89,6 +89,8 @@ class Driver(Protocol):
 
     def event(self) -> Handle: ...
 
+    def end_event(self, event: Handle) -> None: ...
+
     def record(self, event: Handle, stream: int) -> None:
         """Let the event be when the stream comes to this point."""
         ...
@@ -116,21 +118,32 @@ class Driver(Protocol):
     def function(self, module: Handle, name: str) -> Handle: ...
 
     def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
-        """Start a kernel with a block of threads for each tile."""
+        """Start a kernel with a block of threads for each tile. Raises CallError (D0818)."""
         ...
 
     # Graphs
 
-    def begin_capture(self, stream: int) -> None:
-        """From now on keep what this thread launches in the stream, instead of doing it."""
+    def new_graph(self) -> Handle:
+        """A graph in the making, of no kernels yet."""
         ...
 
-    def captured(self, stream: int) -> Handle:
-        """What was launched last, as a node of the graph in the making."""
+    def add(
+        self,
+        graph: Handle,
+        kernel: Kernel,
+        tiles: int,
+        words: Sequence[int],
+        after: Sequence[Handle],
+    ) -> Handle:
+        """Put a kernel into a graph in the making, behind some of its nodes; the new node."""
         ...
 
-    def end_capture(self, stream: int) -> Handle:
-        """The graph of what was launched since the capture began, ready to be launched."""
+    def join(self, graph: Handle, after: Sequence[Handle]) -> Handle:
+        """A node that does nothing, behind some others."""
+        ...
+
+    def complete(self, graph: Handle) -> None:
+        """Make a graph ready to be launched, with the nodes that it has."""
         ...
 
     def launch_graph(self, graph: Handle, stream: int) -> None: ...
@@ -141,4 +154,6 @@ class Driver(Protocol):
         """Give a node other arguments, for the launches to come."""
         ...
 
-    def free_graph(self, graph: Handle) -> None: ...
+    def free_graph(self, graph: Handle) -> None:
+        """Drop a graph, complete or not."""
+        ...

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from dlc.runtime.cuda.launching import (
     Launcher,
 )
 from dlc.runtime.cuda.memory import Growing, Pinned
+from dlc.runtime.cuda.outcome import FINE, ended_with, first_failure
 from dlc.runtime.cuda.walk import NUMBER, Steps, Walk
 from dlc.runtime.frames import Sized, Words
 
@@ -73,8 +75,8 @@ class GpuFrame:
         self._cancelled = False
         self.stream = driver.stream()
         """Where all its work is put."""
-        self._launcher = Launcher(driver, gpu.kernels, self.stream)
         self._known = KnownSegments()
+        self._launcher = Launcher(driver, gpu.kernels, self.stream)
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._arena, self._scratch = Growing(driver), Growing(driver)
         self._travelling = Growing(driver)
@@ -83,7 +85,7 @@ class GpuFrame:
         self._no_faults = bytes(self._steps.fault_bytes)
         self._clean = 0
         """The address of the notes of failing kernels, if there are none in them."""
-        self._status = _FINE
+        self._status = FINE
         self._events: list[Handle] = []
         # The addresses of the caller's arrays, from INPUTS on.
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
@@ -111,18 +113,33 @@ class GpuFrame:
         self._driver.use()
         layout = self._layout(sized)
         roots = self._roots(sized, layout)
+        try:
+            by_host = self._work(sized, layout, roots)
+        except BaseException:
+            self._abandon()
+            raise
+        self._status = self._outcome(layout, by_host)
+        if self._status[CallWord.STATUS] == Status.OK:
+            self._hand_over(sized, layout, roots)
+        return self._status[CallWord.STATUS]
+
+    def _work(self, sized: Sized, layout: Layout, roots: Sequence[int]) -> list[int] | None:
+        """All that the device does, which is done then; the words with which the host ended the walk."""
         self._mark(0)
         self._upload(sized, layout, roots)
         self._mark(1)
-        ended = self._walk(sized, roots)
+        by_host = self._walk(sized, roots)
         self._mark(2)
         self._download(sized, layout, roots)
         self._mark(3)
         self._wait()
-        self._status = ended or self._outcome(layout)
-        if self._status[CallWord.STATUS] == Status.OK:
-            self._hand_over(sized, layout, roots)
-        return self._status[CallWord.STATUS]
+        return by_host
+
+    def _abandon(self) -> None:
+        """Wait for what was begun: its memory is given to others. What it noted is of no call."""
+        self._clean = 0
+        with suppress(CallError):  # the failure that ended the call is told
+            self._driver.wait(self.stream)
 
     # Memory ---------------------------------------------------------------------------------------
 
@@ -221,7 +238,7 @@ class GpuFrame:
         place = 0
         while True:
             if self._cancelled:
-                return _ended(Status.CANCELLED)
+                return ended_with(Status.CANCELLED)
             begun = place
             place = self._segment(kept, walk, place, roots)
             step = self._steps.steps[place]
@@ -231,7 +248,7 @@ class GpuFrame:
                 return None
             limit = walk.limit(place)
             if limit is not None:
-                return _ended(Status.LIMIT, step[StepWord.C], 0, limit)
+                return ended_with(Status.LIMIT, step[StepWord.C], 0, limit)
             if step[StepWord.OPCODE] == Opcode.CALL:
                 for launch in walk.launch(place):
                     self._launcher.one(launch, roots)
@@ -273,22 +290,14 @@ class GpuFrame:
                 help=f"with {WAIT}=1 in the environment it names the operation that failed",
             ) from error
 
-    def _outcome(self, layout: Layout) -> list[int]:
-        """The first failure in the order of the program, if a kernel noted one."""
+    def _outcome(self, layout: Layout, by_host: list[int] | None) -> list[int]:
+        """The first failure in the order of the program: what ended the walk, or a kernel's note."""
         noted = ctypes.string_at(self._pinned.address + layout.inputs, len(self._no_faults))
         if noted == self._no_faults:
-            return _FINE
+            return by_host or FINE
         self._clean = 0
-        words_of = np.frombuffer(noted, np.int64).reshape(-1, FaultWord.COUNT)
-        first = int(np.flatnonzero(words_of[:, FaultWord.STATUS])[0])
-        words: list[int] = words_of[first].tolist()
-        return _ended(
-            words[FaultWord.STATUS],
-            self._steps.ops[first],
-            words[FaultWord.TILE],
-            words[FaultWord.A],
-            words[FaultWord.B],
-        )
+        rows = np.frombuffer(noted, np.int64).reshape(-1, FaultWord.COUNT)
+        return first_failure(rows, self._steps.ops, by_host)
 
     # Times and the rest of the interface ----------------------------------------------------------
 
@@ -300,6 +309,8 @@ class GpuFrame:
             pairs = zip(self._events, self._events[1:], strict=False)
             return status, CallTimes(*[self._driver.milliseconds(*pair) for pair in pairs])
         finally:
+            for event in self._events:
+                self._driver.end_event(event)
             self._events = []
 
     def _mark(self, number: int) -> None:
@@ -325,8 +336,9 @@ class GpuFrame:
         self.resident = self._all_here
 
     def __del__(self) -> None:
-        self._known.forget()
-        self._driver.end_stream(self.stream)
+        if hasattr(self, "_known"):  # else it has no stream yet
+            self._known.forget()
+            self._driver.end_stream(self.stream)
 
 
 def _laid_out(tensors: Sequence[int], inputs: int, faults: int) -> Layout:
@@ -345,14 +357,3 @@ def _laid_out(tensors: Sequence[int], inputs: int, faults: int) -> Layout:
 
 def _aligned(size: int) -> int:
     return -(-size // ALIGNED) * ALIGNED
-
-
-_FINE: Final = [0] * CallWord.COUNT
-"""The words of a call that has succeeded."""
-
-
-def _ended(status: int, op: int = 0, tile: int = 0, a: int = 0, b: int = 0) -> list[int]:
-    words = [0] * CallWord.COUNT
-    words[CallWord.STATUS], words[CallWord.STATUS_STEP] = int(status), op
-    words[CallWord.STATUS_TILE], words[CallWord.STATUS_A], words[CallWord.STATUS_B] = tile, a, b
-    return words

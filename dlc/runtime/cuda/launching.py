@@ -1,18 +1,21 @@
 """Launching segments: kernel by kernel the first time, as one CUDA graph from then on.
 
-The graphs of the last eight tuples of sizes are kept. Where memory has moved, because a caller gives
-other arrays on the device, only the kernels that are given such addresses are changed in the graph.
+In a graph the kernels between two barriers of the program run side by side. The graphs of the last eight
+tuples of sizes are kept. Where memory has moved, because a caller gives other arrays on the device, only
+the kernels that are given such addresses are changed in the graph.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 
 from dlc.errors import CallError, Diagnostic
+from dlc.runtime.abi import Root
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
 from dlc.runtime.cuda.walk import NUMBER, Launch, Segment
 from dlc.runtime.frames import Sized
@@ -21,6 +24,7 @@ MAX_KEPT = 8
 """Tuples of sizes whose graphs are kept."""
 WAIT = "DLC_GPU_WAIT"
 """In the environment: wait for each kernel, so that the one that fails is known, and make no graphs."""
+_NOWHERE = -1
 MAX_SEGMENTS = 64
 """Segments that are kept for each; there are more only where a loop runs by the device's word."""
 
@@ -49,6 +53,7 @@ class Graph:
         """Launch it with these addresses."""
         if self._roots != roots:
             moved = [k for k, place in enumerate(roots) if place != self._roots[k]]
+            self._roots = [_NOWHERE] * len(roots)  # until every node has been changed
             for number in sorted({user for root in moved for user in self._users.get(root, ())}):
                 node, launch = self._nodes[number]
                 kernel, words = kernels[launch.kernel], words_at(launch, roots)
@@ -126,7 +131,7 @@ class Launcher:
         if not known.segment.launches:
             return
         if known.graph is None and again and not self._waits:
-            known.graph = self._captured(known.segment, roots)
+            known.graph = self._made(known.segment, roots)
         if known.graph is None:
             for launch in known.segment.launches:
                 self.one(launch, roots)
@@ -136,29 +141,59 @@ class Launcher:
     def one(self, launch: Launch, roots: Sequence[int]) -> None:
         """Launch a kernel."""
         kernel = self._kernels[launch.kernel]
-        try:
+        with _named(launch):
             self._driver.launch(kernel, launch.tiles, words_at(launch, roots), self._stream)
             if self._waits:
                 self._driver.wait(self._stream)
-        except CallError as error:
-            raise KernelFailed(error.diagnostics, launch.op) from error
 
-    def _captured(self, segment: Segment, roots: Sequence[int]) -> Graph:
-        driver, stream = self._driver, self._stream
+    def _made(self, segment: Segment, roots: Sequence[int]) -> Graph:
+        driver = self._driver
+        graph = driver.new_graph()
         nodes: list[tuple[Handle, Launch]] = []
-        # What Python frees meanwhile may have to wait for the device, which is not possible then.
-        collects = gc.isenabled()
-        gc.disable()
-        driver.begin_capture(stream)
+        before: list[Handle] = []
         try:
-            for launch in segment.launches:
-                self.one(launch, roots)
-                nodes.append((driver.captured(stream), launch))
-        finally:
-            graph = driver.end_capture(stream)
-            if collects:
-                gc.enable()
+            for _, each in groupby(segment.launches, key=lambda launch: launch.epoch):
+                epoch = list(each)
+                if len(before) > 1 and len(epoch) > 1:
+                    before = [driver.join(graph, before)]
+                first = len(nodes)
+                self._add(graph, epoch, roots, before, nodes)
+                before = [node for node, _ in nodes[first:]]
+            driver.complete(graph)
+        except CallError:
+            driver.free_graph(graph)
+            raise
         return Graph(driver, graph, nodes, roots)
+
+    def _add(
+        self,
+        graph: Handle,
+        epoch: Sequence[Launch],
+        roots: Sequence[int],
+        before: Sequence[Handle],
+        nodes: list[tuple[Handle, Launch]],
+    ) -> None:
+        """Put the kernels of an epoch into a graph: side by side, but for those that use scratch."""
+        last_with_scratch: list[Handle] = []
+        for launch in epoch:
+            uses_scratch = any(root == Root.SCRATCH for root, _ in launch.words)
+            after = [*before, *(last_with_scratch if uses_scratch else ())]
+            words = words_at(launch, roots)
+            with _named(launch):
+                kernel = self._kernels[launch.kernel]
+                node = self._driver.add(graph, kernel, launch.tiles, words, after)
+            nodes.append((node, launch))
+            if uses_scratch:
+                last_with_scratch = [node]
+
+
+@contextmanager
+def _named(launch: Launch) -> Generator[None]:
+    """Let what the driver refuses meanwhile be known as that of a kernel."""
+    try:
+        yield
+    except CallError as error:
+        raise KernelFailed(error.diagnostics, launch.op) from error
 
 
 def words_at(launch: Launch, roots: Sequence[int]) -> list[int]:

@@ -48,11 +48,12 @@ class SpareBytes(DeviceBytes):
 
     def __init__(self, driver: Driver, size: int) -> None:
         """Raises CallError (D0613) if the device does not have so much."""
-        kept = driver.spare.get(size)
-        if not kept:
+        try:  # of two threads one has the last
+            address = driver.spare[size].pop()
+        except (KeyError, IndexError):
             super().__init__(driver, size)
             return
-        self._driver, self.address, self.size, self.is_lent = driver, kept.pop(), size, False
+        self._driver, self.address, self.size, self.is_lent = driver, address, size, False
 
     def __del__(self) -> None:
         kept = self._driver.spare.setdefault(self.size, []) if hasattr(self, "address") else None

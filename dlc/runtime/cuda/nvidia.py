@@ -6,11 +6,11 @@ cuda-python is imported when the first model for a GPU is loaded, and not before
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 from dlc.errors import CallError
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu
@@ -20,6 +20,8 @@ _NON_BLOCKING = 1
 _KEPT = (1 << 64) - 1
 """Bytes that a pool of memory keeps for later instead of giving them back: all."""
 _NAME_BYTES = 96
+MOST_BLOCKS = (1 << 31) - 1
+"""Of one launch."""
 
 
 @cache
@@ -51,11 +53,12 @@ class _NodeParameters(Protocol):
     kernelParams: int
 
 
-class _Graph(NamedTuple):
-    """A graph that can be launched, and the one that it was made from, whose nodes name its own."""
+@dataclass(slots=True)
+class _Graph:
+    """A graph, and what can be launched of it, whose nodes go by the names of those of the graph."""
 
-    executable: Handle
     source: Handle
+    executable: Handle | None = None
 
 
 class _Words:
@@ -84,8 +87,6 @@ class _CudaDriver:
             raise NoGpu(f"GPU {device}, and there are {count} here")
         self.number = device
         self.spare: dict[int, list[int]] = {}
-        self._capturing = threading.Lock()
-        """Held while a graph is captured: nobody can wait for the whole device meanwhile."""
         (self._device,) = self._do("cuDeviceGet", device)
         (self._context,) = self._do("cuDevicePrimaryCtxRetain", self._device)
         (name,) = self._do("cuDeviceGetName", _NAME_BYTES, self._device)
@@ -190,12 +191,14 @@ class _CudaDriver:
         self._do("cuStreamSynchronize", stream)
 
     def wait_all(self) -> None:
-        with self._capturing:
-            self._here("cuCtxSynchronize")
+        self._here("cuCtxSynchronize")
 
     def event(self) -> Handle:
         (found,) = self._here("cuEventCreate", 0)
         return found
+
+    def end_event(self, event: Handle) -> None:
+        self._here("cuEventDestroy", event)
 
     def record(self, event: Handle, stream: int) -> None:
         self._do("cuEventRecord", event, stream)
@@ -226,34 +229,37 @@ class _CudaDriver:
 
     def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
         given = _Words(words)
-        grid, block = (tiles, 1, 1), (kernel.threads, 1, 1)
+        grid, block = _grid(tiles), (kernel.threads, 1, 1)
         self._do("cuLaunchKernel", kernel.function, *grid, *block, 0, stream, given.address, 0)
 
     # Graphs ---------------------------------------------------------------------------------------
 
-    def begin_capture(self, stream: int) -> None:
-        # What other threads do meanwhile is no part of it, and does not disturb it either.
-        mode = self._named("CUstreamCaptureMode", "CU_STREAM_CAPTURE_MODE_THREAD_LOCAL")
-        self._capturing.acquire()
-        try:
-            self._do("cuStreamBeginCapture", stream, mode)
-        except CallError:
-            self._capturing.release()
-            raise
+    def new_graph(self) -> Handle:
+        (found,) = self._do("cuGraphCreate", 0)
+        return _Graph(found)
 
-    def captured(self, stream: int) -> Handle:
-        # Its status, an id, the graph, and what a next launch would come after.
-        _, _, _, last, *_ = self._do("cuStreamGetCaptureInfo", stream)
-        (node,) = cast("Sequence[Handle]", last)
+    def add(
+        self,
+        graph: Handle,
+        kernel: Kernel,
+        tiles: int,
+        words: Sequence[int],
+        after: Sequence[Handle],
+    ) -> Handle:
+        given = _Words(words)
+        parameters = self._parameters(kernel, tiles, given)
+        source = cast(_Graph, graph).source
+        (node,) = self._do("cuGraphAddKernelNode", source, list(after), len(after), parameters)
         return node
 
-    def end_capture(self, stream: int) -> Handle:
-        try:
-            (source,) = self._do("cuStreamEndCapture", stream)
-        finally:
-            self._capturing.release()
-        (executable,) = self._do("cuGraphInstantiate", source, 0)
-        return _Graph(executable, source)
+    def join(self, graph: Handle, after: Sequence[Handle]) -> Handle:
+        source = cast(_Graph, graph).source
+        (node,) = self._do("cuGraphAddEmptyNode", source, list(after), len(after))
+        return node
+
+    def complete(self, graph: Handle) -> None:
+        made = cast(_Graph, graph)
+        (made.executable,) = self._do("cuGraphInstantiate", made.source, 0)
 
     def launch_graph(self, graph: Handle, stream: int) -> None:
         self._do("cuGraphLaunch", cast(_Graph, graph).executable, stream)
@@ -262,15 +268,32 @@ class _CudaDriver:
         self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]
     ) -> None:
         given = _Words(words)
+        parameters = self._parameters(kernel, tiles, given)
+        executable = cast(_Graph, graph).executable
+        self._do("cuGraphExecKernelNodeSetParams", executable, node, parameters)
+
+    def _parameters(self, kernel: Kernel, tiles: int, words: _Words) -> _NodeParameters:
+        """What a node of a graph launches; the words are read when it is made or changed."""
         found = cast(_NodeParameters, self._cuda.CUDA_KERNEL_NODE_PARAMS())
         found.func = kernel.function
-        found.gridDimX, found.gridDimY, found.gridDimZ = tiles, 1, 1
+        found.gridDimX, found.gridDimY, found.gridDimZ = _grid(tiles)
         found.blockDimX, found.blockDimY, found.blockDimZ = kernel.threads, 1, 1
-        found.kernelParams = given.address
-        executable = cast(_Graph, graph).executable
-        self._do("cuGraphExecKernelNodeSetParams", executable, node, found)
+        found.kernelParams = words.address
+        return found
 
     def free_graph(self, graph: Handle) -> None:
-        executable, source = cast(_Graph, graph)
-        self._here("cuGraphExecDestroy", executable)
-        self._do("cuGraphDestroy", source)
+        made = cast(_Graph, graph)
+        self.use()
+        if made.executable is not None:
+            self._do("cuGraphExecDestroy", made.executable)
+        self._do("cuGraphDestroy", made.source)
+
+
+def _grid(tiles: int) -> tuple[int, int, int]:
+    """A block to each tile. Raises CallError (D0818) for more than there can be in one launch."""
+    if tiles > MOST_BLOCKS:
+        raise CallError(
+            f"a kernel would be {tiles} blocks of threads, and a GPU takes {MOST_BLOCKS} at once",
+            code="D0818",
+        )
+    return tiles, 1, 1

@@ -37,12 +37,16 @@ Word = tuple[int, int]
 
 
 class Launch(NamedTuple):
-    """A kernel by its number, on so many tiles, with these words; `op` is the number of its operation."""
+    """A kernel by its number, on so many tiles, with these words; `op` is the number of its operation.
+
+    Those of a segment that are of the same `epoch` have no barrier of the program between them.
+    """
 
     kernel: int
     tiles: int
     words: tuple[Word, ...]
     op: int
+    epoch: int = 0
 
 
 class Segment(NamedTuple):
@@ -136,15 +140,21 @@ class Walk:
         """What is launched from a place on without a word from the device."""
         steps = self._steps
         launches: list[Launch] = []
+        epoch, ends = 0, False
         while not steps.is_control(place):
             step = steps.steps[place]
             if step[StepWord.OPCODE] == Opcode.CALL:
                 if len(launches) == MAX_LAUNCHES:
                     break
-                launches += self.launch(place)
+                launches += [launch._replace(epoch=epoch) for launch in self.launch(place)]
                 place += 1
-            else:
-                place = self._move(place, step)
+                continue
+            is_wave = step[StepWord.OPCODE] == Opcode.WAVE
+            if is_wave and ends:
+                epoch += 1
+            # What one round of a loop does, the next one may rely on.
+            ends = not is_wave or step[StepWord.B] == 1
+            place = self._move(place, step)
         return Segment(tuple(launches), place, tuple(self.counters), tuple(self.trips))
 
     def enter(self, segment: Segment) -> None:
@@ -197,7 +207,7 @@ class Walk:
             case Opcode.JUMP:
                 return a
             case _:
-                pass  # a wave: one stream keeps the order
+                pass  # a wave: its calls follow
         return place + 1
 
     def _number(self, argument: int) -> int:

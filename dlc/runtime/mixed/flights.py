@@ -75,6 +75,7 @@ class Flights:
         spent = dict.fromkeys((self._up.stream, self._kernels, self._down.stream), 0.0)
         for stream, begin, end in timed:
             spent[stream] += self._driver.milliseconds(begin, end)
+            self._free += begin, end
         return CallTimes(*spent.values())
 
     @contextmanager
@@ -83,7 +84,7 @@ class Flights:
         if self._timed is None:
             yield
             return
-        begin, end = self._driver.event(), self._driver.event()
+        begin, end = self._event(), self._event()
         self._driver.record(begin, stream)
         yield
         self._driver.record(end, stream)
@@ -161,9 +162,13 @@ class Flights:
     def _note(self, way: _Way, host: Bytes, device: Bytes) -> None:
         known = [(host, device)] if (host, device) in way.copies else []
         self._free += way.forget(known)
-        event = self._free.pop() if self._free else self._driver.event()
+        event = self._event()
         self._driver.record(event, way.stream)
         way.copies[host, device] = _Copy(host, device, event)
+
+    def _event(self) -> Handle:
+        """An event that nobody waits for."""
+        return self._free.pop() if self._free else self._driver.event()
 
     # The host -------------------------------------------------------------------------------------
 
@@ -193,7 +198,9 @@ class Flights:
         self._written.clear()
 
     def close(self) -> None:
-        """Give the streams back."""
+        """Give events and streams back, when nothing is under way."""
+        for event in (*self._free, self._mark):
+            self._driver.end_event(event)
         for stream in (self._up.stream, self._kernels, self._down.stream):
             self._driver.end_stream(stream)
 

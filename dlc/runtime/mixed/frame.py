@@ -29,6 +29,7 @@ from dlc.runtime.buffers import Bytes as Block
 from dlc.runtime.buffers import address
 from dlc.runtime.cuda.frame import CallTimes
 from dlc.runtime.cuda.memory import Growing, Pinned
+from dlc.runtime.cuda.outcome import FINE, ended_with, first_failure
 from dlc.runtime.cuda.walk import NUMBER, Steps, Walk
 from dlc.runtime.frames import Frame, Sized, Words, working_bytes
 from dlc.runtime.mixed.both import Both
@@ -36,7 +37,6 @@ from dlc.runtime.mixed.flights import Bytes, Flights
 from dlc.runtime.mixed.stretches import Stretch, Stretches
 from dlc.runtime.parts import BadParts, Parts
 
-_OK = [0] * CallWord.COUNT
 _Roots: TypeAlias = "Sequence[int] | ctypes.Array[ctypes.c_int64]"
 
 
@@ -73,7 +73,7 @@ class MixedFrame:
         self._scratch, self._faults = Growing(driver), Growing(driver)
         self._running: Frame | None = None
         self._cancelled = False
-        self._status = _OK
+        self._status = FINE
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
         self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = fixed
         self.roots[Root.CONSTANTS] = address(machine.native.constants)
@@ -110,10 +110,10 @@ class MixedFrame:
         self._on_gpu = self._device_roots(at)
         self._flights.clear(self._on_gpu[-1], self._steps.fault_bytes)
         try:
-            ended = self._walk(at)
+            by_host = self._walk(at)
         finally:
             self._flights.wait()
-        self._status = self._first_failure(ended)
+        self._status = self._first_failure(by_host)
         return self._status[CallWord.STATUS]
 
     def _begin(self, sized: Sized) -> _At:
@@ -154,20 +154,20 @@ class MixedFrame:
         while not self._cancelled:
             step = self._steps.steps[place]
             whole = self._stretches.whole.get(place)
-            ended: list[int] | None = None
+            by_host: list[int] | None = None
             if whole is not None:
-                ended, place = self._enter(at, walk, place, whole), whole.end
+                by_host, place = self._enter(at, walk, place, whole), whole.end
             elif step[StepWord.OPCODE] == Opcode.END:
                 return None
             elif step[StepWord.OPCODE] == Opcode.WAVE:
-                ended, place = self._wave(at, walk, place), place + 1 + step[StepWord.A]
+                by_host, place = self._wave(at, walk, place), place + 1 + step[StepWord.A]
             elif (limit := walk.limit(place)) is not None:
-                return _ended(Status.LIMIT, step[StepWord.C], 0, limit)
+                return ended_with(Status.LIMIT, step[StepWord.C], 0, limit)
             else:
                 place = walk.control(place)
-            if ended is not None:
-                return ended
-        return _ended(Status.CANCELLED)
+            if by_host is not None:
+                return by_host
+        return ended_with(Status.CANCELLED)
 
     def _wave(self, at: _At, walk: Walk, place: int) -> list[int] | None:
         """Start what is not the processor's, then do what is."""
@@ -261,22 +261,13 @@ class MixedFrame:
 
     # How it ended ---------------------------------------------------------------------------------
 
-    def _first_failure(self, ended: list[int] | None) -> list[int]:
+    def _first_failure(self, by_host: list[int] | None) -> list[int]:
         """The first failure in the order of the program: what ended the walk, or a kernel's note."""
         count = max(1, len(self._steps.ops))
         noted = np.zeros((count, FaultWord.COUNT), np.int64)
         faults = self._on_gpu[-1]
         self._flights.fetch(address(noted), Bytes(faults, faults + noted.nbytes))
-        failed = np.flatnonzero(noted[:, FaultWord.STATUS])
-        if not len(failed):
-            return ended or _OK
-        first = int(failed[0])
-        op = self._steps.ops[first]
-        cancelled = ended is not None and ended[CallWord.STATUS] == Status.CANCELLED
-        if ended is not None and not cancelled and ended[CallWord.STATUS_STEP] < op:
-            return ended
-        words: list[int] = noted[first].tolist()
-        return _ended(words[FaultWord.STATUS], op, *words[FaultWord.TILE :])
+        return first_failure(noted, self._steps.ops, by_host)
 
     def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words]:
         """The same; nothing is recorded where two devices work."""
@@ -306,10 +297,3 @@ class MixedFrame:
 def _spans(roots: _Roots, stretches: Iterable[places.Stretch]) -> tuple[Bytes, ...]:
     """Stretches of roots as addresses."""
     return tuple([Bytes(roots[root] + first, roots[root] + end) for root, first, end in stretches])
-
-
-def _ended(status: int, op: int = 0, tile: int = 0, a: int = 0, b: int = 0) -> list[int]:
-    words = [0] * CallWord.COUNT
-    words[CallWord.STATUS], words[CallWord.STATUS_STEP] = int(status), op
-    words[CallWord.STATUS_TILE], words[CallWord.STATUS_A], words[CallWord.STATUS_B] = tile, a, b
-    return words

@@ -1,0 +1,44 @@
+"""How a call on a GPU has ended, in the words of `CallWord`: the host's and the kernels' notes together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from dlc.runtime.abi import CallWord, FaultWord, Status
+from dlc.runtime.frames import Words
+
+FINE: Final = [0] * CallWord.COUNT
+"""The words of a call that has succeeded."""
+_LATER = (Status.CANCELLED, Status.LIMIT)
+"""What the host decides comes after all that it had launched."""
+
+
+def ended_with(status: int, op: int = 0, tile: int = 0, a: int = 0, b: int = 0) -> list[int]:
+    """The words of a call that ended like this at an operation, by its number."""
+    words = [0] * CallWord.COUNT
+    words[CallWord.STATUS], words[CallWord.STATUS_STEP] = int(status), op
+    words[CallWord.STATUS_TILE], words[CallWord.STATUS_A], words[CallWord.STATUS_B] = tile, a, b
+    return words
+
+
+def first_failure(noted: Words, ops: Sequence[int], by_host: list[int] | None) -> list[int]:
+    """The first failure in the order of the program, or the words of a call that has none.
+
+    `noted` has a row for each call of a kernel, `ops` its operation; `by_host` are the words with which
+    the host ended the walk.
+    """
+    failed = np.flatnonzero(noted[:, FaultWord.STATUS])
+    if not len(failed):
+        return by_host or FINE
+    first = int(failed[0])
+    if (
+        by_host is not None
+        and by_host[CallWord.STATUS] not in _LATER
+        and by_host[CallWord.STATUS_STEP] < ops[first]
+    ):
+        return by_host
+    words: list[int] = noted[first].tolist()
+    return ended_with(words[FaultWord.STATUS], ops[first], *words[FaultWord.TILE :])
