@@ -60,6 +60,9 @@ class Gemm(Product):
     rhs has no batch axes. With `panel` columns to a panel, rhs is stored in panels, `[.., p, k, panel]`:
     column n is column `n % panel` of panel `n // panel`, and the last panel is filled up with zeros.
     With `packs` columns to a panel the kernel itself puts rhs into panels, part by part as it needs them.
+
+    With a `part` the sums are over so many k each: the first axis of `domain`, (parts, .., m, n), says
+    over which; the last part may be shorter, and one that begins beyond k is 0.
     """
 
     inner: Size = attribute(doc="k, the length of the sums")
@@ -68,9 +71,10 @@ class Gemm(Product):
     rhs_shared: bool = attribute(default=False)
     panel: int = attribute(default=0)
     packs: int = attribute(default=0)
+    part: Size = attribute(default=0)
 
     def result_types(self) -> tuple[TensorType, ...]:
-        *batch, m, n = self.domain
+        *batch, m, n = self.domain[1:] if self.part else self.domain
         lhs = (self.inner, m) if self.lhs_transposed else (m, self.inner)
         rhs = (n, self.inner) if self.rhs_transposed else (self.inner, n)
         if self.panel:
@@ -90,7 +94,12 @@ class Gemm(Product):
             lhs = lhs.swapaxes(-1, -2)
         if self.rhs_transposed:
             rhs = rhs.swapaxes(-1, -2)
-        return self.finish(at, np.matmul(lhs, rhs), inputs)
+        if not self.part:
+            return self.finish(at, np.matmul(lhs, rhs), inputs)
+        length, parts = at.size(self.part), range(at.size(self.domain[0]))
+        steps = [slice(number * length, (number + 1) * length) for number in parts]
+        sums = [np.matmul(lhs[..., each], rhs[..., each, :]) for each in steps]
+        return self.finish(at, np.stack(sums), inputs)
 
 
 def panel_count(columns: Size, panel: int) -> Size:

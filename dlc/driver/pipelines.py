@@ -19,6 +19,7 @@ from dlc.lowering import (
     release,
     reorder,
     split_folds,
+    split_products,
     windows_to_kernel,
 )
 from dlc.passes import (
@@ -79,6 +80,7 @@ LOADED = (
     release,
     reorder,
     split_folds,
+    split_products,
     windows_to_kernel,
 )
 """The modules that define the passes and lowerings which the pipelines use."""
@@ -152,6 +154,8 @@ REASONS = (
     Order("merge_maps", "plan_memory", "kernels have memory"),
     Order("merge_maps", "reorder", "what is one kernel has one place"),
     Order("split_folds", "plan_memory", "the parts of a fold are a value of their own"),
+    Order("fuse", "split_products", "the epilogue of a product is whole"),
+    Order("split_products", "plan_memory", "the parts of a product are a value of their own"),
     Order("lower_to_kernels", "fuse", "only kernels are fused"),
     Order("lower_to_kernels", "plan_memory", "only kernels have memory"),
     Order("fuse", "plan_memory", "a value that is fused away needs no memory"),
@@ -179,7 +183,7 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             simpler = simplify(level)
             stored = TAKEN.get(kind, ()) if level >= 2 else ()
             fused = KERNEL if level else ()
-            split = ("split_folds",) if kind == "cuda" and level >= 2 else ()
+            split = ("split_folds", "split_products") if kind == "cuda" and level >= 2 else ()
             joined = ("join_updates",) if kind == "cpu" else ()
             merged = ("merge_maps",) if kind == "cuda" and level >= 2 else ()
             first = ("scalars_first",) if merged else joined

@@ -11,6 +11,7 @@ nothing has to be divided: for a convolution the tap and the first channel.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from dlc.dialects import kernel, loop, scalar
@@ -179,9 +180,9 @@ class _Gemm(Geometry):
     def __init__(self, op: Gemm) -> None:
         *batch, rows, columns = op.domain
         assert not op.panel, "operands of products are in panels for CPUs only"
-        super().__init__(op, tuple(batch), rows, columns, op.inner)
+        super().__init__(op, tuple(batch), rows, columns, op.part or op.inner)
+        self.gemm = op
         self.turned = op.lhs_transposed, not op.rhs_transposed
-        self.shared_rhs = op.rhs_shared
 
     def strips(self, depth: int) -> Strips:
         return Strips(depth, self.inner)
@@ -189,13 +190,14 @@ class _Gemm(Geometry):
     def sources(
         self, writer: GridWriter, emit: Builder, batch: Sequence[Value], strips: Strips
     ) -> tuple[Source, Source]:
-        inner = writer.size(self.inner, "inner")
+        steps = self._steps(writer, emit, batch)
+        own = batch[1:] if self.gemm.part else batch
         limits = writer.size(self.rows, "m"), writer.size(self.columns, "n")
         lhs, rhs = (
-            _Matrix(writer, view, where, turned, limit, inner, self.op.operands[view])
+            _Matrix(writer, view, where, turned, limit, steps, self.op.operands[view])
             for view, where, turned, limit in zip(
                 range(2),
-                (batch, () if self.shared_rhs else batch),
+                (own, () if self.gemm.rhs_shared else own),
                 self.turned,
                 limits,
                 strict=True,
@@ -203,10 +205,35 @@ class _Gemm(Geometry):
         )
         return lhs, rhs
 
+    def _steps(self, writer: GridWriter, emit: Builder, batch: Sequence[Value]) -> _Steps:
+        """The steps along k: all of them, or a part."""
+        inner = writer.size(self.gemm.inner, "inner")
+        if not self.gemm.part:
+            return _Steps(None, inner, inner)
+        length = writer.size(self.gemm.part, "part")
+        return _Steps(emit(scalar.Multiply(batch[0], length)), length, inner)
+
     def place(
         self, writer: GridWriter, emit: Builder, batch: Sequence[Value], row: Value, column: Value
     ) -> list[Value]:
         return [*batch, row, column]
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The steps along k of a block: `length` of those from `begin` on, as far as there are `inner`."""
+
+    begin: Value | None
+    length: Value
+    inner: Value
+
+    def place(self, emit: Builder, step: Value) -> tuple[Value, Value]:
+        """Which step of all one of these is, and whether it is one of them."""
+        within = below(emit, step, self.length)
+        if self.begin is None:
+            return step, within
+        place = emit(scalar.Add(self.begin, step))
+        return place, both(emit, within, below(emit, place, self.inner))
 
 
 class _Matrix(Source):
@@ -219,7 +246,7 @@ class _Matrix(Source):
         batch: Sequence[Value],
         turned: bool,
         limit: Value,
-        inner: Value,
+        steps: _Steps,
         operand: Value,
     ) -> None:
         strides = writer.views[view].strides
@@ -232,13 +259,13 @@ class _Matrix(Source):
             whole=in_units(operand, fast, UNIT),
         )
         self.batch, self.turned = batch, turned
-        self.limit, self.inner = limit, inner
+        self.limit, self.steps = limit, steps
 
     def place(self, emit: Builder, state: State, side: Value, k: Value) -> tuple[Value, Value]:
-        step = emit(scalar.Add(state[0], k))
+        step, within = self.steps.place(emit, emit(scalar.Add(state[0], k)))
         places = (step, side) if self.turned else (side, step)
         where = offset(self.writer, emit, self.view, [*self.batch, *places])
-        return where, both(emit, below(emit, side, self.limit), below(emit, step, self.inner))
+        return where, both(emit, below(emit, side, self.limit), within)
 
 
 # Convolutions.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dlc.dialects import kernel, mem
-from dlc.dialects.kernel_products import Conv, Product
+from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.dialects.measured import at_most
 from dlc.ir.dims import Size, interval, product
 from dlc.ir.passes import Context
@@ -19,6 +19,7 @@ from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.pipelined_product import PipelinedProduct
 from dlc.lowering.product_sources import Geometry, geometry_of
 from dlc.lowering.small_product import SmallProduct
+from dlc.lowering.vector_product import FEW, VectorProduct
 from dlc.lowering.warp_products import Form, MatrixProduct, ScalarProduct
 from dlc.lowering.work import ceil_divide
 
@@ -47,6 +48,9 @@ def lower_product(op: kernel.Kernel, context: Context) -> Lowered:
 def _lower(geometry: Geometry, context: Context) -> Lowered:
     op = geometry.op
     factors = {kernel.array_type(value).dtype for value in (op.lhs, op.rhs)}
+    few = few_rows(geometry)
+    if few is not None:
+        return VectorProduct(geometry, *few).lower()
     large = is_large(geometry)
     if factors in ({F16}, {BF16}) or (
         factors == {F32} and context.options.matmul_precision == "tf32"
@@ -56,6 +60,17 @@ def _lower(geometry: Geometry, context: Context) -> Lowered:
     if factors == {F32}:
         return PipelinedProduct(geometry, EXACT if large else SMALL, ScalarProduct).lower()
     return SmallProduct(geometry).lower()
+
+
+def few_rows(geometry: Geometry) -> tuple[int, int] | None:
+    """The axis of a product of matrices that has a few rows in every call, and how many at most."""
+    if not isinstance(geometry.op, Gemm) or geometry.op.part:
+        return None
+    for axis, size in enumerate((geometry.rows, geometry.columns)):
+        most = _most(geometry.op, size)
+        if most is not None and most <= FEW:
+            return axis, most
+    return None
 
 
 def is_large(geometry: Geometry) -> bool:

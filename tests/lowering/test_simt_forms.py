@@ -147,7 +147,11 @@ def test_what_is_replaced_is_read_by_the_thread_that_writes_it(
 
     monkeypatch.setattr(form, "before_results", at_once)
     check(updated(axis), types)  # all read it, and a barrier comes before it is written
-    monkeypatch.setattr(form, "read_where_it_writes", lambda op, ops: False)
+
+    def never(op: kernel.Generic, ops: Sequence[Op]) -> bool:
+        return False
+
+    monkeypatch.setattr(form, "read_where_it_writes", never)
     with pytest.raises(Race):
         check(updated(axis), types)
 

@@ -13,12 +13,15 @@ from dlc.dialects.shadow import Race
 from dlc.dialects.warp_memory import Early
 from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
+from dlc.ir.clone import clone_block
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import symbol
+from dlc.ir.evaluation import Evaluation
 from dlc.ir.passes import Context, Manager, Options
-from dlc.ir.types import BF16, F16, F32, DType, TensorType
+from dlc.ir.types import BF16, F16, F32, F64, DType, TensorType
 from dlc.lowering import product_to_simt
-from tests.lowering.everywhere import Program, function_of
+from dlc.lowering.plan_evaluation import evaluate_plan
+from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
 from tests.lowering.on_gpu import ROUNDING, Compiled, compiled, evaluate
 
 TF32 = 2.0**-10
@@ -44,8 +47,7 @@ def of_transposed(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
 # Products of matrices. Rows of 8 numbers of 16 bits, or of 4 of f32, are copied 16 bytes at a time.
 
 SHAPES = [
-    pytest.param((3, 5), (5, 2), id="less-than-a-matrix"),
-    pytest.param((1, 40), (40, 8), id="one-row"),
+    pytest.param((5, 5), (5, 6), id="less-than-a-matrix"),
     pytest.param((24, 200), (200, 16), id="more-strips-than-stages"),
     pytest.param((70, 24), (24, 72), id="several-tiles"),
     pytest.param((2, 9, 8), (2, 8, 16), id="several-products"),
@@ -65,7 +67,7 @@ def test_numbers_of_16_bits_are_multiplied_by_matrix_instructions(
 
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 @pytest.mark.parametrize(
-    ("lhs", "rhs"), [((40, 24), (72, 40)), ((7, 3), (5, 7))], ids=["in-units", "one-by-one"]
+    ("lhs", "rhs"), [((40, 24), (72, 40)), ((7, 6), (5, 7))], ids=["in-units", "one-by-one"]
 )
 def test_transposed_matrices_are_read_as_they_are_stored(
     dtype: DType, lhs: tuple[int, ...], rhs: tuple[int, ...]
@@ -104,6 +106,61 @@ def test_tiles_are_as_wide_as_the_largest_call_keeps_busy(
     manager.run(module, pipeline("graph", "loop", 2, "cuda"))
     (function,) = [op for op in module.body if isinstance(op, simt.Func)]
     assert function.threads == threads
+
+
+# Few rows, or few columns.
+
+VECTORS = [
+    pytest.param(product, F32, (1, 40), (40, 24), 4, id="along-the-rows"),
+    pytest.param(of_transposed, F32, (40, 1), (24, 40), 4, id="along-k"),
+    pytest.param(product, F32, (3, 37), (37, 9), 1, id="one-by-one"),
+    pytest.param(of_transposed, F32, (70, 2), (5, 70), 1, id="one-by-one-along-k"),
+    pytest.param(of_transposed, F32, (1100, 2), (3, 1100), 4, id="a-block-to-each-result"),
+    pytest.param(of_transposed, F32, (12, 1), (40, 12), 4, id="some-threads-to-each-result"),
+    pytest.param(product, F32, (24, 40), (40, 2), 4, id="few-columns"),
+    pytest.param(product, BF16, (1, 40), (40, 24), 8, id="bf16"),
+    pytest.param(of_transposed, F16, (64, 4), (16, 64), 8, id="f16"),
+    pytest.param(product, F64, (2, 1, 24), (2, 24, 16), 2, id="several-of-f64"),
+]
+
+
+@pytest.mark.parametrize(("program", "dtype", "lhs", "rhs", "together"), VECTORS)
+def test_a_few_rows_are_multiplied_with_what_is_read_once(
+    program: Program, dtype: DType, lhs: tuple[int, ...], rhs: tuple[int, ...], together: int
+) -> None:
+    made = compiled(program, dtype, lhs, rhs)
+    assert [op.threads for op in made.all(simt.Func) if isinstance(op, simt.Func)] == [256]
+    assert not made.all(simt.Copy)
+    counts = {op.count for op in made.all(simt.Load) if isinstance(op, simt.Load)}
+    assert counts == ({together} if together > 1 else set())
+    assert made.error() <= ROUNDING.get(dtype, 1e-14)
+
+
+def test_fewer_rows_than_there_may_be() -> None:
+    few = symbol("B")
+    types = [TensorType(F32, shape) for shape in ((few, 12), (12, 8))]
+    module, function = function_of(product, types, {"B": (0, 3)})
+    manager = Manager(Context(options=Options(vector_bytes=16)))
+    body = clone_block(function.body)
+    manager.run(module, pipeline("graph", "loop", 2, "cuda"))
+    found = module.symbol("f")
+    assert isinstance(found, mem.Program)
+    for rows in (2, 0):
+        inputs = random_inputs(types, {"B": rows})
+        wanted = Evaluation({"B": rows}).run(body, inputs)
+        assert_close(evaluate_plan(found, inputs, {"B": rows}), wanted, 1e-5, "warps")
+
+
+@pytest.mark.parametrize(
+    ("program", "lhs"), [(product, (1, 512)), (of_transposed, (512, 1))], ids=["rows", "k"]
+)
+def test_the_results_of_a_few_rows_are_spread_over_the_cores(
+    program: Program, lhs: tuple[int, int]
+) -> None:
+    made = compiled(program, F32, lhs, (512, 512))
+    (call,) = [op for op in made.all(mem.Call) if isinstance(op, mem.Call)]
+    assert isinstance(call.tiles, int)
+    assert 32 <= call.tiles <= 256
 
 
 # f32.

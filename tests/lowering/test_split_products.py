@@ -1,0 +1,98 @@
+"""Products of few tiles are added up in parts for a GPU, and give the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from dlc.dialects import array, func, kernel, mem, simt
+from dlc.dialects.kernel_products import Gemm
+from dlc.driver.pipelines import pipeline
+from dlc.ir.builder import Builder
+from dlc.ir.core import Value
+from dlc.ir.dims import Dim, Size, symbol
+from dlc.ir.evaluation import Evaluation
+from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.types import BF16, F32, F64, DType, TensorType
+from dlc.lowering import split_products
+from tests.lowering.everywhere import assert_close, function_of, random_inputs
+from tests.lowering.on_gpu import ROUNDING, compiled
+
+B = symbol("B")
+OPTIONS = Options(vector_bytes=16)
+
+
+def gradient(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+    """As that of a weight, with something after it."""
+    turned = emit(array.Transpose(x, (1, 0)))
+    return (emit(array.Tanh(emit(array.MatMul(turned, y)))),)
+
+
+def product(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+    return (emit(array.MatMul(x, y)),)
+
+
+def kernels(
+    lhs: tuple[Size, ...], rhs: tuple[Size, ...], dims: Mapping[str, tuple[int, int | None]]
+) -> tuple[func.Func, list[kernel.Kernel]]:
+    module, function = function_of(gradient, [TensorType(F32, lhs), TensorType(F32, rhs)], dims)
+    Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "kernel", 2, "cuda"))
+    return function, [op for op in function.walk() if isinstance(op, kernel.Kernel)]
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "parts"),
+    [
+        pytest.param((2048, 60), (2048, 40), 8, id="evenly"),
+        pytest.param((1100, 60), (1100, 100), 4, id="the-last-is-shorter"),
+        pytest.param((1 << 20, 60), (1 << 20, 40), 32, id="many"),
+        pytest.param((200 * B, 6), (200 * B, 5), 29, id="as-many-as-there-may-be"),
+    ],
+)
+def test_k_is_divided(lhs: tuple[Size, ...], rhs: tuple[Size, ...], parts: int) -> None:
+    _, (first, last) = kernels(lhs, rhs, {"B": (1, None)} if isinstance(lhs[0], Dim) else {})
+    assert isinstance(first, Gemm)
+    assert first.domain == (parts, lhs[1], rhs[1])
+    assert isinstance(last, kernel.Generic)
+    assert last.domain == (lhs[1], rhs[1])
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs"),
+    [
+        pytest.param((500, 60), (500, 40), id="short"),
+        pytest.param((4096, 1024), (4096, 1024), id="many-tiles"),
+        pytest.param((4096, 4), (4096, 40), id="few-rows"),
+        pytest.param((4096, 60), (4096, B), id="any-number-of-columns"),
+    ],
+)
+def test_it_is_not_where_that_is_of_no_use(lhs: tuple[Size, ...], rhs: tuple[Size, ...]) -> None:
+    dims: Mapping[str, tuple[int, int | None]] = {"B": (1, None)} if B in rhs else {}
+    _, found = kernels(lhs, rhs, dims)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7])
+def test_parts_of_any_length_are_right(rows: int) -> None:
+    """Of one that has fewer steps than there are parts some are empty."""
+    shapes = ((200 * B, 6), (200 * B, 5))
+    types = [TensorType(F32, shape) for shape in shapes]
+    inputs = random_inputs(types, {"B": rows})
+    at = Evaluation({"B": rows})
+    _, original = function_of(gradient, types, {"B": (1, None)})
+    function, _ = kernels(*shapes, {"B": (1, None)})
+    assert_close(at.run(function.body, inputs), at.run(original.body, inputs), 1e-5, "in parts")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "error"), [(F32, ROUNDING[F32]), (F64, 1e-14), (BF16, ROUNDING[BF16])], ids=str
+)
+def test_warps_compute_the_parts(
+    dtype: DType, error: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split_products, "STEPS", dict.fromkeys((False, True), 32))
+    made = compiled(product, dtype, (6, 72), (72, 8))
+    assert [op.tiles for op in made.all(mem.Call) if isinstance(op, mem.Call)] == [2, 1]
+    assert bool(made.all(simt.MultiplyAdd)) == (dtype is BF16)
+    assert made.error() <= error
