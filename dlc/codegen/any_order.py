@@ -63,7 +63,14 @@ def _task(call: mem.Call, number: Mapping[Value, int], loop: tuple[int, int] | N
         _roots_of(call.views[split:], number),
         _roots_of([call.views[k] for k in call.over], number),
         loop,
+        # What is not written from its start on is surely written in part only.
+        _roots_of([view for view in call.views[split:] if _begins_inside(view)], number),
     )
+
+
+def _begins_inside(view: Value) -> bool:
+    """Whether a view begins behind the start of its root, at all sizes."""
+    return isinstance(view.op, mem.View) and isinstance(view.op.offset, int) and view.op.offset > 0
 
 
 def _roots_of(views: Sequence[Value], number: Mapping[Value, int]) -> frozenset[int]:

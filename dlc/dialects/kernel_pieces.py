@@ -1,4 +1,4 @@
-"""Kernels that put pieces together without looking at each element."""
+"""Operations that put pieces together without looking at each element."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc.dialects.kernel import Kernel, array_type
-from dlc.ir.core import Value
+from dlc.ir.core import Op, Value
 from dlc.ir.define import op, operands
 from dlc.ir.dims import Size
 from dlc.ir.evaluation import Array, Evaluation
@@ -22,13 +22,37 @@ class Concatenate(Kernel):
     outs: Sequence[Value] = operands()
 
     def result_types(self) -> tuple[TensorType, ...]:
-        types = [array_type(value) for value in self.inputs]
-        first, *others = types
-        fits = all(type.rank == 2 and type.shape[0] == first.shape[0] for type in types)
-        if not fits or any(type.dtype is not first.dtype for type in others):
-            raise self.fail(f"{self.name} of {', '.join(type.text for type in types)}")
-        width: Size = sum((type.shape[1] for type in others), first.shape[1])
-        return (first.with_shape((first.shape[0], width)),)
+        return (_side_by_side(self, self.inputs),)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         return np.concatenate(inputs[: len(self.inputs)], axis=1)
+
+
+@op("kernel.join")
+class Join(Op):
+    """The same as `kernel.concatenate`, but no work: who makes a piece writes it to its place in the whole.
+
+    An array is a piece of one whole only, and who reads a piece finds it there.
+    """
+
+    pieces: Sequence[Value] = operands()
+
+    def infer(self) -> TensorType:
+        return _side_by_side(self, self.pieces)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return np.concatenate(inputs, axis=1)
+
+    def start(self, piece: int) -> Size:
+        """The first column of a piece."""
+        return sum((array_type(value).shape[1] for value in self.pieces[:piece]), 0)
+
+
+def _side_by_side(op: Op, matrices: Sequence[Value]) -> TensorType:
+    types = [array_type(value) for value in matrices]
+    first, *others = types
+    fits = all(type.rank == 2 and type.shape[0] == first.shape[0] for type in types)
+    if not fits or any(type.dtype is not first.dtype for type in others):
+        raise op.fail(f"{op.name} of {', '.join(type.text for type in types)}")
+    width: Size = sum((type.shape[1] for type in others), first.shape[1])
+    return first.with_shape((first.shape[0], width))

@@ -6,6 +6,7 @@ from dlc.ir.passes import Order, check_order
 from dlc.lowering import (
     array_to_kernel,
     decompose,
+    join_pieces,
     join_updates,
     kernel_to_both,
     kernel_to_loop,
@@ -61,6 +62,7 @@ LOADED = (
     fold_weights,
     fuse,
     hoist,
+    join_pieces,
     join_updates,
     keep_wide,
     kernel_to_both,
@@ -138,6 +140,10 @@ REASONS = (
     Order("release", "recompute", "what is given back earlier need not be computed again"),
     Order("recompute", "reorder", "what is computed again may run elsewhere"),
     Order("reorder", "plan_memory", "the plan keeps the order"),
+    Order(
+        "reorder", "join_pieces", "which pieces are held for how long is known in the last order"
+    ),
+    Order("join_pieces", "plan_memory", "what is joined shares memory"),
     Order("recompute", "plan_memory", "the plan gives the memory to others"),
     Order("lower_to_kernels", "take_operands", "products are known there"),
     Order("lower_to_kernels", "as_stored", "products are known there"),
@@ -188,7 +194,8 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             merged = ("merge_maps",) if kind == "cuda" and level >= 2 else ()
             first = ("scalars_first",) if merged else joined
             before = ("hoist", "dce", *first, "release", "recompute", "dce") if level else ()
-            last = ("reorder", "place") if level else ("place",)
+            placed = ("join_pieces",) if kind == "cpu" else ()
+            last = ("reorder", *placed, "place") if level else ("place",)
             return (
                 *("decompose", *simpler, "lower_to_kernels", *stored, *fused, *prepare, *fused),
                 *(*split, *before, *merged, *last),

@@ -21,7 +21,8 @@ from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Gone, Rewriter
 from dlc.lowering.plan_storage import reads_only_own_element
-from dlc.lowering.timeline import origin, readers, updates_of
+from dlc.lowering.timeline import updates_of
+from dlc.lowering.views import origin, readers
 from dlc.passes.collapse import regroup_like
 
 Root = kernel.Generic | Product

@@ -62,8 +62,8 @@ def _plan_function(function: func.Func, constants: Constants, context: Context) 
     refuse_unplanned(function, measured)
     limits = limits_of(measured)
     reads = Reads(measured)
-    scheduler = Scheduler(reads)
-    items = scheduler.function(function)
+    scheduler = Scheduler(function, reads)
+    items = scheduler.run()
     lives = lifetimes(items, scheduler.origins, reads)
     storage = assign(
         function, items, scheduler.origins, lives, scheduler.waves, limits, devices, context.log
@@ -239,14 +239,12 @@ class _Writer:
         """Where a value is, None for whole constants and weights.
 
         What a branch or a loop is given is where it was before: a slice stays the slice that the loop
-        around is at. A reshape of a dense array is a dense array of another shape.
+        around is at. A reshape is the same elements in another shape.
         """
-        reshaped = False
         for known in self.origins.chain(value):
             home = self.storage.homes.get(known)
             if home is not None:
-                return Home(home.memory, home.offset, None, home.steps) if reshaped else home
-            reshaped = reshaped or isinstance(known.op, array.Reshape)
+                return home if known is value else home.seen(known, value)
         return None
 
     # Work.

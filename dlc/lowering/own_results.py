@@ -6,13 +6,15 @@ along an axis that leaves no row in one piece. Where that is so, a copying kerne
 
 from __future__ import annotations
 
-from dlc.dialects import array, flow, func, kernel, scalar
+from dlc.dialects import flow, func, kernel, scalar
 from dlc.dialects.comm import Send
+from dlc.dialects.kernel_pieces import Join
 from dlc.dialects.kernel_products import Gemm
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import TensorType
 from dlc.lowering.formula import generic
+from dlc.lowering.views import computed
 
 
 def own_results(function: func.Func) -> None:
@@ -46,11 +48,9 @@ def _own(block: Block, stacked: dict[Value, int]) -> None:
     seen: set[Value] = set()
     results: list[Value] = []
     for value in terminator.operands:
-        origin = value
-        while isinstance(origin.op, array.Reshape):
-            origin = origin.op.source
+        origin = computed(value)
         mine = origin.block is block and isinstance(
-            origin.op, kernel.Kernel | flow.Scan | flow.While | flow.If
+            origin.op, kernel.Kernel | flow.Scan | flow.While | flow.If | Join
         )
         if not mine or origin in seen or not _fits_stack(value, origin, stacked):
             value = origin = copy(Builder.before_op(terminator), value)

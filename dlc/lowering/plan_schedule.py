@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dlc.dialects import array, flow, func, kernel
-from dlc.ir.core import Block, Value
+from dlc.dialects.kernel_pieces import Join
+from dlc.ir.core import Block, Op, Value
 from dlc.lowering.plan_sizes import Reads
 from dlc.lowering.timeline import updates_of
+from dlc.lowering.views import computed, makers
 
 NEW_WAVE = "dlc.wave"
 """The attribute of kernels that start a new wave in any case: beside others they would hold too much."""
@@ -62,6 +64,16 @@ class Origins:
     def __init__(self) -> None:
         self._shared: dict[Value, Value] = {}
 
+    @classmethod
+    def of(cls, function: func.Func) -> Origins:
+        """With the pieces of all joins in a function, each in the memory of its whole."""
+        found = cls()
+        for op in function.walk():
+            if isinstance(op, Join):
+                for piece in op.pieces:
+                    found.share(computed(piece), op.result)
+        return found
+
     def share(self, value: Value, other: Value) -> None:
         """`value` is in the memory of `other`."""
         self._shared[value] = other
@@ -84,30 +96,30 @@ class Origins:
 
 
 class Scheduler:
-    """Puts a function's body in order. `origins` is complete afterwards."""
+    """Puts a function's body in order. `origins` is complete when it has run."""
 
-    def __init__(self, reads: Reads) -> None:
-        self.origins = Origins()
+    def __init__(self, function: func.Func, reads: Reads) -> None:
+        self.function = function
+        self.origins = Origins.of(function)
         self._reads = reads
         self.waves = 0
         self._depth = 0
-        self._updates: dict[Value, Value] = {}
-
-    def function(self, function: func.Func) -> list[Item]:
-        """The work of a function's body; the last wave is the one at its end."""
         self._updates = updates_of(function)
-        items = self.schedule(function.body)
+
+    def run(self) -> list[Item]:
+        """The work of the function's body; the last wave is the one at its end."""
+        items = self.schedule(self.function.body)
         self._next()
         return items
 
     def schedule(self, block: Block) -> list[Item]:
         """The work of a block."""
         items: list[Item] = []
-        current: set[Value] = set()
+        current: set[Op] = set()
         for op in block:
             match op:
                 case kernel.Kernel():
-                    needs = any(self.origins[operand] in current for operand in self._reads(op))
+                    needs = any(not current.isdisjoint(makers(v)) for v in self._reads(op))
                     last = items[-1] if items else None
                     new = needs or op.attributes.get(NEW_WAVE)
                     if new or not isinstance(last, Wave) or self._overwrites(op, last):
@@ -115,7 +127,7 @@ class Scheduler:
                         items.append(last)
                         current = set()
                     last.kernels.append(op)
-                    current.update(op.results)
+                    current.add(op)
                 case flow.Scan() | flow.While():
                     items.append(self._loop(op))
                 case flow.If():
@@ -187,7 +199,7 @@ def _walk(items: list[Item], origins: Origins, found: Lifetimes, loops: tuple[Lo
             case Wave(number, kernels):
                 for op in kernels:
                     for result in op.results:
-                        found.written[result] = number
+                        found.written.setdefault(origins[result], number)
                     for operand in found.reads_of(op):
                         _use(operand, number, op, origins, found, loops)
             case Loop():

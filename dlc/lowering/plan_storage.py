@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from dlc.dialects import flow, func, kernel, kernels_in_order
 from dlc.dialects.comm import HOST
+from dlc.dialects.kernel_pieces import Join
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.dialects.measured import at_most
 from dlc.ir.core import Value
@@ -22,6 +23,7 @@ from dlc.ir.dims import Shape, Size
 from dlc.ir.log import DecisionLog
 from dlc.ir.types import row_major_strides
 from dlc.lowering.plan_schedule import Choice, Item, Lifetimes, Loop, Origins, Wave
+from dlc.lowering.views import computed, reshaped_strides, whole_of
 
 
 @dataclass(slots=True)
@@ -67,6 +69,28 @@ class Home:
             None if dense else kept,
             (*self.steps, (counter, step * -1 if reverse else step)),
         )
+
+    def piece(self, value: Value, join: Join) -> Home:
+        """Where an array is that is a piece of a whole in this place."""
+        number = [computed(piece) for piece in join.pieces].index(value)
+        type, matrix = kernel.array_type(value), kernel.array_type(join.pieces[number])
+        pitch = self.strides or row_major_strides(kernel.array_type(join.result).shape)
+        strides = reshaped_strides(matrix.shape, pitch, type.shape)
+        assert strides is not None, "what has no strides there is not joined"
+        return self._with(type.shape, strides, join.start(number) * type.dtype.bytes)
+
+    def seen(self, known: Value, value: Value) -> Home:
+        """The place of an array in this place, as it is seen in another shape."""
+        if self.strides is None:
+            return self
+        shape = kernel.array_type(value).shape
+        strides = reshaped_strides(kernel.array_type(known).shape, self.strides, shape)
+        assert strides is not None, "what is in pieces is not seen in shapes that have no strides"
+        return self._with(shape, strides, 0)
+
+    def _with(self, shape: Shape, strides: Shape, offset: Size) -> Home:
+        dense = strides == row_major_strides(shape)
+        return Home(self.memory, self.offset + offset, None if dense else strides, self.steps)
 
 
 @dataclass(slots=True)
@@ -181,7 +205,7 @@ class _Assignment:
         )
         for op in wave.kernels:
             for result in op.results:
-                if result in self.storage.homes:
+                if self._in_whole(result, wave.number) or result in self.storage.homes:
                     continue
                 last = self.lives.last.get(result, wave.number)
                 donor = self._donor(op, result, wave.number, readers)
@@ -193,6 +217,17 @@ class _Assignment:
                 self.storage.memories[home.memory].last = last
                 self.log.did("write in place", result, over=donor.name or "an input")
 
+    def _in_whole(self, value: Value, number: int) -> bool:
+        """Whether an array is a piece of a whole; then it has its place there."""
+        join = whole_of(value)
+        if join is None:
+            return False
+        whole, homes = join.result, self.storage.homes
+        if not self._in_whole(whole, number) and whole not in homes:
+            homes[whole] = self._in_arena(whole, number, self.lives.last[whole])
+        homes[value] = homes[whole].piece(value, join)
+        return True
+
     def _donor(
         self, op: kernel.Kernel, result: Value, number: int, readers: Counter[int]
     ) -> Value | None:
@@ -200,7 +235,7 @@ class _Assignment:
         for position in replaceable(op):
             operand = op.operands[position]
             origin = self.origins[operand]
-            home = self.storage.homes.get(origin)
+            home = self._home(operand)
             if self.lives.reads_of.is_count(origin):
                 continue
             if home is None or home.memory == FIXED:

@@ -19,7 +19,8 @@ from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.estimate import is_cheap, is_product, picoseconds
-from dlc.lowering.timeline import Held, Timeline, origin, updates_of
+from dlc.lowering.timeline import Held, Timeline, updates_of
+from dlc.lowering.views import origin
 
 MARK = "dlc.again"
 """The attribute of kernels that compute a value again: what that saves and costs, for readers."""

@@ -15,7 +15,8 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.measured import measuring
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
-from dlc.lowering.timeline import Timeline, origin, readers, updates_of
+from dlc.lowering.timeline import Timeline, updates_of
+from dlc.lowering.views import origin, readers
 
 SMALL = 64
 """Bytes that may be held for longer: numbers that all updates share, as the size of a step."""

@@ -1,19 +1,21 @@
 """What a function holds in memory while its kernels run one after the other: an estimate before the plan.
 
 Time is counted in operations of the function's body. An array is held from the operation that computes it
-to the last one that reads it, whole or through a view. What is returned has memory of its own, and so has
-what updates an argument. A loop or a branch counts once, with the most that its regions hold at any time.
+to the last one that reads it, whole or through a view; one that is joined from pieces, from the first of
+them. What is returned has memory of its own, and so has what updates an argument. A loop or a branch counts
+once, with the most that its regions hold at any time.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dlc.dialects import array, flow, func, kernel
+from dlc.dialects import flow, func, kernel
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import evaluate
+from dlc.lowering.views import is_view, origin
 
 SAMPLE = 64
 """What a dim without an upper bound is taken to be."""
@@ -91,28 +93,10 @@ class Timeline:
             self.alive[index] += amount
 
 
-def origin(value: Value) -> Value:
-    """The array that a value is a view of, or the value itself."""
-    while isinstance(value.op, array.Reshape):
-        value = value.op.source
-    return value
-
-
 def updates_of(function: func.Func) -> dict[Value, Value]:
     """The arguments that results update, by the arrays that the results are."""
     results, arguments = function.results_returned, function.body.arguments
     return {origin(results[k]): arguments[index] for k, index in function.updates.items()}
-
-
-def readers(value: Value) -> Iterator[Op]:
-    """The operations that read an array, whole or through views; a function that hands it over reads it."""
-    pending = [value]
-    while pending:
-        for user in pending.pop().uses:
-            if isinstance(user, array.Reshape):
-                pending.append(user.result)
-            else:
-                yield user
 
 
 def _held(block: Block, number: dict[Op, int], timeline: Timeline) -> dict[Value, Held]:
@@ -120,7 +104,7 @@ def _held(block: Block, number: dict[Op, int], timeline: Timeline) -> dict[Value
     own = {origin(value) for value in block.terminator.operands}
     found: dict[Value, Held] = {}
     for op in block:
-        if isinstance(op, array.Reshape):
+        if is_view(op):
             continue
         at = number[op]
         for value in op.operands:
@@ -128,8 +112,10 @@ def _held(block: Block, number: dict[Op, int], timeline: Timeline) -> dict[Value
             if held is not None and held.last != at:
                 held.uses.append(at)
         if isinstance(op, kernel.Kernel | flow.Scan | flow.While | flow.If):
-            for value in op.results:
-                if value not in own:
+            for value in map(origin, op.results):
+                if value in found:
+                    found[value].use(at)  # another piece of it
+                elif value not in own:
                     found[value] = Held(value, timeline.bytes(value), at, [])
     return found
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from dlc.runtime.plan import Plan, Span, Use
 
-Call = tuple[set[int], set[int]]  # the roots that it reads, and those that it writes
+Call = tuple[set[int], set[int], set[int]]  # roots that it reads, writes, and begins to write anew
 
 
 class BadPlan(ValueError):
@@ -50,7 +50,7 @@ def _check_epochs(roots: Sequence[Span], uses: Sequence[Use]) -> tuple[int, list
         events += [(root.first, 0, index), (root.last, 2, index)] if root.bytes else []
     empty = {root.offset for root in roots if not root.bytes}  # which has an address, nobody's
     alive: list[tuple[int, int]] = []  # offset and index of what is in use, in order of place
-    calls: list[Call] = [(set(), set())] * len(uses)
+    calls: list[Call] = [(set(), set(), set())] * len(uses)
     in_use = most = 0
 
     def owner(address: int) -> set[int]:
@@ -64,7 +64,8 @@ def _check_epochs(roots: Sequence[Span], uses: Sequence[Use]) -> tuple[int, list
     for epoch, event, index in sorted(events):
         if event == 1:
             reads, writes = (set[int]().union(*map(owner, at)) for at in uses[index][1:3])
-            calls[index] = reads, writes
+            anew = {root for root in writes - reads if roots[root].offset in uses[index].writes}
+            calls[index] = reads, writes, anew
             continue
         place = bisect_right(alive, (roots[index].offset, index))
         if event == 2:
@@ -82,18 +83,17 @@ def _check_epochs(roots: Sequence[Span], uses: Sequence[Use]) -> tuple[int, list
 
 def _held(calls: Sequence[Call], first: int, last: int) -> set[int]:
     """What a call, or all of a loop with others, reads, writes and stands between in any order."""
-    reads, writes = (set[int]().union(*each) for each in zip(*calls[first : last + 1], strict=True))
-    others = set[int]().union(*(a | b for a, b in [*calls[:first], *calls[last + 1 :]]))
-    needed, made, held = set(reads), set[int](), set[int]()
-    anew = writes - reads  # written without being read: something else from then on
-    for read, written in reversed(calls[:first]):
+    reads, writes, anew = ({r for c in calls[first : last + 1] for r in c[k]} for k in range(3))
+    others = set[int]().union(*(a | b for a, b, _ in [*calls[:first], *calls[last + 1 :]]))
+    needed, made, held, follows = set(reads), set[int](), set[int](), set(writes)
+    anew -= reads  # what is written anew is something else from then on
+    for read, written, new in reversed(calls[:first]):
         if needed & written:
             made |= written - anew
-            needed = (needed - written) | read
-        anew |= written - read
-    follows = set(writes)
-    for read, written in calls[last + 1 :]:
+            needed = (needed - new) | read
+        anew |= new
+    for read, written, new in calls[last + 1 :]:
         held |= made & read if follows & read else set()
-        follows = follows | written if follows & read else follows - written
-        made -= written - read
+        follows = follows | written if follows & read else follows - new
+        made -= new
     return held | (reads | writes if first == last else (reads | writes) & others)

@@ -19,7 +19,8 @@ from dlc.ir.passes import PASSES, Context
 from dlc.ir.verify import verify
 from dlc.lowering.estimate import is_product
 from dlc.lowering.recompute import MARK
-from dlc.lowering.timeline import Timeline, origin, readers, updates_of
+from dlc.lowering.timeline import Timeline, updates_of
+from dlc.lowering.views import origin, readers
 
 NETWORK = """\
 dlc 1

@@ -71,6 +71,71 @@ def test_no_order_of_random_tasks_holds_less_than_the_bound() -> None:
     assert met > 200
 
 
+WHOLE = 99
+"""The root of an array in pieces; others have the number of the task that makes them."""
+
+
+def random_pieces(random: Random) -> tuple[list[Task], list[set[int]]]:
+    """Tasks of which some make pieces of one array, and by whom each really waits for what it reads.
+
+    Who reads a piece runs before those who make the others, or needs them.
+    """
+    while True:
+        count = random.randint(3, 6)
+        pieces = sorted(random.sample(range(count), random.randint(2, 3)))
+        tasks: list[Task] = []
+        needs: list[set[int]] = []
+        for number in range(count):
+            read = set(random.sample(range(number), random.randint(0, min(number, 2))))
+            if random.random() < 0.3 and number > pieces[-1]:
+                read |= set(pieces)
+            reads = {WHOLE if each in pieces else each for each in read}
+            made = frozenset({WHOLE if number in pieces else number})
+            parts = made if number in pieces[1:] else frozenset[int]()
+            tasks.append(Task(frozenset(reads), made, parts=parts))
+            needs.append(read)
+        if all(in_order(number, pieces, needs) for number in range(count)):
+            return tasks, needs
+
+
+def in_order(number: int, pieces: list[int], needs: list[set[int]]) -> bool:
+    needed = set(needs[number])
+    for earlier in range(number - 1, -1, -1):
+        needed |= needs[earlier] if earlier in needed else set()
+    return needs[number].isdisjoint(pieces) or all(k in needed for k in pieces if k < number)
+
+
+def most_in_pieces(tasks: list[Task], order: Sequence[int]) -> int:
+    """The most roots that an order holds, each from the first task that writes it on."""
+    most = 0
+    for at in range(len(order)):
+        begun = {root for k in order[: at + 1] for root in tasks[k].writes}
+        wanted = {root for k in order[at:] for root in tasks[k].touched}
+        most = max(most, len(begun & wanted))
+    return most
+
+
+def test_the_bound_is_right_where_arrays_are_made_in_pieces() -> None:
+    random = Random(5)
+    met = 0
+    for _ in range(300):
+        tasks, needs = random_pieces(random)
+        waiting = [Task(frozenset(read), frozenset({k})) for k, read in enumerate(needs)]
+        best = min(most_in_pieces(tasks, order) for order in orders(waiting))
+        bound = bound_of(tasks, [1] * (WHOLE + 1))
+        assert bound <= best, tasks
+        met += bound == best
+    assert met > 200
+
+
+def test_what_is_written_in_part_is_still_there() -> None:
+    first = task([], [0])
+    part = Task(frozenset({1}), frozenset({0}), parts=frozenset({0}))
+    tasks = [first, task([0], [1]), task([1], [2]), part, task([0, 2], [3])]
+    assert held_beside(tasks, 2) == {0}
+    assert held_beside([*tasks[:3], task([1], [0]), tasks[4]], 2) == set()
+
+
 def test_a_claim_of_the_bound_is_one_that_the_checker_accepts() -> None:
     random = Random(4)
     for _ in range(300):

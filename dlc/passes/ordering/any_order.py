@@ -19,13 +19,20 @@ MOST_VISITS = 1_000_000
 class Task:
     """What a task reads and writes, by number; `over` is what of it a result, as large, could lie over.
 
-    `loop` has the numbers of the first and the last task of the outermost loop that it is in, if it is.
+    Of what is in `parts` it writes a part only, and leaves the rest as it was. `loop` has the numbers of
+    the first and the last task of the outermost loop that it is in, if it is.
     """
 
     reads: frozenset[int]
     writes: frozenset[int]
     over: frozenset[int] = frozenset()
     loop: tuple[int, int] | None = None
+    parts: frozenset[int] = frozenset()
+
+    @property
+    def anew(self) -> frozenset[int]:
+        """What is something else from then on."""
+        return self.writes - self.reads - self.parts
 
     @property
     def touched(self) -> frozenset[int]:
@@ -37,7 +44,7 @@ def held_beside(tasks: Sequence[Task], first: int, last: int | None = None) -> f
     """What is held while a task runs because it is needed afterwards, whatever the order.
 
     With `last` it is that of all tasks up to that one, which are a loop. What is written without being
-    read is something new from then on, in the same place.
+    read, and not only in part, is something new from then on, in the same place.
 
     >>> skip = [Task(frozenset(), frozenset({0})), Task(frozenset({0}), frozenset({1})),
     ...         Task(frozenset({1}), frozenset({2})), Task(frozenset({0, 2}), frozenset({3}))]
@@ -47,27 +54,28 @@ def held_beside(tasks: Sequence[Task], first: int, last: int | None = None) -> f
     end = first if last is None else last
     reads = _union(task.reads for task in tasks[first : end + 1])
     writes = _union(task.writes for task in tasks[first : end + 1])
-    there = _made_before(tasks[:first], reads, writes - reads)
+    anew = _union(task.anew for task in tasks[first : end + 1]) - reads
+    there = _made_before(tasks[:first], reads, anew)
     follows, held = set(writes), set[int]()
     for task in tasks[end + 1 :]:
         if not follows.isdisjoint(task.reads):
             held |= there & task.reads
             follows |= task.writes
         else:
-            follows -= task.writes
-        there -= task.writes - task.reads
+            follows -= task.anew
+        there -= task.anew
     return frozenset(held)
 
 
-def _made_before(before: Sequence[Task], reads: frozenset[int], writes: frozenset[int]) -> set[int]:
-    """What was made by those whose results lead to `reads`, and is not overwritten, as `writes` are."""
-    needed, anew, made = set(reads), set(writes), set[int]()
+def _made_before(before: Sequence[Task], reads: frozenset[int], later: frozenset[int]) -> set[int]:
+    """What was made by those whose results lead to `reads`, and is not written anew, as `later` is."""
+    needed, anew, made = set(reads), set(later), set[int]()
     for task in reversed(before):
         if not needed.isdisjoint(task.writes):
             made |= task.writes - anew
-            needed -= task.writes
+            needed -= task.anew
             needed |= task.reads
-        anew |= task.writes - task.reads
+        anew |= task.anew
     return made
 
 

@@ -19,6 +19,7 @@ Order: TypeAlias = Sequence[int]
 class Chore:
     """A piece of work: the values that it reads and makes, by number, and the chores that come before.
 
+    Of a value that several make, each a piece, all is there from the first of them on.
     Its result may lie over a value in `over` that it reads last. One that is `alone` shares its wave with
     nothing, and holds `inside` bytes more in it.
     """
@@ -106,14 +107,18 @@ class Chores:
         last = [max([wave[reader] for reader in readers], default=0) for readers in self.readers]
         place = list(range(len(self.bytes)))
         until: dict[int, int] = {}
+        begun: set[int] = set()
         taken: list[int] = []
         for number in order:
             chore, now = self.all[number], wave[number]
             dying = [v for v in chore.over if until[place[v]] == now and self._once(v, now, wave)]
+            taken.append(0)
             for value in chore.makes:
-                place[value] = place[dying[0]] if dying else value
+                if value not in begun:
+                    begun.add(value)
+                    place[value] = place[dying[0]] if dying else value
+                    taken[-1] += 0 if dying else self.bytes[value]
                 until[place[value]] = max(now, last[value])
-            taken.append(0 if dying else self.made[number])
         return taken, until
 
     def _once(self, value: int, now: int, wave: Sequence[int]) -> bool:

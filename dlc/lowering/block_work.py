@@ -1,0 +1,85 @@
+"""The work of a block as numbers: what each operation reads, makes and waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from dlc.dialects import flow, kernel
+from dlc.ir.core import Op, Value
+from dlc.lowering.plan_storage import replaceable
+from dlc.lowering.timeline import Timeline
+from dlc.lowering.views import computed, makers, origin, readers
+from dlc.passes.ordering import Chore, Chores
+
+
+def work_in(timeline: Timeline) -> list[Op]:
+    """The operations of a block that take time."""
+    work = kernel.Kernel | flow.Scan | flow.While | flow.If
+    return [op for op in timeline.ops if isinstance(op, work)]
+
+
+def carried(op: flow.Scan | flow.While) -> dict[Value, Value]:
+    """The arguments of a loop's body that have other values in the next round, by those values."""
+    lead = 1 if isinstance(op, flow.Scan) else 0
+    arguments = op.body.arguments[lead : lead + len(op.initial)]
+    following = op.body.terminator.operands
+    return {origin(value): argument for value, argument in zip(following, arguments, strict=False)}
+
+
+def chores_of(timeline: Timeline, work: Sequence[Op], updates: Mapping[Value, Value]) -> Chores:
+    """What all of it reads, makes and waits for."""
+    number = {op: index for index, op in enumerate(work)}
+    values = {value: index for index, value in enumerate(timeline.held)}
+    waits = _waits(number, updates)
+    chores: list[Chore] = []
+    for op in work:
+        sources = [origin(value) for value in op.operands]
+        first = {
+            number[maker] for value in op.operands for maker in makers(value) if maker in number
+        }
+        chores.append(
+            Chore(
+                tuple(dict.fromkeys(values[source] for source in sources if source in values)),
+                tuple(
+                    dict.fromkeys(
+                        values[each] for each in map(origin, op.results) if each in values
+                    )
+                ),
+                tuple(sorted(first | waits.get(number[op], set()))),
+                tuple(values[source] for source in _overwritable(op) if source in values),
+                alone=not isinstance(op, kernel.Kernel),
+                inside=timeline.inside(op),
+            )
+        )
+    return Chores(chores, [held.bytes for held in timeline.held.values()])
+
+
+def _waits(number: Mapping[Op, int], updates: Mapping[Value, Value]) -> dict[int, set[int]]:
+    """What waits for work whose results it does not read."""
+    found: dict[int, set[int]] = {}
+    seen = [index for op, index in number.items() if not op.pure]
+    for one, other in pairwise(seen):
+        found.setdefault(other, set()).add(one)
+    for value, argument in updates.items():
+        update = number.get(value.op) if value.op is not None else None
+        if update is None:
+            continue
+        for reader in readers(argument):
+            if number.get(reader, update) < update:
+                found.setdefault(update, set()).add(number[reader])
+    return found
+
+
+def _overwritable(op: Op) -> Iterator[Value]:
+    """The values over which the only result of a kernel may be written."""
+    if not isinstance(op, kernel.Kernel) or len(op.results) != 1:
+        return
+    (result,) = op.results
+    sources = [origin(value) for value in op.operands]
+    for position in replaceable(op):
+        operand, source = op.operands[position], sources[position]
+        is_whole = computed(operand) is source and origin(result) is result
+        same = kernel.array_type(operand) is kernel.array_type(result)
+        if same and is_whole and sources.count(source) == 1:
+            yield source

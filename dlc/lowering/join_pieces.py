@@ -1,0 +1,152 @@
+"""Concatenations take no time where those who make the pieces write them where they belong.
+
+A `kernel.concatenate` becomes a `kernel.join`: the whole is one array, and each piece lies in it. A piece
+may be joined from others in its turn, as in a network that always appends to what it has, and may be read
+by others, where it lies. What cannot be written there (an input, a constant, the result of a loop, what is
+handed over or is a piece of something else already) is copied there by a kernel of its own, so at least
+half of the whole must be written in place.
+
+The whole is held from its first piece on. So this comes when the order of work is settled, and what would
+raise the peak is not joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dlc.dialects import flow, func
+from dlc.dialects.builtin import Module
+from dlc.dialects.kernel import array_type
+from dlc.dialects.kernel_pieces import Concatenate, Join
+from dlc.dialects.measured import measuring
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.dims import evaluate, interval
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.value_map import EQUAL, Gone
+from dlc.lowering.block_work import carried, chores_of, work_in
+from dlc.lowering.own_results import copy
+from dlc.lowering.piece_fit import fits, is_in_order
+from dlc.lowering.plan_layout import cases_of
+from dlc.lowering.plan_schedule import NEW_WAVE
+from dlc.lowering.timeline import Timeline, updates_of
+from dlc.lowering.views import computed, origin, readers
+
+MOST_OPERATIONS = 10_000
+"""In longer blocks nothing is joined: each attempt looks at all of them."""
+
+
+@define_pass("join_pieces")
+def join_pieces(module: Op, context: Context) -> None:
+    """Let pieces be written where a concatenation wants them, where that holds no more."""
+    assert isinstance(module, Module)
+    for function in list(module.body):
+        if not isinstance(function, func.Func) or measuring(function):
+            continue
+        *_, sizes = cases_of(function, context.options.batch)
+        for op in reversed(list(function.walk())):
+            if isinstance(op, flow.Scan | flow.While):
+                _Joiner(function, op.body, carried(op), sizes, context).run()
+        _Joiner(function, function.body, updates_of(function), sizes, context).run()
+
+
+@dataclass(slots=True)
+class _Joiner:
+    """Joins in a block, where `updates` are the arguments that values are written over."""
+
+    function: func.Func
+    block: Block
+    updates: Mapping[Value, Value]
+    sizes: Mapping[str, int]
+    context: Context
+    copies: dict[Join, list[Value]] = field(default_factory=dict[Join, list[Value]])
+    """Those pieces of each that a kernel of its own copies there."""
+
+    def run(self) -> None:
+        """Join all together if that raises no peak, or else one after the other."""
+        found = [op for op in self.block if isinstance(op, Concatenate)]
+        if not found or sum(1 for _ in self.block) > MOST_OPERATIONS:
+            return
+        before = self._peak()
+        joined = [join for op in found if (join := self._join(op)) is not None]
+        if self._peak() > before:
+            separate = [self._undo(join) for join in reversed(joined)]
+            joined = [join for op in reversed(separate) if (join := self._join(op, before))]
+        for join in joined:
+            copied = len(self.copies[join])
+            self.context.log.did("join in place", join, pieces=len(join.pieces), copied=copied)
+
+    def _join(self, op: Concatenate, most: int | None = None) -> Join | None:
+        """Join what is concatenated; None, and all is as before, if that is not worth it.
+
+        With `most` the block must hold no more than that.
+        """
+        if self._has_a_place(op.results[0]) or any(map(self._may_be_empty, op.inputs)):
+            return None
+        placed = {computed(piece): piece for piece in reversed(op.inputs) if fits(piece, op)}
+        if 2 * sum(map(self._bytes, placed.values())) < self._bytes(op.results[0]):
+            self.context.log.refused("join in place", op, pieces=len(op.inputs), fit=len(placed))
+            return None
+        join = self._in_place_of(op, set(placed.values()))
+        too_much = most is not None and self._peak() > most
+        if too_much or not is_in_order(origin(join.result)):
+            self.context.log.refused("join in place", self._undo(join), too_much=too_much)
+            return None
+        return join
+
+    def _in_place_of(self, op: Concatenate, placed: set[Value]) -> Join:
+        """Put a join of what is placed, each once, and of copies of the rest, in its place."""
+        emit = Builder.before_op(op)
+        pieces: list[Value] = []
+        copied: list[Value] = []
+        for piece in op.inputs:
+            if piece in placed:
+                placed.remove(piece)
+                pieces.append(piece)
+            else:
+                copied.append(copy(emit, piece))
+                pieces.append(copied[-1])
+        join = Join(pieces)
+        self.context.rewriter.replace(op, emit(join), relation=EQUAL)
+        self.copies[join] = copied
+        return join
+
+    def _undo(self, join: Join) -> Concatenate:
+        """Put a concatenation back in place of a join."""
+        copied = self.copies.pop(join)
+        sources = [
+            piece.op.operands[0] if piece in copied and piece.op else piece for piece in join.pieces
+        ]
+        op = Concatenate(sources, ())
+        rewriter = self.context.rewriter
+        rewriter.replace(join, Builder.before_op(join)(op), relation=EQUAL)
+        for piece in copied:
+            assert piece.op is not None
+            rewriter.erase(piece.op, Gone("nothing is joined"))
+        return op
+
+    def _peak(self) -> int:
+        """The most that the block holds in a wave."""
+        timeline = Timeline(self.function, self.block, self.sizes)
+        work = work_in(timeline)
+        chores = chores_of(timeline, work, self.updates)
+        cuts = {number for number, op in enumerate(work) if op.attributes.get(NEW_WAVE)}
+        order = range(len(work))
+        return max(chores.held(order, chores.waves(order, cuts)), default=0)
+
+    def _has_a_place(self, value: Value) -> bool:
+        """Whether one kernel writes a value over an argument, or where a loop hands it over."""
+        in_loop = self.block is not self.function.body
+        return value in self.updates or (
+            in_loop and any(isinstance(reader, flow.Yield) for reader in readers(value))
+        )
+
+    def _may_be_empty(self, value: Value) -> bool:
+        """Whether an array may have no element: then its place would lie outside the whole."""
+        low, _ = interval(array_type(value).size, self.function.bounds)
+        return low is None or low < 1
+
+    def _bytes(self, value: Value) -> int:
+        type = array_type(value)
+        return evaluate(type.size, self.sizes) * type.dtype.bytes

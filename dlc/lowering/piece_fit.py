@@ -1,0 +1,101 @@
+"""What can be a piece of a larger array: written in its place there, and read from there by all readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlc.dialects import array, kernel
+from dlc.dialects.kernel_pieces import Concatenate, Join
+from dlc.dialects.kernel_products import Product
+from dlc.ir.core import Op, Value
+from dlc.ir.dims import Shape
+from dlc.ir.types import row_major_strides
+from dlc.lowering.views import computed, makers, reshaped_strides, whole_of
+
+WRITERS = kernel.Generic | Product | Concatenate | Join
+"""What can write rows that lie apart."""
+
+
+def fits(piece: Value, op: Concatenate) -> bool:
+    """Whether a piece of a concatenation can be written where it belongs, and be read there."""
+    value = computed(piece)
+    if not isinstance(value.op, WRITERS) or value.op.parent is not op.parent:
+        return False
+    if whole_of(value) is not None:
+        return False
+    pitch = row_major_strides(kernel.array_type(op.results[0]).shape)
+    shape = kernel.array_type(value).shape
+    strides = reshaped_strides(kernel.array_type(piece).shape, pitch, shape)
+    return strides is not None and _is_readable(value, strides, value.op)
+
+
+def _is_readable(value: Value, strides: Shape, maker: Op) -> bool:
+    """Whether all readers of an array, in the block of its maker, can do with strides like these."""
+    for use in value.uses:
+        match use:
+            case array.Reshape(result=seen):
+                shapes = kernel.array_type(value).shape, kernel.array_type(seen).shape
+                found = reshaped_strides(shapes[0], strides, shapes[1])
+                if found is None or not _is_readable(seen, found, maker):
+                    return False
+            case kernel.Generic() | Concatenate():
+                pass
+            case Product():
+                if value is use.rhs or value in use.operands[2 + len(use.extras) :]:
+                    return False
+            case _:
+                return False
+        if use.parent is not maker.parent:
+            return False
+    return True
+
+
+def is_in_order(whole: Value) -> bool:
+    """Whether everyone who reads a part of an array runs before those who make the rest, or needs them.
+
+    Else it would seem that he waits for them, as he reads the memory that they write.
+    """
+    everyone = set(makers(whole))
+    partly = [(use, everyone - set(makers(part))) for part in _parts(whole) for use in _users(part)]
+    if not any(others for _, others in partly):
+        return True
+    assert whole.op is not None
+    assert whole.op.parent is not None
+    number = {op: at for at, op in enumerate(whole.op.parent)}
+    needed: dict[Op, int] = {}
+    for op in number:
+        before = {maker for operand in op.operands for maker in makers(operand) if maker in needed}
+        needed[op] = _union(needed[maker] | 1 << number[maker] for maker in before)
+    return all(
+        number[reader] < number[other] or other is reader or needed[reader] >> number[other] & 1
+        for reader, others in partly
+        for other in others
+    )
+
+
+def _union(sets: Iterator[int]) -> int:
+    """What is in any of these sets of bits."""
+    found = 0
+    for bits in sets:
+        found |= bits
+    return found
+
+
+def _parts(whole: Value) -> Iterator[Value]:
+    """The pieces of an array, and their pieces."""
+    pending = [whole]
+    while pending:
+        op = pending.pop().op
+        if isinstance(op, Join):
+            parts = [computed(piece) for piece in op.pieces]
+            yield from parts
+            pending += parts
+
+
+def _users(value: Value) -> Iterator[Op]:
+    """The operations that read an array itself, or reshaped."""
+    for use in value.uses:
+        if isinstance(use, array.Reshape):
+            yield from _users(use.result)
+        elif not isinstance(use, Join):
+            yield use
