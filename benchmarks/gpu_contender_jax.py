@@ -94,6 +94,19 @@ def gpt(w: Tensors, ids: Tensor) -> Tensor:
     return networks.layer_norm(w, "last", x) @ w["tokens"].T
 
 
+def later(w: networks.Arrays, x: Tensor) -> Tensor:
+    """A block of MiniLM, which norms what it has added."""
+    y = networks.layer_norm(w, "norm1", x + networks.attention(w, x, 12, causal=False))
+    h = jax.nn.gelu(networks.linear(w, "up", y), approximate=False)
+    return networks.layer_norm(w, "norm2", y + networks.linear(w, "down", h))
+
+
+def minilm(w: Tensors, ids: Tensor) -> Tensor:
+    x = networks.layer_norm(w, "first", w["tokens"][ids] + w["positions"][: ids.shape[1]])
+    x = networks.stack(networks.part(w, "blocks"), later, x).mean(1)
+    return x / jnp.sqrt((x * x).sum(-1, keepdims=True))
+
+
 def lstm(w: Tensors, ids: Tensor) -> Tensor:
     x = networks.lstm(w, "rnn2", networks.lstm(w, "rnn1", w["tokens"][ids]))
     return networks.linear(w, "head", x)
@@ -112,6 +125,7 @@ SCORES: dict[str, Callable[..., Tensor]] = {
     "mlp": mlp,
     "resnet50": resnet50,
     "gpt": gpt,
+    "minilm": minilm,
     "lstm": lstm,
     "ncf": ncf,
 }

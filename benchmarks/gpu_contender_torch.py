@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks.contender_training_torch import NETWORKS, OPTIMIZERS, fill, moments
 from benchmarks.gpu_serve import LAUNCHES, Array, Spec, read_spec, serve, timed
 from benchmarks.networks_torch import Module
+from benchmarks.networks_torch_sequences import MiniLM
 
 # PyTorch is not installed where types are checked.
 torch: Any = importlib.import_module("torch")
@@ -52,6 +53,10 @@ KERNELS: dict[str, Callable[..., Tensor]] = {
 }
 
 
+CALLED: dict[str, Callable[..., Network]] = {"minilm": MiniLM}
+"""Networks that are not trained here."""
+
+
 class Scores(Module):
     """What a network gives for its inputs, without a loss."""
 
@@ -73,6 +78,9 @@ class Scores(Module):
         for block in n.blocks:
             x = block(x)
         return f.linear(n.last(x), n.tokens)
+
+    def minilm(self, n: Network, ids: Tensor) -> Tensor:
+        return n(ids)
 
     def lstm(self, n: Network, ids: Tensor) -> Tensor:
         return n.head(n.rnn2(n.rnn1(f.embedding(ids, n.tokens))))
@@ -108,7 +116,9 @@ def on_device(spec: Spec) -> list[Tensor]:
 
 def network_of(spec: Spec) -> Network:
     """The network with our weights, on the device."""
-    network = NETWORKS[spec.name](**spec.settings).to(memory_format=torch.channels_last)
+    network = {**NETWORKS, **CALLED}[spec.name](**spec.settings).to(
+        memory_format=torch.channels_last
+    )
     fill(network, spec.weights())
     for module in network.modules():
         if isinstance(getattr(module, "zeros", None), torch.Tensor):

@@ -200,12 +200,16 @@ def layer_norm(w: Arrays, name: str, x: Array) -> Array:
     return (x - mean) * lax.rsqrt(variance + 1e-5) * w[f"{name}.scale"] + w[f"{name}.shift"]
 
 
-def block(w: Arrays, x: Array, heads: int = 4) -> Array:
+def attention(w: Arrays, x: Array, heads: int, *, causal: bool) -> Array:
     count, length, width = x.shape
-    qkv = linear(w, "attn.qkv", layer_norm(w, "norm1", x))
-    q, k, v = jnp.moveaxis(qkv.reshape(count, length, 3, heads, width // heads), 2, 0)
-    mixed = jax.nn.dot_product_attention(q, k, v, is_causal=True)
-    x = x + linear(w, "attn.out", mixed.reshape(x.shape))
+    qkv = linear(w, "attn.qkv", x).reshape(count, length, 3, heads, width // heads)
+    q, k, v = jnp.moveaxis(qkv, 2, 0)
+    mixed = jax.nn.dot_product_attention(q, k, v, is_causal=causal)
+    return linear(w, "attn.out", mixed.reshape(x.shape))
+
+
+def block(w: Arrays, x: Array, heads: int = 4) -> Array:
+    x = x + attention(w, layer_norm(w, "norm1", x), heads, causal=True)
     h = jax.nn.gelu(linear(w, "up", layer_norm(w, "norm2", x)), approximate=False)
     return x + linear(w, "down", h)
 

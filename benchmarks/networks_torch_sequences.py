@@ -18,16 +18,16 @@ Tensor: TypeAlias = Any
 
 
 class Attention(Module):
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, causal: bool = True) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         count, length, width = x.shape
         split = self.qkv(x).view(count, length, 3, self.heads, width // self.heads)
         q, k, v = split.permute(2, 0, 3, 1, 4)
-        mixed = f.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = f.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return self.out(mixed.transpose(1, 2).reshape(x.shape))
 
 
@@ -57,6 +57,35 @@ class GPT(Module):
             x = block(x)
         scores = f.linear(self.last(x), self.tokens)
         return f.cross_entropy(scores.flatten(0, 1), ids[:, 1:].flatten())
+
+
+class Later(Module):
+    """A block that norms what it has added."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.attn, self.norm1 = Attention(width, heads, causal=False), nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norm2 = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm1(x + self.attn(x))
+        return self.norm2(y + self.down(f.gelu(self.up(y))))
+
+
+class MiniLM(Module):
+    def __init__(self, V: int = 30522, D: int = 384, H: int = 12, L: int = 6) -> None:
+        super().__init__()
+        self.tokens = nn.Parameter(torch.empty(V, D))
+        self.positions = nn.Parameter(torch.empty(512, D))
+        self.first = nn.LayerNorm(D)
+        self.blocks = nn.ModuleList([Later(D, H) for _ in range(L)])
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.first(f.embedding(ids, self.tokens) + self.positions[: ids.shape[1]])
+        for block in self.blocks:
+            x = block(x)
+        return f.normalize(x.mean(1))
 
 
 class LSTM(Module):

@@ -16,6 +16,8 @@ from benchmarks.gpu_cases import KINDS, PRECISIONS, GpuCase, cases
 from benchmarks.gpu_contender_dlc import contender
 from benchmarks.gpu_serve import Spec
 from benchmarks.turns import NotReady
+from dlc.dialects import func
+from dlc.driver.open import open_model
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from tests.runtime.fake_gpu import FakeGpu, fake_gpu
@@ -130,10 +132,23 @@ def test_every_precision_says_what_it_compares() -> None:
         "products product_4096 bf16",
         "products product_4096 tf32",
         "inference resnet50 f32",
+        "inference minilm tf32",
         "training lstm tf32",
         "kernels softmax bf16",
     ):
         assert expected in titles
+
+
+def test_networks_are_compiled_for_the_one_example_that_they_are_called_with() -> None:
+    for case in cases("inference", "f32", quick=True):
+        opened = open_model(f"{case.name}.dlm", text=case.text, settings=case.settings)
+        (function,) = [
+            op
+            for op in opened.module.body
+            if isinstance(op, func.Func) and op.sym_name == case.entry
+        ]
+        assert function.bounds["B"] == (1, 1)
+        assert {array.shape[0] for array in case.arrays().values()} == {1}
 
 
 # What comes of it ---------------------------------------------------------------------------------
