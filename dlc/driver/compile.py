@@ -88,8 +88,9 @@ def _kind(opened: Opened, settings: Settings) -> str:
 
 def _options(opened: Opened, settings: Settings) -> Options:
     """What passes are told of the choices and of the model."""
-    batch = None if opened.training is None else opened.training.batch
-    return replace(settings.options(), batch=batch)
+    # A promise is about the largest sizes that there may be, not about those that are usual.
+    training = opened.training if settings.max_memory is None else None
+    return replace(settings.options(), batch=None if training is None else training.batch)
 
 
 def _reproducer(

@@ -4,7 +4,7 @@ What the forward half computes for the backward half is held in between. An arra
 others that are there anyway gives its memory back after its last use before the peak, and a second kernel,
 the same as the first, computes it before the next use: the same bits. Gaps over the peak are closed one
 after the other, the one first that saves most bytes for its time, until nothing lowers the peak any more or
-the time is spent. It comes after everything that merges equal values or moves formulas into others.
+the time is spent. Sizes are the largest ones, or, of a step of training, the batch that the text names. It comes after everything that merges equal values or moves formulas into others.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.estimate import is_cheap, is_product, picoseconds
+from dlc.lowering.plan_layout import cases_of
 from dlc.lowering.timeline import Held, Timeline, updates_of
 from dlc.lowering.views import origin
 
@@ -46,7 +47,8 @@ def recompute(module: Op, context: Context) -> None:
 
 
 def _recompute_in(function: func.Func, context: Context) -> None:
-    timeline = Timeline(function)
+    *_, sizes = cases_of(function, context.options.batch)
+    timeline = Timeline(function, sizes=sizes)
     if len(timeline.ops) < 2:
         return
     before = max(timeline.alive)

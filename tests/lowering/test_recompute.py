@@ -111,6 +111,21 @@ def test_what_was_expected_to_be_held_is_what_is_held() -> None:
     assert any(d.place.startswith("<layers/normalisation.dlm>") for d in made)
 
 
+def test_what_is_held_counts_at_the_batch_that_the_text_names() -> None:
+    named = NETWORK.replace("[8, 12", "[B, 12").replace("[8, 4]", "[B, 4]").replace("[8])", "[B])")
+    text = named.replace("dlc 1\n", "dlc 1\ndim B = 1..4096\n").replace(
+        "(lr=0.1)", "(lr=0.1)\n  batch = 8"
+    )
+    peaks: list[int] = []
+    for settings in (Settings(recompute=0.5), Settings(disabled=frozenset({"recompute"}))):
+        opened = open_training("model.dlm", text=text, purpose="train")
+        lower(opened, settings, "kernel")
+        done = [d for d in opened.context.log if d.what == "compute again"]
+        peaks += [int(d.figures["peak_before"]) for d in done[:1]]
+    assert len(peaks) == 1
+    assert max(without().alive) <= peaks[0] < 1.1 * max(without().alive)
+
+
 def test_the_kernels_say_what_is_saved_and_what_it_costs() -> None:
     said = {op.attributes[MARK] for op in again(recomputed(0.5)[1])}
     assert "73,728 bytes less are held, for 10 us" in said
