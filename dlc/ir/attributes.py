@@ -83,6 +83,10 @@ Attribute: TypeAlias = (
 )
 
 
+_EXACT = frozenset({int, str, Dim, Symbol, Dense})
+"""Types whose values are equal to their like only: most attributes, which are looked at very often."""
+
+
 def exactly(value: Attribute) -> object:
     """A key that is equal for the same attributes only: not for 1 and True, nor for 0.0 and -0.0."""
     if isinstance(value, tuple):
@@ -94,7 +98,12 @@ def exactly(value: Attribute) -> object:
 
 def exact_items(attributes: Mapping[str, Attribute]) -> tuple[tuple[str, object], ...]:
     """Such a key for all attributes of an operation."""
-    return tuple([(name, exactly(value)) for name, value in attributes.items()])
+    return tuple(
+        [
+            (name, value if type(value) in _EXACT else exactly(value))
+            for name, value in attributes.items()
+        ]
+    )
 
 
 def encode(array: NDArray[np.generic], dtype: DType) -> NDArray[np.generic]:

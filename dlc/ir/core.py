@@ -182,7 +182,11 @@ class Op:
 
     @property
     def is_unused(self) -> bool:
-        return not any(result.uses for result in self.results)
+        """Whether nothing uses its results."""
+        results = self.results
+        if len(results) == 1:  # nearly always, and asked very often
+            return not results[0].uses
+        return not any(result.uses for result in results)
 
     def replace_operand(self, old: Value, new: Value) -> None:
         """Use `new` wherever `old` is an operand."""

@@ -100,12 +100,17 @@ def _rest_getter(start: int) -> Callable[[Op], tuple[Value, ...]]:
 
 
 def _segment_getter(start: int, group: int) -> Callable[[Op], tuple[Value, ...]]:
+    def first(self: Op) -> tuple[Value, ...]:
+        return self.operands[
+            start : start + cast("tuple[int, ...]", self.attributes["segments"])[0]
+        ]
+
     def segment(self: Op) -> tuple[Value, ...]:
         sizes = self.segments
         begin = start + sum(sizes[:group])
         return self.operands[begin : begin + sizes[group]]
 
-    return segment
+    return segment if group else first  # the first is asked for most of all
 
 
 def _region_getter(index: int) -> Callable[[Op], Block]:

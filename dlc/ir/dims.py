@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import gcd
 from typing import ClassVar, TypeAlias
 
@@ -340,8 +340,11 @@ def _atom_substituted(atom: Atom, values: Mapping[str, Size]) -> Size:
 
 def names(size: Size) -> frozenset[str]:
     """The dims that a size depends on."""
-    if isinstance(size, int):
-        return frozenset()
+    return frozenset() if isinstance(size, int) else _names(size)
+
+
+@cache
+def _names(size: Dim) -> frozenset[str]:
     atoms = [atom for monomial, _ in size.terms for atom, _ in monomial]
     return frozenset[str]().union(*map(_atom_names, atoms))
 

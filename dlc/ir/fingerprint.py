@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dlc.ir.attributes import exact_items
 from dlc.ir.core import Block, Op, Value
 
@@ -13,29 +15,26 @@ def fingerprint(op: Op) -> tuple[object, ...]:
     """
     numbers: dict[Value, int] = {}
     parts: list[object] = []
-    for region in op.regions:
-        _block(region, numbers, parts)
-    return (type(op), tuple(parts))
-
-
-def _block(block: Block, numbers: dict[Value, int], parts: list[object]) -> None:
-    """Number the values of a block and of those inside it, in order of text, without recursion."""
-    pending: list[Block | Op | str] = [block]
-    while pending:
-        item = pending.pop()
-        match item:
-            case str():
-                parts.append(item)
-            case Block():
-                for argument in item.arguments:
-                    numbers[argument] = len(numbers)
-                    parts.append(argument.type)
-                pending.append("end")
-                pending.extend(reversed(list(item)))
-            case Op():
+    # What is being gone through, outermost first: without recursion, since regions may be deep.
+    within: list[Iterator[Op] | Iterator[Block]] = [iter(op.regions)]
+    while within:
+        for item in within[-1]:
+            if isinstance(item, Op):
                 parts.append(type(item))
                 parts.append(tuple([numbers[operand] for operand in item.operands]))
                 parts.append(exact_items(item.attributes))
                 for result in item.results:
                     numbers[result] = len(numbers)
-                pending.extend(reversed(item.regions))
+                if item.regions:
+                    within.append(iter(item.regions))
+                    break
+            else:
+                for argument in item.arguments:
+                    numbers[argument] = len(numbers)
+                    parts.append(argument.type)
+                within.append(iter(item))
+                break
+        else:
+            within.pop()
+            parts.append("end")
+    return (type(op), tuple(parts))

@@ -68,12 +68,6 @@ class Rewriter:
             self.log.did("drop what nothing uses", op)
         self.erase(op, Gone("nothing uses it"))
 
-    def _apply(self, pattern: Pattern, op: Op) -> bool:
-        fits = pattern(op, self)
-        if fits:
-            self.log.did(_rule(pattern), op)
-        return fits
-
     def _revisit(self, ops: Iterable[Op]) -> None:
         if self._pending is not None:
             self._pending.update(dict.fromkeys(ops))
@@ -94,7 +88,11 @@ class Rewriter:
                 if op.pure and op.results and op.is_unused:
                     self.drop(op)
                     continue
-                applied += any(self._apply(pattern, op) for pattern in patterns.get(type(op), ()))
+                for pattern in patterns.get(type(op), ()):
+                    if pattern(op, self):
+                        self.log.did(_rule(pattern), op)
+                        applied += 1
+                        break
         finally:
             self._pending = None
         return applied

@@ -22,7 +22,6 @@ from dlc.ir.core import Value
 from dlc.ir.dims import minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import BOOL, F32, VectorType
-from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_words import add, for_each, index, times, unravel, whole_registers
 from dlc.lowering.loop_words import minimum as smaller
 from dlc.lowering.loop_writer import Lowered, Writer
@@ -43,9 +42,7 @@ LOWEST = float("-inf")
 def lower_attention(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one attention whose keys and values are in panels."""
     assert isinstance(op, Attention)
-    lowered = _Attention(op, context).lower()
-    tidy(lowered.function)
-    return lowered
+    return _Attention(op, context).lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context
 from dlc.ir.types import DType, VectorType
-from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_words import for_each, index, minimum, times, whole_registers
 from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.work import ceil_divide, nanoseconds, tile_rows
@@ -40,9 +39,7 @@ def lower_concatenate(op: kernel.Kernel, context: Context) -> Lowered:
         return ()
 
     for_each(writer.emit, lower, upper, 1, (), row, parallel=True)
-    lowered = writer.finish(ceil_divide(rows, per_tile), nanoseconds(per_tile * work))
-    tidy(lowered.function)
-    return lowered
+    return writer.finish(ceil_divide(rows, per_tile), nanoseconds(per_tile * work))
 
 
 def _write_row(emit: Builder, op: Concatenate, writer: Writer, number: Value, lanes: int) -> None:

@@ -21,7 +21,6 @@ from dlc.ir.passes import Context
 from dlc.ir.types import DType, Type, VectorType
 from dlc.lowering.body import Point, lanes_of
 from dlc.lowering.epilogue import Tile, epilogue_body, write_registers
-from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Linear, Uniform, in_lanes
 from dlc.lowering.loop_words import for_each, index, minimum, unravel, whole_registers
 from dlc.lowering.loop_writer import Lowered, Writer
@@ -37,9 +36,7 @@ PICOSECONDS = 60
 def lower_depthwise(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one convolution in which each channel has a window of its own."""
     assert isinstance(op, Conv)
-    lowered = _Depthwise(op, context).lower()
-    tidy(lowered.function)
-    return lowered
+    return _Depthwise(op, context).lower()
 
 
 @dataclass(frozen=True, slots=True)

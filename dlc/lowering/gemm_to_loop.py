@@ -17,7 +17,6 @@ from dlc.ir.passes import Context
 from dlc.ir.types import F32, F64, I32, U8, DType
 from dlc.lowering.body import lanes_of
 from dlc.lowering.epilogue import epilogue_body, is_identity, write_epilogue
-from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_words import add, for_each, index, times, unravel
 from dlc.lowering.loop_words import minimum as smaller
 from dlc.lowering.loop_writer import Lowered, Writer
@@ -34,9 +33,7 @@ MIN_COLUMNS = 128
 def lower_gemm(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one product in destination form."""
     assert isinstance(op, Gemm)
-    lowered = _BlasGemm(op, context.options.vector_bytes).lower()
-    tidy(lowered.function)
-    return lowered
+    return _BlasGemm(op, context.options.vector_bytes).lower()
 
 
 def cut(size: Size, least: int) -> Size:

@@ -1,7 +1,8 @@
 """Each kernel of a plan becomes a function and a call of it, however functions are written for the target.
 
-Functions take their sizes as arguments, so kernels that differ in sizes only are one function. Kernels that
-differ in nothing but where their arrays are, of which large networks have many, are written once.
+Functions take their sizes as arguments, so kernels that differ in sizes only are one function: it is tidied
+the first time that it is written. Kernels that differ in nothing but where their arrays are, of which large
+networks have many, are written once.
 """
 
 from __future__ import annotations
@@ -34,9 +35,8 @@ def lower_kernels(
 ) -> None:
     """Turn every kernel of a module into a function, by the lowering of its class, and a call of it."""
     assert isinstance(module, Module)
-    names: dict[tuple[object, ...], str] = {}
+    functions = _Functions(module, context)
     written: dict[tuple[object, ...], tuple[Lowered, str]] = {}
-    tables = {loop.Func: expansions_for(context.options), simt.Func: expansions_for_gpu()}
     for wave in [op for op in module.walk() if isinstance(op, mem.Wave)]:
         for op in wave.body:
             if not isinstance(op, kernel.Kernel):
@@ -44,13 +44,42 @@ def lower_kernels(
             said = _all_said(op)
             if said not in written:
                 lowered = lowering_of(type(op))(op, context)
-                key = fingerprint(lowered.function)
-                if key not in names:
-                    names[key] = f"{op.name.partition('.')[2]}_{len(names)}"
-                    _finish(lowered.function, names[key], tables[type(lowered.function)])
-                    Builder(module.body, op.location).place(lowered.function)
-                written[said] = lowered, names[key]
+                written[said] = lowered, functions.name_of(lowered.function, op)
             _call(op, *written[said])
+
+
+class _Functions:
+    """The functions of a module, each of which is there once."""
+
+    def __init__(self, module: Module, context: Context) -> None:
+        self._module = module
+        self._tables: dict[type[Op], dict[type[Op], Expansion]] = {
+            loop.Func: expansions_for(context.options),
+            simt.Func: expansions_for_gpu(),
+        }
+        self._as_written: dict[tuple[object, ...], str] = {}
+        self._names: dict[tuple[object, ...], str] = {}
+
+    def name_of(self, function: Function, op: kernel.Kernel) -> str:
+        """The name of the function of the module that is this one, which was just written for a kernel."""
+        written = fingerprint(function)
+        if written not in self._as_written:
+            self._as_written[written] = self._tidied(function, op)
+        return self._as_written[written]
+
+    def _tidied(self, function: Function, op: kernel.Kernel) -> str:
+        """The same for one that was never written this way; tidied, it may still be another's equal."""
+        if isinstance(
+            function, loop.Func
+        ):  # those of GPUs were, before their registers were aligned
+            tidy(function)
+        key = fingerprint(function)
+        if key not in self._names:
+            name = f"{op.name.partition('.')[2]}_{len(self._names)}"
+            self._names[key] = name
+            _finish(function, name, self._tables[type(function)])
+            Builder(self._module.body, op.location).place(function)
+        return self._names[key]
 
 
 def _all_said(op: kernel.Kernel) -> tuple[object, ...]:

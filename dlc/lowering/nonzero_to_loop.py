@@ -10,7 +10,6 @@ from dlc.ir.core import Block, Value
 from dlc.ir.passes import Context
 from dlc.ir.types import BOOL, I64, INDEX
 from dlc.lowering.body import Body, Point
-from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Uniform, in_lanes
 from dlc.lowering.loop_words import index, minimum, nest
 from dlc.lowering.loop_writer import Lowered, Writer
@@ -24,9 +23,7 @@ ELEMENT = 1000
 def lower_nonzero(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for the places of true elements in destination form."""
     assert isinstance(op, kernels_in_order.NonZero)
-    lowered = _NonZero(op).lower()
-    tidy(lowered.function)
-    return lowered
+    return _NonZero(op).lower()
 
 
 class _NonZero:

@@ -17,7 +17,6 @@ from dlc.ir.core import Value
 from dlc.ir.dims import Size, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import U64
-from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_words import for_each, index, times, unravel
 from dlc.lowering.loop_words import minimum as smaller
 from dlc.lowering.loop_writer import Lowered
@@ -66,9 +65,7 @@ def lower_panels(op: kernel.Kernel, context: Context) -> Lowered:
             writer = _Pictures(op, context)
         case _:
             raise AssertionError(op.name)
-    lowered = writer.lower()
-    tidy(lowered.function)
-    return lowered
+    return writer.lower()
 
 
 Place = list[Value]

@@ -10,7 +10,6 @@ from dlc.ir.core import Value
 from dlc.ir.dims import product
 from dlc.ir.passes import Context
 from dlc.lowering.body import Body, Point, Step
-from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, in_lanes, register
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
@@ -26,9 +25,7 @@ def lower_running(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for running totals in destination form."""
     assert isinstance(op, kernels_in_order.Running)
     running = _Running(op, context.options.vector_bytes)
-    lowered = running.rows() if running.axis == running.last else running.blocks()
-    tidy(lowered.function)
-    return lowered
+    return running.rows() if running.axis == running.last else running.blocks()
 
 
 class _Running:

@@ -16,7 +16,6 @@ from dlc.ir.dims import product
 from dlc.ir.passes import Context
 from dlc.ir.types import INDEX
 from dlc.lowering.body import Body, Point, Step
-from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, in_lanes
 from dlc.lowering.loop_words import for_each, index, minimum, nest, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
@@ -33,9 +32,7 @@ COMBINERS = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "min
 def lower_scatter(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for scattered updates in destination form."""
     assert isinstance(op, kernels_in_order.Scatter)
-    lowered = _Scatter(op, context.options.vector_bytes).lower()
-    tidy(lowered.function)
-    return lowered
+    return _Scatter(op, context.options.vector_bytes).lower()
 
 
 class _Scatter:

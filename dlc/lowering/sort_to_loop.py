@@ -16,7 +16,6 @@ from dlc.ir.dims import Size, product
 from dlc.ir.passes import Context
 from dlc.ir.types import INDEX, POINTER, U8, DType, wide
 from dlc.lowering.body import Body, Point
-from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Uniform, in_lanes
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
@@ -31,9 +30,7 @@ ROUNDS = 12
 def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for sorted rows in destination form."""
     assert isinstance(op, kernels_in_order.Sort)
-    lowered = _Sort(op).lower()
-    tidy(lowered.function)
-    return lowered
+    return _Sort(op).lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from dlc.ir.dims import product
 from dlc.ir.passes import Context
 from dlc.ir.types import I64, INDEX
 from dlc.lowering.body import Body, Point, Step
-from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Linear, Uniform, in_lanes
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
@@ -29,9 +28,7 @@ ELEMENT = 100
 def lower_update(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for an update in destination form."""
     assert isinstance(op, kernels_in_order.Update)
-    lowered = _Update(op, context.options.vector_bytes).lower()
-    tidy(lowered.function)
-    return lowered
+    return _Update(op, context.options.vector_bytes).lower()
 
 
 class _Update:
