@@ -19,7 +19,6 @@ from dlc.ir.dims import Size, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import POINTER, U8
 from dlc.lowering.epilogue import Target
-from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_words import for_each, index, times, unravel
 from dlc.lowering.loop_words import minimum as smaller
 from dlc.lowering.loop_writer import Lowered
@@ -41,9 +40,7 @@ PANEL_BYTES = 128 * 1024
 def lower_blocks(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one product that puts its operands in order by itself."""
     assert isinstance(op, Gemm)
-    lowered = _Blocks(op, context).lower()
-    tidy(lowered.function)
-    return lowered
+    return _Blocks(op, context).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,8 @@ class _Blocks(ProductTiles):
         emit, shape = self.writer.emit, self.shape
         self.in_panels = self._part(emit, width * shape.panel * self.block, "panels")
         if self.op.lhs_transposed:
-            self.strips = self._part(emit, height * self.block, "strips")
+            count = ceil_divide(height, shape.rows)
+            self.strips = self._part(emit, count * self._strip_elements, "strips")
         if not self.is_whole:
             self.waiting = self._part(emit, height * width * shape.panel, "waiting")
 
@@ -193,12 +191,19 @@ class _Blocks(ProductTiles):
         return self.writer.size(self.block * self.shape.panel, "panel")
 
     def _from_strip_to_strip(self) -> Value:
-        return self.writer.size(self.block * self.shape.rows, "strip")
+        return self.writer.size(self._strip_elements, "strip")
+
+    @property
+    def _strip_elements(self) -> Size:
+        """From one strip to the next: strips are written side by side, so they begin in different sets of
+        a cache."""
+        return self.block * self.shape.rows + 64 // self.bytes
 
     def _strip(self, emit: Builder, tile: _Extent, row: Value) -> Value:
         """Where the strip of the left operand is that begins with a row of the tile."""
         down = emit(scalar.Subtract(row, tile.top))
-        start = emit(scalar.Multiply(down, self.writer.size(self.block, "block")))
+        number = emit(scalar.RawDivide(down, index(emit, self.shape.rows)))
+        start = emit(scalar.Multiply(number, self._from_strip_to_strip()))
         return emit(loop.Offset(self.strips, start, self.op.accumulator))
 
     def _panels(self, emit: Builder, tile: _Extent, p: Value) -> list[Value]:

@@ -17,9 +17,8 @@ from dlc.ir.dims import Size, product
 from dlc.ir.passes import Context
 from dlc.ir.types import U8, TensorType
 from dlc.lowering.body import Body, Point, Row, Step, lanes_of, path, split
-from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import Lane, Linear, Uniform
-from dlc.lowering.loop_words import for_each, index, minimum, unravel
+from dlc.lowering.loop_words import following, for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.rows import (
     checks_depend_on,
@@ -68,9 +67,7 @@ class _Generic:
             write = self._one_element
         tiles, cost = self._tiles(outer, inner, write)
         scratch = () if self._scratch is None else (self._scratch,)
-        lowered = self.writer.finish(tiles, cost, self.scratch, scratch)
-        tidy(lowered.function)
-        return lowered
+        return self.writer.finish(tiles, cost, self.scratch, scratch)
 
     def _tiles(
         self,
@@ -101,12 +98,32 @@ class _Generic:
             self._down_the_rows(lower, upper, extents, stop)
             return tiles(rows, per_tile, inner * work)
 
-        def row(inside: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            write(self._start(inside), unravel(inside, number, extents), zero, stop)
-            return ()
+        def row(inside: Builder, places: list[Value]) -> None:
+            write(self._start(inside), places, zero, stop)
 
-        for_each(emit, lower, upper, 1, (), row, parallel=True)
+        self._each_row(emit, lower, upper, extents, row)
         return tiles(rows, per_tile, inner * work)
+
+    def _each_row(
+        self,
+        emit: Builder,
+        lower: Value,
+        upper: Value,
+        extents: Sequence[Value],
+        write: Callable[[Builder, list[Value]], None],
+    ) -> None:
+        """`write` for each row from one number up to another, given the index along each axis."""
+
+        def row(inside: Builder, number: Value, places: list[Value]) -> Sequence[Value]:
+            here = places or [number]
+            write(inside, here)
+            return following(inside, here, extents) if places else ()
+
+        # A tile may be there for no rows at all, where there is an axis without elements.
+        one = index(emit, 1)
+        known = [emit(scalar.Maximum(extent, one)) for extent in extents]
+        first = unravel(emit, lower, known) if len(extents) > 1 else []
+        for_each(emit, lower, upper, 1, first, row)
 
     def _down_the_rows(
         self, lower: Value, upper: Value, extents: Sequence[Value], stop: Value
@@ -118,17 +135,15 @@ class _Generic:
             def strip(emit: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
                 lane = Uniform(position) if lanes == 1 else Linear(position)
 
-                def row(inside: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-                    places = unravel(inside, number, extents)
+                def row(inside: Builder, places: list[Value]) -> None:
                     known: dict[Value, Lane] = {
                         argument: Uniform(place)
                         for argument, place in zip(self.op.indices[:-1], places, strict=True)
                     }
                     here = self._start(inside).at(inside, lanes, {**known, last: lane})
                     self._store_results(self.body.run(self.op.body, here), [*places, position])
-                    return ()
 
-                for_each(emit, lower, upper, 1, (), row, parallel=True)
+                self._each_row(emit, lower, upper, extents, row)
                 return ()
 
             return strip

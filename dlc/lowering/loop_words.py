@@ -63,6 +63,21 @@ def unravel(emit: Builder, number: Value, extents: Sequence[Value]) -> list[Valu
     return [number, *reversed(indices)]
 
 
+def following(emit: Builder, places: Sequence[Value], extents: Sequence[Value]) -> list[Value]:
+    """The index along each axis of the row after one, without the divisions of `unravel`.
+
+    The first axis does not end: what is after the last row has an index there that is too large.
+    """
+    zero, one = index(emit, 0), index(emit, 1)
+    step, found = one, list[Value]()
+    for place, extent in reversed(list(zip(places[1:], extents[1:], strict=True))):
+        moved = emit(scalar.Add(place, step))
+        wraps = emit(scalar.Compare(moved, extent, "ge"))
+        found.append(emit(scalar.Select(wraps, zero, moved)))
+        step = emit(scalar.Select(wraps, one, zero))
+    return [emit(scalar.Add(places[0], step)), *reversed(found)]
+
+
 def whole_registers(emit: Builder, lower: Value, upper: Value, lanes: int) -> Value:
     """The end of the last whole register between two bounds; `upper - lower` may be negative."""
     width = index(emit, lanes)
