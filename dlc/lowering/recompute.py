@@ -1,10 +1,11 @@
 """Compute values again instead of keeping them, where the most is held and it costs little.
 
-What the forward half computes for the backward half is held in between. An array that follows cheaply from
-others that are there anyway gives its memory back after its last use before the peak, and a second kernel,
-the same as the first, computes it before the next use: the same bits. Gaps over the peak are closed one
-after the other, the one first that saves most bytes for its time, until nothing lowers the peak any more or
-the time is spent. Sizes are the largest ones, or, of a step of training, the batch that the text names. It comes after everything that merges equal values or moves formulas into others.
+What the forward half computes for the backward half is held in between. An array that follows cheaply
+from others that are there anyway gives its memory back after its last use before the peak, and a second
+kernel, the same as the first, computes it before the next use: the same bits. Gaps over the peak are
+closed one after the other, the one first that saves most bytes for its time, until nothing lowers the
+peak any more or the time is spent. Sizes are the largest ones, or, of a step of training, the batch that
+the text names. It comes after everything that merges equal values or moves formulas into others.
 """
 
 from __future__ import annotations
