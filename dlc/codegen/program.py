@@ -33,12 +33,13 @@ COMBINED = abi.MAX_COUNTERS - 1
 
 @dataclass(frozen=True, slots=True)
 class CompiledEntry:
-    """One entry point as the engine needs it. `arena` and `scratch` are texts of sizes."""
+    """One entry point as the engine needs it. `arena` and what follows are texts of sizes."""
 
     words: bytes
     sizes: tuple[str, ...]
     arena: str
     scratch: str
+    gpu_scratch: str
     ops: tuple[OpRecord, ...]
     certificate: Certificate
     values: ArenaValues
@@ -91,6 +92,8 @@ class _Writer:
     ops: list[OpRecord] = field(default_factory=list[OpRecord])
     addresses: dict[Value, _Address] = field(default_factory=dict[Value, _Address])
     scratch: list[Entry] = field(default_factory=list[Entry])
+    gpu_scratch: list[Entry] = field(default_factory=list[Entry])
+    """Of kernels of a GPU beside those of a processor: all its threads share one piece."""
     measured: dict[str, Value] = field(default_factory=dict[str, Value])
     """The view that each measured dim is in."""
     calls: dict[mem.Call, int] = field(default_factory=dict[mem.Call, int])
@@ -111,6 +114,7 @@ class _Writer:
             tuple(self.sizes.texts),
             str(arena),
             str(scratch),
+            str(self.sizes.maximum(self.gpu_scratch)),
             tuple(self.ops),
             evidence,
             arena_values(self.program, placed, self.calls, len(self.ops)),
@@ -273,14 +277,12 @@ class _Writer:
         first = len(self.arguments)
         for argument in given:
             self._argument(argument)
+        entry = self.entries[call.kernel.name]
         if call.scratch != 0:
-            self.scratch.append(self.sizes.aligned(call.scratch, ALIGNMENT))
-            self.arguments.append(
-                [abi.ArgKind.POINTER, abi.Root.SCRATCH, SCRATCH_OFFSET, abi.THREAD, SCRATCH_STRIDE]
-            )
+            self._scratch(call.scratch, on_gpu=entry >= abi.ON_GPU)
         self._step(
             abi.Opcode.CALL,
-            self.entries[call.kernel.name],
+            entry,
             first,
             len(self.arguments) - first,
             self.sizes.number(call.tiles).index,
@@ -290,6 +292,13 @@ class _Writer:
         )
         self.calls[call] = len(self.ops)
         self.ops.append(self._record(call))
+
+    def _scratch(self, size: Size, *, on_gpu: bool) -> None:
+        """The last argument of a call that asks for scratch."""
+        needed = self.gpu_scratch if on_gpu else self.scratch
+        needed.append(self.sizes.aligned(size, ALIGNMENT))
+        share = (NOTHING, NOTHING) if on_gpu else (abi.THREAD, SCRATCH_STRIDE)
+        self.arguments.append([abi.ArgKind.POINTER, abi.Root.SCRATCH, SCRATCH_OFFSET, *share])
 
     def _argument(self, given: _Argument) -> None:
         kind, root, offset, counter, step = given
@@ -310,6 +319,7 @@ class _Writer:
         for argument in self.arguments:
             if argument[abi.ArgWord.OFFSET] == SCRATCH_OFFSET:
                 argument[abi.ArgWord.OFFSET] = zero.index
+            if argument[abi.ArgWord.STRIDE] == SCRATCH_STRIDE:
                 argument[abi.ArgWord.STRIDE] = largest.index
         return largest
 

@@ -162,7 +162,13 @@ def _add_program(target: _Target, name: str, compiled: CompiledEntry) -> manifes
     target.sections[certificate] = certificate_bytes(compiled.certificate)
     target.sections[values_section(target.name, name)] = arena_values_bytes(compiled.values)
     return manifest.Program(
-        section, certificate, compiled.sizes, compiled.arena, compiled.scratch, compiled.ops
+        section,
+        certificate,
+        compiled.sizes,
+        compiled.arena,
+        compiled.scratch,
+        compiled.ops,
+        compiled.gpu_scratch,
     )
 
 

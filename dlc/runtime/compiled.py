@@ -93,7 +93,10 @@ class CompiledProgram:
         try:
             sizes = expressions.evaluate_all(program.sizes, dims)
             arena = expressions.parse(program.arena).evaluate(dims, sizes)
-            scratch = expressions.parse(program.scratch).evaluate(dims, sizes)
+            scratch, gpu_scratch = (
+                expressions.parse(size).evaluate(dims, sizes)
+                for size in (program.scratch, program.gpu_scratch)
+            )
             plan = certificates.plan_at(self._certificate, dims, sizes)
             roots = {**self._fixed, Root.ARENA: arena, Root.SCRATCH: scratch}
             lengths = [roots[root] for root in Root if root != Root.INPUTS]
@@ -121,7 +124,7 @@ class CompiledProgram:
         except BadProgram as error:
             raise self._bad_program(error) from None
         numbers = np.array(sizes or [0], np.int64)
-        return Sized(numbers, address(numbers), arena, scratch, tuple(tensors), parts)
+        return Sized(numbers, address(numbers), arena, scratch, tuple(tensors), parts, gpu_scratch)
 
 
 def _at(dims: Mapping[str, int]) -> str:

@@ -38,6 +38,8 @@ class Sized(NamedTuple):
     """Bytes of each input and output."""
     parts: Parts | None = None
     """Which part of the arena is on a GPU, where one is."""
+    gpu_scratch: int = 0
+    """Bytes for all threads of that."""
 
 
 def working_bytes(sized: Sized, threads: int) -> int:

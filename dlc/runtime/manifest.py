@@ -99,8 +99,9 @@ class Program(NamedTuple):
     """One entry point compiled for one target: what the engine needs besides the kernels.
 
     `sizes` is the list that program words index; an entry may refer to an earlier one as `$k`, and so
-    may `arena` (bytes) and `scratch` (bytes for each thread). `section` and `certificate` name the
-    sections with the table of steps and with the memory plan.
+    may `arena` (bytes), `scratch` (bytes for each thread), and `gpu_scratch` (bytes on the GPU of a target
+    that is a processor and a GPU). `section` and `certificate` name the sections with the table of steps
+    and with the memory plan.
     """
 
     section: str
@@ -109,6 +110,7 @@ class Program(NamedTuple):
     arena: str = "0"
     scratch: str = "0"
     ops: tuple[Op, ...] = ()
+    gpu_scratch: str = "0"
 
 
 class Prepare(NamedTuple):

@@ -123,6 +123,7 @@ PROGRAM = "targets:0:programs:f"
         (PROGRAM + ":arena", "128", "D0610", "the plan is for 64 bytes, the call has 128"),
         (PROGRAM + ":arena", "0", "D0610", "the plan is for 64 bytes, the call has 0"),
         (PROGRAM + ":scratch", "1//(B - 1)", "D0610", "divides by 0"),
+        (PROGRAM + ":gpu_scratch", "1//(B - 1)", "D0610", "divides by 0"),
         ("targets:0:programs", {}, "D0611", "not those of the entry points"),
         ("targets:0:cpu:code:symbols", [], "D0611", "a kernel that does not exist"),
         ("targets:0:prepare:bytes", -1, "D0611", "negative size"),

@@ -18,6 +18,7 @@ from dlc.driver.compile import compile_opened
 from dlc.driver.open import open_model, open_training
 from dlc.driver.settings import Settings
 from dlc.errors import ArtifactError, CallError, Unsupported
+from dlc.runtime import expressions
 from dlc.runtime.abi import (
     ARG_WORDS,
     COPY,
@@ -40,6 +41,7 @@ TEXT = """dlc 1
 import nn (Linear, LSTM)
 dim B = 1..8
 dim T = 1..6
+dim U = 1..60000
 
 module Net(n = 5) {
   use first = Linear(n, 4) on DEVICE
@@ -77,6 +79,7 @@ module Net(n = 5) {
     if a > 0.0 then on DEVICE { exp(x) } else cos(x) * 2
   export fn endless(x: f32) -> f32 =
     while x > 0 with x = x limit 20 { next x = on DEVICE { x + 1 } }
+  export fn ordered(x: f32[U]) -> f32[U] = sort(on DEVICE { sort(sin(x), axis=0) * 2 }, axis=0)
   export fn inner(x: f32[T, n]) -> f32[n] {
     return scan a in x with h = zeros([n]) {
       let c = scan i in 0..3 with c = a { next c = sin(c) + h }
@@ -132,12 +135,38 @@ def test_a_part_on_a_gpu_gives_what_it_gives_on_the_processor(both: Both) -> Non
         both.agree("rows", numbers(rows, 5))
 
 
+def test_scratch_of_the_gpu_is_there_once_and_not_on_the_host(both: Both) -> None:
+    both.agree("ordered", numbers(40))
+    (alone, _), (host, gpu) = (scratch(model, "ordered", U=40) for model in (both.cpu, both.mixed))
+    assert gpu > 0
+    assert host == alone
+    before = set(both.gpu.allocated)
+    both.agree("ordered", numbers(300))
+    (found,) = {both.gpu.allocated[each] for each in set(both.gpu.allocated) - before} & {
+        scratch(both.mixed, "ordered", U=300)[1]
+    }
+    assert found > gpu
+
+
+def scratch(model: Model, entry: str, **dims: int) -> tuple[int, int]:
+    """Bytes of scratch for a thread of the host, and for the GPU."""
+    (target,) = model.artifact.manifest.targets
+    program = target.programs[entry]
+    sizes = expressions.evaluate_all(program.sizes, dims)
+    host, gpu = (
+        expressions.parse(size).evaluate(dims, sizes)
+        for size in (program.scratch, program.gpu_scratch)
+    )
+    return host, gpu
+
+
 def test_a_whole_loop_runs_on_the_gpu(both: Both) -> None:
     for length in (1, 6):
         both.agree("steps", numbers(3, length, 5))
 
 
 def test_a_loop_of_the_host_sends_and_receives_in_every_round(both: Both) -> None:
+    both.agree("turns", numbers(5, 1), numbers(5))  # the first call brings the weights, too
     before = len(both.gpu.transfers)
     both.agree("turns", numbers(5, 6), numbers(5))
     ways = [way for way, _ in both.gpu.transfers[before:]]

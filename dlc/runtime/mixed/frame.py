@@ -132,7 +132,7 @@ class MixedFrame:
         inside = at.sized.arena - at.parts.start
         arena = self._device.of(inside) - at.parts.start
         scratch, faults = (
-            self._scratch.of(at.sized.scratch),
+            self._scratch.of(at.sized.gpu_scratch),
             self._faults.of(self._steps.fault_bytes),
         )
         weights = self._weights
