@@ -11,7 +11,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from uuid import uuid4
@@ -64,7 +64,8 @@ class Kept:
 def remember(cache: ObjectCache, key: str, artifact: Artifact) -> None:
     """Keep an artifact without its weights but for their names: a line, then a file."""
     sections = {name: data for name, data in artifact.sections.items() if name != WEIGHTS}
-    bare = Artifact.of(artifact.manifest._replace(weights=(), training=None), sections)
+    facts = artifact.manifest._replace(weights=(), training=None)
+    bare = replace(artifact, manifest=facts, sections=sections)
     names = json.dumps([row.name for row in artifact.manifest.weights])
     cache.put(key, names.encode() + b"\n" + bare.to_bytes())
 

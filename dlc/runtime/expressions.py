@@ -22,7 +22,12 @@ MAX_DEPTH = 50
 MAX_VALUE = 2**62
 """No result, and no step on the way to it, may be larger or smaller than minus this."""
 
+KEPT = 1 << 15
+"""Parsed texts that are kept: a step of training may have ten thousand, and they are read more than once."""
+
 _TOKEN = re.compile(r"\s*(//|[-+*%(),]|\$?[0-9]+|[^\W\d]\w*|\S)")
+_LARGER = re.compile(r"max\(\$([0-9]{1,9}), \$([0-9]{1,9})\)")
+"""The larger of two entries: most sizes of a large program are that."""
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _END = ""
 
@@ -110,9 +115,11 @@ class Expression(NamedTuple):
         return value
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=KEPT)
 def parse(text: str) -> Expression:
     """The expression a text spells; raises BadExpression where it spells none."""
+    if pair := _LARGER.fullmatch(text):
+        return Expression(text, (Earlier(int(pair[1])), Earlier(int(pair[2])), max))
     if len(text) > MAX_LENGTH:
         raise BadExpression(f"a size of {len(text)} characters; at most {MAX_LENGTH} are read")
     return Expression(text, _Parser(text).parse())

@@ -113,3 +113,12 @@ def test_an_entry_may_not_refer_to_itself_or_a_later_one() -> None:
     for sizes in (["$0"], ["1", "$2", "3"]):
         with pytest.raises(BadExpression, match="later or never"):
             evaluate_all(sizes, {})
+
+
+def test_the_larger_of_two_entries_is_what_it_is_in_any_spelling() -> None:
+    for text in ("max($0, $1)", "max( $0 , $1 )", "max(($0), $1)"):
+        assert parse(text).steps == parse("max($0, $1)").steps
+        assert parse(text).earlier == {0, 1}
+        assert evaluate_all(["3", "T", text], {"T": 7})[2] == 7
+    with pytest.raises(BadExpression):
+        parse("max($0, $12345678901)")
