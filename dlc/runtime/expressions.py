@@ -23,7 +23,7 @@ MAX_VALUE = 2**62
 """No result, and no step on the way to it, may be larger or smaller than minus this."""
 
 KEPT = 1 << 15
-"""Parsed texts that are kept: a step of training may have ten thousand, and they are read more than once."""
+"""Parsed texts that are kept: a step of training may have ten thousand, which are read more than once."""
 
 _TOKEN = re.compile(r"\s*(//|[-+*%(),]|\$?[0-9]+|[^\W\d]\w*|\S)")
 _LARGER = re.compile(r"max\(\$([0-9]{1,9}), \$([0-9]{1,9})\)")
