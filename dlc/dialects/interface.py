@@ -74,6 +74,14 @@ class Interface(Op):
         return {result: inputs.index(name) for result, name in enumerate(updates) if name}
 
 
+def bounds_around(op: Op) -> Bounds:
+    """The bounds of the named sizes where an operation stands; none outside of functions and plans."""
+    around: Op | None = op
+    while around is not None and not isinstance(around, Interface):
+        around = None if around.parent is None else around.parent.parent
+    return {} if around is None else around.bounds
+
+
 def bounds_attribute(bounds: Mapping[str, tuple[int, int | None]]) -> tuple[Attribute, ...]:
     """The attribute `dlc.dims` for these bounds."""
     return tuple(

@@ -14,6 +14,7 @@ from dlc.driver.settings import Settings
 from dlc.errors import Diagnostic, ModelError, UsageError, diagnostic_data
 from dlc.frontend.values import Datum
 from dlc.ir.verify import verify
+from dlc.lowering.capacity import check_least
 from dlc.runtime.atomic import write_file
 from dlc.runtime.files import map_file
 from dlc.runtime.manifest import Entry
@@ -57,6 +58,8 @@ def check_model(
     opened = open_model(Path(path), module=module, settings=parameters or {})
     verify(opened.module)
     keep_promises(opened, Settings())
+    with opened.quoting():
+        check_least(opened.module)
     return_all_counts(opened.module)
     entries = interfaces(opened.module)
     return Checked(path, tuple(entries), opened.warnings, opened.remarks)

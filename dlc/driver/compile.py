@@ -28,6 +28,7 @@ from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
+from dlc.lowering.capacity import check_least
 from dlc.passes.devices import unplace, uses_gpu
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
@@ -160,12 +161,14 @@ def compile_opened(
 def _bounded(opened: Opened, settings: Settings) -> Place | None:
     """Narrow the dims of a model to what was chosen; gives the place of its limit of the memory.
 
-    Raises ModelError (D0708) where there is such a limit and dims have no upper bound.
+    Raises ModelError where there is such a limit and dims have no upper bound (D0708), and for values
+    whose size the bounds let be below 0 (D0715).
     """
     limits = limits_of(opened.module)
     place = next((limit.place for limit in limits if limit.name == "memory"), None)
     try:
         narrow(opened.module, settings.dims)
+        check_least(opened.module)
         if settings.max_memory is not None:
             check_bounded(interfaces(opened.module), place)
     except DlcError as error:

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from dlc.dialects import array, kernels_in_order
 from dlc.dialects.array.elementwise import tensor_type
+from dlc.dialects.interface import bounds_around
+from dlc.ir.bounded import never_negative
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.types import BOOL, I32, wide
 from dlc.lowering.array_to_kernel import cast_all, lowers
 from dlc.lowering.formula import convert, generic
+from dlc.lowering.pieces_to_kernel import taken
 
 
 @lowers(array.Cumulative)
@@ -33,9 +36,17 @@ def _sort(op: Op, emit: Builder) -> Sequence[Value]:
 @lowers(array.TopK)
 def _top_k(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.TopK)
-    shape = tensor_type(op.source).shape
+    shape, bounds = tensor_type(op.source).shape, bounds_around(op)
+    extent = shape[op.axis]
     places = generic(emit, (), shape, lambda e, i, _: convert(e, i[op.axis], I32))
-    return emit.all(kernels_in_order.Sort((op.source, places), (), op.axis, op.k, op.largest))
+    pair = (op.source, places)
+    if never_negative(extent - op.k, bounds):
+        return emit.all(kernels_in_order.Sort(pair, (), op.axis, op.k, op.largest))
+    # A call where there are fewer than k fails when they are taken.
+    ordered = emit.all(kernels_in_order.Sort(pair, (), op.axis, extent, op.largest))
+    zeros, ones = (0,) * len(shape), (1,) * len(shape)
+    limits = (*shape[: op.axis], op.k, *shape[op.axis + 1 :])
+    return [taken(emit, each, zeros, limits, ones, bounds) for each in ordered]
 
 
 @lowers(array.Scatter)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from dlc.dialects import array, kernel, kernel_pieces, kernels_in_order, scalar
 from dlc.dialects.array.elementwise import tensor_type
+from dlc.dialects.interface import bounds_around
+from dlc.ir.bounded import never_negative
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import Size, product
+from dlc.ir.dims import Bounds, Shape, Size, floor_divide, product
 from dlc.ir.types import INDEX
 from dlc.lowering.array_to_kernel import lowers
 from dlc.lowering.formula import between, both, choose, convert, generic, plus, size, times
@@ -44,15 +46,37 @@ def _reverse(op: Op, emit: Builder) -> Sequence[Value]:
 @lowers(array.Slice)
 def _slice(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.Slice)
+    return (taken(emit, op.source, op.starts, op.limits, op.steps, bounds_around(op)),)
+
+
+def taken(
+    emit: Builder, source: Value, starts: Shape, limits: Shape, steps: Sequence[int], bounds: Bounds
+) -> Value:
+    """A part of a tensor; where the bounds do not say that it is inside, a call outside fails."""
+    extents = tensor_type(source).shape
+    inside = [
+        never_negative(start, bounds)
+        and never_negative(limit - start, bounds)
+        and never_negative(extent - limit, bounds)
+        for start, limit, extent in zip(starts, limits, extents, strict=True)
+    ]
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         places = [
             plus(inner, times(inner, index, step), start)
-            for index, start, step in zip(indices, op.starts, op.steps, strict=True)
+            for index, start, step in zip(indices, starts, steps, strict=True)
         ]
-        return inner(kernel.Load(arrays[0], places))
+        checked = [
+            place if known else inner(kernel.CheckIndex(place, extent))
+            for place, known, extent in zip(places, inside, extents, strict=True)
+        ]
+        return inner(kernel.Load(arrays[0], checked))
 
-    return (generic(emit, op.operands, tensor_type(op.result).shape, formula),)
+    counts = [
+        floor_divide(limit - start + (step - 1), step)
+        for start, limit, step in zip(starts, limits, steps, strict=True)
+    ]
+    return generic(emit, (source,), tuple(counts), formula)
 
 
 @lowers(array.Pad)

@@ -86,7 +86,7 @@ class CompiledProgram:
         """The program's numbers at these dims, and its plan checked at them.
 
         `tensors` are the bytes of each input and output. Raises ArtifactError if the sizes have no
-        value or the plan is wrong, CallError (D0804) if they are beyond measure.
+        value or the plan is wrong, CallError (D0804) if they are beyond measure, or make others negative.
         """
         program = self.program
         where = self._artifact.where
@@ -98,6 +98,8 @@ class CompiledProgram:
                 for size in (program.scratch, program.gpu_scratch)
             )
             plan = certificates.plan_at(self._certificate, dims, sizes)
+            if dims and any(view.bytes < 0 for view in plan.views):
+                raise CallError(f"a value would have a size below 0{_at(dims)}", code="D0804")
             roots = {**self._fixed, Root.ARENA: arena, Root.SCRATCH: scratch}
             lengths = [roots[root] for root in Root if root != Root.INPUTS]
             if arena != plan.arena:

@@ -143,6 +143,7 @@ CASES = [
     case("Split", floats(7, 2), k=(ints(3, 4),), outputs=2),
     case("Split", floats(7, 2), outputs=3, num_outputs=3),
     case("Slice", floats(5, 6), k=(ints(1, -2), ints(10**9, -5), ints(0, 1), ints(2, -1))),
+    case("Slice", floats(5, 6), k=(ints(-9, 7), ints(-9, 2), ints(0, 1), ints(-1, -2))),
     case("Slice", floats(5, 6), opset=9, starts=[1, -3], ends=[-1, 100]),
     case("Gather", floats(3, 4, 5), k=(np.asarray([[0, -1], [2, 1]]),), axis=1),
     case("Expand", floats(3, 1), k=(ints(2, 1, 4),)),

@@ -15,6 +15,7 @@ from dlc.dialects.array.elementwise import constant_like, show, tensor_type
 from dlc.dialects.array.index import put_along
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import check_axis, iota
+from dlc.errors import CallError
 from dlc.ir.attributes import decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
@@ -97,8 +98,13 @@ class TopK(Op):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         dtype = tensor_type(self.source).dtype
+        k, extent = at.size(self.k), inputs[0].shape[self.axis]
+        if k > extent:
+            raise CallError(
+                f"cannot take the best {k} of {extent}", code="D0804", place=self.location.place
+            )
         order = sorting(inputs[0], dtype, self.axis, descending=self.largest)
-        best = order.take(range(at.size(self.k)), self.axis)
+        best = order.take(range(k), self.axis)
         return np.take_along_axis(inputs[0], best, self.axis), best.astype(np.int32)
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:

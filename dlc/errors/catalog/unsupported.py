@@ -100,4 +100,12 @@ PAGES: dict[str, Page] = {
         "dlc run mlp.dlm --random-inputs 0 --target cuda",
         "dlc run mlp.dlm --random-inputs 0",
     ),
+    "D0715": Page(
+        "a size that its bounds let be below 0",
+        "A size that is calculated, such as T - 5, or that a slice or a window leaves, is never below 0. "
+        "The lower bound of a `dim` says from which size on that holds; give it in the text, or where the "
+        "model is compiled.",
+        "dlc 1\ndim T = 2..64\nexport fn f(x: f32[T]) -> f32 = sum(x[5:])",
+        "dlc 1\ndim T = 5..64\nexport fn f(x: f32[T]) -> f32 = sum(x[5:])",
+    ),
 }

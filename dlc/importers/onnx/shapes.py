@@ -191,6 +191,8 @@ def _backwards(step: Step, start: Size, end: Size, stride: int, size: Size) -> t
             return 0, size
         raise step.unsupported("runs backwards over an axis whose size is no number")
     first, last, way = slice(start, end, -stride).indices(size)
+    # A start before the axis is its first place, where in Python it is nowhere.
+    first = max(first, min(0, size - 1))
     count = len(range(first, last, way))
     return (first - (count - 1) * stride, first + 1) if count else (0, 0)
 

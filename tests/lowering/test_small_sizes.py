@@ -1,0 +1,99 @@
+"""Parts that a tensor of a small size does not have: nothing outside of it is ever read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dlc
+from dlc.driver.calls import Request
+from dlc.driver.interpret import evaluate_entry
+from dlc.driver.make import Wanted
+from dlc.errors import CallError, ModelError
+
+PARTS = {
+    "x[5]": 6,
+    "x[-5]": 5,
+    "x[T - 5]": 5,
+    "sum(x[1:6:2])": 6,
+    "sum(x[::-1][4:6])": 6,
+    "top_k(x, 5).values[4]": 5,
+}
+"""Parts of `x: f32[T]`, and how large T must be."""
+
+
+def text_of(result: str) -> str:
+    return f"dlc 1\ndim T\nexport fn f(x: f32[T]) -> f32 =\n  {result}\n"
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_call_fails_where_the_part_begins_in_the_text(part: str, level: int) -> None:
+    model = dlc.compile(text=text_of(part), level=level)
+    enough = PARTS[part]
+    with pytest.raises(CallError, match=r"index -?\d is out of range(.|\n)*model\.dlm:4"):
+        model["f"](np.ones(enough - 1, np.float32))
+    assert model["f"](np.ones(enough, np.float32)) in (1, 2, 3)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_evaluator_refuses_what_machine_code_refuses(part: str) -> None:
+    wanted = Wanted("f.dlm", text=text_of(part))
+    with pytest.raises(CallError):
+        evaluate_entry(wanted.open(), Request("f.dlm", inputs={"x": "[1, 2, 3, 4]"}))
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_part_whose_size_another_input_decides(level: int) -> None:
+    model = dlc.compile(
+        text="dlc 1\ndim T\ndim S\n"
+        "export fn first(x: f32[T], y: f32[S]) -> f32[S] = x[:S] + y\n"
+        "export fn rest(x: f32[T], y: f32[S]) -> f32 = sum(sort(x[S:])) + sum(y)\n",
+        level=level,
+    )
+    three, five = np.ones(3, np.float32), np.ones(5, np.float32)
+    assert np.asarray(model["first"](five, three)).tolist() == [2, 2, 2]
+    assert model["rest"](five, three) == 5
+    with pytest.raises(CallError, match="D0807"):
+        model["first"](three, five)
+    with pytest.raises(CallError, match="D0804"):
+        model["rest"](three, five)
+
+
+@pytest.mark.parametrize(
+    ("dims", "result", "there_is_no", "way_out"),
+    [
+        ("T = 2..12", "sum(x[5:])", "f32[T - 5]: T - 5 is -3 where T is 2", "dim T = 5..12, or"),
+        ("T", "sum(x[:-5])", "f32[T - 5]: T - 5 is -4 where T is 1", "dim T = 5.., or"),
+        ("T", "sum(roll(x, 3))", "f32[T - 3]", 'dims={"T": (3, 64)}'),
+        (
+            "T, S",
+            "sum(zeros([T + S - 5]))",
+            "is -3 where S is 1 and T is 1",
+            "make the lower bounds",
+        ),
+        (
+            "T",
+            "sum(conv(x[new, :, new], ones([9, 1, 1]), stride=2))",
+            "(T - 9)//2 + 1 is -3 where T is 1",
+            "dim T = 7.., or",
+        ),
+    ],
+)
+def test_a_size_that_its_bounds_let_be_below_0_is_refused(
+    dims: str, result: str, there_is_no: str, way_out: str
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        dlc.compile(text=text_of(result).replace("dim T", f"dim {dims}"))
+    found = caught.value.diagnostics[0]
+    assert found.code == "D0715"
+    assert there_is_no in found.message
+    assert found.place is not None
+    assert found.place.line == 4
+    assert way_out in str(found.help)
+
+
+def test_narrower_bounds_of_a_compilation_make_room() -> None:
+    model = dlc.compile(text=text_of("sum(x[5:])"), dims={"T": (5, 64)})
+    assert model["f"](np.ones(5, np.float32)) == 0
+    assert model["f"](np.ones(7, np.float32)) == 2
