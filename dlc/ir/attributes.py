@@ -98,6 +98,8 @@ def exactly(value: Attribute) -> object:
 
 def exact_items(attributes: Mapping[str, Attribute]) -> tuple[tuple[str, object], ...]:
     """Such a key for all attributes of an operation."""
+    if not attributes:
+        return ()
     return tuple(
         [
             (name, value if type(value) in _EXACT else exactly(value))

@@ -22,7 +22,8 @@ def fingerprint(op: Op) -> tuple[object, ...]:
             if isinstance(item, Op):
                 parts.append(type(item))
                 parts.append(tuple([numbers[operand] for operand in item.operands]))
-                parts.append(exact_items(item.attributes))
+                if item.attributes:  # the parts before and after are types, or the word "end"
+                    parts.append(exact_items(item.attributes))
                 for result in item.results:
                     numbers[result] = len(numbers)
                 if item.regions:
