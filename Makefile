@@ -58,8 +58,8 @@ demo: $(INSTALLED) ## a model through every level, then a face detector on a pho
 	$(BIN)/python examples/face_detector.py
 
 # A machine with a GPU brings its own Python packages: no .venv, nothing is installed.
-test-gpu: ## the GPU tests, from this checkout with the Python at hand; writes out/gpu/tests.md
-	$(PYTHON) -m pytest -m gpu tests/gpu
+test-gpu: ## the GPU tests, from this checkout with the Python at hand, SECONDS=N of them at a time; writes out/gpu/tests.md
+	$(PYTHON) -m pytest -m gpu tests/gpu $(if $(SECONDS),--seconds $(SECONDS))
 
 bench-gpu: ## the GPU timings, likewise
 	$(PYTHON) -m benchmarks.gpu

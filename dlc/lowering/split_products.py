@@ -31,6 +31,8 @@ MOST = 32
 """Parts that one thread adds up."""
 STEPS = {True: 1024, False: 256}
 """Steps of a part, at least: by whether matrix instructions multiply, which are sooner done with them."""
+WORTH = 2
+"""So many times as many steps are to be saved: a second launch takes time, too."""
 WHOLE = 64
 """What the steps of a part are a multiple of: a strip of a product is of one part."""
 
@@ -59,8 +61,10 @@ def _parts_of(op: Gemm, usual: int, tf32: bool) -> int:
     steps = STEPS[dtype.is_float and (dtype.bits == 16 or tf32)]
     length = evaluate(op.inner, dict.fromkeys(names(op.inner), usual))
     parts = min(MOST, BLOCKS // tiles, length // steps)
+    if parts < 2 or length - length // parts < WORTH * steps:
+        return 1
     # As many as there are when all are whole.
-    return -(-length // (-(-length // (parts * WHOLE)) * WHOLE)) if parts > 1 else 1
+    return -(-length // (-(-length // (parts * WHOLE)) * WHOLE))
 
 
 def _split(op: Gemm, parts: int) -> None:

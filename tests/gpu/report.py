@@ -4,60 +4,81 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypedDict, cast
 
 import pytest
 
 from benchmarks.gpu_machine import facts
 
 OUT = Path("out/gpu")
+KINDS = ("passed", "failed", "skipped")
+MOST = 4000
+"""Letters that are kept of why a test failed."""
 
 
-def write(root: Path, reports: Sequence[pytest.TestReport]) -> None:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What became of a test."""
+
+    name: str
+    outcome: str
+    seconds: float
+    why: str = ""
+
+    @classmethod
+    def of(cls, report: pytest.TestReport) -> Found:
+        why = report.longreprtext[-MOST:] if report.outcome == "failed" else ""
+        name = report.nodeid.partition("::")[2]
+        return cls(name, report.outcome, round(report.duration, 3), why)
+
+
+class _File(TypedDict):
+    tests: list[dict[str, object]]
+
+
+def write(root: Path, found: Sequence[Found]) -> None:
     """Write both files below the folder of the checkout."""
-    folder = root / OUT
+    folder, told = root / OUT, facts()
     folder.mkdir(parents=True, exist_ok=True)
-    data = {**facts(), **gathered(reports)}
+    counts = Counter(each.outcome for each in found)
+    data = {**told, "counts": dict(counts), "tests": [asdict(each) for each in found]}
     (folder / "tests.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    (folder / "tests.md").write_text(page(facts(), reports), encoding="utf-8")
+    (folder / "tests.md").write_text(page(told, found), encoding="utf-8")
 
 
-def gathered(reports: Sequence[pytest.TestReport]) -> dict[str, object]:
-    """How many passed, and what became of each."""
-    counts = Counter(report.outcome for report in reports)
-    tests = [
-        {
-            "name": report.nodeid.partition("::")[2],
-            "outcome": report.outcome,
-            "seconds": round(report.duration, 3),
-            **({"why": report.longreprtext[-4000:]} if report.outcome == "failed" else {}),
-        }
-        for report in reports
-    ]
-    return {"counts": dict(counts), "tests": tests}
+def earlier(root: Path) -> list[Found]:
+    """What a run before found, of this commit, on this device and with these packages."""
+    file = root / OUT / "tests.json"
+    if not file.exists():
+        return []
+    data: Mapping[str, object] = json.loads(file.read_text("utf-8"))
+    if any(data.get(name) != value for name, value in facts().items() if name != "date"):
+        return []
+    return [Found(**each) for each in cast(_File, data)["tests"]]  # pyright: ignore[reportArgumentType]
 
 
-def page(machine: dict[str, str], reports: Sequence[pytest.TestReport]) -> str:
+def page(machine: Mapping[str, str], found: Sequence[Found]) -> str:
     """A table of the kinds of tests, then the names of those that failed."""
     kinds: dict[str, Counter[str]] = {}
-    for report in reports:
-        kind = report.nodeid.partition("::")[2].partition("[")[0]
-        kinds.setdefault(kind, Counter())[report.outcome] += 1
+    for each in found:
+        kinds.setdefault(each.name.partition("[")[0], Counter())[each.outcome] += 1
     lines = ["# The tests on a GPU", ""]
     lines += [f"- {what}: {value}" for what, value in machine.items()]
     lines += ["", "| tests | passed | failed | skipped |", "| :-- | --: | --: | --: |"]
     for kind, counts in kinds.items():
-        cells = " | ".join(str(counts[outcome]) for outcome in ("passed", "failed", "skipped"))
+        cells = " | ".join(str(counts[outcome]) for outcome in KINDS)
         lines.append(f"| {kind.removeprefix('test_').replace('_', ' ')} | {cells} |")
-    failed = [report for report in reports if report.outcome == "failed"]
+    failed = [each for each in found if each.outcome == "failed"]
     if failed:
         lines += ["", "Failed:", ""]
-        lines += [f"- `{report.nodeid.partition('::')[2]}`: {_reason(report)}" for report in failed]
+        lines += [f"- `{each.name}`: {_reason(each.why)}" for each in failed]
     return "\n".join([*lines, ""])
 
 
-def _reason(report: pytest.TestReport) -> str:
+def _reason(why: str) -> str:
     """The last line that says something."""
-    lines = [line for line in report.longreprtext.splitlines() if line.startswith("E ")]
-    return (lines or report.longreprtext.splitlines() or [""])[0].removeprefix("E").strip()[:200]
+    lines = [line for line in why.splitlines() if line.startswith("E ")]
+    return (lines or why.splitlines() or [""])[0].removeprefix("E").strip()[:200]

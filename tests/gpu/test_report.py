@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
 import pytest
 
 from tests.gpu import report
+from tests.gpu.conftest import Findings
+from tests.gpu.report import Found
 
-
-def of(
-    name: str, outcome: Literal["passed", "failed", "skipped"], why: str = ""
-) -> pytest.TestReport:
-    nodeid = f"tests/gpu/test_on_a_gpu.py::{name}"
-    place = ("tests/gpu/test_on_a_gpu.py", 1, name)
-    return pytest.TestReport(nodeid, place, {}, outcome, why, "call", duration=0.5)
+FOUND = [
+    Found("test_an_operation_is_right[add]", "passed", 0.5),
+    Found(
+        "test_an_operation_is_right[sub]", "failed", 0.5, "def test\nE   AssertionError: 1 is not 2"
+    ),
+]
 
 
 def test_the_files_tell_what_failed_where(tmp_path: Path) -> None:
-    found = [
-        of("test_an_operation_is_right[add]", "passed"),
-        of("test_an_operation_is_right[sub]", "failed", "def test\nE   AssertionError: 1 is not 2"),
-    ]
-    report.write(tmp_path, found)
+    report.write(tmp_path, FOUND)
     page = (tmp_path / "out/gpu/tests.md").read_text("utf-8")
     assert "| an operation is right | 1 | 1 | 0 |" in page
     assert "- `test_an_operation_is_right[sub]`: AssertionError: 1 is not 2" in page
@@ -35,3 +33,63 @@ def test_the_files_tell_what_failed_where(tmp_path: Path) -> None:
     assert {"date", "device", "commit", "numpy"} <= data.keys()
     for fact in ("date", "device", "commit"):
         assert f"- {fact}: {data[fact]}" in page
+
+
+def test_a_report_of_pytest_says_what_became_of_a_test() -> None:
+    nodeid = "tests/gpu/test_on_a_gpu.py::test_it[add]"
+    place = ("tests/gpu/test_on_a_gpu.py", 1, "test_it[add]")
+    told = pytest.TestReport(nodeid, place, {}, "failed", "E   no", "call", duration=0.25)
+    assert Found.of(told) == Found("test_it[add]", "failed", 0.25, "E   no")
+
+
+def test_a_run_goes_on_from_one_of_the_same_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert report.earlier(tmp_path) == []
+    monkeypatch.setattr(report, "facts", lambda: {"date": "today", "commit": "one"})
+    report.write(tmp_path, FOUND)
+    monkeypatch.setattr(report, "facts", lambda: {"date": "tomorrow", "commit": "one"})
+    assert report.earlier(tmp_path) == FOUND
+    monkeypatch.setattr(report, "facts", lambda: {"date": "today", "commit": "other"})
+    assert report.earlier(tmp_path) == []
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The part of `pytest.Config` that is looked at."""
+
+    rootpath: Path
+    seconds: float | None
+
+    def getoption(self, name: str, default: object) -> object:
+        return {"seconds": self.seconds}.get(name, default)
+
+
+def findings(root: Path, seconds: float | None) -> Findings:
+    return Findings(cast(pytest.Config, Asked(root, seconds)))
+
+
+def told(outcome: Literal["passed", "skipped"], name: str) -> pytest.TestReport:
+    nodeid = f"tests/gpu/test_on_a_gpu.py::{name}"
+    return pytest.TestReport(nodeid, (nodeid, 1, name), {}, outcome, None, "call")
+
+
+def test_a_run_with_seconds_leaves_out_what_one_before_has_found(tmp_path: Path) -> None:
+    first = findings(tmp_path, 60)
+    assert first.end is not None
+    first.pytest_runtest_logreport(told("passed", "test_it[add]"))
+    first.pytest_runtest_logreport(told("skipped", "test_it[sub]"))
+    first.write()
+    again, whole = findings(tmp_path, 60), findings(tmp_path, None)
+    names = ("test_it[add]", "test_it[sub]", "test_it[mul]")
+    nodes = [f"tests/gpu/test_on_a_gpu.py::{name}" for name in names]
+    assert [again.has(node) for node in nodes] == [True, False, False]
+    assert not any(whole.has(node) for node in nodes)
+    assert whole.end is None
+
+
+def test_without_a_gpu_nothing_is_written(tmp_path: Path) -> None:
+    none = findings(tmp_path, None)
+    none.pytest_runtest_logreport(told("skipped", "test_it[add]"))
+    none.write()
+    assert not (tmp_path / "out").exists()

@@ -62,6 +62,7 @@ def test_k_is_divided(lhs: tuple[Size, ...], rhs: tuple[Size, ...], parts: int) 
     ("lhs", "rhs"),
     [
         pytest.param((500, 60), (500, 40), id="short"),
+        pytest.param((600, 500), (600, 500), id="little-would-be-saved"),
         pytest.param((4096, 1024), (4096, 1024), id="many-tiles"),
         pytest.param((4096, 4), (4096, 40), id="few-rows"),
         pytest.param((4096, 60), (4096, B), id="any-number-of-columns"),
@@ -92,7 +93,7 @@ def test_warps_compute_the_parts(
     dtype: DType, error: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(split_products, "STEPS", dict.fromkeys((False, True), 32))
-    made = compiled(product, dtype, (6, 72), (72, 8))
+    made = compiled(product, dtype, (6, 104), (104, 8))
     assert [op.tiles for op in made.all(mem.Call) if isinstance(op, mem.Call)] == [2, 1]
     assert bool(made.all(simt.MultiplyAdd)) == (dtype is BF16)
     assert made.error() <= error
