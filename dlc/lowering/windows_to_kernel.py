@@ -276,12 +276,58 @@ def _by_formula(op: array.Convolution, emit: Builder) -> Sequence[Value]:
     return (generic(emit, op.operands, result.shape, formula),)
 
 
+@lowers(array.DepthwiseGradient)
+def _depthwise_gradient(op: Op, emit: Builder) -> Sequence[Value]:
+    """The sums over the last spatial axis, which are short and lie in the cache, then those over all.
+
+    So the source is read once from memory for all elements of the kernel.
+    """
+    assert isinstance(op, array.DepthwiseGradient)
+    source, result = tensor_type(op.source), tensor_type(op.result)
+    batch, *spatial, channels = tensor_type(op.cotangent).shape
+    lines = (batch, *spatial[:-1])
+    dtype = wide(source.dtype)
+
+    def of_a_line(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        picture, cotangent = arrays
+        line, steps, channel = indices[: len(lines)], indices[len(lines) : -1], indices[-1]
+
+        def element(deep: Builder, folded: list[Value]) -> Value:
+            places = [line[0]]
+            conditions: list[Value] = []
+            for k, index in enumerate([*line[1:], *folded]):
+                place, inside = _tap(deep, op, k, index, steps[k], source.shape[k + 1])
+                places.append(place)
+                conditions += inside
+            x = load(deep, picture, [*places, channel])
+            product = deep(scalar.Multiply(x, load(deep, cotangent, [*line, *folded, channel])))
+            return choose(deep, both(deep, conditions), product, number(deep, 0, dtype))
+
+        return fold(inner, (spatial[-1],), "add", element)
+
+    def of_all(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        *steps, _, channel = indices
+
+        def element(deep: Builder, folded: list[Value]) -> Value:
+            return load(deep, arrays[0], [*folded, *steps, channel])
+
+        return convert(inner, fold(inner, lines, "add", element), result.dtype)
+
+    partial = generic(emit, op.operands, (*lines, *op.window, channels), of_a_line)
+    return (generic(emit, (partial,), result.shape, of_all),)
+
+
 def _tap(
-    emit: Builder, op: array.Convolution, k: int, index: Value, step: Value, extent: Size
+    emit: Builder,
+    op: array.Convolution | array.DepthwiseGradient,
+    k: int,
+    index: Value,
+    step: Value,
+    extent: Size,
 ) -> tuple[Value, list[Value]]:
     """Where one element of the kernel meets the source along a spatial axis, and when it does."""
     low, high = op.padding[k]
-    spread = op.source_dilations[k]
+    spread = op.source_dilations[k] if isinstance(op, array.Convolution) else 1
     moved = times(emit, index, op.strides[k])
     place = emit(scalar.Add(moved, times(emit, step, op.dilations[k])))
     place = plus(emit, place, low * -1)

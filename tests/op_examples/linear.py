@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -224,6 +224,108 @@ examples(
         (1,),
         ((0, 0),),
         (1,),
+        (1,),
+        exact=True,
+    ),
+)
+
+
+def depthwise_gradient(
+    x: Numbers,
+    dy: Numbers,
+    window: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    dilations: Sequence[int],
+) -> Numbers:
+    """The formula, with the channels last."""
+
+    def element(*at: int) -> float:
+        *tap, _, c = at
+        terms: list[float] = []
+        for n, *place in np.ndindex(dy.shape[:-1]):
+            inside = [
+                p * s + k * d - low
+                for p, s, k, d, (low, _) in zip(
+                    place, strides, tap, dilations, padding, strict=True
+                )
+            ]
+            if all(0 <= q < size for q, size in zip(inside, x.shape[1:-1], strict=True)):
+                terms.append(float(x[(n, *inside, c)]) * float(dy[(n, *place, c)]))
+        return math.fsum(terms)
+
+    return loop((*window, 1, x.shape[-1]), element)
+
+
+def depthwise(
+    x: Input,
+    dy: Input,
+    window: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: tuple[tuple[int, int], ...],
+    dilations: tuple[int, ...],
+    *,
+    exact: bool = False,
+    sizes: Mapping[str, int] | None = None,
+) -> Example:
+    dims = {3: "nwc", 4: "nhwc", 5: "ndhwc"}[x.array.ndim]
+    steps = window, strides, padding, dilations
+    return Example(
+        lambda source, cotangent: array.DepthwiseGradient(source, cotangent, *steps, dims),
+        [x, dy],
+        lambda source, cotangent: depthwise_gradient(source, cotangent, *steps),
+        exact=exact,
+        dims=sizes or {},
+    )
+
+
+ONES = (1, 1)
+
+examples(
+    "array.depthwise_gradient",
+    depthwise(
+        drawn(F64, (2, 5, 4, 3)),
+        drawn(F64, (2, 5, 4, 3), seed=1),
+        (3, 3),
+        ONES,
+        ((1, 1), (1, 1)),
+        ONES,
+    ),
+    depthwise(
+        drawn(F64, (1, 6, 7, 2)),
+        drawn(F64, (1, 2, 5, 2), seed=1),
+        (2, 3),
+        (2, 1),
+        ((0, 0), (2, 0)),
+        (3, 2),
+    ),
+    depthwise(  # the end of the picture is left out
+        drawn(F32, (2, 6, 4)), drawn(F32, (2, 2, 4), seed=1), (2,), (2,), ((-1, -1),), (1,)
+    ),
+    depthwise(
+        drawn(F64, (1, 3, 2, 4, 2)),
+        drawn(F64, (1, 3, 1, 4, 2), seed=1),
+        (1, 2, 3),
+        (1, 1, 1),
+        ((0, 0), (0, 0), (1, 1)),
+        (1, 1, 1),
+    ),
+    depthwise(
+        drawn(F64, (3, 4, 4, 9), symbolic=(B, 4, 4, 9)),
+        drawn(F64, (3, 2, 2, 9), symbolic=(B, 2, 2, 9), seed=1),
+        (3, 3),
+        (2, 2),
+        ((1, 1), (1, 1)),
+        ONES,
+        sizes={"B": 3},
+    ),
+    depthwise(drawn(BF16, (1, 4, 2)), drawn(BF16, (1, 4, 2), seed=1), (3,), (1,), ((1, 1),), (1,)),
+    depthwise(
+        drawn(I32, (1, 4, 2), -9, 9),
+        drawn(I32, (1, 3, 2), -9, 9, seed=1),
+        (2,),
+        (1,),
+        ((0, 0),),
         (1,),
         exact=True,
     ),

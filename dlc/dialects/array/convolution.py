@@ -23,7 +23,7 @@ from dlc.ir.dims import Shape, Size
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType
 
-__all__ = ["LAYOUTS", "Convolution", "Layout", "Padding", "convolution"]
+__all__ = ["LAYOUTS", "Convolution", "DepthwiseGradient", "Layout", "Padding", "convolution"]
 
 Padding = tuple[tuple[Size, Size], ...]
 """Elements before and after along each spatial axis."""
@@ -121,35 +121,13 @@ class Convolution(Op):
             raise self.fail(
                 f"cannot convolve {source.text} with {kernel.text}; the dtypes must agree"
             )
-        self._check_window(layout.rank - 2)
+        _check_steps(self, self.strides, self.padding, self.dilations, self.source_dilations)
         self._check_channels(source, kernel, layout)
-        spatial: list[Size] = []
-        for number, (axis, kernel_axis) in enumerate(
-            zip(layout.spatial, layout.kernel_spatial, strict=True)
-        ):
-            low, high = self.padding[number]
-            inside = _apart(source.shape[axis], self.source_dilations[number]) + low + high
-            reach = (kernel.shape[kernel_axis] - 1) * self.dilations[number] + 1
-            if is_negative(inside - reach):
-                raise self.fail(
-                    f"the kernel {kernel.text} reaches over {reach} elements, axis {axis} of "
-                    f"{source.text} has {inside} with its padding",
-                    code="D0312",
-                )
-            spatial.append((inside - reach) // self.strides[number] + 1)
+        window = [kernel.shape[axis] for axis in layout.kernel_spatial]
+        spatial = _places(self, source, window, self.source_dilations)
         return source.with_shape(
             layout.picture(source.shape[0], spatial, kernel.shape[layout.kernel_out])
         )
-
-    def _check_window(self, rank: int) -> None:
-        lists = (self.strides, self.padding, self.dilations, self.source_dilations)
-        steps = (*self.strides, *self.dilations, *self.source_dilations)
-        if any(len(numbers) != rank for numbers in lists) or min(steps, default=1) < 1:
-            raise self.fail(
-                f"a convolution with dims {self.dims!r} takes {rank} strides, paddings and dilations, "
-                f"all but the paddings at least 1",
-                code="D0312",
-            )
 
     def _check_channels(self, source: TensorType, kernel: TensorType, layout: Layout) -> None:
         channels, taken = source.shape[layout.channel], kernel.shape[layout.kernel_in]
@@ -186,21 +164,7 @@ class Convolution(Op):
         """With the channels last."""
         rank = len(padding)
         padded = _padded(source, padding, self.source_dilations)
-        reach = [
-            (size - 1) * dilation + 1
-            for size, dilation in zip(kernel.shape, self.dilations, strict=False)
-        ]
-        if any(size < needed for size, needed in zip(padded.shape[1:-1], reach, strict=True)):
-            raise CallError(
-                f"the kernel reaches over {reach} elements, the padded source has "
-                f"{list(padded.shape[1:-1])}",
-                code="D0804",
-                place=self.location.place,
-            )
-        windows = np.lib.stride_tricks.sliding_window_view(padded, reach, tuple(range(1, rank + 1)))
-        strided = (slice(None), *[slice(None, None, stride) for stride in self.strides])
-        dilated = (..., *[slice(None, None, dilation) for dilation in self.dilations])
-        windows = windows[strided][dilated]
+        windows = _windows(self, padded, kernel.shape[:rank])
         taken, out = kernel.shape[-2], kernel.shape[-1] // self.groups
         parts: list[Array] = []
         for group in range(self.groups):
@@ -213,10 +177,22 @@ class Convolution(Op):
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
         (dy,) = cotangents
-        return self._source_gradient(emit, dy), self._kernel_gradient(emit, dy)
+        return self.source_gradient(emit, dy), self._kernel_gradient(emit, dy)
 
-    def _source_gradient(self, emit: Builder, dy: Value) -> Value:
-        """dy, as far apart as the strides, with the kernel turned around and its channels swapped."""
+    @property
+    def _is_depthwise(self) -> bool:
+        """Whether each channel is by itself, and they are next to each other in memory."""
+        kernel = tensor_type(self.kernel)
+        return (
+            self.layout.channels_last
+            and self.groups > 1
+            and set(self.source_dilations) == {1}
+            and kernel.shape[self.layout.kernel_in] == 1
+            and kernel.shape[self.layout.kernel_out] == self.groups
+        )
+
+    def source_gradient(self, emit: Builder, dy: Value) -> Value:
+        """By its source: dy, as far apart as the strides, with the kernel turned around."""
         source, kernel, result = (tensor_type(v) for v in (self.source, self.kernel, dy))
         layout = self.layout
         padding: list[tuple[Size, Size]] = []
@@ -244,6 +220,12 @@ class Convolution(Op):
         """The source with batch and channels swapped, and dy as the kernel."""
         source, kernel, result = (tensor_type(v) for v in (self.source, self.kernel, dy))
         layout = self.layout
+        if self._is_depthwise:
+            window = [kernel.shape[axis] for axis in layout.kernel_spatial]
+            taps = tuple([size for size in window if isinstance(size, int)])
+            if len(taps) == len(window):
+                steps = self.strides, self.padding, self.dilations
+                return emit(DepthwiseGradient(self.source, dy, taps, *steps, self.dims))
         padding: list[tuple[Size, Size]] = []
         for number, axis in enumerate(layout.spatial):
             low = self.padding[number][0]
@@ -269,6 +251,136 @@ class Convolution(Op):
         for kernel_axis, axis in zip(layout.kernel_spatial, layout.spatial, strict=True):
             order[kernel_axis] = axis
         return transpose(emit, as_picture, tuple(order))
+
+
+@op("array.depthwise_gradient")
+class DepthwiseGradient(Op):
+    """`w[k, 0, c] = sum over n, p of x[n, p * stride + k * dilation - low, c] * dy[n, p, c]`.
+
+    The gradient of a convolution whose groups have one channel each, by its kernel: the channels are last,
+    and every channel is by itself, so nothing has to change places. x is 0 outside.
+    """
+
+    source: Value = operand()
+    cotangent: Value = operand()
+    window: tuple[int, ...] = attribute(doc="elements of the kernel along each spatial axis")
+    strides: tuple[int, ...] = attribute()
+    padding: Padding = attribute(doc="(low, high) for each spatial axis")
+    dilations: tuple[int, ...] = attribute(doc="distance between the elements of the kernel")
+    dims: str = attribute(default="nhwc", doc="nwc, nhwc or ndhwc")
+
+    @property
+    def layout(self) -> Layout:
+        """Which axis is what."""
+        return LAYOUTS[self.dims]
+
+    def infer(self) -> TensorType:
+        source, cotangent = tensor_type(self.source), tensor_type(self.cotangent)
+        layout = LAYOUTS.get(self.dims)
+        if layout is None or not layout.channels_last:
+            raise self.fail(f"{self.dims!r} is no layout with the channels last")
+        channels = source.shape[-1]
+        if (source.rank, cotangent.rank) != (layout.rank, layout.rank) or not isinstance(
+            channels, int
+        ):
+            raise self.fail(
+                f"a depthwise gradient with dims {self.dims!r} takes tensors of {layout.rank} axes, "
+                f"found {source.text} and {cotangent.text}"
+            )
+        _check_steps(self, self.window, self.strides, self.padding, self.dilations)
+        spatial = _places(self, source, self.window, (1,) * (layout.rank - 2))
+        wanted = source.with_shape(layout.picture(source.shape[0], spatial, channels))
+        if cotangent != wanted:
+            raise self.fail(
+                f"a kernel of {list(self.window)} makes {wanted.text} of {source.text}, the cotangent "
+                f"is {cotangent.text}"
+            )
+        return source.with_shape((*self.window, 1, channels))
+
+    def _convolution(self, source: Value, kernel: Value) -> Convolution:
+        """The convolution that it belongs to."""
+        ones = (1,) * len(self.strides)
+        groups = tensor_type(kernel).shape[-1]
+        assert isinstance(groups, int)
+        steps = self.strides, self.padding, self.dilations
+        return Convolution(source, kernel, *steps, ones, groups, self.dims)
+
+    def fold(self) -> Dense | None:
+        return None if tensor_type(self.source).dtype.is_float else folded(self)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        padding = [at.shape(pair) for pair in self.padding]
+
+        def correlated(source: Array, cotangent: Array) -> Array:
+            padded = _padded(source, padding, (1,) * len(padding))
+            windows = _windows(self, padded, self.window)
+            found = np.zeros((*self.window, 1, source.shape[-1]), source.dtype)
+            summed = tuple(range(cotangent.ndim - 1))
+            with np.errstate(all="ignore"):
+                for tap in np.ndindex(self.window):
+                    found[tap] = np.sum(windows[(..., *tap)] * cotangent, summed)
+            return found
+
+        return numeric.in_single(correlated, tensor_type(self.source).dtype, *inputs)
+
+    def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
+        (kernel,) = cotangents
+        made = self._convolution(self.source, kernel)
+        return made.source_gradient(emit, self.cotangent), emit(made)
+
+
+def _check_steps(op: Convolution | DepthwiseGradient, *lists: Sequence[object]) -> None:
+    rank = op.layout.rank - 2
+    steps = [number for numbers in lists if numbers is not op.padding for number in numbers]
+    if any(len(numbers) != rank for numbers in lists) or any(
+        not isinstance(step, int) or step < 1 for step in steps
+    ):
+        raise op.fail(
+            f"a convolution with dims {op.dims!r} takes {rank} strides, paddings and dilations, "
+            f"all but the paddings at least 1",
+            code="D0312",
+        )
+
+
+def _places(
+    op: Convolution | DepthwiseGradient,
+    source: TensorType,
+    window: Sequence[Size],
+    source_dilations: Sequence[int],
+) -> list[Size]:
+    """In how many places a kernel is put along each spatial axis."""
+    found: list[Size] = []
+    for number, axis in enumerate(op.layout.spatial):
+        low, high = op.padding[number]
+        inside = _apart(source.shape[axis], source_dilations[number]) + low + high
+        reach = (window[number] - 1) * op.dilations[number] + 1
+        if is_negative(inside - reach):
+            raise op.fail(
+                f"the kernel {list(window)} reaches over {reach} elements, axis {axis} of "
+                f"{source.text} has {inside} with its padding",
+                code="D0312",
+            )
+        found.append((inside - reach) // op.strides[number] + 1)
+    return found
+
+
+def _windows(
+    op: Convolution | DepthwiseGradient, padded: numeric.Array, window: Sequence[int]
+) -> numeric.Array:
+    """Every window of a padded source `[n, s, c]`: a view `[n, p, c, k]`."""
+    rank = len(window)
+    reach = [(taps - 1) * apart + 1 for taps, apart in zip(window, op.dilations, strict=True)]
+    if any(size < needed for size, needed in zip(padded.shape[1:-1], reach, strict=True)):
+        raise CallError(
+            f"the kernel reaches over {reach} elements, the padded source has "
+            f"{list(padded.shape[1:-1])}",
+            code="D0804",
+            place=op.location.place,
+        )
+    windows = np.lib.stride_tricks.sliding_window_view(padded, reach, tuple(range(1, rank + 1)))
+    strided = (slice(None), *[slice(None, None, stride) for stride in op.strides])
+    dilated = (..., *[slice(None, None, dilation) for dilation in op.dilations])
+    return windows[strided][dilated]
 
 
 def _padded(

@@ -8,6 +8,7 @@ dim B = 1..8
 dim N = 1..64
 
 fn pooled(x: f32[B, 8, 8, 4]) -> f32[B, 4, 4, 4] = max_pool2d(x, 2)
+fn apart(x: f32[B, 8, 8, 4], w: f32[3, 3, 1, 4]) -> f32[B, 6, 6, 4] = conv(x, w, groups=4)
 fn root(a: f32) -> f32 =
   while abs(x * x - a) > 1e-6 with x = a limit 100 { next x = (x + a / x) / 2 }
 
@@ -17,6 +18,8 @@ export fn crossed(x: f32[256, 64], y: f32[64, 256], z: f32[64, 64]) -> f32[64, 6
   transpose(x) @ transpose(y) + z
 export fn halves(x: f16[128, 64], w: f16[64, 128]) -> f16[128, 128] = x @ w
 export fn pictures(x: f32[B, 8, 8, 4], w: f32[3, 3, 4, 8]) -> f32[B, 6, 6, 8] = conv(x, w)
+export fn taps(x: f32[B, 8, 8, 4], w: f32[3, 3, 1, 4], dy: f32[B, 6, 6, 4]) -> f32[3, 3, 1, 4] =
+  vjp(apart, wrt=w)(x, w, dy=dy)
 export fn pools(x: f32[B, 8, 8, 4]) -> f32[B, 8, 8, 4] = vjp(pooled)(x, dy=ones([B, 4, 4, 4]))
 export fn attends(q: f32[B, 2, 8, 4]) -> f32[B, 2, 8, 4] = attention(q, q, q)
 export fn attends_in_halves(q: f16[1, 2, 64, 32]) -> f16[1, 2, 64, 32] = attention(q, q, q)
