@@ -2,40 +2,31 @@
 
 A block of threads does a few queries. A thread computes the scores of one key; they become powers relative
 to the largest so far and go to shared memory. Then each thread adds up its columns of the values, weighted
-by these powers; where larger scores have come, what it had before is scaled down. At the end the sums are
-divided by the sum of the powers. (T. Dao et al., "FlashAttention", 2022.)
-
-A row whose scores are all -inf so far has powers relative to 0: they are 0, as are its sums, and at the
-end 0 / 0 is NaN, which is what the softmax of nothing is.
+by these powers. f16 and bf16 are computed by matrix instructions (`dlc.lowering.matrix_attention`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dlc.dialects import kernel, loop, scalar, simt
 from dlc.dialects.kernel_attention import Attention
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import product
 from dlc.ir.passes import Context
 from dlc.ir.types import BF16, BOOL, F16, F32
 from dlc.lowering.hoist import tidy
-from dlc.lowering.loop_words import for_each, index, minimum, unravel
+from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.matrix_attention import MatrixAttention
 from dlc.lowering.product_sources import offset, read
-from dlc.lowering.simt_writer import GridWriter, when
-from dlc.lowering.work import ceil_divide, nanoseconds
+from dlc.lowering.simt_writer import when
+from dlc.lowering.tiled_attention import LOWEST, State, TiledAttention
 
 QUERIES = 4
 """Queries of a block: each key and each value that is read serves all of them."""
 THREADS = 128
 """Threads of a block, and keys at a time."""
-PICOSECONDS = 20
-"""One product, roughly."""
-LOWEST = float("-inf")
 
 
 def lower_attention(op: kernel.Kernel, context: Context) -> Lowered:
@@ -48,46 +39,19 @@ def lower_attention(op: kernel.Kernel, context: Context) -> Lowered:
     return lowered
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """For each query the largest score, the thread's part of the sum of powers, and its columns' sums."""
+class _Attention(TiledAttention):
+    picoseconds = 20
 
-    largest: Sequence[Value]
-    total: Sequence[Value]
-    sums: Sequence[Value]
-
-    @property
-    def values(self) -> list[Value]:
-        return [*self.largest, *self.total, *self.sums]
-
-    @classmethod
-    def of(cls, values: Sequence[Value]) -> _State:
-        return cls(values[:QUERIES], values[QUERIES : 2 * QUERIES], values[2 * QUERIES :])
-
-
-class _Attention:
     def __init__(self, op: Attention) -> None:
-        self.op = op
-        self.writer = GridWriter(op, THREADS)
-        *self.batch, self.m, self.depth = kernel.array_type(op.query).shape
-        assert isinstance(op.width, int)
-        self.width = op.width
-        self.columns = -(-op.width // THREADS)
+        super().__init__(op, THREADS, QUERIES)
+        self.columns = -(-self.width // THREADS)
         """Columns of the values that a thread adds up."""
 
-    def lower(self) -> Lowered:
-        writer, emit = self.writer, self.writer.emit
-        down = ceil_divide(self.m, QUERIES)
-        counts = [writer.size(size, "batch", k) for k, size in enumerate(self.batch)]
-        counts.append(writer.size(down, "down"))
-        *batch, i = unravel(emit, writer.tile, counts)
-        top = emit(scalar.Multiply(i, index(emit, QUERIES)))
-        rows = [emit(scalar.Add(top, index(emit, r))) for r in range(QUERIES)]
+    def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:
+        rows = [emit(scalar.Add(first, index(emit, r))) for r in range(QUERIES)]
         self._finish(emit, batch, rows, self._attend(emit, batch, rows))
-        work = QUERIES * self.op.count * (self.depth + self.width) * PICOSECONDS
-        return writer.finish(product(self.batch) * down, nanoseconds(work))
 
-    def _attend(self, emit: Builder, batch: Sequence[Value], rows: Sequence[Value]) -> _State:
+    def _attend(self, emit: Builder, batch: Sequence[Value], rows: Sequence[Value]) -> State:
         """What there is after all keys."""
         writer = self.writer
         last = emit(scalar.Subtract(writer.size(self.m, "m"), index(emit, 1)))
@@ -98,18 +62,15 @@ class _Attention:
 
         def keys(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
             scores = self._scores(deep, batch, queries, start, count)
-            state = self._powers(deep, scores, _State.of(carried), powers)
+            state = self._powers(deep, scores, State.of(carried, QUERIES), powers)
             deep.place(simt.Barrier())
             sums = self._weighted(deep, batch, start, count, powers, state.sums)
             deep.place(simt.Barrier())
-            return _State(state.largest, state.total, sums).values
+            return State(state.largest, state.total, sums).values
 
-        lowest, zero = _number(emit, LOWEST), _number(emit, 0)
-        sums = [zero] * (QUERIES * self.columns)
-        start = _State([lowest] * QUERIES, [zero] * QUERIES, sums)
-        return _State.of(
-            for_each(emit, index(emit, 0), count, THREADS, start.values, keys),
-        )
+        start = State.start(emit, QUERIES, QUERIES * self.columns)
+        found = for_each(emit, index(emit, 0), count, THREADS, start.values, keys)
+        return State.of(found, QUERIES)
 
     # The steps for some keys, one to a thread.
 
@@ -163,7 +124,7 @@ class _Attention:
             score = emit(scalar.Select(emit(scalar.Compare(key, last, "le")), score, lowest))
         return score
 
-    def _powers(self, emit: Builder, scores: Sequence[Value], state: _State, room: Value) -> _State:
+    def _powers(self, emit: Builder, scores: Sequence[Value], state: State, room: Value) -> State:
         """Scores become powers in shared memory, and what there was is scaled to the new largest one."""
         largest: list[Value] = []
         total: list[Value] = []
@@ -172,8 +133,7 @@ class _Attention:
             before = state.largest[number]
             found = self.writer.together(emit, "maximum", score)
             largest.append(emit(scalar.Maximum(before, found)))
-            none = emit(scalar.Compare(largest[-1], _number(emit, LOWEST), "eq"))
-            base = emit(scalar.Select(none, _number(emit, 0), largest[-1]))
+            base = self.relative(emit, largest[-1])
             factor = emit(scalar.Exp(emit(scalar.Subtract(before, base))))
             power = emit(scalar.Exp(emit(scalar.Subtract(score, base))))
             total.append(emit(scalar.Fma(state.total[number], factor, power)))
@@ -181,7 +141,7 @@ class _Attention:
             sums += [emit(scalar.Multiply(sum, factor)) for sum in own]
             place = emit(scalar.Add(self.writer.thread, index(emit, number * THREADS)))
             emit.place(loop.Store(power, room, place))
-        return _State(largest, total, sums)
+        return State(largest, total, sums)
 
     def _weighted(
         self,
@@ -218,7 +178,7 @@ class _Attention:
         ]
 
     def _finish(
-        self, emit: Builder, batch: Sequence[Value], rows: Sequence[Value], state: _State
+        self, emit: Builder, batch: Sequence[Value], rows: Sequence[Value], state: State
     ) -> None:
         """Divide the sums of each query by the sum of its powers."""
         m, width = self.writer.size(self.m, "m"), index(emit, self.width)

@@ -3,34 +3,27 @@
 A block has 64 queries, a warp 16 of them. Some keys and their values at a time are in shared memory, and
 the next ones are copied meanwhile. A warp multiplies its queries with the keys; scores become powers
 relative to the largest so far, rounded to 16 bits, in the same registers that the product with the values
-reads them from; where larger scores have come, the sums so far are scaled down. At the end they are divided
-by the sum of the powers. (T. Dao, "FlashAttention-2", 2023.)
-
-A row whose scores are all -inf so far has powers relative to 0: they are 0, as are its sums, and at the
-end 0 / 0 is NaN, which is what the softmax of nothing is.
+reads them from. (T. Dao, "FlashAttention-2", 2023.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dlc.dialects import kernel, loop, scalar, simt
 from dlc.dialects.kernel_attention import MOST_NARROW, Attention
 from dlc.dialects.simt import WARP, WIDE
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import product
 from dlc.ir.types import BOOL, F32, U8
 from dlc.lowering.formula import convert, number
 from dlc.lowering.lanes import combine
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
-from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.multiples import in_units
 from dlc.lowering.product_sources import below, both, offset, read
 from dlc.lowering.shared_lines import Lines, Order, Place, fragment, multiple, plus
-from dlc.lowering.simt_writer import GridWriter, nothing
-from dlc.lowering.work import ceil_divide, nanoseconds
+from dlc.lowering.simt_writer import nothing
+from dlc.lowering.tiled_attention import LOWEST, State, TiledAttention
 
 WARPS = 4
 ROWS = 16
@@ -38,49 +31,27 @@ ROWS = 16
 QUERIES = WARPS * ROWS
 FEW = 64
 """Elements up to which 64 keys at a time have room, else 32."""
-PICOSECONDS = 1
-"""One product, roughly."""
-LOWEST = float("-inf")
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """Of a thread's two rows the largest score, its part of the sum of powers, and its sums by columns."""
-
-    largest: Sequence[Value]
-    total: Sequence[Value]
-    sums: Sequence[Value]
-
-    @property
-    def values(self) -> list[Value]:
-        return [*self.largest, *self.total, *self.sums]
-
-    @classmethod
-    def of(cls, values: Sequence[Value]) -> _State:
-        return cls(values[:2], values[2:4], values[4:])
-
-
-class MatrixAttention:
+class MatrixAttention(TiledAttention):
     """An attention in the making. Queries, keys and values have at most 128 elements each."""
 
     def __init__(self, op: Attention) -> None:
-        self.op = op
-        self.writer = GridWriter(op, WARPS * WARP)
-        query = kernel.array_type(op.query)
-        self.dtype = query.dtype
-        *self.batch, self.m, depth = query.shape
+        super().__init__(op, WARPS * WARP, QUERIES)
+        self.dtype = kernel.array_type(op.query).dtype
+        depth = self.depth
         assert isinstance(depth, int)
-        assert isinstance(op.width, int)
-        assert max(depth, op.width) <= MOST_NARROW
-        self.depth, self.width = depth, op.width
-        self.keys = 64 if max(depth, op.width) <= FEW else 32
+        assert max(depth, self.width) <= MOST_NARROW
+        self.elements = depth, depth, self.width
+        """Of queries, keys and values."""
+        self.keys = 64 if max(depth, self.width) <= FEW else 32
         """Keys at a time."""
         self.lines = [
             self._lines(count, elements)
             for count, elements in (
                 (QUERIES, depth),
                 (self.keys, depth),
-                (self.keys, op.width),
+                (self.keys, self.width),
             )
         ]
         emit = self.writer.emit
@@ -95,24 +66,16 @@ class MatrixAttention:
         units = max(2, 1 << (-(-elements // each) - 1).bit_length())
         return Lines(self.dtype, count, units, Order.BY_UNITS)
 
-    def lower(self) -> Lowered:
-        writer, emit = self.writer, self.writer.emit
-        down = ceil_divide(self.m, QUERIES)
-        counts = [writer.size(size, "batch", k) for k, size in enumerate(self.batch)]
-        counts.append(writer.size(down, "down"))
-        *batch, i = unravel(emit, writer.tile, counts)
-        first = multiple(emit, i, QUERIES)
+    def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:
         own = plus(emit, plus(emit, first, self.top), self.group)
         rows = [own, plus(emit, own, 8)]
         self._finish(emit, batch, rows, self._attend(emit, batch, first, rows))
-        work = QUERIES * self.op.count * (self.depth + self.width) * PICOSECONDS
-        return writer.finish(product(self.batch) * down, nanoseconds(work))
 
     # The walk along the keys.
 
     def _attend(
         self, emit: Builder, batch: Sequence[Value], first: Value, rows: Sequence[Value]
-    ) -> _State:
+    ) -> State:
         """What there is after all keys that the block's queries see."""
         queries, keys, values = self.lines
         count = self.writer.size(self.op.count, "n")
@@ -134,13 +97,12 @@ class MatrixAttention:
             )
             return [other, *state.values]
 
-        lowest, zero = number(emit, LOWEST, F32), number(emit, 0, F32)
-        start = _State([lowest] * 2, [zero] * 2, [zero] * (4 * self._columns))
+        start = State.start(emit, 2, 4 * self._columns)
         carried = [index(emit, 0), *start.values]
         end = self._end(emit, first, count)
         found = for_each(emit, index(emit, 0), end, self.keys, carried, some)
         emit.place(simt.Wait(0))
-        return _State.of(found[1:])
+        return State.of(found[1:], 2)
 
     @property
     def _columns(self) -> int:
@@ -164,7 +126,7 @@ class MatrixAttention:
     ) -> None:
         """Start to bring rows of queries, keys or values, from one on up to a limit."""
         writer = self.writer
-        width = (self.depth, self.depth, self.width)[view]
+        width = self.elements[view]
         first, limit = rows
 
         def find(deep: Builder, line: Value, along: Value) -> Place:
@@ -209,16 +171,14 @@ class MatrixAttention:
         count: Value,
         rooms: tuple[Value, Value, Value],
         carried: Sequence[Value],
-    ) -> _State:
+    ) -> State:
         scores = self._products(emit, rooms)
         seen = [
             self._seen(emit, batch, rows[k % 4 // 2], self._key(emit, start, k), count, score)
             for k, score in enumerate(scores)
         ]
-        state, powers = self._powers(emit, seen, _State.of(carried))
-        return _State(
-            state.largest, state.total, self._weighted(emit, rooms[2], powers, state.sums)
-        )
+        state, powers = self._powers(emit, seen, State.of(carried, 2))
+        return State(state.largest, state.total, self._weighted(emit, rooms[2], powers, state.sums))
 
     def _key(self, emit: Builder, start: Value, score: int) -> Value:
         """The key of one of the thread's scores: two of each eight, for both of its rows."""
@@ -296,18 +256,16 @@ class MatrixAttention:
         return found
 
     def _powers(
-        self, emit: Builder, scores: Sequence[Value], state: _State
-    ) -> tuple[_State, list[Value]]:
+        self, emit: Builder, scores: Sequence[Value], state: State
+    ) -> tuple[State, list[Value]]:
         """Scores become powers, and what there was is scaled to the new largest one."""
         largest, total = list(state.largest), list(state.total)
         sums, powers = list(state.sums), list(scores)
-        zero, lowest = number(emit, 0, F32), number(emit, LOWEST, F32)
         for row in range(2):
             own = [k for k in range(len(scores)) if k % 4 // 2 == row]
             most = self._of_row(emit, "maximum", [scores[k] for k in own])
             before, largest[row] = largest[row], emit(scalar.Maximum(largest[row], most))
-            none = emit(scalar.Compare(largest[row], lowest, "eq"))
-            base = emit(scalar.Select(none, zero, largest[row]))
+            base = self.relative(emit, largest[row])
             factor = emit(scalar.Exp(emit(scalar.Subtract(before, base))))
             total[row] = emit(scalar.Multiply(total[row], factor))
             for k in own:
@@ -316,7 +274,7 @@ class MatrixAttention:
             for k in range(len(sums)):
                 if k % 4 // 2 == row:
                     sums[k] = emit(scalar.Multiply(sums[k], factor))
-        return _State(largest, total, sums), powers
+        return State(largest, total, sums), powers
 
     def _of_row(self, emit: Builder, name: str, values: Sequence[Value]) -> Value:
         """The numbers of a row combined: those of a thread, then of the four that have the row."""
@@ -346,7 +304,7 @@ class MatrixAttention:
     # Results.
 
     def _finish(
-        self, emit: Builder, batch: Sequence[Value], rows: Sequence[Value], state: _State
+        self, emit: Builder, batch: Sequence[Value], rows: Sequence[Value], state: State
     ) -> None:
         """Divide the sums of each query by the sum of its powers."""
         limits = self.writer.size(self.m, "m"), index(emit, self.width)

@@ -12,15 +12,13 @@ from dlc.dialects import loop, scalar, simt
 from dlc.driver.pipelines import pipeline
 from dlc.errors import InternalError, UsageError
 from dlc.ir.builder import Builder
-from dlc.ir.core import OPS, Block
+from dlc.ir.core import Block
 from dlc.ir.location import FileLocation
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import BF16, F16, F32, F64, I8, I64, INDEX, POINTER, DType
-from tests import op_examples
+from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, Example
 
-assert op_examples.__doc__, "importing it makes the operations and their examples known"
-NAMES = sorted(name for name in OPS if name.startswith(("array.", "nn.", "rng.")))
 MOST_SHARED = 48 << 10
 """Bytes of shared memory that every processor gives a block without being asked for more."""
 REGISTERS = 1 << 16
@@ -43,7 +41,7 @@ def check_examples(architecture: str, most: int | None) -> None:
     """Assemble the kernels of the first examples of every operation, all in one file."""
     functions = [
         function
-        for name in NAMES
+        for name in OPERATORS
         for example in EXAMPLES[name][:most]
         for function in kernels(example)
     ]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import pytest
 
 from tests.gpu.cases import (
-    OPERATORS,
     PROGRAMS,
     ROOT,
     Case,
@@ -22,6 +21,7 @@ from tests.gpu.cases import (
     trainings,
 )
 from tests.gpu.workshop import Workshop
+from tests.op_examples.every import OPERATORS
 
 # Another version of NumPy than the tests are made for may warn of what it will not have one day.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]

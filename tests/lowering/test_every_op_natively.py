@@ -17,20 +17,17 @@ from dlc.driver.pipelines import pipeline
 from dlc.driver.settings import Settings
 from dlc.driver.weights import Weights
 from dlc.ir.attributes import decode
-from dlc.ir.core import OPS
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import BF16, TensorType
 from dlc.lowering.return_counts import return_counts
 from dlc.runtime.model import Model
 from dlc.runtime.tensor import Tensor
-from tests import op_examples
+from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Input, Numbers
 
-assert op_examples.__doc__, "importing it makes the operations and their examples known"
-NAMES = sorted(name for name in OPS if name.startswith(("array.", "nn.", "rng.")))
 CASES = [
     pytest.param(example, id=f"{name}-{number}")
-    for name in NAMES
+    for name in OPERATORS
     for number, example in enumerate(EXAMPLES.get(name, ()))
 ]
 
@@ -94,7 +91,7 @@ def test_its_products_are_right_whoever_computes_them(name: str, matmul: str) ->
         compare(example, Settings(2, matmul=matmul))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_it_is_no_product_unless_it_is_tested_as_one(name: str) -> None:
     module = EXAMPLES[name][0].module()
     context = Context(options=Settings(2, matmul="generated").options())

@@ -1,0 +1,87 @@
+"""What both ways to compute attention on a GPU share: a block for some queries, and a walk along the keys.
+
+Scores become powers relative to the largest so far; where larger ones come, what there was is scaled down.
+At the end the weighted sums of the values are divided by the sum of the powers. (T. Dao et al.,
+"FlashAttention", 2022.)
+
+A row whose scores are all -inf so far has powers relative to 0: they are 0, as are its sums, and at the
+end 0 / 0 is NaN, which is what the softmax of nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc.dialects import kernel, scalar
+from dlc.dialects.kernel_attention import Attention
+from dlc.ir.builder import Builder
+from dlc.ir.core import Value
+from dlc.ir.dims import product
+from dlc.ir.types import F32
+from dlc.lowering.formula import number
+from dlc.lowering.loop_words import index, unravel
+from dlc.lowering.loop_writer import Lowered
+from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.work import ceil_divide, nanoseconds
+
+LOWEST = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Of each row of a thread the largest score, its part of the sum of powers, and its sums by columns."""
+
+    largest: Sequence[Value]
+    total: Sequence[Value]
+    sums: Sequence[Value]
+
+    @property
+    def values(self) -> list[Value]:
+        return [*self.largest, *self.total, *self.sums]
+
+    @classmethod
+    def of(cls, values: Sequence[Value], rows: int) -> State:
+        """The one that has these values."""
+        return cls(values[:rows], values[rows : 2 * rows], values[2 * rows :])
+
+    @classmethod
+    def start(cls, emit: Builder, rows: int, sums: int) -> State:
+        """Before any key."""
+        lowest, zero = number(emit, LOWEST, F32), number(emit, 0, F32)
+        return cls([lowest] * rows, [zero] * rows, [zero] * sums)
+
+
+class TiledAttention:
+    """An attention in the making, of which a block of `threads` threads does `queries` queries."""
+
+    picoseconds = 1
+    """One product, roughly."""
+
+    def __init__(self, op: Attention, threads: int, queries: int) -> None:
+        self.op = op
+        self.queries = queries
+        self.writer = GridWriter(op, threads)
+        *self.batch, self.m, self.depth = kernel.array_type(op.query).shape
+        assert isinstance(op.width, int)
+        self.width = op.width
+
+    def lower(self) -> Lowered:
+        writer, emit, op = self.writer, self.writer.emit, self.op
+        down = ceil_divide(self.m, self.queries)
+        counts = [writer.size(size, "batch", k) for k, size in enumerate(self.batch)]
+        counts.append(writer.size(down, "down"))
+        *batch, tile = unravel(emit, writer.tile, counts)
+        first = emit(scalar.Multiply(tile, index(emit, self.queries)))
+        self.write(emit, batch, first)
+        work = self.queries * op.count * (self.depth + self.width) * self.picoseconds
+        return writer.finish(product(self.batch) * down, nanoseconds(work))
+
+    def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:
+        """Write what a thread does for the queries from `first` on."""
+        raise NotImplementedError
+
+    def relative(self, emit: Builder, largest: Value) -> Value:
+        """What scores are relative to where this is the largest."""
+        none = emit(scalar.Compare(largest, number(emit, LOWEST, F32), "eq"))
+        return emit(scalar.Select(none, number(emit, 0, F32), largest))
