@@ -8,8 +8,8 @@ import numpy as np
 
 from dlc.dialects.kernel import Kernel, array_type
 from dlc.ir.core import Op, Value
-from dlc.ir.define import op, operands
-from dlc.ir.dims import Size
+from dlc.ir.define import attribute, op, operand, operands
+from dlc.ir.dims import Shape, Size
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType
 
@@ -46,6 +46,26 @@ class Join(Op):
     def start(self, piece: int) -> Size:
         """The first column of a piece."""
         return sum((array_type(value).shape[1] for value in self.pieces[:piece]), 0)
+
+
+@op("kernel.part")
+class Part(Op):
+    """The elements of an array from `starts` on: no work, they are read where they lie in the source."""
+
+    source: Value = operand()
+    starts: Shape = attribute()
+    shape: Shape = attribute()
+
+    def infer(self) -> TensorType:
+        type = array_type(self.source)
+        if len(self.starts) != type.rank or len(self.shape) != type.rank:
+            raise self.fail(f"{self.name} of {type.text} needs {type.rank} starts and sizes")
+        return type.with_shape(self.shape)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        starts, sizes = at.shape(self.starts), at.shape(self.shape)
+        ranges = [slice(start, start + n) for start, n in zip(starts, sizes, strict=True)]
+        return inputs[0][tuple(ranges)]
 
 
 def _side_by_side(op: Op, matrices: Sequence[Value]) -> TensorType:

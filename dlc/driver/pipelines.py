@@ -19,6 +19,7 @@ from dlc.lowering import (
     recompute,
     release,
     reorder,
+    see_parts,
     split_folds,
     split_products,
     windows_to_kernel,
@@ -81,6 +82,7 @@ LOADED = (
     recompute,
     release,
     reorder,
+    see_parts,
     split_folds,
     split_products,
     windows_to_kernel,
@@ -143,6 +145,8 @@ REASONS = (
     Order(
         "reorder", "join_pieces", "which pieces are held for how long is known in the last order"
     ),
+    Order("reorder", "see_parts", "how long the whole is held is known in the last order"),
+    Order("see_parts", "join_pieces", "a part of a piece is read where the piece lies"),
     Order("join_pieces", "plan_memory", "what is joined shares memory"),
     Order("recompute", "plan_memory", "the plan gives the memory to others"),
     Order("lower_to_kernels", "take_operands", "products are known there"),
@@ -194,7 +198,7 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             merged = ("merge_maps",) if kind == "cuda" and level >= 2 else ()
             first = ("scalars_first",) if merged else joined
             before = ("hoist", "dce", *first, "release", "recompute", "dce") if level else ()
-            placed = ("join_pieces",) if kind == "cpu" else ()
+            placed = ("see_parts", "join_pieces") if kind == "cpu" else ()
             last = ("reorder", *placed, "place") if level else ("place",)
             return (
                 *("decompose", *simpler, "lower_to_kernels", *stored, *fused, *prepare, *fused),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from dlc.dialects import flow, kernel
+from dlc.dialects import flow, func, kernel
 from dlc.ir.core import Op, Value
+from dlc.ir.dims import interval
+from dlc.lowering.plan_schedule import NEW_WAVE
 from dlc.lowering.plan_storage import replaceable
 from dlc.lowering.timeline import Timeline
 from dlc.lowering.views import computed, makers, origin, readers
@@ -53,6 +55,21 @@ def chores_of(timeline: Timeline, work: Sequence[Op], updates: Mapping[Value, Va
             )
         )
     return Chores(chores, [held.bytes for held in timeline.held.values()])
+
+
+def may_be_empty(value: Value, function: func.Func) -> bool:
+    """Whether an array may have no element: then it has no place inside another one."""
+    low, _ = interval(kernel.array_type(value).size, function.bounds)
+    return low is None or low < 1
+
+
+def peak_of(timeline: Timeline, updates: Mapping[Value, Value]) -> int:
+    """The most bytes that a block holds in a wave, in the order in which it is."""
+    work = work_in(timeline)
+    chores = chores_of(timeline, work, updates)
+    cuts = {number for number, op in enumerate(work) if op.attributes.get(NEW_WAVE)}
+    order = range(len(work))
+    return max(chores.held(order, chores.waves(order, cuts)), default=0)
 
 
 def _waits(number: Mapping[Op, int], updates: Mapping[Value, Value]) -> dict[int, set[int]]:

@@ -22,14 +22,13 @@ from dlc.dialects.kernel_pieces import Concatenate, Join
 from dlc.dialects.measured import measuring
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import evaluate, interval
+from dlc.ir.dims import evaluate
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.value_map import EQUAL, Gone
-from dlc.lowering.block_work import carried, chores_of, work_in
+from dlc.lowering.block_work import carried, may_be_empty, peak_of
 from dlc.lowering.own_results import copy
 from dlc.lowering.piece_fit import fits, is_in_order
 from dlc.lowering.plan_layout import cases_of
-from dlc.lowering.plan_schedule import NEW_WAVE
 from dlc.lowering.timeline import Timeline, updates_of
 from dlc.lowering.views import computed, origin, readers
 
@@ -82,7 +81,9 @@ class _Joiner:
 
         With `most` the block must hold no more than that.
         """
-        if self._has_a_place(op.results[0]) or any(map(self._may_be_empty, op.inputs)):
+        if self._has_a_place(op.results[0]) or any(
+            may_be_empty(piece, self.function) for piece in op.inputs
+        ):
             return None
         placed = {computed(piece): piece for piece in reversed(op.inputs) if fits(piece, op)}
         if 2 * sum(map(self._bytes, placed.values())) < self._bytes(op.results[0]):
@@ -127,13 +128,7 @@ class _Joiner:
         return op
 
     def _peak(self) -> int:
-        """The most that the block holds in a wave."""
-        timeline = Timeline(self.function, self.block, self.sizes)
-        work = work_in(timeline)
-        chores = chores_of(timeline, work, self.updates)
-        cuts = {number for number, op in enumerate(work) if op.attributes.get(NEW_WAVE)}
-        order = range(len(work))
-        return max(chores.held(order, chores.waves(order, cuts)), default=0)
+        return peak_of(Timeline(self.function, self.block, self.sizes), self.updates)
 
     def _has_a_place(self, value: Value) -> bool:
         """Whether one kernel writes a value over an argument, or where a loop hands it over."""
@@ -141,11 +136,6 @@ class _Joiner:
         return value in self.updates or (
             in_loop and any(isinstance(reader, flow.Yield) for reader in readers(value))
         )
-
-    def _may_be_empty(self, value: Value) -> bool:
-        """Whether an array may have no element: then its place would lie outside the whole."""
-        low, _ = interval(array_type(value).size, self.function.bounds)
-        return low is None or low < 1
 
     def _bytes(self, value: Value) -> int:
         type = array_type(value)

@@ -24,7 +24,7 @@ from dlc.lowering.own_results import copy, own_results
 from dlc.lowering.plan_layout import Layout, Needed, cases_of, lay_out
 from dlc.lowering.plan_schedule import Choice, Item, Loop, Scheduler, Wave, lifetimes
 from dlc.lowering.plan_sizes import Reads, refuse_unplanned
-from dlc.lowering.plan_storage import FIXED, Home, Memory, Storage, assign
+from dlc.lowering.plan_storage import FIXED, Memory, Storage, assign
 from dlc.passes.devices import devices_of
 from dlc.passes.placement import align
 
@@ -221,7 +221,7 @@ class _Writer:
         type = kernel.array_type(value)
         dense = ViewType(type.dtype, type.shape)
         emit = Builder(self.body, self._location(value), self._divider)
-        home, origin = self._home(value), self.origins[value]
+        home, origin = self.storage.home(value, self.origins), self.origins[value]
         match origin.op:
             case array.Constant(value=elements) if home is None:
                 return emit(mem.Constant(elements, dense, self.constants.offset(elements)))
@@ -234,18 +234,6 @@ class _Writer:
         steps = tuple([step for _, step in home.steps])
         layout = dense if home.strides is None else ViewType(type.dtype, type.shape, home.strides)
         return emit(mem.View(root, layout, home.offset, counters, steps))
-
-    def _home(self, value: Value) -> Home | None:
-        """Where a value is, None for whole constants and weights.
-
-        What a branch or a loop is given is where it was before: a slice stays the slice that the loop
-        around is at. A reshape is the same elements in another shape.
-        """
-        for known in self.origins.chain(value):
-            home = self.storage.homes.get(known)
-            if home is not None:
-                return home if known is value else home.seen(known, value)
-        return None
 
     # Work.
 

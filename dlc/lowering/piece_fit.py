@@ -1,13 +1,13 @@
-"""What can be a piece of a larger array: written in its place there, and read from there by all readers."""
+"""What can be a piece of a larger array: written in its place there, and read where it lies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dlc.dialects import array, kernel
-from dlc.dialects.kernel_pieces import Concatenate, Join
+from dlc.dialects.kernel_pieces import Concatenate, Join, Part
 from dlc.dialects.kernel_products import Product
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Shape
 from dlc.ir.types import row_major_strides
 from dlc.lowering.views import computed, makers, reshaped_strides, whole_of
@@ -26,17 +26,20 @@ def fits(piece: Value, op: Concatenate) -> bool:
     pitch = row_major_strides(kernel.array_type(op.results[0]).shape)
     shape = kernel.array_type(value).shape
     strides = reshaped_strides(kernel.array_type(piece).shape, pitch, shape)
-    return strides is not None and _is_readable(value, strides, value.op)
+    return strides is not None and is_readable(value, strides, value.op.parent)
 
 
-def _is_readable(value: Value, strides: Shape, maker: Op) -> bool:
-    """Whether all readers of an array, in the block of its maker, can do with strides like these."""
+def is_readable(value: Value, strides: Shape, block: Block | None) -> bool:
+    """Whether all readers of an array are in this block, and can do with strides like these."""
     for use in value.uses:
         match use:
             case array.Reshape(result=seen):
                 shapes = kernel.array_type(value).shape, kernel.array_type(seen).shape
                 found = reshaped_strides(shapes[0], strides, shapes[1])
-                if found is None or not _is_readable(seen, found, maker):
+                if found is None or not is_readable(seen, found, block):
+                    return False
+            case Part(result=seen):
+                if not is_readable(seen, strides, block):
                     return False
             case kernel.Generic() | Concatenate():
                 pass
@@ -45,7 +48,7 @@ def _is_readable(value: Value, strides: Shape, maker: Op) -> bool:
                     return False
             case _:
                 return False
-        if use.parent is not maker.parent:
+        if use.parent is not block:
             return False
     return True
 
@@ -93,9 +96,9 @@ def _parts(whole: Value) -> Iterator[Value]:
 
 
 def _users(value: Value) -> Iterator[Op]:
-    """The operations that read an array itself, or reshaped."""
+    """The operations that read an array itself, or reshaped, or a part of it."""
     for use in value.uses:
-        if isinstance(use, array.Reshape):
+        if isinstance(use, array.Reshape | Part):
             yield from _users(use.result)
         elif not isinstance(use, Join):
             yield use

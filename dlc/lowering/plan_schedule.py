@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dlc.dialects import array, flow, func, kernel
-from dlc.dialects.kernel_pieces import Join
+from dlc.dialects.kernel_pieces import Join, Part
 from dlc.ir.core import Block, Op, Value
 from dlc.lowering.plan_sizes import Reads
 from dlc.lowering.timeline import updates_of
@@ -87,7 +87,7 @@ class Origins:
         """The value itself, then what it is, or is a part of, in the same memory, up to the whole."""
         while True:
             yield value
-            if isinstance(value.op, array.Reshape):
+            if isinstance(value.op, array.Reshape | Part):
                 value = value.op.source
             elif value in self._shared:
                 value = self._shared[value]

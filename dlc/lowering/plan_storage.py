@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dlc.dialects import flow, func, kernel, kernels_in_order
+from dlc.dialects import array, flow, func, kernel, kernels_in_order
 from dlc.dialects.comm import HOST
-from dlc.dialects.kernel_pieces import Join
+from dlc.dialects.kernel_pieces import Join, Part
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.dialects.measured import at_most
 from dlc.ir.core import Value
@@ -88,6 +88,14 @@ class Home:
         assert strides is not None, "what is in pieces is not seen in shapes that have no strides"
         return self._with(shape, strides, 0)
 
+    def part(self, part: Part) -> Home:
+        """Where a part is of an array in this place."""
+        type = kernel.array_type(part.source)
+        strides = self.strides or row_major_strides(type.shape)
+        starts = zip(part.starts, strides, strict=True)
+        offset = sum((start * stride for start, stride in starts), 0)
+        return self._with(part.shape, strides, offset * type.dtype.bytes)
+
     def _with(self, shape: Shape, strides: Shape, offset: Size) -> Home:
         dense = strides == row_major_strides(shape)
         return Home(self.memory, self.offset + offset, None if dense else strides, self.steps)
@@ -103,6 +111,30 @@ class Storage:
         default_factory=dict[int, list[tuple[Value, Value]]]
     )
     """For each copying wave the values to copy, and the arguments they are copied to."""
+
+    def home(self, value: Value, origins: Origins) -> Home | None:
+        """Where a value is, None for whole constants and weights.
+
+        What a branch or a loop is given is where it was before: a slice stays the slice that the loop
+        around is at. A reshape is the same elements in another shape.
+        """
+        chain: list[Value] = []
+        for known in origins.chain(value):
+            chain.append(known)
+            if known in self.homes:
+                break
+        home = self.homes.get(chain[-1])
+        for source, seen in zip(reversed(chain[1:]), reversed(chain[:-1]), strict=True):
+            if home is None:
+                return None
+            match seen.op:
+                case Part() as part:
+                    home = home.part(part)
+                case array.Reshape():
+                    home = home.seen(source, seen)
+                case _:
+                    pass
+        return home
 
 
 def assign(
@@ -183,8 +215,7 @@ class _Assignment:
 
     def _home(self, value: Value) -> Home | None:
         """Where a value is; None for constants and weights."""
-        homes = self.storage.homes
-        return next((homes[known] for known in self.origins.chain(value) if known in homes), None)
+        return self.storage.home(value, self.origins)
 
     def _items(self, items: list[Item]) -> None:
         for item in items:

@@ -1,11 +1,14 @@
-"""Which arrays lie in whose memory: a reshape is its source, a piece of a `kernel.join` is in the whole."""
+"""Which arrays lie in whose memory.
+
+A reshape is its source, a `kernel.part` is in its source, and a piece of a `kernel.join` is in the whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from dlc.dialects import array
-from dlc.dialects.kernel_pieces import Join
+from dlc.dialects.kernel_pieces import Join, Part
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Shape, Size
 
@@ -34,10 +37,13 @@ def whole_of(value: Value) -> Join | None:
 
 def origin(value: Value) -> Value:
     """The array in whose memory a value is: itself, what it is a view of, or the whole of its pieces."""
-    value = computed(value)
-    while (join := whole_of(value)) is not None:
-        value = join.result
-    return value
+    while True:
+        if isinstance(value.op, array.Reshape | Part):
+            value = value.op.source
+        elif (join := whole_of(value)) is not None:
+            value = join.result
+        else:
+            return value
 
 
 def makers(value: Value) -> Iterator[Op]:
@@ -45,10 +51,15 @@ def makers(value: Value) -> Iterator[Op]:
     pending = [value]
     while pending:
         op = computed(pending.pop()).op
-        if isinstance(op, Join):
-            pending += op.pieces
-        elif op is not None:
-            yield op
+        match op:
+            case Join():
+                pending += op.pieces
+            case Part():
+                pending.append(op.source)
+            case None:
+                pass
+            case _:
+                yield op
 
 
 def readers(value: Value) -> Iterator[Op]:
@@ -56,15 +67,15 @@ def readers(value: Value) -> Iterator[Op]:
     pending = [value]
     while pending:
         for user in pending.pop().uses:
-            if isinstance(user, array.Reshape | Join):
-                pending.append(user.result)
+            if is_view(user):
+                pending += user.results
             else:
                 yield user
 
 
 def is_view(op: Op) -> bool:
     """Whether an operation computes nothing: its result is memory that others write."""
-    return isinstance(op, array.Reshape | Join)
+    return isinstance(op, array.Reshape | Join | Part)
 
 
 # Strides.

@@ -207,7 +207,7 @@ def test_the_first_piece_may_be_written_last() -> None:
 
 
 def random_program(random: Random) -> Program:
-    """Products, sums over rows and concatenations of whatever there is."""
+    """Products of whatever there is and parts of it, sums over rows, and concatenations."""
 
     def program(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
         known = [x, y]
@@ -220,15 +220,20 @@ def random_program(random: Random) -> Program:
 
 
 def random_value(emit: Builder, random: Random, known: Sequence[Value]) -> Value:
-    match random.randrange(5):
-        case 0 | 1:
+    match random.randrange(6):
+        case 0 | 1 | 2 as kind:
             value = random.choice(known)
+            if kind == 2:
+                rows, width = tensor_type(value).shape
+                start = random.choice((0, 3, 8))
+                ends = rows, min(start + 16, width) if isinstance(width, int) else width
+                value = emit(array.Slice(value, (0, start), ends, (1, 1)))
             depth = tensor_type(value).shape[1]
             assert isinstance(depth, int)
             numbers = np.random.default_rng(depth).standard_normal((depth, random.choice((16, 24))))
             weights = emit(array.Constant(Dense.of((numbers / depth).astype(np.float32), F32)))
             return product(emit, value, weights)
-        case 2 | 3:
+        case 3 | 4:
             pieces = [random.choice(known) for _ in range(random.randint(2, 3))]
             return beside(emit, *pieces)
         case _:

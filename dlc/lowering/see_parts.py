@@ -1,0 +1,140 @@
+"""What takes a part of an array reads it where it lies, without a kernel that copies it first.
+
+Where elements are computed by a formula, the part was moved into the formula long ago. This is for products
+and convolutions, whose operands are arrays: of the channels of a picture, say, one half goes one way, the
+other another. The whole is held as long as a part of it is read, and where that would raise the peak, the
+part is copied as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlc.dialects import flow, func, kernel, scalar
+from dlc.dialects.builtin import Module
+from dlc.dialects.kernel import array_type
+from dlc.dialects.kernel_pieces import Part
+from dlc.dialects.measured import measuring
+from dlc.ir.builder import Builder
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.dims import Size
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.types import row_major_strides
+from dlc.ir.value_map import EQUAL, Gone
+from dlc.lowering.block_work import carried, may_be_empty, peak_of
+from dlc.lowering.piece_fit import is_readable
+from dlc.lowering.plan_layout import cases_of
+from dlc.lowering.timeline import Timeline, updates_of
+from dlc.lowering.views import computed
+
+MOST_PARTS = 1_000
+"""So many are looked at in a block."""
+
+
+@define_pass("see_parts")
+def see_parts(module: Op, context: Context) -> None:
+    """Let parts of arrays be read where they lie, where that holds no more."""
+    assert isinstance(module, Module)
+    for function in list(module.body):
+        if not isinstance(function, func.Func) or measuring(function):
+            continue
+        *_, sizes = cases_of(function, context.options.batch)
+        for op in reversed(list(function.walk())):
+            if isinstance(op, flow.Scan | flow.While):
+                _Viewer(function, op.body, carried(op), sizes, context).run()
+        _Viewer(function, function.body, updates_of(function), sizes, context).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Viewer:
+    """Makes views in a block, where `updates` are the arguments that values are written over."""
+
+    function: func.Func
+    block: Block
+    updates: Mapping[Value, Value]
+    sizes: Mapping[str, int]
+    context: Context
+
+    def run(self) -> None:
+        """See a part where it lies, one after the other, unless that raises the peak."""
+        found = [each for op in self.block if (each := self._part_of(op)) is not None]
+        if not found:
+            return
+        peak = self._peak()
+        for op, part in found[:MOST_PARTS]:
+            seen = Builder.before_op(op)(part)
+            op.results[0].replace_by(seen)
+            self.block.unlink(op)
+            then = self._peak()
+            self.block.insert(op, part)
+            if then > peak:
+                seen.replace_by(op.results[0])
+                part.erase()
+                self.context.log.refused(
+                    "see a part in place", op, peak_before=peak, peak_then=then
+                )
+                continue
+            peak = then
+            self.context.log.did("see a part in place", op)
+            self.context.values.replaced(op.results[0], seen, EQUAL)
+            self.context.rewriter.erase(op, Gone("it is seen where it is"))
+
+    def _part_of(self, op: Op) -> tuple[kernel.Generic, Part] | None:
+        """A kernel that only copies a part of an array, whose readers can read it there; and the part."""
+        if not isinstance(op, kernel.Generic) or len(op.inputs) != 1 or len(op.results) != 1:
+            return None
+        (source,), (result,) = op.inputs, op.results
+        starts = _starts(op)
+        if starts is None or not result.uses or not self._is_array(computed(source)):
+            return None
+        if may_be_empty(result, self.function):
+            return None
+        pitch = row_major_strides(array_type(source).shape)
+        if not is_readable(result, pitch, self.block):
+            return None
+        return op, Part(source, starts, op.domain)
+
+    def _is_array(self, source: Value) -> bool:
+        """Whether it is no constant and no weight, but computed here, or an argument of the function."""
+        computes = kernel.Kernel | flow.Scan | flow.While | flow.If
+        return source in self.function.body.arguments or isinstance(source.op, computes)
+
+    def _peak(self) -> int:
+        return peak_of(Timeline(self.function, self.block, self.sizes), self.updates)
+
+
+def _starts(op: kernel.Generic) -> tuple[Size, ...] | None:
+    """Where the part begins that a kernel copies, one index along each axis; None if it does more."""
+    (given,) = op.body.terminator.operands
+    match given.op:
+        case kernel.Load(array=array, indices=indices) if array is op.arrays[0]:
+            found = list(_steps(op, indices))
+            return tuple(found) if len(found) == len(op.domain) == len(indices) else None
+        case _:
+            return None
+
+
+def _steps(op: kernel.Generic, indices: Sequence[Value]) -> Iterator[Size]:
+    """By how much each index of a load is above that of the element; it ends where that is not so."""
+    for own, index in zip(op.indices, indices, strict=False):
+        match index.op:
+            case scalar.Add(operands=(lhs, rhs)) if lhs is own:
+                by = _number(rhs)
+                if by is None:
+                    return
+                yield by
+            case _ if index is own:
+                yield 0
+            case _:
+                return
+
+
+def _number(value: Value) -> Size | None:
+    match value.op:
+        case scalar.Constant(value=int() as number):
+            return number
+        case kernel.ExtentOf(size=size):
+            return size
+        case _:
+            return None
