@@ -12,9 +12,9 @@ from dlc.lowering.body import Body, Point
 from dlc.lowering.elements_to_simt import (
     THREADS,
     Place,
+    copy_elements,
     groups_of,
     in_groups,
-    lanes_at,
     over_groups,
 )
 from dlc.lowering.loop_writer import Lowered
@@ -45,7 +45,6 @@ class _Pieces:
         self.out = len(op.inputs)
         self.writer = writer
         self.widths = widths
-        self.dtype = writer.views[0].dtype
         self.body = Body(writer, {}, group)
 
     def write(self, emit: Builder, places: list[Place], lanes: int) -> None:
@@ -56,22 +55,17 @@ class _Pieces:
     def _from(self, point: Point, row: Value, column: Value, left: Value, part: int) -> None:
         """Write a group of the result, which begins `left` columns behind the start of a piece."""
         if part == self.out - 1:
-            self._copy(point, row, column, left, part)
+            copy_elements(self.body, point, part, [row, left], self.out, [row, column])
             return
         width = self.writer.size(self.widths[part], "width", part)
         inside = point.emit(scalar.Compare(left, width, "lt"))
 
         def here(deep: Builder) -> None:
-            self._copy(point.at(deep, point.lanes), row, column, left, part)
+            there = point.at(deep, point.lanes)
+            copy_elements(self.body, there, part, [row, left], self.out, [row, column])
 
         def further(deep: Builder) -> None:
             rest = deep(scalar.Subtract(left, width))
             self._from(point.at(deep, point.lanes), row, column, rest, part + 1)
 
         either(point.emit, inside, here, further)
-
-    def _copy(self, point: Point, row: Value, column: Value, left: Value, part: int) -> None:
-        body, lanes = self.body, point.lanes
-        found = body.load(point, part, lanes_at([row, left], lanes), self.dtype)
-        pointer, strides = self.writer.pointers[self.out], body.strides(self.out)
-        body.store(point, found, pointer, lanes_at([row, column], lanes), strides)

@@ -180,6 +180,16 @@ def lanes_at(place: Place, lanes: int) -> list[Lane]:
     return found
 
 
+def copy_elements(
+    body: Body, point: Point, view: int, source: Place, out: int, target: Place
+) -> None:
+    """Copy a group of neighbours from a place in one view to a place in another."""
+    lanes, writer = point.lanes, body.writer
+    found = body.load(point, view, lanes_at(source, lanes), writer.views[view].dtype)
+    pointer, strides = writer.pointers[out], body.strides(out)
+    body.store(point, found, pointer, lanes_at(target, lanes), strides)
+
+
 def store_elements(op: kernel.Generic, body: Body, point: Point, places: Sequence[Lane]) -> None:
     """Write the results that are elements, not rows, at these indices."""
     for number, value in enumerate(op.body.terminator.operands):

@@ -17,9 +17,9 @@ from dlc.lowering.body import Body, Point
 from dlc.lowering.elements_to_simt import (
     THREADS,
     Place,
+    copy_elements,
     groups_of,
     in_groups,
-    lanes_at,
     over_groups,
 )
 from dlc.lowering.lanes import in_lanes
@@ -81,7 +81,7 @@ class _Update:
     def _put(self, point: Point, place: Place, starts: Sequence[Value]) -> None:
         """Write a group of the update to where it belongs."""
         there = [point.emit(scalar.Add(*pair)) for pair in zip(place, starts, strict=True)]
-        self._copy(point, 1, place, there)
+        copy_elements(self.body, point, 1, place, self.out, there)
 
     def _choose(self, point: Point, place: Place, starts: Sequence[Value]) -> None:
         """Write an element of the result."""
@@ -96,15 +96,9 @@ class _Update:
         assert met is not None
 
         def updated(deep: Builder) -> None:
-            self._copy(point.at(deep, point.lanes), 1, moved, place)
+            copy_elements(self.body, point.at(deep, point.lanes), 1, moved, self.out, place)
 
         def kept(deep: Builder) -> None:
-            self._copy(point.at(deep, point.lanes), 0, place, place)
+            copy_elements(self.body, point.at(deep, point.lanes), 0, place, self.out, place)
 
         either(emit, met, updated, kept)
-
-    def _copy(self, point: Point, view: int, source: Place, target: Place) -> None:
-        body, lanes = self.body, point.lanes
-        found = body.load(point, view, lanes_at(source, lanes), self.dtype)
-        pointer, strides = self.writer.pointers[self.out], body.strides(self.out)
-        body.store(point, found, pointer, lanes_at(target, lanes), strides)
