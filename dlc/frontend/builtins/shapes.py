@@ -22,8 +22,9 @@ from dlc.frontend.values import (
     describe,
     is_number,
 )
+from dlc.ir.bounded import never_negative
 from dlc.ir.core import Value
-from dlc.ir.dims import Dim, Shape, Size, floor_divide, product
+from dlc.ir.dims import Bounds, Dim, Shape, Size, floor_divide, product
 from dlc.ir.types import BOOL, DType
 
 GROUP: Final = "shapes"
@@ -271,9 +272,17 @@ def roll(at: Trace, x: Value, by: Size, axis: int) -> Datum:
     size = tensor_type(x).shape[place]
     if isinstance(size, int) and isinstance(by, int):
         by = by % size if size else 0
+    elif never_negative(size - 1, at.bounds) and not _reaches(size, by, at.bounds):
+        by = by % size
     cut = size - by if not isinstance(by, int) or by >= 0 else -by
     front = array.slice_axis(at, x, place, cut, size)
     return at(array.Concatenate((front, array.slice_axis(at, x, place, 0, cut)), place))
+
+
+def _reaches(size: Size, by: Size, bounds: Bounds) -> bool:
+    """Whether an axis is surely as long as the way that its elements move, forth or back."""
+    forth = never_negative(by, bounds) and never_negative(size - by, bounds)
+    return forth or (isinstance(by, int) and by < 0 and never_negative(size + by, bounds))
 
 
 @builtin(
