@@ -22,7 +22,7 @@ def arena_values(
     program: mem.Program, placed: Sequence[Placed], calls: Mapping[mem.Call, int], ops: int
 ) -> ArenaValues:
     """The values in the roots of a program, of which `calls` gives the op ids, all of which are `ops`."""
-    told, uses = _Labels(program), _Uses()
+    told, uses = _Labels(program), _Uses(program.limit_of)
     labels = [""] * ops
     for call, number in calls.items():
         labels[number] = told.of(call)
@@ -33,6 +33,7 @@ def arena_values(
         for op in program.body
         if isinstance(op, mem.View) and op.root in roots and op.result.uses
     ]
+    joined = uses.joined(views)
     return ArenaValues(
         tuple(labels),
         tuple(
@@ -40,8 +41,8 @@ def arena_values(
                 view.result.name or "",
                 _type(view),
                 roots[view.root],
-                _how(view, uses, program.limit_of),
-                tuple(uses.made_by.get(view.result, ())),
+                "joined" if view in joined else _how(view, uses),
+                tuple(uses.made_by.get(view.result, joined.get(view, ()))),
                 tuple(uses.read_by.get(view.result, ())),
                 str(view.location.place or ""),
             )
@@ -54,11 +55,16 @@ def arena_values(
 class _Uses:
     """Which calls write and read each view, by op id, and what each writer of a view reads."""
 
+    limits: Mapping[str, Size]
     made_by: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
     read_by: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
     sources: dict[Value, set[Value]] = field(default_factory=dict[Value, set[Value]])
     whole: dict[Value, int] = field(default_factory=dict[Value, int])
     """The first op that writes from the start of a root."""
+    pieces: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
+    """The ops that write pieces of a root."""
+    entire: set[Value] = field(default_factory=set[Value])
+    """The roots that some op writes at once."""
 
     def add(self, call: mem.Call, number: int) -> None:
         split = len(call.views) - call.writes
@@ -68,20 +74,44 @@ class _Uses:
         for view in dict.fromkeys(writes):
             self.made_by.setdefault(view, []).append(number)
             self.sources.setdefault(view, set()).update(reads)
-            if isinstance(view.op, mem.View) and view.op.offset == 0 and not view.op.counters:
-                self.whole.setdefault(view.op.root, number)
+            if isinstance(view.op, mem.View):
+                self._add_written(view.op, number)
+
+    def _add_written(self, view: mem.View, number: int) -> None:
+        if view.offset == 0 and not view.counters:
+            self.whole.setdefault(view.root, number)
+        if self.is_piece(view):
+            self.pieces.setdefault(view.root, []).append(number)
+        else:
+            self.entire.add(view.root)
+
+    def is_piece(self, view: mem.View) -> bool:
+        """Whether a view is of a part of its root only."""
+        root = view.root.op
+        assert isinstance(root, mem.Root)
+        return bool(view.counters) or at_most(_bytes(view), self.limits) != root.bytes
+
+    def joined(self, views: Sequence[mem.View]) -> dict[mem.View, list[int]]:
+        """The views of all of a root that is written in pieces only, one for each, with the ops that do."""
+        found: dict[Value, mem.View] = {}
+        for view in views:
+            if (
+                view.root in self.pieces
+                and view.root not in self.entire
+                and not self.is_piece(view)
+            ):
+                found.setdefault(view.root, view)
+        return {view: list(dict.fromkeys(self.pieces[root])) for root, view in found.items()}
 
 
-def _how(view: mem.View, uses: _Uses, limits: Mapping[str, Size]) -> How:
+def _how(view: mem.View, uses: _Uses) -> How:
     """Why a value is where it is."""
     made_by = uses.made_by.get(view.result)
     if made_by is None:
         return "view"
     if any(_same_stretch(view, source) for source in uses.sources[view.result]):
         return "in place"
-    root = view.root.op
-    assert isinstance(root, mem.Root)
-    if view.counters or at_most(_bytes(view), limits) != root.bytes:
+    if uses.is_piece(view):
         return "part"
     return "own" if uses.whole.get(view.root) in made_by else "again"
 

@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from dlc.runtime import canonical, schema
 
-How: TypeAlias = Literal["own", "in place", "part", "again", "view"]
+How: TypeAlias = Literal["own", "in place", "part", "joined", "again", "view"]
 """`own`: it is what the root is for · `in place`: written over what its op reads there · `part`: a piece of
-a larger value, at its place in it · `again`: written after the value before it is no longer read, as what a
-loop carries · `view`: another look at what is there."""
+a larger value, at its place in it · `joined`: what such pieces are together · `again`: written after the
+value before it is no longer read, as what a loop carries · `view`: another look at what is there."""
 
 
 class ValueRecord(NamedTuple):

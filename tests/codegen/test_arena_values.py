@@ -55,6 +55,28 @@ def test_a_reshaped_value_is_another_look_at_the_same_bytes() -> None:
     ]
 
 
+JOINED = """export fn f(x: f32[5, 8], v: f32[8, 16], w: f32[8, 24]) -> (f32[40, 5], f32[5]) {
+  let a = x @ v
+  let b = tanh(x @ w)
+  let both = concat([a, b], axis=1)
+  return (transpose(exp(both)), sum(both, axis=1))
+}"""
+
+
+def test_what_is_concatenated_is_joined_from_parts_that_lie_in_it() -> None:
+    found = values_of(JOINED)
+    classes = together(found, "both")
+    assert {(v.type, v.how) for v in classes if v.made_by} == {
+        ("f32[5, 16]", "part"),
+        ("f32[5, 24]", "part"),
+        ("f32[5, 40]", "joined"),
+    }
+    whole = next(value for value in classes if value.how == "joined")
+    assert sorted(whole.made_by) == sorted(
+        op for v in classes if v.how == "part" for op in v.made_by
+    )
+
+
 SCAN = """export fn f(x: f32[8, 4]) -> f32[8, 4] {
   let rows = cumsum(x, axis=1)
   let (sums, all) = scan row in rows with total = zeros([4]) {

@@ -75,10 +75,11 @@ class Root:
 
     @property
     def main(self) -> Value:
-        """The value that it is called by: one with a name if there is one, with the most axes."""
+        """The value that it is called by: what is joined there, or one with a name and the most axes."""
 
-        def worth(value: Value) -> tuple[bool, bool, int]:
-            return bool(value.name), value.how == "own", value.type.count(",")
+        def worth(value: Value) -> tuple[bool, bool, bool, int]:
+            own = value.how == "own"
+            return value.how == "joined", bool(value.name), own, value.type.count(",")
 
         return max(self.values, key=worth, default=Value("", "", "own", self.place))
 
