@@ -35,6 +35,10 @@ MOST_ROWS = 192
 """Rows of a tile: putting a panel in order costs a hundredth of what so many rows do with it."""
 PANEL_BYTES = 128 * 1024
 """The panels of a tile, in a block, take a quarter of the second-level cache: the rows pass by them."""
+TURNED_ROWS = 96
+"""Rows of a tile where the left operand is put in order, too: its strips stay in the second-level cache."""
+TURNED_PANEL_BYTES = 512 * 1024
+"""There the panels pass by the strips: the more of them, the less often a strip is put in order."""
 
 
 def lower_blocks(op: kernel.Kernel, context: Context) -> Lowered:
@@ -80,8 +84,8 @@ class _Blocks(ProductTiles):
     def lower(self) -> Lowered:
         op, writer, shape = self.op, self.writer, self.shape
         *batch, m, _ = op.domain
-        height = _height(m, self.block * self.bytes, shape)
-        width = _width(self.across, self.block * self.bytes, shape)
+        height = _height(op, self.block * self.bytes, shape)
+        width = _width(op, self.across, self.block * self.bytes, shape)
         down, along = ceil_divide(m, height), ceil_divide(self.across, width)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
@@ -298,16 +302,18 @@ def _block_depth(inner: Size) -> Size:
     return -(-inner // blocks)
 
 
-def _height(m: Size, bytes: Size, shape: Shape) -> Size:
+def _height(op: Gemm, bytes: Size, shape: Shape) -> Size:
     """Rows of a tile, when each reads so many bytes in a block: about as many in each tile."""
-    fits = minimum(maximum(floor_divide(LEFT_BYTES, maximum(bytes, 1)), shape.rows), MOST_ROWS)
+    m, most = op.domain[-2], TURNED_ROWS if op.lhs_transposed else MOST_ROWS
+    fits = minimum(maximum(floor_divide(LEFT_BYTES, maximum(bytes, 1)), shape.rows), most)
     tiles = ceil_divide(maximum(m, 1), fits)
     return ceil_divide(ceil_divide(maximum(m, 1), tiles), shape.rows) * shape.rows
 
 
-def _width(across: Size, bytes: Size, shape: Shape) -> Size:
+def _width(op: Gemm, across: Size, bytes: Size, shape: Shape) -> Size:
     """Panels of a tile, when a column takes so many bytes in a block: about as many in each tile."""
-    fits = maximum(floor_divide(PANEL_BYTES, maximum(bytes * shape.columns, 1)), 1)
+    room = TURNED_PANEL_BYTES if op.lhs_transposed else PANEL_BYTES
+    fits = maximum(floor_divide(room, maximum(bytes * shape.columns, 1)), 1)
     several = ceil_divide(maximum(across, 1), shape.panels)
     tiles = ceil_divide(several, minimum(fits, several))
     return ceil_divide(several, tiles) * shape.panels
