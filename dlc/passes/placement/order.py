@@ -17,7 +17,7 @@ from dlc.passes.placement.native import compiled
 from dlc.passes.placement.portfolio import place
 from dlc.passes.placement.stacking import Improve, Stack, improve
 
-STEPS_FOR_EACH, MOST_STEPS = 1_000_000, 400_000_000
+STEPS_FOR_EACH, MOST_STEPS = 1_000_000, 150_000_000
 """Steps of the local search, for each buffer and altogether at most: some tenths of a second."""
 MAX_TOTAL = 1 << 43
 """The sizes of a case that is looked at sum up to less: a search counts in millionths of them."""
