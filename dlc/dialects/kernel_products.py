@@ -137,7 +137,8 @@ class Conv(Product):
     g groups, the g-th part of the input channels makes the g-th part of the output channels. rhs is
     `[h, w, c, o]`, c being the channels of a group, or with `panel` columns to a panel the matrices
     `[h * w * c, o]` of all groups in panels as in `kernel.gemm`. `blank` are zeros, as many as lhs has
-    channels: what is read outside the picture.
+    channels: what is read outside the picture. With a `part` the sums are over so many channels each, and
+    the first axis of `domain` says over which, as in `kernel.gemm`; there is one group then.
     """
 
     blank: Value = operand()
@@ -147,10 +148,11 @@ class Conv(Product):
     dilations: tuple[int, int] = attribute()
     groups: int = attribute(default=1)
     panel: int = attribute(default=0)
+    part: Size = attribute(default=0)
 
     def result_types(self) -> tuple[TensorType, ...]:
         batch, height, width, channels = array_type(self.lhs).shape
-        pixels, outputs = self.domain
+        pixels, outputs = self.domain[1:] if self.part else self.domain
         taps, inputs = self.window[0] * self.window[1], channels // self.groups
         rhs = (*self.window, inputs, outputs)
         if self.panel:
@@ -187,6 +189,15 @@ class Conv(Product):
         )
         low_high = [tuple(at.shape(pair)) for pair in self.padding]
         padded = np.pad(picture, [(0, 0), *low_high, (0, 0)])
+        if not self.part:
+            return self.finish(at, self._sums(at, padded, weights), [*inputs[:2], *inputs[3:]])
+        length, parts = at.size(self.part), range(at.size(self.domain[0]))
+        channels = [slice(number * length, (number + 1) * length) for number in parts]
+        sums = [self._sums(at, padded[..., each], weights[:, :, each]) for each in channels]
+        return self.finish(at, np.stack(sums), [*inputs[:2], *inputs[3:]])
+
+    def _sums(self, at: Evaluation, padded: Array, weights: Array) -> Array:
+        """The convolution itself, `[pixels, outputs]`."""
         height, width = at.shape(self.extents)
         taps = [
             padded[
@@ -197,12 +208,11 @@ class Conv(Product):
             for h in range(self.window[0])
             for w in range(self.window[1])
         ]
-        pixels, outputs = at.shape(self.domain)
+        pixels, outputs = at.shape(self.domain[-2:])
         rows = np.stack(taps, axis=-2).reshape(pixels, len(taps), self.groups, -1)
         rows = np.moveaxis(rows, 2, 0).reshape(self.groups, pixels, -1)
         sums = np.matmul(rows, self._matrices(weights, outputs))
-        whole = np.moveaxis(sums, 0, 1).reshape(pixels, outputs)
-        return self.finish(at, whole, [*inputs[:2], *inputs[3:]])
+        return np.moveaxis(sums, 0, 1).reshape(pixels, outputs)
 
     def _matrices(self, weights: Array, outputs: int) -> Array:
         """The weights as one matrix `[h * w * c, o]` for each group."""

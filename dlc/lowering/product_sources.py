@@ -146,11 +146,15 @@ class Strips:
 
 
 class _Taps(Strips):
-    """The channels of the first tap of a window in strips, then those of the next one."""
+    """The channels of the first tap of a window in strips, then those of the next one.
 
-    def __init__(self, depth: int, conv: Conv, inputs: Size) -> None:
-        super().__init__(depth, inputs)
+    `channels` are those of a group, or of a part of them.
+    """
+
+    def __init__(self, depth: int, conv: Conv, channels: Size) -> None:
+        super().__init__(depth, channels)
         self.window = conv.window
+        self.role = "part" if conv.part else "inputs"
 
     @property
     def count(self) -> Size:
@@ -163,7 +167,7 @@ class _Taps(Strips):
         row, column, channel = state
         zero, one = index(emit, 0), index(emit, 1)
         channel = emit(scalar.Add(channel, index(emit, self.depth)))
-        ends = emit(scalar.Compare(channel, writer.size(self.inner, "inputs"), "ge"))
+        ends = emit(scalar.Compare(channel, writer.size(self.inner, self.role), "ge"))
         column = emit(scalar.Add(column, emit(scalar.Select(ends, one, zero))))
         wraps = emit(scalar.Compare(column, index(emit, self.window[1]), "ge"))
         return [
@@ -221,7 +225,7 @@ class _Gemm(Geometry):
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """The steps along k of a block: `length` of those from `begin` on, as far as there are `inner`."""
+    """Steps along k, or channels, of a block: `length` from `begin` on, as far as there are `inner`."""
 
     begin: Value | None
     length: Value
@@ -277,11 +281,13 @@ class _Conv(Geometry):
         self.conv = op
         self.picture: Shape = kernel.array_type(op.lhs).shape
         self.inputs = self.picture[-1] // op.groups
-        pixels, outputs = op.domain
-        inner = product(op.window) * self.inputs
-        super().__init__(op, (op.groups,), pixels, outputs // op.groups, inner)
+        *parts, pixels, outputs = op.domain
+        inner = product(op.window) * (op.part or self.inputs)
+        super().__init__(op, (*parts, op.groups), pixels, outputs // op.groups, inner)
 
     def strips(self, depth: int) -> Strips:
+        if self.conv.part:
+            return _Taps(depth, self.conv, self.conv.part)
         whole = ceil_divide(self.inputs, depth) * depth
         few = (
             isinstance(whole, int)
@@ -293,13 +299,16 @@ class _Conv(Geometry):
     def sources(
         self, writer: GridWriter, emit: Builder, batch: Sequence[Value], strips: Strips
     ) -> tuple[Source, Source]:
-        window = _Window(self, writer, strips)
-        return _Pixels(self, writer, batch[0], window), _Weights(self, writer, batch[0], window)
+        begin = None
+        if self.conv.part:
+            begin = emit(scalar.Multiply(batch[0], writer.size(self.conv.part, "part")))
+        window = _Window(self, writer, strips, begin)
+        return _Pixels(self, writer, batch[-1], window), _Weights(self, writer, batch[-1], window)
 
     def place(
         self, writer: GridWriter, emit: Builder, batch: Sequence[Value], row: Value, column: Value
     ) -> list[Value]:
-        return [row, self.output(writer, emit, batch[0], column)]
+        return [*batch[:-1], row, self.output(writer, emit, batch[-1], column)]
 
     def output(self, writer: GridWriter, emit: Builder, group: Value, column: Value) -> Value:
         """The output channel that a column of a group is."""
@@ -308,23 +317,27 @@ class _Conv(Geometry):
 
 
 class _Window:
-    """What k means: the tap along both axes and the channel of the group."""
+    """What k means: the tap along both axes and the channel of the group, of a part from `begin` on."""
 
-    def __init__(self, geometry: _Conv, writer: GridWriter, strips: Strips) -> None:
+    def __init__(
+        self, geometry: _Conv, writer: GridWriter, strips: Strips, begin: Value | None
+    ) -> None:
         self.conv = geometry.conv
         self.writer = writer
         self.by_taps = isinstance(strips, _Taps)
         self.inputs = writer.size(geometry.inputs, "inputs")
         self.inner = writer.size(geometry.inner, "inner")
+        self.steps = _Steps(None, self.inputs, self.inputs)
+        if begin is not None:
+            self.steps = _Steps(begin, writer.size(geometry.conv.part, "part"), self.inputs)
 
     def at(self, emit: Builder, state: State, k: Value) -> tuple[list[Value], Value]:
         """Tap and channel of an element of a strip, and whether the window has it."""
         height, width = (index(emit, size) for size in self.conv.window)
         if self.by_taps:
             row, column, first = state
-            channel = emit(scalar.Add(first, k))
-            within = both(emit, below(emit, row, height), below(emit, channel, self.inputs))
-            return [row, column, channel], within
+            channel, there = self.steps.place(emit, emit(scalar.Add(first, k)))
+            return [row, column, channel], both(emit, below(emit, row, height), there)
         step = emit(scalar.Add(state[0], k))
         tap, channel = unravel(emit, step, [self.inputs, self.inputs])
         return [*unravel(emit, tap, [width, width]), channel], below(emit, step, self.inner)

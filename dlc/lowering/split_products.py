@@ -1,22 +1,23 @@
 """Products of few tiles and a long k become two kernels for a GPU: parts of the sums, then these together.
 
-The gradient of a weight is such a product: its rows and columns are few, and k goes over the batch. A block
-computes a tile, and a few blocks leave most of a GPU idle; so the first kernel has a tile for each part of
-k, and the second one adds the parts up, in order, and applies the epilogue. How many parts there are
-follows from the sizes, so the bits are the same in every run.
+The gradient of a weight is such a product: its rows and columns are few, and k goes over the batch. So are
+the last convolutions of a network on one picture, whose channels are divided. A block computes a tile, and
+a few blocks leave most of a GPU idle; so the first kernel has a tile for each part of k, and the second one
+adds the parts up, in order, and applies the epilogue. How many parts there are follows from the sizes, so
+the bits are the same in every run.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from dlc.dialects import kernel
-from dlc.dialects.kernel_products import Gemm
+from dlc.dialects import func, kernel
+from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import evaluate, names
-from dlc.ir.passes import Context, define_pass
+from dlc.ir.dims import Bounds, Shape, Size, evaluate, interval, names
+from dlc.ir.passes import Context, Options, define_pass
 from dlc.ir.types import INDEX
 from dlc.lowering.formula import fold
 from dlc.lowering.split_folds import USUAL
@@ -40,66 +41,76 @@ WHOLE = 64
 @define_pass("split_products")
 def split_products(module: Op, context: Context) -> None:
     """Compute products of few tiles in parts of their sums."""
-    usual = context.options.batch or USUAL
-    tf32 = context.options.matmul_precision == "tf32"
-    for op in list(module.walk()):
-        if isinstance(op, Gemm) and not op.outs and not op.part:
-            parts = _parts_of(op, usual, tf32)
-            if parts > 1:
-                context.log.did("add up in parts first", op.results[0])
-                _split(op, parts)
+    for function in [op for op in module.walk() if isinstance(op, func.Func)]:
+        for op in list(function.walk()):
+            if isinstance(op, Gemm | Conv) and not op.outs and not op.part:
+                parts = _parts_of(op, function.bounds, context.options)
+                if parts > 1:
+                    context.log.did("add up in parts first", op.results[0])
+                    _split(op, parts)
 
 
-def _parts_of(op: Gemm, usual: int, tf32: bool) -> int:
+def _parts_of(op: Gemm | Conv, bounds: Bounds, options: Options) -> int:
     """In how many parts k is divided; 1 where that is not worth it, or the result may be of any size."""
-    sizes = [size for size in op.domain if isinstance(size, int)]
-    dtype = kernel.array_type(op.lhs).dtype
-    if len(sizes) < len(op.domain) or min(sizes) == 0 or min(sizes[-2:]) <= FEW:
+    sizes = [most for size in op.domain if (most := interval(size, bounds)[1])]
+    if len(sizes) < len(op.domain) or min(sizes[-2:]) <= FEW:
+        return 1
+    if isinstance(op, Conv) and (op.groups > 1 or op.panel):
         return 1
     *batch, rows, columns = sizes
     tiles = prod(batch) * -(-rows // TILE) * -(-columns // TILE)
-    steps = STEPS[dtype.is_float and (dtype.bits == 16 or tf32)]
-    length = evaluate(op.inner, dict.fromkeys(names(op.inner), usual))
-    parts = min(MOST, BLOCKS // tiles, length // steps)
-    if parts < 2 or length - length // parts < WORTH * steps:
+    dtype = kernel.array_type(op.lhs).dtype
+    least = STEPS[dtype.is_float and (dtype.bits == 16 or options.matmul_precision == "tf32")]
+    length = _divided(op)
+    steps = evaluate(length, dict.fromkeys(names(length), options.batch or USUAL))
+    each = prod(op.window) if isinstance(op, Conv) else 1
+    parts = min(MOST, BLOCKS // tiles, steps * each // least, steps // WHOLE)
+    if parts < 2 or (steps - steps // parts) * each < WORTH * least:
         return 1
     # As many as there are when all are whole.
-    return -(-length // (-(-length // (parts * WHOLE)) * WHOLE))
+    return -(-steps // (-(-steps // (parts * WHOLE)) * WHOLE))
 
 
-def _split(op: Gemm, parts: int) -> None:
+def _divided(op: Gemm | Conv) -> Size:
+    """What is divided: the steps along k, or the channels, of which each tap of a window has its own."""
+    return op.inner if isinstance(op, Gemm) else kernel.array_type(op.lhs).shape[-1]
+
+
+def _split(op: Gemm | Conv, parts: int) -> None:
     """Add up in parts in a kernel before this one, and make of this one the sum of them."""
     emit = Builder.before_op(op)
-    part = ceil_divide(op.inner, parts * WHOLE) * WHOLE
-    sums = emit(
-        Gemm(
-            op.lhs,
-            op.rhs,
-            [],
-            [],
-            _as_they_are(op),
-            (parts, *op.domain),
-            op.inner,
-            op.lhs_transposed,
-            op.rhs_transposed,
-            op.rhs_shared,
-            part=part,
-        )
-    )
+    part = ceil_divide(_divided(op), parts * WHOLE) * WHOLE
+    sums = emit(_in_parts(op, (parts, *op.domain), part))
     whole = emit.all(_together(op, sums, parts))
     for old, new in zip(op.results, whole, strict=True):
         old.replace_by(new)
     op.erase()
 
 
-def _as_they_are(op: Gemm) -> Block:
-    """The epilogue of the parts: it hands the sums on."""
-    body = Block([*[INDEX] * (1 + len(op.domain)), op.accumulator])
-    Builder(body, op.location).place(kernel.Yield([body.arguments[-1]]))
-    return body
+def _in_parts(op: Gemm | Conv, domain: Shape, part: Size) -> Gemm | Conv:
+    """The product whose sums are over parts, and handed on as they are."""
+    epilogue = Block([*[INDEX] * len(domain), op.accumulator])
+    Builder(epilogue, op.location).place(kernel.Yield([epilogue.arguments[-1]]))
+    if isinstance(op, Gemm):
+        turned = op.lhs_transposed, op.rhs_transposed, op.rhs_shared
+        return Gemm(op.lhs, op.rhs, [], [], epilogue, domain, op.inner, *turned, part=part)
+    return Conv(
+        lhs=op.lhs,
+        rhs=op.rhs,
+        blank=op.blank,
+        extras=[],
+        outs=[],
+        epilogue=epilogue,
+        domain=domain,
+        window=op.window,
+        strides=op.strides,
+        padding=op.padding,
+        dilations=op.dilations,
+        part=part,
+    )
 
 
-def _together(op: Gemm, sums: Value, parts: int) -> kernel.Generic:
+def _together(op: Gemm | Conv, sums: Value, parts: int) -> kernel.Generic:
     """The kernel that adds the parts up, and applies the epilogue of the product."""
     inputs = [sums, *op.extras]
     body = Block([*[INDEX] * len(op.domain), *[value.type for value in inputs]])

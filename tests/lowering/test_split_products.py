@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from dlc.dialects import array, func, kernel, mem, simt
-from dlc.dialects.kernel_products import Gemm
+from dlc.dialects.array.convolution import convolution
+from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
@@ -21,6 +22,13 @@ from tests.lowering.on_gpu import ROUNDING, compiled
 
 B = symbol("B")
 OPTIONS = Options(vector_bytes=16)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of 32 steps are worth it."""
+    monkeypatch.setattr(split_products, "STEPS", dict.fromkeys((False, True), 32))
+    monkeypatch.setattr(split_products, "WHOLE", 32)
 
 
 def gradient(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
@@ -74,6 +82,30 @@ def test_it_is_not_where_that_is_of_no_use(lhs: tuple[Size, ...], rhs: tuple[Siz
     assert len(found) == 1
 
 
+def picture(emit: Builder, x: Value, w: Value) -> Sequence[Value]:
+    """A convolution on a picture with something after it."""
+    sums = convolution(emit, x, w, padding=((0, 0), (1, 0)))
+    return (emit(array.Tanh(sums)),)
+
+
+def test_the_channels_of_a_convolution_are_divided() -> None:
+    types = [TensorType(F32, shape) for shape in ((B, 7, 7, 256), (3, 3, 256, 64))]
+    for most, parts in ((1, 4), (64, 4), (512, None), (None, None)):
+        module, function = function_of(picture, types, {"B": (1, most)})
+        Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "kernel", 2, "cuda"))
+        found = [op.part for op in function.walk() if isinstance(op, Conv)]
+        assert found == [0 if parts is None else 256 // parts], most
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.usefixtures("short")
+def test_warps_compute_parts_of_a_convolution(dtype: DType) -> None:
+    made = compiled(picture, dtype, (1, 2, 3, 72), (1, 2, 72, 8))
+    # The first one makes the zeros that are outside of the picture.
+    assert [op.tiles for op in made.all(mem.Call) if isinstance(op, mem.Call)] == [1, 2, 1]
+    assert made.error() <= ROUNDING[dtype]
+
+
 @pytest.mark.parametrize("rows", [1, 3, 7])
 def test_parts_of_any_length_are_right(rows: int) -> None:
     """Of one that has fewer steps than there are parts some are empty."""
@@ -89,10 +121,8 @@ def test_parts_of_any_length_are_right(rows: int) -> None:
 @pytest.mark.parametrize(
     ("dtype", "error"), [(F32, ROUNDING[F32]), (F64, 1e-14), (BF16, ROUNDING[BF16])], ids=str
 )
-def test_warps_compute_the_parts(
-    dtype: DType, error: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(split_products, "STEPS", dict.fromkeys((False, True), 32))
+@pytest.mark.usefixtures("short")
+def test_warps_compute_the_parts(dtype: DType, error: float) -> None:
     made = compiled(product, dtype, (6, 104), (104, 8))
     assert [op.tiles for op in made.all(mem.Call) if isinstance(op, mem.Call)] == [2, 1]
     assert bool(made.all(simt.MultiplyAdd)) == (dtype is BF16)
