@@ -1,7 +1,8 @@
 """`kernel.gemm` and `kernel.conv` for a GPU: who computes a product, and in tiles of what size.
 
 f16 and bf16 are multiplied by matrix instructions. f32 is exact, one `fma` after the other in order of k;
-where the model is compiled for tf32 it is multiplied by matrix instructions, too.
+where the model is compiled for tf32 it is multiplied by matrix instructions, too. Products of a few rows
+or columns are no matter of tiles: what is read decides how long they take.
 """
 
 from __future__ import annotations
