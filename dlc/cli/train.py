@@ -32,7 +32,17 @@ class Stopped(Exception):
     """Ctrl-C, noticed between two steps: everything is as after the last of them."""
 
 
-@options.compiling("weights", "level", "target", "matmul", "matmul_precision", "chosen", "module")
+@options.compiling(
+    "weights",
+    "level",
+    "target",
+    "matmul",
+    "matmul_precision",
+    "chosen",
+    "module",
+    "max_memory",
+    "dims",
+)
 def command(
     model: Annotated[str, typer.Argument(help="A .dlm with a train block, or a .dlc that trains.")],
     data: Annotated[

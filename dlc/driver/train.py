@@ -166,6 +166,10 @@ def _set(artifact: Artifact, wanted: Wanted) -> Artifact:
         others.append("--target")
     if wanted.weights is not None:
         others.append("--weights")
+    if wanted.settings.max_memory is not None:
+        others.append("--max-memory")
+    if wanted.settings.dims:
+        others.append("--dim")
     if others:
         raise UsageError(
             f"{wanted.path} is compiled: {others[0]} cannot be set any more",

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import dlc
 from dlc.cli import main
 
 MODEL = """\
@@ -67,6 +68,23 @@ def test_set_changes_the_train_block_and_json_gives_every_epoch(
     assert main(["train", "line.dlm", "--set", "epochs=2", "--set", "batch=5", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["epoch"], row["step"]) for row in rows] == [(1, 6), (2, 12)]
+
+
+def test_a_step_stays_within_a_limit_of_the_memory_or_is_refused_with_what_takes_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "line.dlm", "--set", "epochs=1", "--max-memory", "1KiB"]) != 0
+    err = capsys.readouterr().err
+    assert "error[D0706]: a call of train_step needs" in err
+    assert "at B = 64" in err
+    narrow = ["--max-memory", "8KiB", "--dim", "B=1..10", "--set", "epochs=1"]
+    assert main(["train", "line.dlm", *narrow, "-o", "line.dlc"]) == 0
+    trainer = dlc.trainer(folder / "line.dlm")
+    trainer.save(folder / "trainer.dlc")
+    capsys.readouterr()
+    for late in (["--max-memory", "4KiB"], ["--dim", "B=1..10"]):
+        assert main(["train", "trainer.dlc", *late]) != 0
+        assert f"{late[0]} cannot be set any more" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("stage", ["graph", "kernel", "plan", "loop", "llvm", "asm"])
