@@ -82,8 +82,9 @@ def test_a_translation_is_learned_by_heart() -> None:
 @pytest.mark.parametrize("name", ["alexnet", "vgg19", "resnet50", "mobilenet_v1", "mobilenet_v2"])
 def test_a_network_for_pictures_takes_a_step(name: str) -> None:
     made = trainer(name, classes=10)
-    before = {key: value.sum() for key, value in made.trained().items()}
+    before = {key: value.copy() for key, value in made.trained().items()}
     assert made.step(**pictures(2)) == pytest.approx(np.log(10), abs=1.5)
     after = made.trained()
     assert all(np.isfinite(value).all() for value in after.values())
-    assert sum(after[key].sum() != before[key] for key in before) > 0.9 * len(before)
+    # The sum of a weight may stay: what normalises does not care how large its channels are together.
+    assert not any(np.array_equal(after[key], before[key]) for key in before)
