@@ -119,6 +119,8 @@ PREPARE = ("make_prepare", "lower_to_kernels")
 """What is computed when weights are loaded; for CPUs, packing finds most of it."""
 TAKEN = {"cpu": ("as_stored",), "cuda": ("take_operands",)}
 """How products take their operands, for each kind of device."""
+FOR_GPU = ("keep_blanks", "split_folds", "split_products")
+"""What is done to fused kernels for a GPU, which takes them one by one and has many threads."""
 FUNCTIONS = {"cpu": "lower_to_loops", "cuda": "lower_to_simt", "both": "lower_to_both"}
 """The pass that makes functions of the kernels, for each kind of device, and for models on both."""
 
@@ -165,6 +167,7 @@ REASONS = (
     Order("merge_maps", "reorder", "what is one kernel has one place"),
     Order("split_folds", "plan_memory", "the parts of a fold are a value of their own"),
     Order("fuse", "split_products", "the epilogue of a product is whole"),
+    Order("fuse", "keep_blanks", "equal numbers would be made by a kernel again"),
     Order("split_products", "plan_memory", "the parts of a product are a value of their own"),
     Order("lower_to_kernels", "fuse", "only kernels are fused"),
     Order("lower_to_kernels", "plan_memory", "only kernels have memory"),
@@ -193,7 +196,7 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             simpler = simplify(level)
             stored = TAKEN.get(kind, ()) if level >= 2 else ()
             fused = KERNEL if level else ()
-            split = ("split_folds", "split_products") if kind == "cuda" and level >= 2 else ()
+            split = FOR_GPU if kind == "cuda" and level >= 2 else ()
             joined = ("join_updates",) if kind == "cpu" else ()
             merged = ("merge_maps",) if kind == "cuda" and level >= 2 else ()
             first = ("scalars_first",) if merged else joined

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dlc.dialects import array, kernel, scalar
 from dlc.dialects.kernel_attention import MOST_NARROW, Attention
 from dlc.dialects.kernel_products import Conv, Gemm
+from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone
 from dlc.ir.core import Block, Op, Value
@@ -42,6 +43,16 @@ def as_stored(module: Op, context: Context) -> None:
     for op in list(module.walk()):
         if isinstance(op, Gemm) and not op.outs:
             _as_stored(op, context)
+
+
+@define_pass("keep_blanks")
+def keep_blanks(module: Op, context: Context) -> None:
+    """Have the zeros around pictures as numbers of the artifact: no kernel of a GPU reads them."""
+    for op in list(module.walk()):
+        if isinstance(op, Conv) and not op.outs:
+            zeros = Dense.splat(0, kernel.array_type(op.blank))
+            made = Builder.before_op(op)(array.Constant(zeros))
+            op.replace_operand(op.blank, made)
 
 
 # Factors of 16 bits.
