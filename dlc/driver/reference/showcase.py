@@ -42,6 +42,10 @@ export fn places(a: f32[N]) -> i64 { let (i, n) = nonzero(a > 0)  return sum(i) 
 export fn average(a: f32[N]) -> f32 = mean(a)
 export fn joined(a: f32[N], b: f32[B]) -> f32[N + B] = concat([a, b])
 export fn paired(a: f32[B, 16], b: f32[B, 16]) -> f32[B, 32] = concat([a, b], axis=1)
+export fn beside(x: f32[8, 64], w: f32[64, 32], u: f32[64, 16]) -> (f32[8, 48], f32[8, 16]) {
+  let both = concat([x @ w, tanh(x @ u)], axis=1)
+  return (exp(both), both[:, 16:] @ w[:32, :16])
+}
 export fn upright(xs: f32[64, N]) -> f32[64, N] = scan x in xs along 1 { yield x + 1 }
 export fn turned(a: f32[64, 64]) -> f32[64, 64] = transpose(a)
 export fn elsewhere(a: f32[N]) -> f32[N] = on cpu:1 { a + 1 }
