@@ -26,7 +26,7 @@ from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Given, Weights, gather
 from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
 from dlc.ir.core import Op
-from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.passes import Context, Manager, Options, without_collections
 from dlc.ir.verify import verify
 from dlc.lowering.capacity import check_least
 from dlc.passes.devices import unplace, uses_gpu
@@ -227,6 +227,7 @@ def _gathered(opened: Opened, weights: Given, names: Collection[str] | None = No
     return gather(opened.module, weights, opened.folder, opened.arrays, seed, names)
 
 
+@without_collections()
 def _finished(
     opened: Opened,
     settings: Settings,

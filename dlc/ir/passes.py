@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TypeAlias
@@ -126,6 +127,18 @@ def unknown_pass(name: str) -> UsageError:
 Observer: TypeAlias = Callable[[str, Op], None]
 
 
+@contextmanager
+def without_collections() -> Generator[None]:
+    """Let the cyclic garbage collector rest: a module is full of cycles, and none of them is garbage."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 class Manager:
     """Runs passes in order.
 
@@ -153,15 +166,10 @@ class Manager:
         unknown = [name for name in (*pipeline, *sorted(disabled)) if name not in PASSES]
         if unknown:
             raise unknown_pass(unknown[0])
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        with without_collections():
             for name in pipeline:
                 if name not in disabled or PASSES[name].required:
                     self._run_one(PASSES[name], module)
-        finally:
-            if collecting:
-                gc.enable()
 
     def _run_one(self, which: Pass, module: Op) -> None:
         if self._before is not None:
