@@ -105,3 +105,17 @@ def test_narrower_bounds_of_a_compilation_make_room() -> None:
     model = dlc.compile(text=text_of("sum(x[5:])"), dims={"T": (5, 64)})
     assert model["f"](np.ones(5, np.float32)) == 0
     assert model["f"](np.ones(7, np.float32)) == 2
+
+
+@pytest.mark.parametrize("padding", ["[(0, 3), (0, 0)]", "[(2, 0), (0, 0)]", "[(0, 0), (1, 2)]"])
+def test_rows_beside_a_picture_are_zeros_for_all_taps_of_a_window(padding: str) -> None:
+    text = (
+        "dlc 1\nmodule M { param w: f32[5, 3, 48, 8] = normal(0.1)\n"
+        "export fn f(x: f32[2, 8, 16, 48]) -> f32 =\n"
+        f"  sum(abs(conv(x, w, stride=3, padding={padding}))) }}\n"
+    )
+    x = np.linspace(-1, 1, 2 * 8 * 16 * 48, dtype=np.float32).reshape(2, 8, 16, 48)
+    plain, panels = (
+        dlc.compile(text=text, level=level, matmul="generated")["f"](x) for level in (0, 2)
+    )
+    np.testing.assert_allclose(np.asarray(panels), np.asarray(plain), rtol=1e-4)
