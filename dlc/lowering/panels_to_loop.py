@@ -217,7 +217,7 @@ class _Pictures(_Panels):
         """Whether the elements that a row of the window meets are neighbours in memory."""
         beside = self.writer.views[0].strides[2] == self.inputs
         # A row above or below the picture is read from the zeros, which are as many as the channels.
-        blank = self.op.padding[0] == (0, 0) or self.op.window[1] * self.inputs <= self.channels
+        blank = self.op.padding[0] == (0, 0) or self.op.window[1] <= self.op.groups
         return blank and beside and self.op.padding[1] == (0, 0) and self.op.dilations[1] == 1
 
     def first(self, emit: Builder, batch: list[Value], row: Value) -> Place:
