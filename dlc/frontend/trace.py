@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_STEPS", "REGION", "Frame", "Loop", "Trace", "capture"]
 
-MAX_STEPS = 100_000
+MAX_STEPS = 110_000
 """A model that takes more steps is refused: a loop over layers was probably meant as a `scan`."""
 REGION = 12
 """As how many steps an operation with regions counts, each time that these are elaborated."""

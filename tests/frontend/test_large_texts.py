@@ -115,7 +115,7 @@ ENDLESS = {
 def test_what_doubles_without_end_is_refused(text: str) -> None:
     with (
         in_time(REFUSAL),
-        pytest.raises(ModelError, match="more than 100,000 operations and calls"),
+        pytest.raises(ModelError, match="more than 110,000 operations and calls"),
     ):
         elaborate("model.dlm", text=text)
 

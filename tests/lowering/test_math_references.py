@@ -23,9 +23,14 @@ def rsqrt(x: mpf) -> mpf:
     return 1 / mp.sqrt(x)
 
 
-OWN: dict[str, Callable[..., mpf]] = {"sigmoid": sigmoid, "rsqrt": rsqrt}
+def remainder(x: mpf, y: mpf) -> mpf:
+    with mp.workprec(3000):  # the largest quotient of f64 has 2,100 binary digits
+        return x - y * mp.floor(x / y)
+
+
+OWN: dict[str, Callable[..., mpf]] = {"sigmoid": sigmoid, "rsqrt": rsqrt, "remainder": remainder}
 ROUNDED = [f for f in FUNCTIONS.values() if f.name != "truncated_remainder"]
-"""The remainder is exact in any format."""
+"""That remainder is exact in any format; the one with the sign of its divisor is rounded."""
 
 
 def exactly(x: np.longdouble) -> mpf:
