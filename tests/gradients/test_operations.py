@@ -79,7 +79,10 @@ def _function(name: str, example: Example, order: int) -> func.Func:
     for number, argument in enumerate(body.arguments):
         argument.name = f"x{number}"
     made = func.Func(body, name, func.signature(body, body.terminator.operands))
-    bounds: dict[str, tuple[int, int | None]] = dict.fromkeys(example.dims, (0, 64))
+    # A size below 0 where a dim is least is refused: at 0 only what an example gives as 0.
+    bounds: dict[str, tuple[int, int | None]] = {
+        name: (min(1, size), 64) for name, size in example.dims.items()
+    }
     if bounds:
         made.attributes["dlc.dims"] = bounds_attribute(bounds)
     return made
