@@ -4,15 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from dlc.dialects import flow, func, kernel
-from dlc.ir.core import Op, Value
+from dlc.dialects.builtin import Module
+from dlc.dialects.measured import measuring
+from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import interval
+from dlc.ir.passes import Context
+from dlc.lowering.plan_layout import cases_of
 from dlc.lowering.plan_schedule import NEW_WAVE
 from dlc.lowering.plan_storage import replaceable
-from dlc.lowering.timeline import Timeline
+from dlc.lowering.timeline import Timeline, updates_of
 from dlc.lowering.views import computed, makers, origin, readers
 from dlc.passes.ordering import Chore, Chores
+
+
+class PlannedBlock(NamedTuple):
+    """A block of a function, what is written over which arguments in it, and the sizes to plan for."""
+
+    function: func.Func
+    block: Block
+    updates: Mapping[Value, Value]
+    sizes: Mapping[str, int]
+
+
+def planned_blocks(module: Module, context: Context) -> Iterator[PlannedBlock]:
+    """The bodies of loops, inner ones first, and of functions, where memory is planned."""
+    for function in list(module.body):
+        if not isinstance(function, func.Func) or measuring(function):
+            continue
+        *_, sizes = cases_of(function, context.options.batch)
+        for op in reversed(list(function.walk())):
+            if isinstance(op, flow.Scan | flow.While):
+                yield PlannedBlock(function, op.body, carried(op), sizes)
+        yield PlannedBlock(function, function.body, updates_of(function), sizes)
 
 
 def work_in(timeline: Timeline) -> list[Op]:

@@ -19,17 +19,15 @@ from dlc.dialects import flow, func
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel import array_type
 from dlc.dialects.kernel_pieces import Concatenate, Join
-from dlc.dialects.measured import measuring
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import evaluate
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.value_map import EQUAL, Gone
-from dlc.lowering.block_work import carried, may_be_empty, peak_of
+from dlc.lowering.block_work import may_be_empty, peak_of, planned_blocks
 from dlc.lowering.own_results import copy
 from dlc.lowering.piece_fit import fits, is_in_order
-from dlc.lowering.plan_layout import cases_of
-from dlc.lowering.timeline import Timeline, updates_of
+from dlc.lowering.timeline import Timeline
 from dlc.lowering.views import computed, origin, readers
 
 MOST_OPERATIONS = 10_000
@@ -40,14 +38,8 @@ MOST_OPERATIONS = 10_000
 def join_pieces(module: Op, context: Context) -> None:
     """Let pieces be written where a concatenation wants them, where that holds no more."""
     assert isinstance(module, Module)
-    for function in list(module.body):
-        if not isinstance(function, func.Func) or measuring(function):
-            continue
-        *_, sizes = cases_of(function, context.options.batch)
-        for op in reversed(list(function.walk())):
-            if isinstance(op, flow.Scan | flow.While):
-                _Joiner(function, op.body, carried(op), sizes, context).run()
-        _Joiner(function, function.body, updates_of(function), sizes, context).run()
+    for each in planned_blocks(module, context):
+        _Joiner(*each, context).run()
 
 
 @dataclass(slots=True)

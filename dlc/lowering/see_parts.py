@@ -15,17 +15,15 @@ from dlc.dialects import flow, func, kernel, scalar
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel import array_type
 from dlc.dialects.kernel_pieces import Part
-from dlc.dialects.measured import measuring
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import row_major_strides
 from dlc.ir.value_map import EQUAL, Gone
-from dlc.lowering.block_work import carried, may_be_empty, peak_of
+from dlc.lowering.block_work import may_be_empty, peak_of, planned_blocks
 from dlc.lowering.piece_fit import is_readable
-from dlc.lowering.plan_layout import cases_of
-from dlc.lowering.timeline import Timeline, updates_of
+from dlc.lowering.timeline import Timeline
 from dlc.lowering.views import computed
 
 MOST_PARTS = 1_000
@@ -36,14 +34,8 @@ MOST_PARTS = 1_000
 def see_parts(module: Op, context: Context) -> None:
     """Let parts of arrays be read where they lie, where that holds no more."""
     assert isinstance(module, Module)
-    for function in list(module.body):
-        if not isinstance(function, func.Func) or measuring(function):
-            continue
-        *_, sizes = cases_of(function, context.options.batch)
-        for op in reversed(list(function.walk())):
-            if isinstance(op, flow.Scan | flow.While):
-                _Viewer(function, op.body, carried(op), sizes, context).run()
-        _Viewer(function, function.body, updates_of(function), sizes, context).run()
+    for each in planned_blocks(module, context):
+        _Viewer(*each, context).run()
 
 
 @dataclass(frozen=True, slots=True)
