@@ -26,12 +26,13 @@ from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Given, Weights, gather
 from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
 from dlc.ir.core import Op
-from dlc.ir.passes import Context, Manager, Options, without_collections
+from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
 from dlc.lowering.capacity import check_least
 from dlc.passes.devices import unplace, uses_gpu
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
+from dlc.runtime.collector import without_collections
 from dlc.runtime.model import Model
 from dlc.text.ir_printer import print_module
 

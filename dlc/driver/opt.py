@@ -21,6 +21,7 @@ from dlc.errors import UsageError
 from dlc.ir.core import Op
 from dlc.ir.passes import PASSES, Context, Manager
 from dlc.ir.verify import verify
+from dlc.runtime.collector import without_collections
 from dlc.text.ir_printer import print_module
 
 assert LOADED and PASSES, "the modules that define the passes are loaded"
@@ -92,6 +93,7 @@ def _not_ready(name: str, wanted: str, stage: str, file: str) -> UsageError:
     )
 
 
+@without_collections()
 def _run(
     module: Op,
     context: Context,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -61,6 +60,7 @@ from dlc.frontend.weights import Weight, source_of
 from dlc.ir.dims import MAX_FACTOR, Dim, symbol
 from dlc.ir.location import FileLocation
 from dlc.ir.value_map import ValueMap
+from dlc.runtime.collector import without_collections
 from dlc.text import ast
 from dlc.text.source import Source, Span
 from dlc.text.suggest import suggest
@@ -124,7 +124,7 @@ def elaborate(
     loader = Loader(problems, folder)
     try:
         made = None
-        with _undisturbed():
+        with without_collections(), _deep_calls():
             file = loader.load(source)
             at = Trace(file.source, problems, values)
             at.folder = loader.folder
@@ -153,17 +153,14 @@ def _root(path: str | Path | Source, text: str | None) -> tuple[Source, Path | N
 
 
 @contextmanager
-def _undisturbed() -> Generator[None]:
-    """Meanwhile calls may nest deeply, and the collector of cyclic garbage, which finds none, rests."""
-    limit, collecting = sys.getrecursionlimit(), gc.isenabled()
+def _deep_calls() -> Generator[None]:
+    """Meanwhile calls may nest deeply."""
+    limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION))
-    gc.disable()
     try:
         yield
     finally:
         sys.setrecursionlimit(limit)
-        if collecting:
-            gc.enable()
 
 
 def _elaborated(

@@ -60,11 +60,10 @@ class Dim:
     Raises ModelError (D0329) for a coefficient beyond 2**62.
     """
 
-    __slots__ = ("_hash", "_text", "terms")
+    __slots__ = ("_text", "terms")
     _known: ClassVar[dict[tuple[tuple[Monomial, int], ...], Dim]] = {}
 
     terms: tuple[tuple[Monomial, int], ...]
-    _hash: int
     _text: str
 
     def __new__(cls, terms: tuple[tuple[Monomial, int], ...]) -> Dim:
@@ -74,16 +73,9 @@ class Dim:
                 _check_number(factor)
             found = object.__new__(cls)
             found.terms = terms
-            found._hash = hash(terms)
             found._text = ""
             found = cls._known.setdefault(terms, found)
         return found
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
     def __add__(self, other: Size) -> Size:
         return _from_terms([*self.terms, *_terms(other)])

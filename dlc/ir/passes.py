@@ -7,10 +7,8 @@ verification and evaluation of both sides hang.
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TypeAlias
@@ -127,18 +125,6 @@ def unknown_pass(name: str) -> UsageError:
 Observer: TypeAlias = Callable[[str, Op], None]
 
 
-@contextmanager
-def without_collections() -> Generator[None]:
-    """Let the cyclic garbage collector rest: a module is full of cycles, and none of them is garbage."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
 class Manager:
     """Runs passes in order.
 
@@ -166,10 +152,9 @@ class Manager:
         unknown = [name for name in (*pipeline, *sorted(disabled)) if name not in PASSES]
         if unknown:
             raise unknown_pass(unknown[0])
-        with without_collections():
-            for name in pipeline:
-                if name not in disabled or PASSES[name].required:
-                    self._run_one(PASSES[name], module)
+        for name in pipeline:
+            if name not in disabled or PASSES[name].required:
+                self._run_one(PASSES[name], module)
 
     def _run_one(self, which: Pass, module: Op) -> None:
         if self._before is not None:

@@ -178,7 +178,7 @@ class _Verifier:
                 self._report(op, "D0158", f"{op.name} {misfit}")
             if not misfits:
                 self._infer(op)
-            if signature.refers or not attributes.keys() <= signature.attributes.keys():
+            if signature.refers or len(attributes) > len(signature.required):
                 self._check_references(op)
         else:
             self._infer(op)
@@ -237,7 +237,11 @@ class _Verifier:
         """Check that the operands are visible and know that they are used here."""
         operands, visible = op.operands, self._visible
         count = len(operands)
-        if count < 2 or len(set(operands)) == count:
+        if count == 2:
+            twice = operands[0] is operands[1]
+        else:
+            twice = count > 2 and len(set(operands)) < count
+        if not twice:
             for value in operands:
                 if value not in visible or value.uses.get(op) != 1:
                     break

@@ -18,6 +18,7 @@ from dlc.runtime import model_report
 from dlc.runtime import weights as weight_tables
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import as_bytes
+from dlc.runtime.collector import without_collections
 from dlc.runtime.container import Data
 from dlc.runtime.entry import EntryPoint, Runner
 from dlc.runtime.loaded import Loaded, load_code
@@ -296,5 +297,6 @@ def load(
             code="D0903",
             help="write dlc.compile(path) for dlc.load(path)",
         )
-    artifact = Artifact.read(path, sha256=sha256)
-    return Model(artifact, threads=threads, untrusted=untrusted, max_memory=max_memory)
+    with without_collections():
+        artifact = Artifact.read(path, sha256=sha256)
+        return Model(artifact, threads=threads, untrusted=untrusted, max_memory=max_memory)

@@ -56,8 +56,9 @@ class _Printer:
         while todo:
             item = todo.pop()
             if isinstance(item, Op):
-                yield self._head(item)
-                tail = self._tail(item)
+                inherent, others = _dictionaries(item)
+                yield self._head(item, inherent)
+                tail = self._tail(item, others)
                 if item.regions:
                     todo.append(tail)
                     todo += self._regions(item)
@@ -90,7 +91,7 @@ class _Printer:
         self._indent += INDENT
         return "{\n" + label
 
-    def _head(self, op: Op) -> str:
+    def _head(self, op: Op, properties: str) -> str:
         """Everything before the regions."""
         parent = op.parent.parent if op.parent is not None else None
         if parent is not None and parent.symbol_table:
@@ -99,19 +100,11 @@ class _Printer:
         operands = ", ".join([names.get(value) or self._name(value) for value in op.operands])
         results = ", ".join([self._name(value) for value in op.results])
         equals = " = " if results else ""
-        attributes = op.attributes
-        declared = signature_of(type(op)).attributes if attributes else ()
-        inherent = _entries(attributes, [key for key in declared if key in attributes])
-        properties = f" <{{{inherent}}}>" if inherent else ""
         regions = " (" if op.regions else ""
         return f'{self._indent}{results}{equals}"{op.name}"({operands}){properties}{regions}'
 
-    def _tail(self, op: Op) -> str:
+    def _tail(self, op: Op, dictionary: str) -> str:
         """Everything after the regions."""
-        attributes = op.attributes
-        declared = signature_of(type(op)).attributes if attributes else ()
-        others = _entries(attributes, [key for key in attributes if key not in declared])
-        dictionary = f" {{{others}}}" if others else ""
         known = self._types
         inputs = ", ".join([known.get(v.type) or self._type(v.type) for v in op.operands])
         results = ", ".join([known.get(v.type) or self._type(v.type) for v in op.results])
@@ -148,6 +141,20 @@ class _Printer:
             found = f"{name}_{self._taken[name]}"
         self._taken[found] = 0
         return found
+
+
+def _dictionaries(op: Op) -> tuple[str, str]:
+    """The attributes that the class declares, in its order, and the others, each in their brackets."""
+    attributes = op.attributes
+    if not attributes:
+        return "", ""
+    declared = signature_of(type(op)).attributes
+    inherent = [key for key in declared if key in attributes]
+    properties = f" <{{{_entries(attributes, inherent)}}}>" if inherent else ""
+    if len(inherent) == len(attributes):
+        return properties, ""
+    others = [key for key in attributes if key not in declared]
+    return properties, f" {{{_entries(attributes, others)}}}"
 
 
 def _entries(attributes: dict[str, Attribute], keys: list[str]) -> str:

@@ -15,9 +15,11 @@ import math
 import re
 import struct
 from collections.abc import Callable
+from functools import lru_cache
+from typing import cast
 
 from dlc.ir.attributes import Attribute, Dense, Symbol
-from dlc.ir.dims import Dim
+from dlc.ir.dims import Dim, Shape
 from dlc.ir.location import FileLocation, FusedLocation, Location, UnknownLocation
 from dlc.ir.types import Type, dims_text
 from dlc.text.ir_dense import dense_text, float_text
@@ -54,6 +56,7 @@ def _symbol_text(value: Symbol) -> str:
     return f"@{key_text(value.name)}"
 
 
+@lru_cache(maxsize=4096)
 def key_text(name: str) -> str:
     """The name of an attribute, or of a symbol: `axes`, `"blocks[0].w"`."""
     return name if WORD.fullmatch(name) else quoted(name)
@@ -91,16 +94,15 @@ def _float_text(value: float) -> str:
     return f"0x{struct.pack('>d', value).hex().upper()} : f64"
 
 
+_SIZES = frozenset({int, Dim})
+
+
 def _tuple_text(value: tuple[Attribute, ...]) -> str:
     kinds = set(map(type, value))
-    if kinds and kinds <= {int, Dim}:
-        sizes = tuple([size for size in value if isinstance(size, (int, Dim))])
-        if all(isinstance(size, Dim) or integer_bits(size) == 64 for size in sizes):
-            return (
-                f"array<i64: {', '.join(map(str, sizes))}>"
-                if Dim not in kinds
-                else dims_text(sizes)
-            )
+    if kinds and kinds <= _SIZES:
+        sizes = cast("Shape", value)
+        if all(type(size) is Dim or integer_bits(cast(int, size)) == 64 for size in sizes):
+            return dims_text(sizes) if Dim in kinds else f"array<i64: {', '.join(map(str, sizes))}>"
     return f"[{', '.join(map(attribute_text, value))}]"
 
 

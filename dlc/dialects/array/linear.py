@@ -42,7 +42,12 @@ class MatMul(Op):
     def infer(self) -> TensorType:
         lhs, rhs = tensor_type(self.lhs), tensor_type(self.rhs)
         dtype, batch = lhs.dtype, lhs.shape[:-2]
-        if min(lhs.rank, rhs.rank) < 2 or dtype is not rhs.dtype or batch != rhs.shape[:-2]:
+        if (
+            len(lhs.shape) < 2
+            or len(rhs.shape) < 2
+            or dtype is not rhs.dtype
+            or batch != rhs.shape[:-2]
+        ):
             raise self.fail(
                 f"cannot multiply {show(self.lhs)} by {show(self.rhs)}; "
                 "the dtypes and the leading axes must agree"

@@ -9,7 +9,7 @@ import numpy as np
 
 from dlc.dialects import numeric, scalar
 from dlc.dialects.array.elementwise import folded, show, tensor_type
-from dlc.dialects.array.shape import check_axes, inverse, reshape, transpose
+from dlc.dialects.array.shape import are_rising, check_axes, inverse, reshape, transpose
 from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
@@ -36,7 +36,7 @@ class Broadcast(Op):
         type = tensor_type(self.source)
         axes, shape = self.axes, self.shape
         kept = tuple([shape[axis] for axis in axes if 0 <= axis < len(shape)])
-        if kept != type.shape or list(axes) != sorted(set(axes)):
+        if kept != type.shape or not are_rising(axes):
             raise self.fail(
                 f"cannot broadcast {show(self.source)} to {type.with_shape(shape).text} "
                 f"with its axes at {list(axes)}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,21 +25,26 @@ def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
+@lru_cache(maxsize=1024)
+def is_order(axes: tuple[int, ...]) -> bool:
+    """Whether these are all axes of a tensor with as many, each once."""
+    return sorted(axes) == list(range(len(axes)))
+
+
+@lru_cache(maxsize=1024)
+def are_rising(axes: tuple[int, ...]) -> bool:
+    """Whether each is greater than the one before it."""
+    return all(first < second for first, second in pairwise(axes))
+
+
 def check_axes(op: Op, axes: tuple[int, ...], type: TensorType) -> None:
     """Raise D0305 unless the axes are some of the tensor's, none twice, in rising order."""
-    last = -1
-    for axis in axes:
-        if axis <= last:
-            break
-        last = axis
-    else:
-        if last < type.rank:
-            return
-    raise op.fail(
-        f"{list(axes)} are no axes of {type.text} in rising order, each once; "
-        f"it has the axes 0 to {type.rank - 1}",
-        code="D0305",
-    )
+    if axes and not (axes[0] >= 0 and axes[-1] < len(type.shape) and are_rising(axes)):
+        raise op.fail(
+            f"{list(axes)} are no axes of {type.text} in rising order, each once; "
+            f"it has the axes 0 to {type.rank - 1}",
+            code="D0305",
+        )
 
 
 def check_axis(op: Op, axis: int, type: TensorType) -> None:
@@ -97,7 +103,7 @@ class Transpose(Op):
     def infer(self) -> TensorType:
         type = tensor_type(self.source)
         axes, shape = self.axes, type.shape
-        if sorted(axes) != list(range(len(shape))):
+        if len(axes) != len(shape) or not is_order(axes):
             raise self.fail(
                 f"{list(axes)} is no order of the {type.rank} axes of {type.text}", code="D0305"
             )
