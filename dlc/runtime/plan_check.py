@@ -35,10 +35,9 @@ def check(plan: Plan, uses: Sequence[Use]) -> None:
     if plan.order_bound != in_use:
         raise BadPlan(f"{in_use} bytes are in use at once, the plan says {plan.order_bound}")
     held = 0
-    for at in plan.witnesses:
-        if 0 <= at < len(calls):
-            there = _held(calls, at, at) | _held(calls, *(uses[at].loop or (at, at)))
-            held = max(held, sum(plan.roots[index].bytes for index in there))
+    for at in [at for at in plan.witnesses if 0 <= at < len(calls)]:
+        there = _held(calls, at, at) | _held(calls, *(uses[at].loop or (at, at)))
+        held = max(held, sum(plan.roots[index].bytes for index in there))
     if plan.any_order_bound > held:
         raise BadPlan(f"no witness takes over {held} bytes, the plan says {plan.any_order_bound}")
 
@@ -53,17 +52,17 @@ def _check_epochs(roots: Sequence[Span], uses: Sequence[Use]) -> tuple[int, list
     calls: list[Call] = [(set(), set(), set())] * len(uses)
     in_use = most = 0
 
-    def owner(address: int) -> set[int]:
+    def owner(address: int) -> int:
         below = bisect_right(alive, (address, len(roots))) - 1
         if below >= 0 and address < roots[alive[below][1]].end:
-            return {alive[below][1]}
-        if address not in empty:
-            raise BadPlan(f"byte {address} of the arena is used in epoch {epoch} by nobody's leave")
-        return set()
+            return alive[below][1]
+        if address in empty:
+            return -1
+        raise BadPlan(f"byte {address} of the arena is used in epoch {epoch} by nobody's leave")
 
     for epoch, event, index in sorted(events):
         if event == 1:
-            reads, writes = (set[int]().union(*map(owner, at)) for at in uses[index][1:3])
+            reads, writes = ({*map(owner, at)} - {-1} for at in uses[index][1:3])
             anew = {root for root in writes - reads if roots[root].offset in uses[index].writes}
             calls[index] = reads, writes, anew
             continue
@@ -76,15 +75,13 @@ def _check_epochs(roots: Sequence[Span], uses: Sequence[Use]) -> tuple[int, list
             if roots[other].offset < roots[index].end and roots[index].offset < roots[other].end:
                 raise BadPlan(f"{roots[other]} and {roots[index]} overlap in epoch {epoch}")
         alive.insert(place, (roots[index].offset, index))
-        in_use += roots[index].bytes
-        most = max(most, in_use)
+        most = max(most, in_use := in_use + roots[index].bytes)
     return most, calls
 
 
 def _held(calls: Sequence[Call], first: int, last: int) -> set[int]:
     """What a call, or all of a loop with others, reads, writes and stands between in any order."""
     reads, writes, anew = ({r for c in calls[first : last + 1] for r in c[k]} for k in range(3))
-    others = set[int]().union(*(a | b for a, b, _ in [*calls[:first], *calls[last + 1 :]]))
     needed, made, held, follows = set(reads), set[int](), set[int](), set(writes)
     anew -= reads  # what is written anew is something else from then on
     for read, written, new in reversed(calls[:first]):
@@ -96,4 +93,7 @@ def _held(calls: Sequence[Call], first: int, last: int) -> set[int]:
         held |= made & read if follows & read else set()
         follows = follows | written if follows & read else follows - new
         made -= new
-    return held | (reads | writes if first == last else (reads | writes) & others)
+    if first < last:  # of a loop, only what others see
+        others = set[int]().union(*(a | b for a, b, _ in [*calls[:first], *calls[last + 1 :]]))
+        return held | (reads | writes) & others
+    return held | reads | writes
