@@ -4,8 +4,9 @@ What the forward half computes for the backward half is held in between. An arra
 from others that are there anyway gives its memory back after its last use before the peak, and a second
 kernel, the same as the first, computes it before the next use: the same bits. Gaps over the peak are
 closed one after the other, the one first that saves most bytes for its time, until nothing lowers the
-peak any more or the time is spent. Sizes are the largest ones, or, of a step of training, the batch that
-the text names. It comes after everything that merges equal values or moves formulas into others.
+peak any more or the time is spent. What loops keep for others is looked at before, where there is much
+time (`recompute_in_loops`). Sizes are the largest ones, or, of a step of training, the batch that the text
+names. It comes after everything that merges equal values or moves formulas into others.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.estimate import is_cheap, is_product, picoseconds
 from dlc.lowering.plan_layout import cases_of
+from dlc.lowering.recompute_in_loops import recompute_in_loops
 from dlc.lowering.timeline import Held, Timeline, updates_of
 from dlc.lowering.views import origin
 
@@ -28,6 +30,8 @@ MARK = "dlc.again"
 """The attribute of kernels that compute a value again: what that saves and costs, for readers."""
 MOST_STEPS = 5
 """How many kernels may be needed for one value."""
+IN_LOOPS = 0.1
+"""From how much more time on loops are looked at: a cut has already chosen what their steps keep."""
 LEAST_PART = 256
 """Arrays below this part of the peak are not worth a kernel."""
 SMALL = 16
@@ -52,9 +56,13 @@ def _recompute_in(function: func.Func, context: Context) -> None:
     timeline = Timeline(function, sizes=sizes)
     if len(timeline.ops) < 2:
         return
-    before = max(timeline.alive)
     effort = context.options.recompute
-    search = _Search(timeline, effort, products=effort >= 1)
+    left = effort * sum(picoseconds(op, sizes) for op in timeline.ops)
+    if effort >= IN_LOOPS:
+        left -= _in_loops(timeline, int(left), context, products=effort >= 1)
+        timeline = Timeline(function, sizes=sizes)
+    before = max(timeline.alive)
+    search = _Search(timeline, left, products=effort >= 1)
     chosen = search.run()
     if not chosen:
         return
@@ -73,6 +81,27 @@ def _recompute_in(function: func.Func, context: Context) -> None:
             microseconds=microseconds,
             of_all=search.all_picoseconds // 1_000_000,
         )
+
+
+def _in_loops(timeline: Timeline, most: int, context: Context, *, products: bool) -> int:
+    """The same for what loops keep for others; gives the picoseconds that it takes, at most `most`."""
+    done = recompute_in_loops(timeline, most, context.rewriter, products=products)
+    for each in done:
+        microseconds = each.picoseconds // 1_000_000
+        saved = each.peak_before - each.peak_then
+        for op in each.kernels:
+            op.attributes[MARK] = (
+                f"with others: {saved:,} bytes less are held, for {microseconds:,} us"
+            )
+        context.log.did(
+            "compute again in a loop",
+            each.loop,
+            peak_before=each.peak_before,
+            peak_then=each.peak_then,
+            kernels=len(each.kernels),
+            microseconds=microseconds,
+        )
+    return sum(each.picoseconds for each in done)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,12 +131,13 @@ class _Recipe:
 class _Search:
     """Chooses what to compute again, on the timeline alone. With `products` these may be repeated, too."""
 
-    def __init__(self, timeline: Timeline, effort: float, *, products: bool) -> None:
+    def __init__(self, timeline: Timeline, left: float, *, products: bool) -> None:
         self.timeline = timeline
         self.products = products
         self.times = [picoseconds(op, timeline.sample) for op in timeline.ops]
         self.all_picoseconds = sum(self.times)
-        self.left = effort * self.all_picoseconds
+        self.left = left
+        """Picoseconds that may be spent."""
         self.updated = {
             argument: timeline.number[value.op]
             for value, argument in updates_of(timeline.function).items()

@@ -33,6 +33,10 @@ class Cut:
         """Add what it costs if two things are on different sides."""
         self._add(one, other, cost, cost)
 
+    def follows(self, one: str, other: str, cost: int) -> None:
+        """Add what it costs if `other` is on the second side while `one` is on the first."""
+        self._add(one, other, cost, 0)
+
     def _add(self, one: str, other: str, there: int, back: int) -> None:
         for start, end, room in ((one, other, there), (other, one, back)):
             row = self._room.setdefault(start, {})

@@ -134,14 +134,18 @@ def test_the_smallest_cut_is_the_best_of_all_ways() -> None:
         names = "abcde"
         costs = {name: (draw.randrange(9), draw.randrange(9)) for name in names}
         pairs = {pair: draw.randrange(5) for pair in itertools.combinations(names, 2)}
+        follow = {pair: draw.randrange(5) for pair in itertools.permutations(names, 2)}
         cut = Cut()
         for name, (first, second) in costs.items():
             cut.apart(name, first=first, second=second)
         for (one, other), cost in pairs.items():
             cut.together(one, other, cost)
+        for (one, other), cost in follow.items():
+            cut.follows(one, other, cost)
         ways = {
             chosen: sum(costs[name][name in chosen] for name in names)
             + sum(cost for pair, cost in pairs.items() if len(chosen.intersection(pair)) == 1)
+            + sum(cost for (a, b), cost in follow.items() if a not in chosen and b in chosen)
             for size in range(6)
             for chosen in map(frozenset, itertools.combinations(names, size))
         }
