@@ -99,4 +99,6 @@ def _print(rows: Sequence[driver.GradientRow]) -> None:
 def _remark(row: driver.GradientRow) -> str:
     if not row.is_right:
         return "  WRONG"
-    return "" if row.checked or not row.kinks else "  only kinks"
+    if row.kinks and not row.checked:
+        return "  only kinks"
+    return "  0 but for rounding" if row.vanishes else ""

@@ -56,6 +56,8 @@ FAINT = 1e-3
 """Gradients are measured by their largest element, but by no less than this part of the largest of all."""
 TINY = 1e-6
 """And by no less than that."""
+VANISHING = 1e-12
+"""Below this part of the largest gradient of all one in f64 is what rounding left of 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class GradientRow:
     `size` is how many elements it has, `checked` in how many places the differences had a slope. `error` is
     relative to the largest element of the gradient, `narrow` that of the dtype of the model.
     `at` is the index of the worst element, or None where a direction through all of them was worse.
+    `vanishes` says that the gradient is 0 and what is left of it rounding, as by a bias that is
+    normalised away: then the errors are relative to a part of the other gradients.
     """
 
     name: str
@@ -87,6 +91,7 @@ class GradientRow:
     at: tuple[int, ...] | None
     gradient: float
     difference: float
+    vanishes: bool
 
     @property
     def is_right_in_f64(self) -> bool:
@@ -262,6 +267,7 @@ class Check:
             worst.at,
             worst.gradient,
             worst.difference,
+            vanishes=_largest(gradient) <= VANISHING / FAINT * least,
         )
 
     def _directions(

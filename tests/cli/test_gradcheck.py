@@ -242,6 +242,26 @@ def test_a_gradient_that_is_wrong_in_the_dtype_of_the_model_alone_is_told_apart(
     assert "the gradient by x is right in f64 and differs by" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_what_rounding_leaves_of_a_gradient_that_vanishes_is_told(
+    write: Path, capsys: pytest.CaptureFixture[str], order: int
+) -> None:
+    normalised = (
+        "  use n = LayerNorm(5)\n  fn call(x: f32[B, 3]) -> f32[B, 4] = b(tanh(n(a(x) + s)))\n"
+    )
+    text = TRAINED.replace("(Linear)", "(LayerNorm, Linear)").replace(
+        "  fn call(x: f32[B, 3]) -> f32[B, 4] = b(tanh(a(x)))\n",
+        f"  param s: f32[1] = zeros()\n{normalised}",
+    )
+    write.write_text(text)
+    found = check_gradients(Wanted("model.dlm"), Request("model.dlm", seed=0), order=order).rows
+    assert all(row.is_right for row in found)
+    assert [row.name for row in found if row.vanishes] == ["s"]
+    assert main(["gradcheck", "model.dlm", "--order", str(order)]) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if "0 but for rounding" in line]
+    assert [line.split()[0] for line in told] == ["s"]
+
+
 def test_what_the_function_does_not_depend_on_has_no_row(write: Path) -> None:
     write.write_text("dlc 1\nexport fn f(x: f32[4], y: f32[4]) -> f32[4] = x * f32(size(y))\n")
     found = check_gradients(Wanted("model.dlm"), Request("model.dlm", seed=0))
