@@ -18,7 +18,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from dlc.codegen.llvm import parsed
+from dlc.codegen.llvm import own_pointers, parsed
 from dlc.errors import InternalError, UsageError
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -69,7 +69,9 @@ class Gpu:
 def kernel_ptx(text: str, architecture: str) -> str:
     """The PTX of a module of LLVM IR, without what stands once at the head of a file."""
     machine = _machine(architecture)
-    lines = machine.emit_assembly(parsed(text, TRIPLE, machine, GPU_LEVEL)).splitlines()
+    module = parsed(text, TRIPLE, machine, GPU_LEVEL)
+    with own_pointers(True):
+        lines = machine.emit_assembly(module).splitlines()
     first = next(k for k, line in enumerate(lines) if not _HEAD.match(line))
     return "\n".join([*lines[first:], ""])
 

@@ -78,7 +78,7 @@ class Dim:
         return found
 
     def __add__(self, other: Size) -> Size:
-        return _from_terms([*self.terms, *_terms(other)])
+        return _sum(self, other)
 
     __radd__ = __add__
 
@@ -92,11 +92,7 @@ class Dim:
         return self * -1 + other
 
     def __mul__(self, other: Size) -> Size:
-        return _from_terms(
-            (_product(one, two), factor * by)
-            for one, factor in self.terms
-            for two, by in _terms(other)
-        )
+        return _product(self, other)
 
     __rmul__ = __mul__
 
@@ -159,6 +155,21 @@ def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
     return (((), size),) if size else ()
 
 
+# Sizes are interned, and the same ones meet again and again.
+@lru_cache(maxsize=1 << 16)
+def _sum(one: Size, other: Size) -> Size:
+    return _from_terms([*_terms(one), *_terms(other)])
+
+
+@lru_cache(maxsize=1 << 16)
+def _product(one: Size, other: Size) -> Size:
+    return _from_terms(
+        (_joined(first, second), factor * by)
+        for first, factor in _terms(one)
+        for second, by in _terms(other)
+    )
+
+
 def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Size:
     total: dict[Monomial, int] = {}
     for monomial, factor in terms:
@@ -178,7 +189,7 @@ def _term_order(term: tuple[Monomial, int]) -> tuple[int, bool, str]:
     return (-sum(power for _, power in monomial), factor < 0, str(monomial))
 
 
-def _product(one: Monomial, two: Monomial) -> Monomial:
+def _joined(one: Monomial, two: Monomial) -> Monomial:
     powers = dict(one)
     for atom, power in two:
         powers[atom] = powers.get(atom, 0) + power

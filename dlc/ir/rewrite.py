@@ -78,7 +78,12 @@ class Rewriter:
         Operations without users and without effect are erased on the way.
         """
         # Taking the first of a plain dict passes over all that were taken before.
-        self._pending = OrderedDict((op, None) for block in blocks for op in block)
+        self._pending = OrderedDict(
+            (op, None)
+            for block in blocks
+            for op in block
+            if type(op) in patterns or (op.pure and op.results and op.is_unused)
+        )
         applied = 0
         try:
             while self._pending:

@@ -47,7 +47,8 @@ def graph_blocks(module: Op) -> list[Block]:
 
 
 def _with_folds() -> dict[type[Op], list[Pattern]]:
-    return {cls: [*RULES.get(cls, ()), fold] for cls in OPS.values()}
+    folding = {cls: (fold,) for cls in OPS.values() if cls.fold is not Op.fold}
+    return {cls: [*RULES.get(cls, ()), *folding.get(cls, ())] for cls in {**RULES, **folding}}
 
 
 def fold(op: Op, rewriter: Rewriter) -> bool:
