@@ -1,4 +1,4 @@
-"""Attention as one kernel, which never holds all scores at once."""
+"""Attention and its gradient as kernels, which never hold all scores at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Attention(Kernel):
 
     query is [.., m, d], keys [.., n, d], values [.., n, e], a mask [.., m, n] of bools or numbers. With
     `panel` columns to a panel, keys are `[.., p, d, panel]`, the transposed keys in panels, and values
-    `[.., p, n, panel]`; then `count` and `width` are n and e.
+    `[.., p, n, panel]`; then `count` and `width` are n and e. With `logarithms` there is a second result.
     """
 
     query: Value = operand()
@@ -38,6 +38,7 @@ class Attention(Kernel):
     width: Size = attribute()
     causal: Size | None = attribute(default=None)
     panel: int = attribute(default=0)
+    logarithms: bool = attribute(default=False)
 
     def result_types(self) -> tuple[TensorType, ...]:
         query = array_type(self.query)
@@ -52,9 +53,11 @@ class Attention(Kernel):
         found = array_type(self.keys).shape, array_type(self.values).shape
         if found != expected:
             raise self.fail(f"kernel.attention of {query.text} needs {expected}, found {found}")
-        return (query.with_shape((*batch, m, self.width)),)
+        result = query.with_shape((*batch, m, self.width))
+        row = TensorType(wide(query.dtype), (*batch, m))
+        return (result, row) if self.logarithms else (result,)
 
-    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         dtype = array_type(self.query).dtype
         query, keys, values, *masks = (
             _wide(array, array_type(value).dtype)
@@ -66,16 +69,77 @@ class Attention(Kernel):
         else:
             keys = np.swapaxes(keys, -1, -2)
         with np.errstate(all="ignore"):
-            scores = np.matmul(query, keys) * np.asarray(self.scale, query.dtype)
-            for mask, value in zip(masks, self.mask, strict=True):
-                hidden = array_type(value).dtype is BOOL
-                scores = np.where(mask, scores, -np.inf) if hidden else scores + mask
-            if self.causal is not None:
-                m, n = scores.shape[-2:]
-                scores = np.where(np.tri(m, n, at.size(self.causal)) > 0, scores, -np.inf)
-            powers = np.exp(scores - np.max(scores, -1, keepdims=True, initial=-np.inf))
-            weights = powers / np.sum(powers, -1, keepdims=True)
-            return encode(np.matmul(weights, values), dtype)
+            scores = _scores(self, at, query, keys, masks)
+            largest = np.max(scores, -1, keepdims=True, initial=-np.inf)
+            powers = np.exp(scores - largest)
+            totals = np.sum(powers, -1, keepdims=True)
+            result = encode(np.matmul(powers / totals, values), dtype)
+            # Where nothing is seen, the sum of nothing has the logarithm -inf.
+            found = np.add(np.log(totals), largest)
+            found[largest == -np.inf] = -np.inf
+        return (result, found[..., 0]) if self.logarithms else (result,)
+
+
+@op("kernel.attention_gradient")
+class AttentionGradient(Kernel):
+    """A part of `nn.attention_gradient`: what the queries receive, or `by_keys` what keys and values do.
+
+    Each is a kernel of its own, which computes the weights again: one goes through the keys for some
+    queries, the other one through the queries for some keys, so that nothing is added up in an order
+    that may change.
+    """
+
+    query: Value = operand()
+    keys: Value = operand()
+    values: Value = operand()
+    dy: Value = operand()
+    statistics: Sequence[Value] = operands(doc="the logarithms and the means")
+    mask: Sequence[Value] = operands(doc="one or none")
+    outs: Sequence[Value] = operands()
+    scale: float = attribute()
+    causal: Size | None = attribute(default=None)
+    by_keys: bool = attribute(default=False)
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        query, keys, values = (array_type(v) for v in (self.query, self.keys, self.values))
+        return (keys, values) if self.by_keys else (query,)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        dtype = array_type(self.query).dtype
+        query, keys, values, dy, logarithms, means, *masks = (
+            _wide(array, array_type(value).dtype)
+            for array, value in zip(inputs, self.operands[: 6 + len(self.mask)], strict=False)
+        )
+        with np.errstate(all="ignore"):
+            scores = _scores(self, at, query, np.swapaxes(keys, -1, -2), masks)
+            p = np.exp(np.subtract(scores, logarithms[..., None]))
+            received = np.matmul(dy, np.swapaxes(values, -1, -2))
+            ds = np.multiply(p, np.subtract(received, means[..., None]))
+            ds *= np.asarray(self.scale, ds.dtype)
+            if not self.by_keys:
+                return (encode(np.matmul(ds, keys), dtype),)
+            turned = (np.swapaxes(array, -1, -2) for array in (ds, p))
+            return tuple(
+                [encode(np.matmul(*two), dtype) for two in zip(turned, (query, dy), strict=True)]
+            )
+
+
+def _scores(
+    op: Attention | AttentionGradient,
+    at: Evaluation,
+    query: Array,
+    columns: Array,
+    masks: Sequence[Array],
+) -> Array:
+    """Scores, scaled and masked, from queries and keys as columns."""
+    scores = np.matmul(query, columns) * np.asarray(op.scale, query.dtype)
+    for mask, value in zip(masks, op.mask, strict=True):
+        hidden = array_type(value).dtype is BOOL
+        scores = np.where(mask, scores, -np.inf) if hidden else scores + mask
+    if op.causal is not None:
+        m, n = scores.shape[-2:]
+        scores = np.where(np.tri(m, n, at.size(op.causal)) > 0, scores, -np.inf)
+    return scores
 
 
 def _wide(array: Array, dtype: DType) -> Array:

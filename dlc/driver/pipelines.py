@@ -6,6 +6,7 @@ from dlc.ir.passes import Order, check_order
 from dlc.lowering import (
     array_to_kernel,
     decompose,
+    fuse_attention_gradients,
     join_pieces,
     join_updates,
     kernel_to_both,
@@ -62,6 +63,7 @@ LOADED = (
     fold_scales,
     fold_weights,
     fuse,
+    fuse_attention_gradients,
     hoist,
     join_pieces,
     join_updates,
@@ -128,6 +130,7 @@ REASONS = (
     Order("place", "autodiff", "the derivative of a transfer is one the other way"),
     Order("autodiff", "place", "derivatives bring values of several devices together"),
     Order("place", "plan_memory", "each device has memory of its own"),
+    Order("fuse_attention_gradients", "decompose", "what is decomposed is no kernel of its own"),
     Order("autodiff", "decompose", "derivatives know the rules of whole operations"),
     Order("canonicalize", "algebra", "constants stand to the right only after it"),
     Order("cse", "fuse", "equal producers in different kernels can no longer be seen"),
@@ -199,12 +202,22 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             split = FOR_GPU if kind == "cuda" and level >= 2 else ()
             joined = ("join_updates",) if kind == "cpu" else ()
             merged = ("merge_maps",) if kind == "cuda" and level >= 2 else ()
+            whole = ("fuse_attention_gradients",) if kind == "cuda" and level >= 2 else ()
             first = ("scalars_first",) if merged else joined
             before = ("hoist", "dce", *first, "release", "recompute", "dce") if level else ()
             placed = ("see_parts", "join_pieces") if kind == "cpu" else ()
             last = ("reorder", *placed, "place") if level else ("place",)
             return (
-                *("decompose", *simpler, "lower_to_kernels", *stored, *fused, *prepare, *fused),
+                *(
+                    *whole,
+                    "decompose",
+                    *simpler,
+                    "lower_to_kernels",
+                    *stored,
+                    *fused,
+                    *prepare,
+                    *fused,
+                ),
                 *(*split, *before, *merged, *last),
             )
         case "plan":

@@ -108,7 +108,7 @@ class _Attention:
         query, keys, values = (self._part(emit, view, batch) for view in range(3))
         tile = _Tile(batch, top, bottom, query, keys, values, self._state(emit))
         self._clear(emit, tile.state)
-        panels = writer.size(panel_count(op.count, op.panel), "panels")
+        panels = self._panels(emit, bottom)
 
         def block(inside: Builder, first: Value, _: list[Value]) -> Sequence[Value]:
             last = smaller(inside, inside(scalar.Add(first, index(inside, BLOCK_PANELS))), panels)
@@ -127,6 +127,17 @@ class _Attention:
 
         for_each(emit, index(emit, 0), panels, BLOCK_PANELS, (), block)
         self._finish(emit, tile)
+
+    def _panels(self, emit: Builder, bottom: Value) -> Value:
+        """The panels up to the last key that a query before `bottom` sees."""
+        op, writer = self.op, self.writer
+        panels = writer.size(panel_count(op.count, op.panel), "panels")
+        if op.causal is None:
+            return panels
+        keys = emit(scalar.Add(bottom, writer.size(op.causal, "causal")))
+        above = emit(scalar.Add(keys, index(emit, op.panel - 1)))
+        seen = emit(scalar.RawDivide(above, index(emit, op.panel)))
+        return smaller(emit, panels, seen)
 
     # Memory.
 
@@ -210,9 +221,7 @@ class _Attention:
             before = inside(loop.Load(state.largest, at, F32))
             largest = inside(scalar.Maximum(before, found))
             inside.place(loop.Store(largest, state.largest, at))
-            lowest = inside(scalar.Constant(LOWEST, F32))
-            none = inside(scalar.Compare(largest, lowest, "eq"))
-            base = inside(scalar.Select(none, inside(scalar.Constant(0.0, F32)), largest))
+            base = self._base(inside, largest)
             factor = inside(scalar.Exp(inside(scalar.Subtract(before, base))))
             sum = self._exponentials(inside, scores, base, keys)
             total = inside(loop.Load(state.total, at, F32))
@@ -335,9 +344,11 @@ class _Attention:
         for_each(emit, index(emit, 0), index(emit, self.out_panels), 1, (), panel)
 
     def _finish(self, emit: Builder, tile: _Tile) -> None:
-        """Divide each row of sums by the sum of its powers."""
-        view = len(self.op.operands) - 1
-        results = self._part(emit, view, tile.batch)
+        """Divide each row of sums by the sum of its powers, and write the logarithm of that."""
+        first = len(self.op.operands) - len(self.op.outs)
+        results, *logarithms = (
+            self._part(emit, view, tile.batch) for view in range(first, len(self.op.operands))
+        )
         width = self.writer.size(self.op.width, "width")
 
         def row(inside: Builder, m: Value, _: list[Value]) -> Sequence[Value]:
@@ -346,7 +357,7 @@ class _Attention:
             stored = self.out_panels * self.op.panel
             begin = inside(scalar.Multiply(at, index(inside, stored)))
             sums = inside(loop.Offset(tile.state.sums, begin, F32))
-            result = inside(loop.Offset(results, times(inside, m, self._stride(view, -2)), F32))
+            result = inside(loop.Offset(results, times(inside, m, self._stride(first, -2)), F32))
 
             def share(deep: Builder, j: Value, lanes: int) -> None:
                 by = deep(vec.Broadcast(total, lanes)) if lanes > 1 else total
@@ -354,9 +365,19 @@ class _Attention:
                 self._store(deep, value, result, j)
 
             self._stretch(inside, width, share)
+            for pointer in logarithms:
+                base = self._base(inside, inside(loop.Load(tile.state.largest, at, F32)))
+                found = inside(scalar.Add(inside(scalar.Log(total)), base))
+                place = times(inside, m, self._stride(first + 1, -1))
+                inside.place(loop.Store(found, pointer, place))
             return ()
 
         for_each(emit, tile.top, tile.bottom, 1, (), row)
+
+    def _base(self, emit: Builder, largest: Value) -> Value:
+        """What powers are relative to where this is the largest score."""
+        lowest, zero = (self._number(emit, value, 1) for value in (LOWEST, 0.0))
+        return emit(scalar.Select(emit(scalar.Compare(largest, lowest, "eq")), zero, largest))
 
     # Registers and what is left of a row.
 

@@ -19,8 +19,7 @@ from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.matrix_attention import MatrixAttention
-from dlc.lowering.product_sources import offset, read
-from dlc.lowering.simt_writer import when
+from dlc.lowering.product_sources import both, read
 from dlc.lowering.tiled_attention import LOWEST, State, TiledAttention
 
 QUERIES = 4
@@ -180,7 +179,7 @@ class _Attention(TiledAttention):
     def _finish(
         self, emit: Builder, batch: Sequence[Value], rows: Sequence[Value], state: State
     ) -> None:
-        """Divide the sums of each query by the sum of its powers."""
+        """Divide the sums of each query by the sum of its powers, and write the logarithm of that."""
         m, width = self.writer.size(self.m, "m"), index(emit, self.width)
         columns = self._columns(emit)
         there = [emit(scalar.Compare(column, width, "lt")) for column in columns]
@@ -191,12 +190,11 @@ class _Attention(TiledAttention):
                 sum = state.sums[number * self.columns + part]
                 within = emit(scalar.And(inside, there[part]))
                 value = emit(scalar.Divide(sum, total))
-                self._store(emit, within, value, [*batch, row, column])
-
-    def _store(self, emit: Builder, within: Value, value: Value, places: Sequence[Value]) -> None:
-        view = len(self.op.operands) - 1
-        where = offset(self.writer, emit, view, places)
-        when(emit, within, loop.Store(value, self.writer.pointers[view], where))
+                self.store(emit, within, value, 0, [*batch, row, column])
+            if self.op.logarithms:
+                once = both(emit, inside, self.writer.once(emit))
+                value = self.logarithm(emit, state.largest[number], total)
+                self.store(emit, once, value, 1, [*batch, row])
 
 
 def _number(emit: Builder, value: float) -> Value:

@@ -58,5 +58,6 @@ def _attention_in_single(op: nn.Attention, emit: Builder) -> Sequence[Value]:
         for value in op.operands
     ]
     query, keys, values, *mask = wide
-    made = emit(nn.Attention(query, keys, values, mask, op.scale, op.causal))
-    return (emit(array.Cast(made, tensor_type(op.query).dtype)),)
+    made = nn.Attention(query, keys, values, mask, op.scale, op.causal, op.logarithms)
+    result, *logarithms = emit.all(made)
+    return (emit(array.Cast(result, tensor_type(op.query).dtype)), *logarithms)

@@ -6,7 +6,7 @@ Kernels that have no form of their own here run as the loops that they are on a 
 from __future__ import annotations
 
 from dlc.dialects import kernel, kernels_in_order, loop, scalar, simt
-from dlc.dialects.kernel_attention import Attention
+from dlc.dialects.kernel_attention import Attention, AttentionGradient
 from dlc.dialects.kernel_pieces import Concatenate
 from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.dialects.simt import WARP
@@ -14,6 +14,7 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX, POINTER, U8
+from dlc.lowering.attention_gradient_to_simt import lower_attention_gradient
 from dlc.lowering.attention_to_simt import lower_attention
 from dlc.lowering.concatenate_to_simt import lower_concatenate
 from dlc.lowering.depthwise_to_simt import lower_depthwise
@@ -43,6 +44,7 @@ GRIDS: dict[type[Op], Lowering] = {
     Gemm: lower_product,
     Conv: _lower_convolution,
     Attention: lower_attention,
+    AttentionGradient: lower_attention_gradient,
     Concatenate: lower_concatenate,
     kernels_in_order.NonZero: lower_nonzero,
     kernels_in_order.Running: lower_running,

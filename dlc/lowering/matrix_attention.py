@@ -18,19 +18,14 @@ from dlc.ir.core import Block, Value
 from dlc.ir.types import BOOL, F32, U8
 from dlc.lowering.formula import convert, number
 from dlc.lowering.lanes import combine
-from dlc.lowering.loop_words import for_each, index, minimum, unravel
+from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.multiples import in_units
 from dlc.lowering.product_sources import below, both, offset, read
-from dlc.lowering.shared_lines import Lines, Order, Place, fragment, multiple, plus
-from dlc.lowering.simt_writer import nothing
+from dlc.lowering.shared_lines import Place, multiple, plus
 from dlc.lowering.tiled_attention import LOWEST, State, TiledAttention
+from dlc.lowering.warp_matrices import FEW, ROWS, WARPS, WarpRows, lines_of
 
-WARPS = 4
-ROWS = 16
-"""Queries of a warp."""
 QUERIES = WARPS * ROWS
-FEW = 64
-"""Elements up to which 64 keys at a time have room, else 32."""
 
 
 class MatrixAttention(TiledAttention):
@@ -47,28 +42,17 @@ class MatrixAttention(TiledAttention):
         self.keys = 64 if max(depth, self.width) <= FEW else 32
         """Keys at a time."""
         self.lines = [
-            self._lines(count, elements)
+            lines_of(self.dtype, count, elements)
             for count, elements in (
                 (QUERIES, depth),
                 (self.keys, depth),
                 (self.keys, self.width),
             )
         ]
-        emit = self.writer.emit
-        warp, self.lane = unravel(emit, self.writer.thread, [index(emit, WARP)] * 2)
-        self.group, self.part = unravel(emit, self.lane, [index(emit, 4)] * 2)
-        self.top = multiple(emit, warp, ROWS)
-        """The warp's first query in the block."""
-
-    def _lines(self, count: int, elements: int) -> Lines:
-        """Room for rows of so many elements, a power of two of units."""
-        each = WIDE // self.dtype.bytes
-        units = max(2, 1 << (-(-elements // each) - 1).bit_length())
-        return Lines(self.dtype, count, units, Order.BY_UNITS)
+        self.warp = WarpRows(self.writer)
 
     def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:
-        own = plus(emit, plus(emit, first, self.top), self.group)
-        rows = [own, plus(emit, own, 8)]
+        rows = self.warp.rows(emit, first)
         self._finish(emit, batch, rows, self._attend(emit, batch, first, rows))
 
     # The walk along the keys.
@@ -172,56 +156,14 @@ class MatrixAttention(TiledAttention):
         rooms: tuple[Value, Value, Value],
         carried: Sequence[Value],
     ) -> State:
-        scores = self._products(emit, rooms)
-        seen = [
-            self._seen(emit, batch, rows[k % 4 // 2], self._key(emit, start, k), count, score)
-            for k, score in enumerate(scores)
-        ]
+        queries, keys, values = zip(self.lines, rooms, strict=True)
+        seen: list[Value] = []
+        for k, score in enumerate(self.warp.products(emit, queries, keys)):
+            key = plus(emit, start, self.warp.column(emit, k))
+            seen.append(self._seen(emit, batch, rows[k % 4 // 2], key, count, score))
         state, powers = self._powers(emit, seen, State.of(carried, 2))
-        return State(state.largest, state.total, self._weighted(emit, rooms[2], powers, state.sums))
-
-    def _key(self, emit: Builder, start: Value, score: int) -> Value:
-        """The key of one of the thread's scores: two of each eight, for both of its rows."""
-        eighth, rest = divmod(score, 4)
-        own = plus(emit, multiple(emit, self.part, 2), 8 * eighth + rest % 2)
-        return plus(emit, start, own)
-
-    def _products(self, emit: Builder, rooms: tuple[Value, Value, Value]) -> list[Value]:
-        """The products of the warp's queries with these keys."""
-        queries, keys, _ = self.lines
-        sums = [number(emit, 0, F32)] * (self.keys // 2)
-        zero = index(emit, 0)
-        for step in range(queries.units // 2):
-            left = fragment(
-                emit, queries, rooms[0], self.lane, self.top, (0, step), along_k=True, of_rows=True
-            )
-            for first in range(0, self.keys, 16):
-                right = fragment(
-                    emit,
-                    keys,
-                    rooms[1],
-                    self.lane,
-                    zero,
-                    (first, step),
-                    along_k=True,
-                    of_rows=False,
-                )
-                self._add(emit, left, right, sums, first // 8)
-        return sums
-
-    def _add(
-        self,
-        emit: Builder,
-        left: Sequence[Value],
-        right: Sequence[Value],
-        sums: list[Value],
-        eighth: int,
-    ) -> None:
-        """Add a product to the sums in 16 columns."""
-        for half in range(2):
-            place = slice(4 * (eighth + half), 4 * (eighth + half) + 4)
-            two = right[2 * half : 2 * half + 2]
-            sums[place] = emit.all(simt.MultiplyAdd(left, two, sums[place]))
+        sums = self.warp.weighted(emit, *values, powers, list(state.sums))
+        return State(state.largest, state.total, sums)
 
     def _seen(
         self,
@@ -285,45 +227,24 @@ class MatrixAttention(TiledAttention):
             found = combine(emit, name, found, emit(simt.Exchange(found, distance)))
         return found
 
-    def _weighted(
-        self, emit: Builder, room: Value, powers: Sequence[Value], sums: Sequence[Value]
-    ) -> list[Value]:
-        """Add the values of these keys, weighted by the powers."""
-        found, values, zero = list(sums), self.lines[2], index(emit, 0)
-        for step in range(self.keys // 16):
-            own = powers[8 * step : 8 * step + 8]
-            narrow = [emit(scalar.Cast(power, self.dtype)) for power in own]
-            left = [emit(simt.Join(*narrow[k : k + 2])) for k in range(0, 8, 2)]
-            for first in range(0, 8 * self._columns, 16):
-                right = fragment(
-                    emit, values, room, self.lane, zero, (first, step), along_k=False, of_rows=False
-                )
-                self._add(emit, left, right, found, first // 8)
-        return found
-
     # Results.
 
     def _finish(
         self, emit: Builder, batch: Sequence[Value], rows: Sequence[Value], state: State
     ) -> None:
-        """Divide the sums of each query by the sum of its powers."""
+        """Divide the sums of each query by the sum of its powers, and write the logarithm of that."""
         limits = self.writer.size(self.m, "m"), index(emit, self.width)
         for row, query in enumerate(rows):
             total = self._of_row(emit, "add", [state.total[row]])
             inside = below(emit, query, limits[0])
             for eighth in range(-(-self.width // 8)):
                 for k in range(2):
-                    sum = state.sums[4 * eighth + 2 * row + k]
-                    column = plus(emit, multiple(emit, self.part, 2), 8 * eighth + k)
+                    sum = 4 * eighth + 2 * row + k
+                    column = self.warp.column(emit, sum)
                     within = both(emit, inside, below(emit, column, limits[1]))
-                    value = emit(scalar.Divide(sum, total))
-                    self._store(emit, within, value, [*batch, query, column])
-
-    def _store(self, emit: Builder, within: Value, value: Value, places: Sequence[Value]) -> None:
-        work, view = Block(), len(self.op.operands) - 1
-        inside = Builder(work, emit.location)
-        where = offset(self.writer, inside, view, places)
-        narrow = convert(inside, value, self.dtype)
-        inside.place(loop.Store(narrow, self.writer.pointers[view], where))
-        inside.place(loop.Yield([]))
-        emit.place(loop.If(within, work, nothing(emit)))
+                    value = emit(scalar.Divide(state.sums[sum], total))
+                    self.store(emit, within, value, 0, [*batch, query, column])
+            if self.op.logarithms:
+                once = emit(scalar.Compare(self.warp.part, index(emit, 0), "eq"))
+                value = self.logarithm(emit, state.largest[row], total)
+                self.store(emit, both(emit, inside, once), value, 1, [*batch, query])

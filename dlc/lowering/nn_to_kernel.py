@@ -240,5 +240,6 @@ def has_moderate_values(op: nn.Attention) -> bool:
 def _attention(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, nn.Attention)
     *_, count, width = tensor_type(op.values).shape
-    made = Attention(op.query, op.keys, op.values, op.mask, (), op.scale, count, width, op.causal)
-    return emit.all(made)
+    sizes = count, width, op.causal, 0
+    given = op.query, op.keys, op.values, op.mask
+    return emit.all(Attention(*given, (), op.scale, *sizes, op.logarithms))

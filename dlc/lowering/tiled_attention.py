@@ -13,16 +13,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import kernel, scalar
+from dlc.dialects import kernel, loop, scalar
 from dlc.dialects.kernel_attention import Attention
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import product
 from dlc.ir.types import F32
-from dlc.lowering.formula import number
+from dlc.lowering.formula import convert, number
 from dlc.lowering.loop_words import index, unravel
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.product_sources import offset
+from dlc.lowering.simt_writer import GridWriter, either
 from dlc.lowering.work import ceil_divide, nanoseconds
 
 LOWEST = float("-inf")
@@ -85,3 +86,26 @@ class TiledAttention:
         """What scores are relative to where this is the largest."""
         none = emit(scalar.Compare(largest, number(emit, LOWEST, F32), "eq"))
         return emit(scalar.Select(none, number(emit, 0, F32), largest))
+
+    def logarithm(self, emit: Builder, largest: Value, total: Value) -> Value:
+        """The logarithm of a query's sum of powers, from what they are relative to and their sum."""
+        base = self.relative(emit, largest)
+        return emit(scalar.Add(emit(scalar.Log(total)), base))
+
+    def store(
+        self,
+        emit: Builder,
+        within: Value,
+        value: Value,
+        result: int,
+        places: Sequence[Value],
+    ) -> None:
+        """Write an element of a result, if it is within."""
+        view = len(self.op.operands) - len(self.op.outs) + result
+
+        def write(inside: Builder) -> None:
+            where = offset(self.writer, inside, view, places)
+            narrow = convert(inside, value, self.writer.views[view].dtype)
+            inside.place(loop.Store(narrow, self.writer.pointers[view], where))
+
+        either(emit, within, write)

@@ -70,7 +70,8 @@ def _attention_in_16_bits(op: Attention, context: Context) -> None:
     """Attend in 16 bits where queries, keys and values are such, widened, and the result is such."""
     depth = kernel.array_type(op.query).shape[-1]
     fits = all(isinstance(size, int) and 0 < size <= MOST_NARROW for size in (depth, op.width))
-    dtype = _rounded_to(op.result)
+    result = op.results[0]
+    dtype = _rounded_to(result)
     if dtype is None or not fits:
         return
     made = _all_narrow(op.operands[:3])
@@ -78,9 +79,9 @@ def _attention_in_16_bits(op: Attention, context: Context) -> None:
         return
     context.log.did("attend as stored, in 16 bits", op)
     _read(op, [*made, *[_narrow(mask) or mask for mask in op.mask]])
-    (rounds,) = op.result.uses
-    op.result.type = kernel.array_type(op.result).with_dtype(dtype)
-    rounds.result.replace_by(op.result)
+    (rounds,) = result.uses
+    result.type = kernel.array_type(result).with_dtype(dtype)
+    rounds.result.replace_by(result)
     rounds.erase()
 
 

@@ -10,10 +10,10 @@ import pytest
 from benchmarks.gpu_kernels import ARCHITECTURES, Assembler
 from dlc.codegen.ptx import kernel_ptx
 from dlc.codegen.simt_to_llvm import kernel_text
-from dlc.dialects import array, nn, simt
+from dlc.dialects import array, flow, nn, simt
 from dlc.dialects.array.convolution import convolution
 from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Block, Value
 from dlc.ir.types import BF16, F16, F32, DType
 from dlc.lowering import product_to_simt
 from tests.lowering.everywhere import Program
@@ -52,6 +52,14 @@ def attention(emit: Builder, *operands: Value) -> Sequence[Value]:
     return (emit(nn.Attention(query, keys, values, (), 0.125, 0)),)
 
 
+def attention_gradient(emit: Builder, *operands: Value) -> Sequence[Value]:
+    *given, dy = operands
+    body = Block([value.type for value in given])
+    inner = Builder(body, emit.location)
+    inner.place(flow.Yield(attention(inner, *body.arguments)))
+    return emit.all(flow.Vjp(given, (dy,), body, (0, 1, 2)))
+
+
 STORED = [(False, False, 0), (True, False, 0), (False, True, 0), (False, False, 1), (True, True, 1)]
 """Whether lhs and rhs are transposed, and whether sizes are odd."""
 WAYS = [(F16, "ieee"), (BF16, "ieee"), (F32, "tf32"), (F32, "ieee")]
@@ -87,6 +95,18 @@ def test_products_are_assembled_without_spills(
 @pytest.mark.parametrize(("dtype", "depth", "width"), [(F16, 128, 128), (BF16, 33, 64)])
 def test_attention_is_assembled_without_spills(dtype: DType, depth: int, width: int) -> None:
     check(functions(compiled(attention, dtype, (4, depth), (4, depth), (4, width))))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "depth", "width"), [(F32, 128, 64), (F16, 128, 128), (BF16, 33, 64), (F32, 32, 32)]
+)
+def test_gradients_of_attention_are_assembled_without_spills(
+    dtype: DType, depth: int, width: int
+) -> None:
+    made = compiled(
+        attention_gradient, dtype, *[(4, size) for size in (depth, depth, width, width)]
+    )
+    check(functions(made))
 
 
 def functions(made: Compiled) -> list[simt.Func]:

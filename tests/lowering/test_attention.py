@@ -29,6 +29,14 @@ def attention(causal: Size | None = None) -> Program:
     return program
 
 
+def logarithms(causal: Size | None = None) -> Program:
+    def program(emit: Builder, *operands: Value) -> Sequence[Value]:
+        query, keys, values, *mask = operands
+        return emit.all(nn.Attention(query, keys, values, mask, 0.25, causal, True))
+
+    return program
+
+
 def floats(types: Sequence[TensorType]) -> list[NDArray[np.float32]]:
     return [np.asarray(x, np.float32) for x in random_inputs(types, {})]
 
@@ -44,6 +52,11 @@ def test_attention_in_blocks_of_keys(m: int, n: int, d: int, e: int, causal: int
 
 def test_a_mask_of_numbers_is_added() -> None:
     check(attention(), f32(2, 9, 8), f32(2, 75, 8), f32(2, 75, 8), f32(2, 9, 75))
+
+
+def test_the_logarithms_of_the_sums_are_a_second_result() -> None:
+    check(logarithms(), f32(2, 3, 50, 8), f32(2, 3, 130, 8), f32(2, 3, 130, 5))
+    check(logarithms(-2), f32(5, 8), f32(7, 8), f32(7, 8))  # two queries see no key
 
 
 def test_attention_of_any_size() -> None:

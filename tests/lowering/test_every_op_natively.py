@@ -79,7 +79,7 @@ def test_its_machine_code_gives_what_its_evaluation_gives(example: Example, leve
 
 PRODUCTS = (
     *("array.convolution", "array.dot_general", "array.matmul"),
-    *("nn.attention", "nn.conv", "nn.linear", "nn.lstm"),
+    *("nn.attention", "nn.attention_gradient", "nn.conv", "nn.linear", "nn.lstm"),
 )
 """Operations that become products of matrices; the others do not depend on who computes those."""
 

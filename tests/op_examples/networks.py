@@ -170,6 +170,66 @@ examples(
         [drawn(F64, (3, 2)), drawn(F64, (4, 2), seed=1), drawn(F64, (4, 2), seed=2)],
         lambda query, keys, values: weighted(query, keys, values, np.tri(3, 4, 1)),
     ),
+    Example(
+        lambda query, keys, values: nn.Attention(query, keys, values, (), 0.5, None, True),
+        [drawn(F64, (3, 2)), drawn(F64, (4, 2), seed=1), drawn(F64, (4, 2), seed=2)],
+        lambda query, keys, values: (
+            weighted(query, keys, values, np.ones((3, 4))),
+            log_sum_exp(matmul(query, keys.T) / 2),
+        ),
+    ),
+)
+
+
+def received(*operands: Value) -> Op:
+    query, keys, values, dy, logarithms, means, *mask = operands
+    return nn.AttentionGradient(query, keys, values, dy, logarithms, means, mask, 0.5)
+
+
+def received_in_order(*operands: Value) -> Op:
+    query, keys, values, dy, logarithms, means = operands
+    return nn.AttentionGradient(query, keys, values, dy, logarithms, means, (), 0.5, 1)
+
+
+def gradient_of_weighted(
+    query: Numbers,
+    keys: Numbers,
+    values: Numbers,
+    dy: Numbers,
+    logarithms: Numbers,
+    means: Numbers,
+    *masks: Numbers,
+) -> tuple[Numbers, ...]:
+    scores = matmul(query, keys.T).astype(np.float64) / 2
+    for mask in masks:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == np.bool_ else scores + mask
+    p = np.exp(scores - logarithms[:, None])
+    ds = p * (matmul(dy, values.T) - means[:, None])
+    floats = [ds for mask in masks if mask.dtype != np.bool_]
+    return (ds @ keys / 2, ds.T @ query / 2, p.T @ dy, *floats)
+
+
+def gradient_in_order(*given: Numbers) -> tuple[Numbers, ...]:
+    query, keys, values, dy, logarithms, means = given
+    seen = np.tri(2, 4, 1).astype(np.bool_)
+    return gradient_of_weighted(query, keys, values, dy, logarithms, means, seen)
+
+
+ATTENDED = [
+    *(drawn(F64, (2, 3)), drawn(F64, (4, 3), seed=1), drawn(F64, (4, 2), seed=2)),
+    *(drawn(F64, (2, 2), seed=3), drawn(F64, (2,), 1, 3, seed=4), drawn(F64, (2,), seed=5)),
+]
+"""Queries, keys and values, what the result receives, and two numbers for each query."""
+
+examples(
+    "nn.attention_gradient",
+    Example(
+        received,
+        [*ATTENDED, given(BOOL, [[True, False, True, True], [False, True, True, False]])],
+        gradient_of_weighted,
+    ),
+    Example(received, [*ATTENDED, drawn(F64, (2, 4), seed=6)], gradient_of_weighted),
+    Example(received_in_order, ATTENDED, gradient_in_order),
 )
 
 

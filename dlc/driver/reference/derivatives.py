@@ -25,10 +25,11 @@ def derivative_of(kind: type[Op]) -> str:
     """Of one operation."""
     if kind.not_differentiable:
         return f"none: {kind.not_differentiable}"
-    if kind.gradient is not Op.gradient:
-        return "by a rule of its own"
-    if issubclass(kind, Structured):
+    structured = issubclass(kind, Structured)
+    if structured and any(field.kind == "region" for field in fields_of(kind)):
         return "through its regions, step by step in reverse"
+    if structured or kind.gradient is not Op.gradient:
+        return "by a rule of its own"
     if issubclass(kind, Decomposed):
         return "of what it is made of"
     if kind.name.partition(".")[0] in LOWERED:

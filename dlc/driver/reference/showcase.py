@@ -23,6 +23,9 @@ export fn taps(x: f32[B, 8, 8, 4], w: f32[3, 3, 1, 4], dy: f32[B, 6, 6, 4]) -> f
 export fn pools(x: f32[B, 8, 8, 4]) -> f32[B, 8, 8, 4] = vjp(pooled)(x, dy=ones([B, 4, 4, 4]))
 export fn attends(q: f32[B, 2, 8, 4]) -> f32[B, 2, 8, 4] = attention(q, q, q)
 export fn attends_in_halves(q: f16[1, 2, 64, 32]) -> f16[1, 2, 64, 32] = attention(q, q, q)
+export fn attention_learns(q: f32[B, 2, 8, 4]) -> f32[B, 2, 8, 4] =
+  vjp(attended)(q, dy=ones([B, 2, 8, 4]))
+fn attended(q: f32[B, 2, 8, 4]) -> f32[B, 2, 8, 4] = attention(q, q, q)
 export fn choice(x: f32[N], c: bool) -> f32[N] = if c then x * 2 else x
 export fn steps(xs: f32[N, 3]) -> (f32[3], f32[N, 3]) =
   scan x in xs with s = zeros([3]) { next s = s + x  yield s }
