@@ -22,11 +22,18 @@ from dlc.frontend.train_settings import MOST
 from dlc.frontend.values import Datum
 from dlc.ir.passes import Manager
 from dlc.runtime.artifact import SUFFIX, Artifact
-from dlc.runtime.checkpoint import read_checkpoint
+from dlc.runtime.checkpoint import Facts, read_checkpoint
 from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
 from dlc.runtime.manifest import Training
-from dlc.runtime.trainer import STEP, Trainer, open_examples, training_of
+from dlc.runtime.trainer import (
+    PROGRESS,
+    STEP,
+    Trainer,
+    open_examples,
+    progress_of,
+    training_of,
+)
 
 OWN = ("batch", "epochs", "seed")
 """Entries of a `train` block that may be set from outside."""
@@ -45,11 +52,14 @@ def plan_training(wanted: Wanted, resume: str | None = None) -> Planned:
     """A training that was read and checked, to be compiled; with `resume` it goes on from a checkpoint.
 
     Raises UsageError: D0814 for an artifact that does not train, D0925 where what is wanted contradicts the
-    checkpoint.
+    checkpoint, or how far a saved trainer had come.
     """
-    seed = None if resume is None else _seed_of(resume, wanted)
+    seed = None if resume is None else _seed_of(resume, read_checkpoint(resume).facts, wanted)
     if wanted.text is None and wanted.path.endswith(SUFFIX):
-        artifact = _set(Artifact.read(wanted.path), wanted)
+        artifact = Artifact.read(wanted.path)
+        if resume is None and artifact.section(PROGRESS):
+            seed = _seed_of(wanted.path, progress_of(artifact), wanted)
+        artifact = _set(artifact, wanted)
         return Planned(wanted, artifact, training_of(artifact), resume, seed)
     if resume is not None:
         wanted = replace(wanted, weights=resume)
@@ -62,7 +72,7 @@ def plan_training(wanted: Wanted, resume: str | None = None) -> Planned:
 class Planned:
     """A training before it is compiled, so that mistakes are told at once.
 
-    `seed` is that of the checkpoint `resume`, if there is one.
+    `seed` is that of the checkpoint `resume`, or of the saved trainer, if it goes on from one.
     """
 
     wanted: Wanted
@@ -108,9 +118,9 @@ class Planned:
         return os.path.dirname(self.wanted.path) or "."
 
 
-def _seed_of(path: str, wanted: Wanted) -> int:
-    """The seed that a checkpoint goes on with."""
-    found = read_checkpoint(path).facts.seed
+def _seed_of(path: str, done: Facts, wanted: Wanted) -> int:
+    """The seed that a training goes on with, of which a file says how far it has come."""
+    found = done.seed
     seed = wanted.parameters.get("seed", found)
     if wanted.weights is not None or seed != found:
         brings = f"the seed {found}, which --set makes {seed}"

@@ -57,11 +57,8 @@ def write_checkpoint(
     What a training that was killed while it wrote left beside the file is removed. Raises UsageError
     (D0502) where the file cannot be written; the old one is then as it was.
     """
-    numbers: dict[str, Json] = {name: getattr(facts, name) for name in _NUMBERS}
-    measured: dict[str, Json] = {"history": stored(facts.history), "total": repr(facts.total)}
-    text: Json = {"version": _VERSION, **numbers, **measured}
     remove_leftovers(path)
-    safetensors.write(path, tensors, {_KEY: canonical.dump(text).decode()})
+    safetensors.write(path, tensors, {_KEY: facts_text(facts)})
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -80,11 +77,22 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
             code="D0548",
             help="give it as weights to begin a training with them",
         )
-    facts = _facts(text, name)
+    facts = facts_of(text, name)
     return Checkpoint({key: read() for key, read in readers.items()}, facts)
 
 
-def _facts(text: str, name: str) -> Facts:
+def facts_text(facts: Facts) -> str:
+    """How far a training has come, as canonical JSON."""
+    numbers: dict[str, Json] = {name: getattr(facts, name) for name in _NUMBERS}
+    measured: dict[str, Json] = {"history": stored(facts.history), "total": repr(facts.total)}
+    return canonical.dump({"version": _VERSION, **numbers, **measured}).decode()
+
+
+def facts_of(text: str, name: str) -> Facts:
+    """What `facts_text` made a text of, which the file `name` has.
+
+    Raises UsageError (D0548) for one of a newer version, ArtifactError (D0503) for a damaged one.
+    """
     try:
         found = canonical.load(text.encode("utf-8", "surrogatepass"))
         if not isinstance(found, dict):

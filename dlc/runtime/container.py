@@ -42,6 +42,7 @@ KINDS = (
     "constants",
     "weights",
     "prepared",
+    "progress",
 )
 """What a section's name may begin with; details follow after a `/`, as in `program/cpu/predict`."""
 

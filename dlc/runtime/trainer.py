@@ -21,7 +21,14 @@ from dlc.errors import CallError, UsageError
 from dlc.runtime.artifact import SUFFIX, Artifact
 from dlc.runtime.atomic import check_writable
 from dlc.runtime.buffers import Bytes, aligned_bytes
-from dlc.runtime.checkpoint import Checkpoint, Facts, read_checkpoint, write_checkpoint
+from dlc.runtime.checkpoint import (
+    Checkpoint,
+    Facts,
+    facts_of,
+    facts_text,
+    read_checkpoint,
+    write_checkpoint,
+)
 from dlc.runtime.data import Batch, Dataset, open_data
 from dlc.runtime.data.opening import Given
 from dlc.runtime.dtypes import BF16, DTYPES
@@ -37,6 +44,8 @@ Array = NDArray[np.generic]
 
 STEP, EVALUATE = "train_step", "evaluate"
 """The entry points of an artifact that trains."""
+PROGRESS = "progress"
+"""The section of an artifact that says how far a training has come."""
 _MASK = (1 << 64) - 1
 _MOST_STEPS = (1 << 31) - 1
 """What the number of steps is told as at most: a schedule that falls for longer has hardly begun."""
@@ -75,6 +84,17 @@ def open_examples(
     return open_data(facts.data, inputs, folder, given, seed=seed, dims=sizes)
 
 
+def progress_of(artifact: Artifact) -> Facts:
+    """How far a training has come whose trainer was saved as an artifact; not at all in any other.
+
+    Raises ArtifactError (D0503) or UsageError (D0548) where the artifact says that in no known way.
+    """
+    text = artifact.section(PROGRESS)
+    if not text:
+        return Facts(0, 0, 0, training_of(artifact).seed)
+    return facts_of(str(text, "utf-8", "replace"), artifact.name)
+
+
 class Progress(NamedTuple):
     """How far `Trainer.fit` is: after each step, and with `measured` at the end of an epoch."""
 
@@ -104,7 +124,7 @@ class Trainer:
         threads: int | None = None,
         folder: str | os.PathLike[str] = ".",
     ) -> None:
-        """Train what an artifact holds; its data lies in `folder`.
+        """Train what an artifact holds, from where it was when it was saved; its data lies in `folder`.
 
         Raises UsageError (D0814) for an artifact that does not train.
         """
@@ -118,17 +138,18 @@ class Trainer:
         self._lock = threading.Lock()
         self._before: Bytes | None = None
         self._last: dict[str, object] = {}
-        self.seed = facts.seed
-        self.epoch = 0
+        done = progress_of(artifact)
+        self.seed = done.seed
+        self.epoch = done.epoch
         """Epochs that are done."""
-        self.steps = 0
+        self.steps = done.step
         """Steps that are done."""
-        self.position = 0
+        self.position = done.position
         """Examples of the current epoch that are done."""
         self.total_steps: int | None = None
         """Steps of the whole training, which schedules may ask for. `fit` sets it where it can."""
-        self.history: History = ()
-        self._total = 0.0
+        self.history: History = done.history
+        self._total = done.total
         """The losses of those examples together."""
 
     @property
@@ -334,13 +355,23 @@ class Trainer:
         """Write a checkpoint (`.safetensors`), or the whole trainer as it is now (`.dlc`), atomically."""
         with self._alone():
             if os.fspath(path).endswith(SUFFIX):
-                self._artifact.with_weights(self._weights.block.data).write(path)
+                self._whole().write(path)
             else:
                 self._write_checkpoint(path)
 
+    def _whole(self) -> Artifact:
+        """The artifact with the weights of now, which says how far training has come, if it began."""
+        made = self._artifact.with_weights(self._weights.block.data)
+        others = {name: data for name, data in made.sections.items() if name != PROGRESS}
+        begun = self.steps > 0 or self.seed != self._facts.seed
+        done = {PROGRESS: memoryview(facts_text(self._done()).encode())} if begun else {}
+        return Artifact.of(made.manifest, {**others, **done}, made.name)
+
+    def _done(self) -> Facts:
+        return Facts(self.epoch, self.steps, self.position, self.seed, self.history, self._total)
+
     def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
-        facts = Facts(self.epoch, self.steps, self.position, self.seed, self.history, self._total)
-        write_checkpoint(path, self._weights.tensors, facts)
+        write_checkpoint(path, self._weights.tensors, self._done())
 
     def resume(self, path: str | os.PathLike[str]) -> None:
         """Go on from a checkpoint, as if there had been no interruption.

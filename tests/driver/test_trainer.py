@@ -213,15 +213,17 @@ def test_every_step_draws_anew_and_the_same_seed_draws_the_same() -> None:
 
 
 def test_a_saved_trainer_goes_on_without_the_compiler(tmp_path: Path) -> None:
-    trainer = noisy()
+    trainer = noisy(seed=3)
     trainer.step(**batch())
     trainer.save(tmp_path / "trainer.dlc")
     save(tmp_path / "batch.npz", 8)
+    with np.load(tmp_path / "batch.npz") as arrays:
+        loss = trainer.step(**arrays)
     script = (
         "import sys, numpy as np, dlc\n"
         "from dlc.runtime.artifact import Artifact\n"
         "t = dlc.Trainer(Artifact.read('trainer.dlc'))\n"
-        "print(t.step(**np.load('batch.npz')), float(t.weights['steps']))\n"
+        "print(t.step(**np.load('batch.npz')), float(t.weights['steps']), t.steps, t.seed)\n"
         "bad = [m for m in sys.modules if m.startswith(('llvmlite', 'dlc.driver', 'dlc.ir'))]\n"
         "assert not bad, bad\n"
     )
@@ -233,7 +235,44 @@ def test_a_saved_trainer_goes_on_without_the_compiler(tmp_path: Path) -> None:
         text=True,
         check=True,
     ).stdout.split()
-    assert told[1] == "2.0"
+    assert told == [repr(loss), "2.0", "2", "3"]
+
+
+def test_a_saved_trainer_ends_as_if_it_had_not_been_interrupted(digits: Path) -> None:
+    whole = dlc.trainer(digits, epochs=3)
+    whole.fit()
+    trainer = dlc.trainer(digits, epochs=3)
+
+    def stop(now: Progress) -> None:
+        if now.step == 70:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(report=stop)
+    trainer.save(digits.parent / "trainer.dlc")
+    again = dlc.trainer(digits.parent / "trainer.dlc")
+    assert (again.steps, again.epoch, again.position) == (70, 1, 25 * 32)
+    assert again.fit() == whole.history
+    for path, each in (("whole.safetensors", whole), ("again.safetensors", again)):
+        each.save(digits.parent / path)
+    one, other = (digits.parent / f"{name}.safetensors" for name in ("whole", "again"))
+    assert one.read_bytes() == other.read_bytes()
+    again.save(digits.parent / "trainer.dlc")
+    assert dlc.trainer(digits.parent / "trainer.dlc", epochs=4).epoch == 3
+
+
+def test_the_seed_of_a_training_that_has_begun_cannot_be_set(digits: Path) -> None:
+    trainer = dlc.trainer(digits)
+    path = digits.parent / "trainer.dlc"
+    trainer.save(path)
+    assert dlc.trainer(path, seed=7).seed == 7
+    with np.load(digits.parent / "digits.npz") as arrays:
+        trainer.step(image=arrays["images"][:8], label=arrays["labels"][:8])
+    trainer.save(path)
+    with pytest.raises(UsageError, match="brings the seed 1, which --set makes 7") as caught:
+        dlc.trainer(path, seed=7)
+    assert caught.value.diagnostics[0].code == "D0925"
+    assert dlc.trainer(path, epochs=1).seed == 1
 
 
 def test_weights_given_at_the_start_leave_the_optimizer_as_it_begins() -> None:
