@@ -13,29 +13,54 @@ import ast
 import ctypes
 import hashlib
 import inspect
+import sys
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import cast
 
 from dlc.codegen import llvm
 from dlc.codegen.image import link
-from dlc.codegen.kernels import ObjectCache, cached_object
+from dlc.codegen.kernels import ObjectCache, cache_key, kept
 from dlc.passes.placement.native import Code, Record
 from dlc.runtime.code import LoadedImage, load_image
+
+LEVEL = 2
+"""How much LLVM does about it."""
 
 
 def compile_function(
     function: Code[Record], record: type[Record], cache: ObjectCache | None = None
 ) -> Code[Record]:
-    """The function as machine code of this processor; `record` is a dataclass of `array("q")`."""
+    """The function as machine code of this processor; `record` is a dataclass of `array("q")`.
+
+    What the cache has is used as it is, where the texts of the function's module and of this one, and the
+    numbers that its module knows, are as they were.
+    """
     assert isinstance(function, FunctionType)
     names = list(inspect.get_annotations(record))
-    text = _module_text(function, names)
     target = llvm.Target.named("host")
-    image = link({function.__name__: cached_object(text, target, 2, cache)})
+    key = cache_key(_sources(function, names), target, LEVEL)
+    made = kept(
+        cache, key, lambda: llvm.compile_object(_module_text(function, names), target, LEVEL)
+    )
+    image = link({function.__name__: made})
     loaded = load_image(image.code, hashlib.sha256(image.code).digest(), image.imports)
     return _caller(loaded, image.entries[function.__name__], names)
+
+
+def _sources(function: FunctionType, names: Sequence[str]) -> str:
+    """All that the text of a function is made from: changes with it, and is there in no time."""
+    numbers = {
+        name: value for name, value in function.__globals__.items() if isinstance(value, int)
+    }
+    own = inspect.getsource(sys.modules[__name__])
+    return "\0".join([function.__name__, *names, str(numbers), _source(function), own])
+
+
+def _source(function: FunctionType) -> str:
+    """The text of the module that a function is from."""
+    return inspect.getsource(sys.modules[function.__module__])
 
 
 def _caller(loaded: LoadedImage, entry: int, names: Sequence[str]) -> Code[object]:
@@ -54,18 +79,26 @@ def _caller(loaded: LoadedImage, entry: int, names: Sequence[str]) -> Code[objec
 # The text.
 
 
-def _module_text(function: FunctionType, names: list[str]) -> str:
+def _module_text(function: FunctionType, names: Sequence[str]) -> str:
     """The function for others to call, and all that it calls, put into it by LLVM."""
     parts = ["!0 = !{}"]
+    trees = {tree.name: tree for tree in _definitions(_source(function))}
     wanted = {function.__name__: function}
     done: set[str] = set()
     while len(done) < len(wanted):
         name = next(name for name in wanted if name not in done)
-        writer = _Writer(wanted[name], names)
+        assert wanted[name].__module__ == function.__module__, name
+        writer = _Writer(trees[name], function.__globals__, names)
         parts.append(writer.text(is_entry=wanted[name] is function))
         wanted |= writer.called
         done.add(name)
     return "\n\n".join(parts) + "\n"
+
+
+def _definitions(source: str) -> Iterator[ast.FunctionDef]:
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            yield node
 
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
@@ -88,12 +121,12 @@ _CHOICES = {"min": "slt", "max": "sgt"}
 class _Writer:
     """Writes one function. A variable is a place on the stack, which LLVM makes a register."""
 
-    def __init__(self, function: FunctionType, fields: list[str]) -> None:
+    def __init__(
+        self, tree: ast.FunctionDef, known: Mapping[str, object], fields: Sequence[str]
+    ) -> None:
         self.fields = fields
-        self.globals = cast("dict[str, object]", function.__globals__)
+        self.globals = known
         self.called: dict[str, FunctionType] = {}
-        tree = ast.parse(inspect.getsource(function)).body[0]
-        assert isinstance(tree, ast.FunctionDef)
         self.tree = tree
         self.record, *self.numbers = [argument.arg for argument in tree.args.args]
         self.lines: list[str] = []

@@ -67,21 +67,21 @@ def assemble_ptx(ptx: str, gpu: Gpu, cache: ObjectCache | None = None) -> bytes:
     if not has_ptxas():
         return b""
     key = cache_key(f"ptxas {ptx}", gpu, GPU_LEVEL)
-    return _kept(cache, key, lambda: assemble(ptx, gpu.architecture)[0])
+    return kept(cache, key, lambda: assemble(ptx, gpu.architecture)[0])
 
 
 def _cached_ptx(text: str, gpu: Gpu, cache: ObjectCache | None) -> str:
     key = cache_key(text, gpu, GPU_LEVEL)
-    return _kept(cache, key, lambda: kernel_ptx(text, gpu.architecture).encode()).decode()
+    return kept(cache, key, lambda: kernel_ptx(text, gpu.architecture).encode()).decode()
 
 
 def cached_object(text: str, target: Target, level: int, cache: ObjectCache | None) -> bytes:
     """The object file of a text, from the cache if it is there."""
     key = cache_key(text, target, level)
-    return _kept(cache, key, lambda: llvm.compile_object(text, target, level))
+    return kept(cache, key, lambda: llvm.compile_object(text, target, level))
 
 
-def _kept(cache: ObjectCache | None, key: str, make: Callable[[], bytes]) -> bytes:
+def kept(cache: ObjectCache | None, key: str, make: Callable[[], bytes]) -> bytes:
     """What the cache has under a key, else what is made and kept there."""
     if cache is None:
         return make()

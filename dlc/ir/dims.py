@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from math import gcd
+from math import gcd, prod
 from typing import ClassVar, TypeAlias
 
 from dlc.errors import ModelError
@@ -305,6 +305,11 @@ def evaluate(size: Size, dims: Mapping[str, int]) -> int:
             factor *= _atom_value(atom, dims) ** power
         total += factor
     return total
+
+
+def count(shape: Iterable[Size], dims: Mapping[str, int]) -> int:
+    """How many elements an array of this shape has at these dims. Raises KeyError as `evaluate` does."""
+    return prod(evaluate(size, dims) for size in shape)
 
 
 def _atom_value(atom: Atom, dims: Mapping[str, int]) -> int:

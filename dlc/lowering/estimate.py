@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dlc.dialects import flow, kernel
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import evaluate, product
+from dlc.ir.dims import count, evaluate
 from dlc.lowering.work import element_work
 
 _LANES = 8
@@ -40,12 +40,12 @@ def work_of(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
     """Picoseconds of arithmetic on one thread."""
     match op:
         case Gemm(domain=domain, inner=inner):
-            return _PRODUCT * evaluate(product((*domain, inner)), sizes)
+            return _PRODUCT * count((*domain, inner), sizes)
         case Conv(domain=domain, window=window):
             channels = kernel.array_type(op.lhs).shape[-1] // op.groups
-            return _PRODUCT * evaluate(product((*domain, *window, channels)), sizes)
+            return _PRODUCT * count((*domain, *window, channels), sizes)
         case kernel.Generic(body=body, domain=domain):
-            return evaluate(product(domain) * element_work(body, _LANES), sizes)
+            return count((*domain, element_work(body, _LANES)), sizes)
         case _:
             return _ELSE_ELEMENT * sum(_size(value, sizes) for value in op.results)
 
@@ -57,7 +57,7 @@ def bytes_of(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
 
 
 def _size(value: Value, sizes: Mapping[str, int]) -> int:
-    return evaluate(kernel.array_type(value).size, sizes)
+    return count(kernel.array_type(value).shape, sizes)
 
 
 def is_cheap(op: Op) -> bool:

@@ -18,7 +18,7 @@ from dlc.dialects.comm import HOST
 from dlc.dialects.kernel_pieces import Join, Part
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.dialects.measured import at_most
-from dlc.ir.core import Value
+from dlc.ir.core import Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.log import DecisionLog
 from dlc.ir.types import row_major_strides
@@ -178,20 +178,21 @@ class _Assignment:
 
     def run(self, items: list[Item]) -> Storage:
         arguments, updates = self.function.body.arguments, self.function.updates
+        own = _kernels(items)
         for number, argument in enumerate(arguments):
             self._fixed(argument, "input", number)
         for number, value in enumerate(self.function.results_returned):
             if number in updates:
-                self._update(items, value, arguments[updates[number]])
+                self._update(own, value, arguments[updates[number]])
             else:
                 self._fixed(self.origins[value], "output", number)
         self._items(items)
         return self.storage
 
-    def _update(self, items: list[Item], value: Value, argument: Value) -> None:
+    def _update(self, own: set[Op], value: Value, argument: Value) -> None:
         """Write a result over the argument whose place it takes, as it is computed or at the end."""
         end = self.waves - 1
-        if self._written_directly(items, -1, end, value, argument):
+        if self._written_directly(own, -1, end, value, argument):
             self.storage.homes[self.origins[value]] = self.storage.homes[argument]
             self.log.did("update in place", value, over=argument.name or "an input")
         else:
@@ -298,10 +299,11 @@ class _Assignment:
                 last = max(item.leave, self.lives.last.get(result, item.leave))
                 self.storage.homes[result] = self._in_arena(result, item.enter, last)
         following = op.body.terminator.operands
+        own = _kernels(item.body)
         for k, value in enumerate(op.initial):
             argument = op.body.arguments[lead + k]
             self.storage.copies[item.enter].append((value, argument))
-            if self._written_directly(item.body, item.enter, item.leave, following[k], argument):
+            if self._written_directly(own, item.enter, item.leave, following[k], argument):
                 self.storage.homes[self.origins[following[k]]] = self.storage.homes[op.results[k]]
             else:
                 self.storage.copies[item.leave].append((following[k], argument))
@@ -327,9 +329,9 @@ class _Assignment:
             )
 
     def _written_directly(
-        self, items: list[Item], enter: int, leave: int, value: Value, argument: Value
+        self, own: set[Op], enter: int, leave: int, value: Value, argument: Value
     ) -> bool:
-        """Whether `value`, computed by `items`, may be written over `argument` as it is computed.
+        """Whether `value`, computed by one of `own`, may be written over `argument` as it is computed.
 
         Nothing between the waves `enter` and `leave` may read the argument any more, but for a kernel
         that reads each element just before it writes it.
@@ -337,15 +339,15 @@ class _Assignment:
         origin = self.origins[value]
         producer = origin.op
         written = self.lives.written.get(origin, -1)
-        if not isinstance(producer, kernel.Kernel) or origin in self.storage.homes:
+        if not isinstance(producer, kernel.Kernel) or producer not in own:
             return False
-        if not any(producer in wave.kernels for wave in items if isinstance(wave, Wave)):
+        if origin in self.storage.homes:
             return False
         for number, reader in self.lives.reads.get(self.origins[argument], []):
             if not enter < number < leave or number < written:
                 continue
-            own = reader is producer and self._reads_own(producer, argument, origin)
-            if number != written or not own:
+            is_own = reader is producer and self._reads_own(producer, argument, origin)
+            if number != written or not is_own:
                 return False
         return True
 
@@ -367,6 +369,11 @@ class _Assignment:
                 self.storage.homes[self.origins[value]] = self.storage.homes[result]
         self._items(item.then)
         self._items(item.otherwise)
+
+
+def _kernels(items: list[Item]) -> set[Op]:
+    """The kernels of these items, but for those in loops and branches."""
+    return {op for wave in items if isinstance(wave, Wave) for op in wave.kernels}
 
 
 def replaceable(op: kernel.Kernel) -> list[int]:

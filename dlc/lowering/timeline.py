@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dlc.dialects import flow, func, kernel
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import evaluate
+from dlc.ir.dims import count
 from dlc.lowering.views import is_view, origin
 
 SAMPLE = 64
@@ -74,7 +74,7 @@ class Timeline:
     def bytes(self, value: Value) -> int:
         """How many bytes an array takes."""
         type = kernel.array_type(value)
-        return evaluate(type.size, self.sample) * type.dtype.bytes
+        return count(type.shape, self.sample) * type.dtype.bytes
 
     @property
     def peak(self) -> int:

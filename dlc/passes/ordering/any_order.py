@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 MOST_VISITS = 1_000_000
 """Tasks that are looked at to find a bound, before and after all those for which one is computed."""
@@ -51,36 +52,71 @@ def held_beside(tasks: Sequence[Task], first: int, last: int | None = None) -> f
     >>> [sorted(held_beside(skip, at)) for at in range(4)]
     [[], [0], [0], []]
     """
-    end = first if last is None else last
-    reads = _union(task.reads for task in tasks[first : end + 1])
-    writes = _union(task.writes for task in tasks[first : end + 1])
-    anew = _union(task.anew for task in tasks[first : end + 1]) - reads
-    there = _made_before(tasks[:first], reads, anew)
-    follows, held = set(writes), set[int]()
-    for task in tasks[end + 1 :]:
-        if not follows.isdisjoint(task.reads):
-            held |= there & task.reads
-            follows |= task.writes
-        else:
-            follows -= task.anew
-        there -= task.anew
-    return frozenset(held)
+    return _Sides.of(tasks).held_beside(first, first if last is None else last)
 
 
-def _made_before(before: Sequence[Task], reads: frozenset[int], later: frozenset[int]) -> set[int]:
-    """What was made by those whose results lead to `reads`, and is not written anew, as `later` is."""
-    needed, anew, made = set(reads), set(later), set[int]()
-    for task in reversed(before):
-        if not needed.isdisjoint(task.writes):
-            made |= task.writes - anew
-            needed -= task.anew
-            needed |= task.reads
-        anew |= task.anew
-    return made
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """What tasks read, write and make anew: sets of numbers, as the bits of an integer each."""
+
+    reads: Sequence[int]
+    writes: Sequence[int]
+    anew: Sequence[int]
+
+    @classmethod
+    def of(cls, tasks: Sequence[Task]) -> _Sides:
+        """Those of these tasks."""
+        return cls(
+            [_bits(task.reads) for task in tasks],
+            [_bits(task.writes) for task in tasks],
+            [_bits(task.anew) for task in tasks],
+        )
+
+    def held_beside(self, first: int, last: int) -> frozenset[int]:
+        """What is held while some of them run because it is needed afterwards."""
+        reads = _union(self.reads[first : last + 1])
+        follows = _union(self.writes[first : last + 1])
+        there = self._made_before(first, reads, _union(self.anew[first : last + 1]) & ~reads)
+        after = slice(last + 1, None)
+        held = 0
+        for read, written, new in zip(
+            self.reads[after], self.writes[after], self.anew[after], strict=True
+        ):
+            if follows & read:
+                held |= there & read
+                follows |= written
+            else:
+                follows &= ~new
+            there &= ~new
+        return _numbers(held)
+
+    def _made_before(self, end: int, needed: int, anew: int) -> int:
+        """What those made whose results lead to what is `needed`, and that is not written `anew`."""
+        made = 0
+        for at in reversed(range(end)):
+            if needed & self.writes[at]:
+                made |= self.writes[at] & ~anew
+                needed = needed & ~self.anew[at] | self.reads[at]
+            anew |= self.anew[at]
+        return made
 
 
-def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
-    return frozenset[int]().union(*sets)
+def _bits(numbers: Iterable[int]) -> int:
+    found = 0
+    for number in numbers:
+        found |= 1 << number
+    return found
+
+
+def _numbers(bits: int) -> frozenset[int]:
+    return frozenset(number for number in range(bits.bit_length()) if bits >> number & 1)
+
+
+def _union(sets: Iterable[int]) -> int:
+    found = 0
+    for bits in sets:
+        found |= bits
+    return found
 
 
 def least_set(task: Task, held: frozenset[int]) -> frozenset[int]:
@@ -102,6 +138,7 @@ class Bound:
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.tasks = tasks
         self.visits = 0
+        self._sides = _Sides.of(tasks)
         self._known: dict[int, frozenset[int]] = {}
         self._loops: dict[tuple[int, int], frozenset[int]] = {}
 
@@ -110,7 +147,7 @@ class Bound:
         if at not in self._known:
             self.visits += len(self.tasks)
             task = self.tasks[at]
-            held = held_beside(self.tasks, at)
+            held = self._sides.held_beside(at, at)
             if task.loop is not None:
                 held |= self._around(task.loop)
             self._known[at] = least_set(task, held)
@@ -120,10 +157,10 @@ class Bound:
         """What is there in all rounds of a loop."""
         if loop not in self._loops:
             first, last = loop
-            inside = _union(task.touched for task in self.tasks[first : last + 1])
-            others = [*self.tasks[:first], *self.tasks[last + 1 :]]
-            shared = inside & _union(task.touched for task in others)
-            self._loops[loop] = shared | held_beside(self.tasks, first, last)
+            touched = [task.touched for task in self.tasks]
+            inside = frozenset(chain(*touched[first : last + 1]))
+            shared = inside.intersection(chain(*touched[:first], *touched[last + 1 :]))
+            self._loops[loop] = shared | self._sides.held_beside(first, last)
         return self._loops[loop]
 
 

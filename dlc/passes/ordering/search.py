@@ -17,8 +17,8 @@ from dlc.passes.ordering.moves import Line, improve
 from dlc.passes.placement.exact import Ints
 from dlc.passes.placement.native import compiled
 
-STEPS_FOR_EACH, MOST_STEPS = 20_000, 10_000_000
-"""Steps of the local search, for each chore and altogether at most: some tenths of a second."""
+STEPS_FOR_EACH, MOST_STEPS = 5_000, 1_500_000
+"""Steps of the local search, for each chore and altogether at most: some hundredths of a second."""
 ALLOWANCES = (0, 64, 32, 16, 8, 4)
 """By which part waves may hold more than the peak, as far as there are too many otherwise."""
 NEARBY, FAR = 256, 64

@@ -32,6 +32,19 @@ class Buffer:
         return self.first <= other.last and other.first <= self.last
 
 
+def meeting(lives: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """For each of these stretches of time, given by its first and its last moment, the others it meets.
+
+    >>> meeting([(0, 1), (1, 2), (2, 3)])
+    [[1], [0, 2], [1]]
+    """
+    numbered = [(j, first, last) for j, (first, last) in enumerate(lives)]
+    return [
+        [j for j, begin, end in numbered if begin <= last and first <= end and j != i]
+        for i, first, last in numbered
+    ]
+
+
 def height(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
     """Bytes of the arena: where the highest of them ends."""
     return max([at + b.size for b, at in zip(buffers, offsets, strict=True)], default=0)

@@ -1,16 +1,25 @@
 """The exact search: can these buffers be placed below a capacity, and where?
 
-It is a depth-first search in the manner of MiniMalloc (Moffitt, ASPLOS 2023). Buffers are put down from
-the lowest offset to the highest, each on the floor or on another, so an unplaced buffer lies no lower
-than what is under it: that is its `low`. A *section* is a set of buffers alive together, and all there
-are (Gavril 1972: an interval graph has no more than one such set per interval). What cuts the tree:
+If they can, then also so that each buffer lies on the floor or on another, and nothing could be moved to
+where it is lower: let the sum of all offsets be the least. It is a depth-first search for such a placement.
+A *section* is a set of buffers alive together, and all there are (Gavril 1972: an interval graph has no
+more than one such set per interval). An unplaced buffer lies no lower than its `low`. In each step one of
+those whose `low` is the lowest of all is placed there, which is lower than all that is not placed; if that
+leads nowhere it lies higher, that is, on some unplaced buffer that it meets.
 
-- no buffer starts at or above the lowest end that an unplaced one could have: that one fits below;
-- equal offsets are taken in the order given (`rank`), so that no placement is met twice;
-- in each section the unplaced buffers lie above the lowest `low` of them and above what was placed
-  last, so that offset and the sum of their sizes may not exceed the capacity;
+Sections, bounds by sections, the search from the lowest offset up and its parts are MiniMalloc's (Moffitt,
+ASPLOS 2023). What cuts the tree:
+
+- in each section the unplaced buffers lie above the lowest `low` of them, its `floor`, and the sum of their
+  sizes must fit between that and the capacity;
+- who is to lie at its `low` without anything under it lies higher;
+- nothing is put over a gap that has room for an unplaced buffer which nothing else would hinder there;
 - when no unplaced buffer crosses a moment any more, the parts before and after it are searched apart,
   and if one has no placement the others are not looked at.
+
+What makes it quick is where it decides: in the section of the lowest buffers in which the fewest of them
+can be next. There it takes one that fills the gap between its neighbours on both sides, or on one, and of
+those the first in the order given: so no narrow gaps are left.
 
 Everything is an integer or an array of them: `dlc.codegen.integer_functions` compiles this file to
 machine code, which gives the same answers some three hundred times as fast.
@@ -30,8 +39,9 @@ IMPOSSIBLE, FOUND, UNKNOWN = 0, 1, 2
 
 STEPS = 0
 """Word of `words`: how many buffers and sections were looked at; the time that it takes goes by that."""
-TRAIL, PENDING = 1, 2
-"""Words of `words`: how much of the trail and of the pending parts is in use."""
+TRAIL, PENDING, IS_DEAD, IS_FULL = 1, 2, 3, 4
+"""Words of `words`: how much of the trail and of the pending parts is in use; whether there is no placement
+with the decisions so far; whether the trail is too short."""
 NONE = -1
 
 
@@ -52,15 +62,13 @@ class Tables:
     members: Ints
     members_from: Ints
     order: Ints
-    """The buffers in the order in which equal offsets are tried."""
-    rank: Ints
-    """The place of each buffer in it."""
+    """The buffers in the order in which they are tried."""
 
     offset: Ints
     """The answer, where there is one."""
     words: Ints
 
-    # By buffer; one more than there are heads the list of the unplaced.
+    # By buffer; one more than there are heads the list of the unplaced, which is in order.
     low: Ints
     next: Ints
     before: Ints
@@ -68,13 +76,17 @@ class Tables:
 
     # By section.
     floor: Ints
+    top: Ints
+    """Where the highest of its placed buffers ends."""
     load: Ints
     """The sizes of its unplaced buffers together."""
     crossing: Ints
     """How many unplaced buffers are in this section and in the next one."""
+    choices: Ints
+    """How many buffers may be placed next in it."""
     is_stale: Ints
 
-    # What to take back: a buffer placed, or an older `low` or `floor`.
+    # What to take back: a buffer placed, or an older `low`, `floor` or `top`.
     undo_kind: Ints
     undo_index: Ints
     undo_value: Ints
@@ -83,9 +95,7 @@ class Tables:
     begin: Ints
     stop: Ints
     parent: Ints
-    at: Ints
     chosen: Ints
-    ceiling: Ints
     trail: Ints
     rest: Ints
     pending: Ints
@@ -100,7 +110,7 @@ class Tables:
 Search: TypeAlias = Callable[[Tables, int, int], int]
 """`search` below, or the same compiled."""
 
-_PLACED, _LOW, _FLOOR = 0, 1, 2
+_PLACED, _LOW, _FLOOR, _TOP = 0, 1, 2, 3
 
 
 def search(t: Tables, capacity: int, limit: int) -> int:
@@ -109,45 +119,46 @@ def search(t: Tables, capacity: int, limit: int) -> int:
     Gives FOUND, with the answer in `offset`; IMPOSSIBLE; or UNKNOWN. The steps are in `words[STEPS]`.
     """
     _start(t)
-    top = _open(t, NONE, _split(t, 0, len(t.floor), NONE, NONE), capacity)
+    top = _open(t, NONE, _split(t, 0, len(t.floor), NONE, NONE))
     while top != NONE:
-        buffer = _next_choice(t, top)
-        if buffer == NONE:
+        buffer = _next_choice(t, top, capacity)
+        if t.words[IS_FULL] or t.words[STEPS] >= limit:
+            return UNKNOWN
+        if t.words[IS_DEAD]:
             top = t.parent[top]
             if top == NONE:
                 return IMPOSSIBLE
+            buffer = t.chosen[top]
             _take_back(t, t.trail[top])
             t.words[PENDING] = t.pending[top]
+            _lift(t, buffer, capacity)
             continue
-        if t.words[STEPS] >= limit or t.words[TRAIL] + len(t.low) + len(t.floor) > len(t.undo_kind):
-            return UNKNOWN
-        t.words[STEPS] += len(t.order)
-        t.at[top] = t.low[buffer]
+        t.trail[top] = t.words[TRAIL]
         t.chosen[top] = buffer
-        if not _has_room(t, buffer, capacity):
-            continue
-        if _put(t, buffer, capacity):
-            t.offset[buffer] = t.at[top]
-            top = _open(t, top, _parts_after(t, top, buffer), capacity)
-        else:
+        t.offset[buffer] = t.low[buffer]
+        if not _leaves_room(t, buffer):
+            _put(t, buffer, capacity)
+            if not t.words[IS_DEAD]:
+                top = _open(t, top, _split(t, t.begin[top], t.stop[top], top, t.rest[top]))
+                continue
             _take_back(t, t.trail[top])
+        _lift(t, buffer, capacity)
     return FOUND
 
 
 def _start(t: Tables) -> None:
     count = len(t.order)
-    t.words[STEPS] = 0
-    t.words[TRAIL] = 0
-    t.words[PENDING] = 0
+    for k in range(len(t.words)):
+        t.words[k] = 0
     for s in range(len(t.floor)):
         t.floor[s] = 0
+        t.top[s] = 0
         t.load[s] = 0
         t.crossing[s] = 0
         t.is_stale[s] = 0
     last = count
     for k in range(count):
         i = t.order[k]
-        t.rank[i] = k
         t.low[i] = 0
         t.is_placed[i] = 0
         t.next[last] = i
@@ -182,78 +193,131 @@ def _split(t: Tables, begin: int, stop: int, parent: int, rest: int) -> int:
     return rest
 
 
-def _parts_after(t: Tables, top: int, buffer: int) -> int:
-    """The parts to be searched when a decision has placed a buffer."""
-    return _split(t, t.begin[top], t.stop[top], top, t.rest[top])
-
-
-def _open(t: Tables, top: int, part: int, capacity: int) -> int:
+def _open(t: Tables, top: int, part: int) -> int:
     """Begin to decide about a part, on top of the decisions so far; NONE if there is no part."""
     if part == NONE:
         return NONE
     top += 1
-    begin = t.part_begin[part]
-    stop = t.part_stop[part]
-    parent = t.part_parent[part]
-    t.begin[top] = begin
-    t.stop[top] = stop
-    t.parent[top] = parent
-    t.at[top] = NONE if parent == NONE else t.at[parent]
-    t.chosen[top] = NONE if parent == NONE else t.chosen[parent]
-    t.trail[top] = t.words[TRAIL]
+    t.begin[top] = t.part_begin[part]
+    t.stop[top] = t.part_stop[part]
+    t.parent[top] = t.part_parent[part]
     t.rest[top] = t.part_next[part]
     t.pending[top] = t.words[PENDING]
-    t.ceiling[top] = _ceiling(t, begin, stop, capacity)
     return top
 
 
-def _ceiling(t: Tables, begin: int, stop: int, capacity: int) -> int:
-    """The highest offset at which the next buffer of a part may be put."""
-    most = 0
-    for s in range(begin, stop):
-        most = max(most, t.load[s])
-    ceiling = capacity - most
-    i = t.next[len(t.order)]
-    while i != len(t.order):
-        if begin <= t.first[i] and t.end[i] <= stop:
-            ceiling = min(ceiling, t.low[i] + t.size[i] - 1)
-        i = t.next[i]
-    return ceiling
+# What to decide.
 
 
-# Buffers.
-
-
-def _next_choice(t: Tables, top: int) -> int:
-    """The unplaced buffer after the one chosen last, by offset and then by rank; NONE after the last."""
-    begin = t.begin[top]
-    stop = t.stop[top]
-    at = t.at[top]
-    rank = NONE if t.chosen[top] == NONE else t.rank[t.chosen[top]]
+def _next_choice(t: Tables, top: int, capacity: int) -> int:
+    """The buffer to be placed next in a part; NONE if it has no placement."""
+    lowest = NONE
+    while lowest == NONE:
+        if t.words[IS_DEAD] or t.words[IS_FULL]:
+            return NONE
+        lowest = _lowest(t, t.begin[top], t.stop[top], capacity)
+    section = _section(t, t.begin[top], t.stop[top], capacity)
     best = NONE
-    lowest = t.ceiling[top] + 1
+    most = -1
     i = t.next[len(t.order)]
     while i != len(t.order):
-        low = t.low[i]
-        is_later = low > at or (low == at and t.rank[i] > rank)
-        if low < lowest and is_later and begin <= t.first[i] and t.end[i] <= stop:
-            best = i
-            lowest = low
+        if t.low[i] == lowest and t.first[i] <= section and section < t.end[i]:
+            walls = _walls(t, i, t.begin[top], t.stop[top])
+            if walls > most:
+                most = walls
+                best = i
         i = t.next[i]
     return best
 
 
-def _has_room(t: Tables, buffer: int, capacity: int) -> int:
-    """Whether in each of its sections the unplaced buffers fit above where it would start."""
-    most = capacity - t.low[buffer]
+def _lowest(t: Tables, begin: int, stop: int, capacity: int) -> int:
+    """The lowest `low` in a part, and how many could be there in each section.
+
+    NONE if some of them had nothing under them: they are lifted, and it is to be looked again.
+    """
+    lowest = capacity + 1
+    i = t.next[len(t.order)]
+    while i != len(t.order):
+        if t.low[i] < lowest and begin <= t.first[i] and t.end[i] <= stop:
+            lowest = t.low[i]
+        i = t.next[i]
+    for s in range(begin, stop):
+        t.choices[s] = 0
+    t.words[STEPS] += len(t.order)
+    lifted = 0
+    i = t.next[len(t.order)]
+    while i != len(t.order):
+        if t.low[i] == lowest and begin <= t.first[i] and t.end[i] <= stop:
+            if _aligned(t, i, _highest_top(t, i)) != lowest:
+                _lift(t, i, capacity)
+                lifted = 1
+            for s in range(t.first[i], t.end[i]):
+                t.choices[s] += 1
+        i = t.next[i]
+    return NONE if lifted else lowest
+
+
+def _section(t: Tables, begin: int, stop: int, capacity: int) -> int:
+    """Where to decide: where there is the least choice, and of those where there is the least room."""
+    section = NONE
+    least = 0
+    most = 0
+    for s in range(begin, stop):
+        if t.choices[s] > 0:
+            needed = t.floor[s] + t.load[s]
+            choices = t.choices[s] + (needed < capacity)
+            is_less = choices < least or (choices == least and needed > most)
+            if section == NONE or is_less:
+                section = s
+                least = choices
+                most = needed
+    return section
+
+
+def _walls(t: Tables, buffer: int, begin: int, stop: int) -> int:
+    """On how many sides a buffer at its `low` would leave no room as low beside it."""
+    before = t.first[buffer] - 1
+    behind = t.end[buffer]
+    at_begin = before < begin or t.floor[before] != t.low[buffer]
+    at_stop = behind >= stop or t.floor[behind] != t.low[buffer]
+    return at_begin + at_stop
+
+
+def _highest_top(t: Tables, buffer: int) -> int:
+    """Where the highest of what is placed in its sections ends."""
+    most = 0
     for s in range(t.first[buffer], t.end[buffer]):
-        if t.load[s] > most:
-            return 0
-    return 1
+        most = max(most, t.top[s])
+    t.words[STEPS] += t.end[buffer] - t.first[buffer]
+    return most
 
 
-def _put(t: Tables, buffer: int, capacity: int) -> int:
-    """Place a buffer at its `low` and raise what must lie above it; whether all may still fit."""
+def _leaves_room(t: Tables, buffer: int) -> int:
+    """Whether, placed at its `low`, a buffer would cover a gap that has room for an unplaced one."""
+    at = t.low[buffer]
+    least = at
+    for s in range(t.first[buffer], t.end[buffer]):
+        least = min(least, t.top[s])
+    for k in range(t.meets_from[buffer], t.meets_from[buffer + 1]):
+        i = t.meets[k]
+        is_within = t.first[buffer] <= t.first[i] and t.end[i] <= t.end[buffer]
+        if t.is_placed[i] or not is_within or least + t.size[i] > at:
+            continue
+        if _aligned(t, i, _highest_top(t, i)) + t.size[i] <= at:
+            return 1
+    return 0
+
+
+def _aligned(t: Tables, buffer: int, offset: int) -> int:
+    """The lowest offset from this one on at which a buffer may lie."""
+    return (offset + t.alignment[buffer] - 1) // t.alignment[buffer] * t.alignment[buffer]
+
+
+# Deciding.
+
+
+def _put(t: Tables, buffer: int, capacity: int) -> None:
+    """Place a buffer at its `low` and raise what must lie above it."""
     above = t.low[buffer] + t.size[buffer]
     from_section = t.first[buffer]
     to_section = t.end[buffer]
@@ -264,46 +328,64 @@ def _put(t: Tables, buffer: int, capacity: int) -> int:
     for s in range(from_section, to_section):
         t.load[s] -= t.size[buffer]
         t.is_stale[s] = 1
-        if s + 1 < t.end[buffer]:
+        _mark(t, _TOP, s, t.top[s])
+        t.top[s] = above
+        if s + 1 < to_section:
             t.crossing[s] -= 1
     t.words[STEPS] += t.meets_from[buffer + 1] - t.meets_from[buffer]
-    fits = 1
     for k in range(t.meets_from[buffer], t.meets_from[buffer + 1]):
         i = t.meets[k]
-        if t.is_placed[i] or t.low[i] >= above:
-            continue
-        low = (above + t.alignment[i] - 1) // t.alignment[i] * t.alignment[i]
-        for s in range(t.first[i], t.end[i]):
-            if t.floor[s] == t.low[i]:
-                t.is_stale[s] = 1
-        t.words[STEPS] += t.end[i] - t.first[i]
-        from_section = min(from_section, t.first[i])
-        to_section = max(to_section, t.end[i])
-        _mark(t, _LOW, i, t.low[i])
-        t.low[i] = low
-        if low + t.size[i] > capacity:
-            fits = 0
-            break
+        if t.is_placed[i] == 0 and t.low[i] < above:
+            _raise(t, i, _aligned(t, i, above), capacity)
+            from_section = min(from_section, t.first[i])
+            to_section = max(to_section, t.end[i])
     for s in range(from_section, to_section):
-        if t.is_stale[s]:
-            t.is_stale[s] = 0
-            if fits and t.load[s] > 0:
-                fits = _raise_floor(t, s, capacity)
-    return fits
+        _settle(t, s, capacity)
 
 
-def _raise_floor(t: Tables, section: int, capacity: int) -> int:
-    """Find the lowest `low` in a section again; whether its unplaced buffers may still fit."""
+def _lift(t: Tables, buffer: int, capacity: int) -> None:
+    """Raise a buffer that does not lie at its `low`: so it lies on an unplaced one."""
+    low = capacity
+    for k in range(t.meets_from[buffer], t.meets_from[buffer + 1]):
+        i = t.meets[k]
+        if t.is_placed[i] == 0:
+            low = min(low, t.low[i] + t.size[i])
+    t.words[STEPS] += t.meets_from[buffer + 1] - t.meets_from[buffer]
+    _raise(t, buffer, _aligned(t, buffer, max(low, t.low[buffer] + 1)), capacity)
+    for s in range(t.first[buffer], t.end[buffer]):
+        _settle(t, s, capacity)
+
+
+def _raise(t: Tables, buffer: int, low: int, capacity: int) -> None:
+    """A buffer lies no lower than this."""
+    for s in range(t.first[buffer], t.end[buffer]):
+        if t.floor[s] == t.low[buffer]:
+            t.is_stale[s] = 1
+    t.words[STEPS] += t.end[buffer] - t.first[buffer]
+    _mark(t, _LOW, buffer, t.low[buffer])
+    t.low[buffer] = low
+    if low + t.size[buffer] > capacity:
+        t.words[IS_DEAD] = 1
+
+
+def _settle(t: Tables, section: int, capacity: int) -> None:
+    """Find the lowest `low` in a section again if it may have changed, and whether all still fits."""
+    if t.is_stale[section] == 0:
+        return
+    t.is_stale[section] = 0
+    if t.words[IS_DEAD] or t.load[section] == 0:
+        return
     t.words[STEPS] += t.members_from[section + 1] - t.members_from[section]
     floor = capacity
     for k in range(t.members_from[section], t.members_from[section + 1]):
         i = t.members[k]
-        if not t.is_placed[i]:
+        if t.is_placed[i] == 0:
             floor = min(floor, t.low[i])
     if floor != t.floor[section]:
         _mark(t, _FLOOR, section, t.floor[section])
         t.floor[section] = floor
-    return floor + t.load[section] <= capacity
+    if floor + t.load[section] > capacity:
+        t.words[IS_DEAD] = 1
 
 
 # Taking back.
@@ -311,6 +393,9 @@ def _raise_floor(t: Tables, section: int, capacity: int) -> int:
 
 def _mark(t: Tables, kind: int, index: int, value: int) -> None:
     at = t.words[TRAIL]
+    if at == len(t.undo_kind):
+        t.words[IS_FULL] = 1
+        return
     t.undo_kind[at] = kind
     t.undo_index[at] = index
     t.undo_value[at] = value
@@ -319,6 +404,7 @@ def _mark(t: Tables, kind: int, index: int, value: int) -> None:
 
 def _take_back(t: Tables, mark: int) -> None:
     """Undo everything since the trail was `mark` long, the latest first."""
+    t.words[IS_DEAD] = 0
     while t.words[TRAIL] > mark:
         t.words[TRAIL] -= 1
         at = t.words[TRAIL]
@@ -327,6 +413,8 @@ def _take_back(t: Tables, mark: int) -> None:
             t.low[index] = t.undo_value[at]
         elif t.undo_kind[at] == _FLOOR:
             t.floor[index] = t.undo_value[at]
+        elif t.undo_kind[at] == _TOP:
+            t.top[index] = t.undo_value[at]
         else:
             _unplace(t, index)
 

@@ -21,29 +21,29 @@ def best_fit(buffers: Sequence[Buffer]) -> list[int]:
     # Buffers already placed, by the moments at which buffers begin: those alive then, those that begin.
     alive: list[list[int]] = [[] for _ in starts]
     begin: list[list[int]] = [[] for _ in starts]
-    offsets = [0] * len(buffers)
+    places = [(0, 0)] * len(buffers)
     for index in order:
         buffer = buffers[index]
         first, end = moments[buffer.first], bisect_right(starts, buffer.last)
         near = chain(alive[first], *begin[first + 1 : end])
-        taken = sorted([(offsets[o], offsets[o] + buffers[o].size) for o in near])
-        offsets[index] = _tightest(taken, buffer)
+        start = _tightest(sorted([places[other] for other in near]), buffer)
+        places[index] = start, start + buffer.size
         begin[first].append(index)
         for moment in range(first, end):
             alive[moment].append(index)
-    return offsets
+    return [start for start, _ in places]
 
 
 def _tightest(taken: Iterable[tuple[int, int]], buffer: Buffer) -> int:
     """The start of the smallest gap between taken stretches that holds a buffer, else the end of all."""
+    size, alignment = buffer.size, buffer.alignment
     best: tuple[int, int] | None = None
     end = 0
     for start, stop in taken:
-        gap = start - end
-        if gap >= buffer.size and (best is None or gap < best[0]):
-            best = (gap, end)
+        if start - end >= size and (best is None or start - end < best[0]):
+            best = (start - end, end)
         if stop > end:
-            end = aligned(stop, buffer.alignment)
+            end = stop if alignment == 1 else aligned(stop, alignment)
     return end if best is None else best[1]
 
 
@@ -56,10 +56,11 @@ def first_fit(buffers: Sequence[Buffer], offsets: list[int], order: Iterable[int
     """Place further buffers, in this order, each as low as it fits. An offset of -1 is none yet."""
     for index in order:
         buffer, at = buffers[index], 0
+        first, last = buffer.first, buffer.last
         taken = [
-            (offsets[other], offsets[other] + each.size)
-            for other, each in enumerate(buffers)
-            if offsets[other] >= 0 and each.size and each.meets(buffer)
+            (start, start + other.size)
+            for other, start in zip(buffers, offsets, strict=True)
+            if start >= 0 and other.first <= last and first <= other.last and other.size
         ]
         for start, stop in sorted(taken):
             if start - at >= buffer.size:

@@ -2,10 +2,10 @@
 
 Where best fit reaches the lower bound there is nothing to gain. Else what is sure to fit is left out,
 what is apart in time is looked at apart, and each part is searched for a placement at its bound, then
-at capacities between that and the best so far. What a search does before it gives up grows from round
-to round. The orders in which it takes buffers go round: the three that MiniMalloc has, then as many
-tries again with orders drawn at random around them, for a search that begins badly seldom recovers and
-one that begins otherwise may end at once (Gomes, Selman and Kautz, AAAI 1998).
+at capacities between that and the best so far. What is done for one of them before it is another's turn
+grows from round to round. A search gives up soon, and begins again with another order of buffers: the
+three that MiniMalloc has, then orders drawn at random around them; for one that begins badly seldom
+recovers, and one that begins otherwise may end at once (Gomes, Selman and Kautz, AAAI 1998).
 
 Only the work is limited, never the time, and the drawing begins at a fixed seed: the same buffers always
 lie at the same offsets.
@@ -30,8 +30,8 @@ MAX_SEARCHED = 2_000
 """So many buffers are searched for; the tables grow with the pairs of them."""
 MAX_TOTAL = 1 << 62
 """The sizes of what is searched for sum up to less."""
-FIRST_LIMIT, PERTURBED_LIMIT = 4, 8
-"""How often the first searches, and those with orders drawn at random, could place all buffers."""
+FIRST_LIMIT = 32
+"""How often the first searches together could place all buffers; the shortest one can once."""
 COARSENESS = 256
 """Capacities closer to each other than this part of them are not both tried in one round."""
 SEED = 0
@@ -128,10 +128,11 @@ class Work:
 
 @dataclass(slots=True)
 class Share:
-    """The steps spent on one kind of capacities, and how many its next searches may take."""
+    """The steps spent on one kind of capacities and the searches begun, and the steps of its next turn."""
 
     limit: int = 0
     spent: int = 0
+    tries: int = 0
 
 
 @dataclass(slots=True)
@@ -182,25 +183,25 @@ class Part:
             self.failed = middle
 
     def _attempt(self, capacity: int, share: Share, work: Work) -> int:
-        """Search below a capacity with one order after the other."""
+        """Search below a capacity, again and again with other orders, for the steps of a turn."""
         before = work.left
+        until = max(0, before - share.limit)
         outcome = UNKNOWN
-        for order, limit in self._orders(share.limit):
-            outcome = self._search(order, capacity, min(limit, work.left), work)
-            if outcome != UNKNOWN or work.left <= 0:
-                break
+        while outcome == UNKNOWN and work.left > until:
+            limit = min(self.once * luby(share.tries), work.left - until)
+            outcome = self._search(self._order(share.tries), capacity, limit, work)
+            share.tries += 1
         if outcome == IMPOSSIBLE:
             self.least = (capacity // self.problem.unit + 1) * self.problem.unit
         share.spent += before - work.left
         return outcome
 
-    def _orders(self, most: int) -> Iterator[tuple[Sequence[int], int]]:
-        """Orders with the limits of the searches by them: as much for those drawn as for the others."""
-        for order in self.problem.orders:
-            yield order, most
-        limit = PERTURBED_LIMIT * self.once
-        for _ in range(len(self.problem.orders) * most // limit):
-            yield self.problem.perturbed_order(self.random), limit
+    def _order(self, number: int) -> Sequence[int]:
+        """An order for the search with this number."""
+        orders = self.problem.orders
+        if number < len(orders):
+            return orders[number]
+        return self.problem.perturbed_order(self.random)
 
     def _search(self, order: Sequence[int], capacity: int, limit: int, work: Work) -> int:
         """One search, of which the placement is kept if it is the lowest."""
@@ -214,3 +215,17 @@ class Part:
                 self.height = max(ends) * unit
                 self.offsets = [offset * unit for offset in tables.offset]
         return outcome
+
+
+def luby(number: int) -> int:
+    """Limits of searches that begin again and again: 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 1 ..
+
+    That takes little longer than the best limits, which nobody knows (Luby, Sinclair and Zuckerman 1993).
+
+    >>> [luby(number) for number in range(7)]
+    [1, 1, 2, 1, 1, 2, 4]
+    """
+    number += 1
+    while number & (number + 1):
+        number -= (1 << number.bit_length() - 1) - 1
+    return (number + 1) // 2

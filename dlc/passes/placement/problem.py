@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from random import Random
 
-from dlc.passes.placement.buffers import Buffer
+from dlc.passes.placement.buffers import Buffer, meeting
 from dlc.passes.placement.exact import Ints, Tables
 
-TRAIL_ENTRIES = 1 << 22
+LEAST_TRAIL, MOST_TRAIL = 1 << 14, 1 << 22
 """The trail is no longer than this: a search that needs more of it does without an answer."""
 
 
@@ -106,13 +106,11 @@ def _tables(
     members: Sequence[Sequence[int]],
 ) -> Tables:
     count, sections = len(sizes), len(members)
-    meets = [
-        sorted({other for s in range(first[i], end[i]) for other in members[s]} - {i})
-        for i in range(count)
-    ]
+    meets = meeting([(begin, stop - 1) for begin, stop in zip(first, end, strict=True)])
     pairs = sum(map(len, meets)) // 2
-    # Each pair raises a `low` at most once on the way down, each placement a floor of each section.
-    trail = min(TRAIL_ENTRIES, pairs + count * (sections + 1) + count + sections + 1)
+    # On the way down each pair raises a `low` once, each placement a floor and a top of each section; and
+    # buffers are lifted.
+    trail = min(MOST_TRAIL, LEAST_TRAIL + 2 * (pairs + count * (2 * sections + 1)))
     parts = count + sections + 1
     return Tables(
         size=_ints(sizes),
@@ -124,16 +122,17 @@ def _tables(
         members=_ints(chain(*members)),
         members_from=_starts(members),
         order=_ints(range(count)),
-        rank=_zeros(count),
         offset=_zeros(count),
-        words=_zeros(3),
+        words=_zeros(5),
         low=_zeros(count),
         next=_zeros(count + 1),
         before=_zeros(count + 1),
         is_placed=_zeros(count),
         floor=_zeros(sections),
+        top=_zeros(sections),
         load=_zeros(sections),
         crossing=_zeros(sections),
+        choices=_zeros(sections),
         is_stale=_zeros(sections),
         undo_kind=_zeros(trail),
         undo_index=_zeros(trail),
@@ -141,9 +140,7 @@ def _tables(
         begin=_zeros(count + 1),
         stop=_zeros(count + 1),
         parent=_zeros(count + 1),
-        at=_zeros(count + 1),
         chosen=_zeros(count + 1),
-        ceiling=_zeros(count + 1),
         trail=_zeros(count + 1),
         rest=_zeros(count + 1),
         pending=_zeros(count + 1),
