@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from dlc.dialects import mem
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import evaluate
+from dlc.ir.dims import evaluate, interval
 from dlc.passes.ordering import Task, witnesses
 from dlc.passes.placement import align
 
@@ -34,9 +34,15 @@ def _calls(wave: mem.Wave) -> list[mem.Call]:
     return [op for op in wave.body if isinstance(op, mem.Call)]
 
 
+def may_be_empty(root: mem.Root, program: mem.Program) -> bool:
+    """Whether a root has no bytes at some sizes, but not at all of them."""
+    least, _ = interval(root.bytes, program.bounds)
+    return root.bytes != 0 and (least is None or least <= 0)
+
+
 def _tasks(waves: Sequence[mem.Wave], roots: Sequence[mem.Root]) -> list[Task]:
-    """All calls, with what they read and write of the arena."""
-    number = {root.result: index for index, root in enumerate(roots)}
+    """All calls, with what they read and write of the arena. What is always empty ties none together."""
+    number = {root.result: index for index, root in enumerate(roots) if root.bytes != 0}
     calls = [(call, _loop_around(wave)) for wave in waves for call in _calls(wave)]
     extents: dict[Op, tuple[int, int]] = {}
     for index, (_, loop) in enumerate(calls):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dlc.codegen.any_order import held_in_any_order
+from dlc.codegen.any_order import held_in_any_order, may_be_empty
 from dlc.codegen.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.dialects.comm import HOST
@@ -37,7 +37,7 @@ def certificate(
     return Certificate(
         str(arena),
         order_bound=str(_most_in_use(placed, sizes)),
-        any_order_bound=str(sizes.maximum([_sum(placed, each, sizes) for each in held.values()])),
+        any_order_bound=str(_held_at_once(program, placed, held.values(), sizes)),
         witnesses=tuple(sorted(held)),
         roots=tuple(
             RootRecord(
@@ -77,6 +77,18 @@ def _most_in_use(placed: Sequence[Placed], sizes: Sizes) -> Entry:
         else:
             moving = (sizes.difference if ending else sizes.sum)(moving, entry)
     return sizes.maximum([sizes.sum(e, sizes.number(most)) for e, most in peaks.items()])
+
+
+def _held_at_once(
+    program: mem.Program, placed: Sequence[Placed], held: Iterable[Iterable[int]], sizes: Sizes
+) -> Entry:
+    """The bytes of the largest of these sets of roots; 0 where a root is empty.
+
+    An empty value ties no call to another, so there what stands between them may be less.
+    """
+    most = sizes.maximum([_sum(placed, each, sizes) for each in held])
+    empty = [each.bytes for each in placed if may_be_empty(each.root, program)]
+    return sizes.product(most, sizes.minimum([sizes.number(1), *empty])) if empty else most
 
 
 def _sum(placed: Sequence[Placed], roots: Iterable[int], sizes: Sizes) -> Entry:

@@ -62,6 +62,10 @@ class Sizes:
         """The entry for one entry less another."""
         return self._fold("{} - {}", one, other, int.__sub__)
 
+    def product(self, one: Entry, other: Entry) -> Entry:
+        """The entry for the product of two entries."""
+        return self._fold("{} * {}", one, other, int.__mul__)
+
     def known(self, entry: Entry) -> int | None:
         """What an entry is, if that depends on no dim."""
         text = self.texts[entry.index]
@@ -75,6 +79,13 @@ class Sizes:
         for entry in rest:
             largest = self._fold("max({}, {})", largest, entry, max)
         return largest
+
+    def minimum(self, entries: Sequence[Entry]) -> Entry:
+        """The entry for the smallest of several, one at least."""
+        smallest, *rest = dict.fromkeys(entries)
+        for entry in rest:
+            smallest = self._fold("min({}, {})", smallest, entry, min)
+        return smallest
 
     def aligned(self, size: Size, to: int) -> Entry:
         """The entry for the next multiple of `to`."""

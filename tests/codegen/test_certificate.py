@@ -58,6 +58,25 @@ def test_a_kernel_that_could_work_in_place_needs_its_operand_alone() -> None:
     assert (found.any_order_bound, found.order_bound) == (1024, 1024)
 
 
+EMPTY = """dim N = 1..64
+export fn f(x: f32[N, 16]) -> f32[N, 16] {
+  let a = cumsum(x, axis=1)
+  let b = sort(x, axis=1)
+  let e = sort(a[1:], axis=1)
+  let g = cumsum(b[1:], axis=1)
+  let s = sum(sort(e + g, axis=1))
+  let h = sort(a + s, axis=1)
+  return cumsum(b + sum(h), axis=1)
+}"""
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_no_order_is_claimed_where_what_ties_two_calls_is_empty(level: int) -> None:
+    artifact = compiled(EMPTY, level)
+    assert plan(artifact, {"N": 1}).any_order_bound == 0
+    assert plan(artifact, {"N": 2}).any_order_bound >= 3 * 64 * 2
+
+
 def test_every_root_and_view_says_which_line_it_comes_from() -> None:
     said = certificate_of(compiled(CHAIN))
     places = [*[root.place for root in said.roots], *[view.place for view in said.views]]
