@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from dlc.dialects import array, flow, kernel
 from dlc.dialects.flow.regions import yielded
+from dlc.dialects.kernel_attention import Attention
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import evaluate
 from dlc.lowering.estimate import is_cheap, is_product, picoseconds
@@ -102,11 +103,12 @@ class _Residuals:
         if len(values) > MOST_VALUES:
             return None
         second, _ = smallest_cut(self._cut(needed, values))
-        made = {value.op: None for value in values if _make(values, value) in second}
-        ops = [op for op in self.pair.forward.body if op in made]
+        body = list(self.pair.forward.body)
+        made = {op for k, op in enumerate(body) if f"make {k}" in second}
+        ops = [op for op in body if op in made]
         if not any(isinstance(op, kernel.Kernel) for op in ops):
             return None
-        kept = [v for v in values if _have(values, v) in second and _make(values, v) not in second]
+        kept = [v for v in values if _have(values, v) in second and v.op not in made]
         passed = [
             value for value in kept if self._price_of_passing(value) <= self._price_of_stack(value)
         ]
@@ -135,23 +137,26 @@ class _Residuals:
         cut = Cut()
         for value in needed:
             cut.apart(_have(values, value), first=_ENDLESS, second=0)
+        made: dict[Op | None, str | None] = {value.op: None for value in values}
+        for k, op in enumerate(self.pair.forward.body):
+            if op in made and self._may_repeat(op):
+                cut.apart(f"make {k}", first=0, second=self._time(op))
+                for operand in op.operands:
+                    cut.follows(_have(values, operand), f"make {k}", _ENDLESS)
+                made[op] = f"make {k}"
         for value in values:
-            have, make = _have(values, value), _make(values, value)
+            have, make = _have(values, value), made[value.op]
             keeping = min(self._price_of_stack(value), self._price_of_passing(value))
-            cut.follows(make, have, keeping)
-            op = value.op
-            if op is None or not self._may_repeat(op):
-                cut.apart(make, first=0, second=_ENDLESS)
-                continue
-            cut.apart(make, first=0, second=self._time(op))
-            for operand in op.operands:
-                cut.follows(_have(values, operand), make, _ENDLESS)
+            if make is None:
+                cut.apart(have, first=0, second=keeping)
+            else:
+                cut.follows(make, have, keeping)
         return cut
 
     def _may_repeat(self, op: Op) -> bool:
         if isinstance(op, array.Reshape | array.Constant):
             return True
-        return len(op.results) == 1 and (is_cheap(op) or (self.products and is_product(op)))
+        return is_cheap(op) or (self.products and (is_product(op) or isinstance(op, Attention)))
 
     def _time(self, op: Op) -> int:
         return self.steps * picoseconds(op, self.timeline.sample)
@@ -214,7 +219,3 @@ def stacks_of(scan: flow.Scan, value: Value) -> Iterator[Value]:
 
 def _have(values: dict[Value, int], value: Value) -> str:
     return f"have {values[value]}"
-
-
-def _make(values: dict[Value, int], value: Value) -> str:
-    return f"make {values[value]}"

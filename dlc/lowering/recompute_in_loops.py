@@ -115,17 +115,19 @@ class _Rebuild:
     def _source_again(self, source: Value) -> Value:
         """An array outside, computed again before the second loop."""
         if isinstance(source.op, array.Reshape):
-            return self._copy(source.op, [self._source_again(source.op.source)], self.backward)
+            seen = self._source_again(source.op.source)
+            return self._copy(source.op, [seen], self.backward).result
         assert source.op is not None
-        return self._copy(source.op, source.op.operands, self.backward)
+        copy = self._copy(source.op, source.op.operands, self.backward)
+        return copy.results[source.index]
 
-    def _copy(self, op: Op, operands: Sequence[Value], before: Op) -> Value:
+    def _copy(self, op: Op, operands: Sequence[Value], before: Op) -> Op:
         copy = clone(op, operands, [clone_block(region) for region in op.regions])
         assert before.parent is not None
         before.parent.insert(copy, before)
         if isinstance(copy, kernel.Kernel):
             self.kernels.append(copy)
-        return copy.result
+        return copy
 
     # The first loop.
 
@@ -211,7 +213,8 @@ class _Rebuild:
                 pending += value.op.operands
         for op in self.choice.made:
             if op in needed:
-                known[op.result] = self._copy(op, [known[o] for o in op.operands], before)
+                copy = self._copy(op, [known[o] for o in op.operands], before)
+                known.update(zip(op.results, copy.results, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
