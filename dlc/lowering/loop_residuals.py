@@ -41,7 +41,9 @@ class Pair:
         arguments = second.body.arguments[1 + len(second.initial) :]
         found: dict[Value, Value] = {}
         for argument, stack, axis in zip(arguments, second.xs, second.x_axes, strict=False):
-            if stack.op is first and first.y_axes[stack.index - count] == axis:
+            # What was carried last may be walked as well, but is no stack.
+            is_stack = stack.op is first and stack.index >= count
+            if is_stack and first.y_axes[stack.index - count] == axis:
                 found[argument] = yielded(first.body)[stack.index]
         return found
 

@@ -10,7 +10,7 @@ import pytest
 from dlc.dialects import flow, func, kernel
 from dlc.driver.compile import lower
 from dlc.driver.entries import find_function
-from dlc.driver.make import Wanted, make_artifact
+from dlc.driver.make import Wanted, make_artifact, make_model
 from dlc.driver.open import open_training
 from dlc.driver.opened import Opened
 from dlc.driver.settings import Settings
@@ -78,6 +78,15 @@ module Model(D = 32) {
     }
     return last(y @ w)
   }
+}
+"""
+
+# What a loop carried last is walked by another one, as its stacks may be.
+CARRIED = """\
+dlc 1
+export fn f(xs: f32[8, 8]) -> f32[8] {
+  let (h, g) = scan x in xs with h = xs, g = xs { next h = h + x  next g = g * h }
+  return scan (a, b) in (h, g) { yield sum(a * b) }
 }
 """
 
@@ -212,6 +221,13 @@ def test_no_bit_of_a_training_changes_whatever_the_lengths_are() -> None:
         assert plain.step(x=x, label=label) == other.step(x=x, label=label)
     for name, weight in plain.weights.items():
         assert np.array_equal(weight, other.weights[name]), name
+
+
+def test_what_is_carried_last_is_no_stack_where_another_loop_walks_it() -> None:
+    xs = np.random.default_rng(0).standard_normal((8, 8), np.float32)
+    settings = (Settings(recompute=0), Settings(recompute=4.0))
+    plain, other = (make_model(Wanted("m.dlm", CARRIED, settings=each))[0] for each in settings)
+    assert np.array_equal(np.asarray(plain["f"](xs)), np.asarray(other["f"](xs)))
 
 
 def limited(text: str, most: int) -> Artifact:
