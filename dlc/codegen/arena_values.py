@@ -64,7 +64,7 @@ class _Uses:
     pieces: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
     """The ops that write pieces of a root."""
     entire: set[Value] = field(default_factory=set[Value])
-    """The roots that some op writes at once."""
+    """The roots that some op writes at once, and not over what is there."""
 
     def add(self, call: mem.Call, number: int) -> None:
         split = len(call.views) - call.writes
@@ -75,14 +75,16 @@ class _Uses:
             self.made_by.setdefault(view, []).append(number)
             self.sources.setdefault(view, set()).update(reads)
             if isinstance(view.op, mem.View):
-                self._add_written(view.op, number)
+                over = any(_same_stretch(view.op, source) for source in reads)
+                self._add_written(view.op, number, over)
 
-    def _add_written(self, view: mem.View, number: int) -> None:
+    def _add_written(self, view: mem.View, number: int, over: bool) -> None:
+        """An op writes a view, perhaps over what it reads there."""
         if view.offset == 0 and not view.counters:
             self.whole.setdefault(view.root, number)
         if self.is_piece(view):
             self.pieces.setdefault(view.root, []).append(number)
-        else:
+        elif not over:
             self.entire.add(view.root)
 
     def is_piece(self, view: mem.View) -> bool:
@@ -98,6 +100,7 @@ class _Uses:
             if (
                 view.root in self.pieces
                 and view.root not in self.entire
+                and view.result not in self.made_by
                 and not self.is_piece(view)
             ):
                 found.setdefault(view.root, view)

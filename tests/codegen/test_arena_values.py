@@ -77,6 +77,18 @@ def test_what_is_concatenated_is_joined_from_parts_that_lie_in_it() -> None:
     )
 
 
+def test_what_is_joined_is_called_so_though_it_is_written_over_later() -> None:
+    found = values_of(
+        "export fn f(x: f32[5, 8], v: f32[8, 16], w: f32[8, 24]) -> (f32[5, 40], f32[5]) {\n"
+        "  let both = exp(concat([x @ v, tanh(x @ w)], axis=1))\n"
+        "  return (cumsum(both, axis=1), sum(both, axis=1))\n}"
+    )
+    (root,) = {v.root for v in found.values if v.how == "part"}
+    made = {v.how: v.type for v in found.values if v.root == root and v.made_by}
+    assert made.keys() == {"part", "joined", "in place"}
+    assert made["joined"] == made["in place"] == "f32[200]"
+
+
 SCAN = """export fn f(x: f32[8, 4]) -> f32[8, 4] {
   let rows = cumsum(x, axis=1)
   let (sums, all) = scan row in rows with total = zeros([4]) {

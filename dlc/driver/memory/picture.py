@@ -7,7 +7,8 @@ drawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -86,8 +87,8 @@ def svg_file(memory: ModelMemory) -> str:
         top += picture.height
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}">\n<style>\n{colours("svg")}{STYLE}</style>\n'
-        f'<rect width="100%" height="100%" fill="var(--paper)"/>\n{chr(10).join(parts)}\n</svg>\n'
+        f'viewBox="0 0 {width:.0f} {height:.0f}">\n<style>\n{_literal_style()}</style>\n'
+        f'<rect class="paper" width="100%" height="100%"/>\n{chr(10).join(parts)}\n</svg>\n'
     )
 
 
@@ -142,6 +143,7 @@ def colours(where: str) -> str:
 
 STYLE = "".join(
     [
+        "svg .paper{fill:var(--paper)}\n",
         "svg text{font:11px ui-monospace,Menlo,Consolas,monospace;fill:var(--soft)}\n",
         "svg .title{font-weight:bold;font-size:14px;fill:var(--ink)}\n",
         "svg .inside{fill:var(--ink);pointer-events:none}\n",
@@ -158,6 +160,19 @@ STYLE = "".join(
         "svg .root:hover,svg .root.lit{stroke-width:2.5;filter:saturate(1.6)}\n",
     ]
 )
+
+
+def _literal_style() -> str:
+    """The same with the colours themselves: what converts pictures seldom knows names in CSS."""
+    dark = _named_in(STYLE, _DARK)
+    return f"{_named_in(STYLE, _LIGHT)}@media (prefers-color-scheme:dark){{\n{dark}}}\n"
+
+
+def _named_in(style: str, colours: Mapping[str, str]) -> str:
+    """Style with these colours in place of their names."""
+    return re.sub(r"var\(--([a-z-]+)\)", lambda name: colours[name[1]], style)
+
+
 """CSS of the pictures."""
 
 

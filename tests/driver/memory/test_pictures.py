@@ -95,6 +95,13 @@ def many(count: int) -> EntryMemory:
     return replace(entry, roots=(large, *small), work=(), arena=arena, order_bound=large.bytes + 64)
 
 
+def test_a_picture_has_its_colours_itself_in_light_and_in_dark() -> None:
+    style = svg_file(chain()).partition("<style>")[2].partition("</style>")[0]
+    assert "var(" not in style
+    assert "svg .paper{fill:#ffffff}" in style
+    assert "svg .paper{fill:#0d1117}" in style.partition("@media (prefers-color-scheme:dark)")[2]
+
+
 def test_what_is_too_small_to_be_seen_is_counted_and_not_drawn() -> None:
     svg = svg_file(ModelMemory("m.dlm", (many(4000),), {}))
     assert list(roots_of(svg)) == [0]
