@@ -30,9 +30,10 @@ class Interrupted(Exception):
 def spell_out() -> None:
     """Letters that a terminal's encoding lacks are written as escapes; there is no reason to fail.
 
-    What a shell has closed, `>&-`, is open again and goes nowhere.
+    Where a shell has closed stderr, `2>&-`, what is said goes nowhere; with stdout closed it is an error to
+    write something, and only that.
     """
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -84,7 +85,8 @@ def _drop(stream: TextIO) -> None:
 
 
 def _output_lost(error: OSError) -> UsageError:
-    why = (error.strerror or str(error)).lower()
+    closed = error.errno == errno.EBADF
+    why = "it is closed" if closed else (error.strerror or str(error)).lower()
     return UsageError(
         f"cannot write the output: {why}", code="D0502", help="send it to another place"
     )

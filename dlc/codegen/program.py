@@ -310,7 +310,9 @@ class _Writer:
 
     def _record_of(self, op: Op, name: str, kernel: str = "", message: str = "") -> OpRecord:
         place = op.location.place
-        return OpRecord(name, str(place) if place else "", kernel, message)
+        if place is None:
+            return OpRecord(name, "", kernel, message)
+        return OpRecord(name, str(place), kernel, message, place.end)
 
     def _patch_scratch(self) -> Entry:
         """Every thread's scratch is as large as the largest that a kernel asks for."""

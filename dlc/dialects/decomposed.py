@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dlc.dialects.func import Return
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.needs import Need
 
 
 class Decomposed(Op):
@@ -19,6 +22,11 @@ class Decomposed(Op):
     def decompose(self, emit: Builder) -> tuple[Value, ...]:
         """The same results from simpler operations."""
         raise NotImplementedError(f"{self.name} has no decompose")
+
+    def needs(self) -> Iterator[Need]:
+        # What stands in a region of its own is asked itself.
+        for op in () if self.regions else decomposition(self):
+            yield from op.needs()
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         return at.run(decomposition(self), inputs)

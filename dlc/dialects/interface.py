@@ -3,8 +3,9 @@
 `dlc.dims = ["B = 1..1024", "T = 1.."]` names the symbolic sizes and their bounds, `dlc.inputs` and
 `dlc.results` the arguments and results as the user knows them, `dlc.defaults` default values (an empty
 string where there is none), `dlc.updates` for each result the argument whose memory it takes over (an
-empty string for memory of its own), `dlc.hidden` how many of the last results are sizes that the call
-measures and the caller does not see, `dlc.doc` the documentation.
+empty string for memory of its own), `dlc.needs` the sizes that a call must not make negative (each with
+the code, the message and the place of the error), `dlc.hidden` how many of the last results are sizes that
+the call measures and the caller does not see, `dlc.doc` the documentation.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from dlc.dialects.measured import dims_of
 from dlc.ir.attributes import Attribute, Dense
 from dlc.ir.core import Block, Op
 from dlc.ir.define import attribute, region
+from dlc.ir.dims import names, parse_size
 from dlc.ir.types import FunctionType, TensorType
 from dlc.runtime.checks import MAX_NAME
+from dlc.runtime.manifest import Need
 
 Bounds = dict[str, tuple[int, int | None]]
 """Lowest and highest value of named sizes."""
 
 HIDDEN = "dlc.hidden"
+NEEDS = "dlc.needs"
 _BOUND = re.compile(r"([A-Za-z_]\w*) = (\d{1,19})\.\.(\d{0,19})")
 
 
@@ -63,6 +67,20 @@ class Interface(Op):
         """How many of the last results are counts that the caller does not see."""
         count = self.attributes.get(HIDDEN, 0)
         return count if isinstance(count, int) else 0
+
+    @property
+    def call_needs(self) -> tuple[Need, ...]:
+        """The sizes that a call must not make negative, in order of text."""
+        needs = self.attributes.get(NEEDS, ())
+        assert isinstance(needs, tuple)
+        return tuple(map(self._need, needs))
+
+    def _need(self, row: Attribute) -> Need:
+        match row:
+            case (str(size), "D0804" | "D0807" as code, str(told), str(place), int(end)):
+                return Need(size, code, told, place, end)
+            case _:
+                raise self.fail(f"@{self.sym_name} has something else for {NEEDS}: {row!r}")
 
     @property
     def updates(self) -> dict[int, int]:
@@ -121,6 +139,7 @@ _KINDS: dict[str, type[object]] = {
     "dlc.defaults": tuple,
     "dlc.updates": tuple,
     HIDDEN: int,
+    NEEDS: tuple,
     "dlc.doc": str,
 }
 
@@ -178,11 +197,24 @@ def _check_updates(op: Op, name: str, type: FunctionType) -> None:
             raise op.fail(f"@{name} cannot update {updated!r}: that is no argument {result}")
 
 
+def _check_need(op: Interface, need: Need, bounds: Bounds) -> None:
+    try:
+        unknown = names(parse_size(need.size)) - bounds.keys()
+    except ValueError as error:
+        raise op.fail(f"@{op.sym_name} needs what is no size: {error}") from None
+    if unknown:
+        raise op.fail(
+            f"@{op.sym_name} needs {need.size}, and dlc.dims does not bound {min(unknown)}"
+        )
+
+
 def _check_bounds(op: Interface, name: str, measured: Callable[[], Collection[str]]) -> None:
     bounds = op.bounds
     for dim, (low, high) in bounds.items():
         if high is not None and high < low:
             raise op.fail(f"@{name} bounds {dim} by {low}..{high}")
+    for need in op.call_needs:
+        _check_need(op, need, bounds)
     unknown = dims_of(op) - bounds.keys()
     unknown = unknown and unknown.difference(measured())
     if unknown:

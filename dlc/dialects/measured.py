@@ -89,6 +89,11 @@ def at_most(size: Size, limits: Mapping[str, Size]) -> Size:
     return _end(size, limits, high=True)
 
 
+def at_least(size: Size, limits: Mapping[str, Size]) -> Size:
+    """The smallest that a size can be while measured dims go from 0 to their limits."""
+    return _end(size, limits, high=False)
+
+
 def grows(size: Size, limits: Mapping[str, Size]) -> bool:
     """Whether a size is at its largest where the measured dims are at their limits."""
     return not any(factor < 0 and _mentions(m, limits) for m, factor in _terms(size))

@@ -219,7 +219,8 @@ def interface_of(entry: EntryPoint) -> manifest.Entry:
     )
     doc = entry.attributes.get("dlc.doc", "")
     assert isinstance(doc, str)
-    return manifest.Entry(entry.sym_name, inputs, outputs, _dims(entry, names), doc)
+    dims = _dims(entry, names)
+    return manifest.Entry(entry.sym_name, inputs, outputs, dims, doc, entry.call_needs)
 
 
 def _result_names(count: int) -> tuple[str, ...]:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.driver.compile import keep_promises
-from dlc.driver.entries import interfaces, return_all_counts
+from dlc.driver.entries import interfaces, settle_interfaces
 from dlc.driver.interface import entry_data
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
 from dlc.errors import Diagnostic, ModelError, UsageError, diagnostic_data
 from dlc.frontend.values import Datum
 from dlc.ir.verify import verify
-from dlc.lowering.capacity import check_least
+from dlc.lowering.negative_sizes import check_least
 from dlc.runtime.atomic import write_file
 from dlc.runtime.files import map_file
 from dlc.runtime.manifest import Entry
@@ -60,7 +60,7 @@ def check_model(
     keep_promises(opened, Settings())
     with opened.quoting():
         check_least(opened.module)
-    return_all_counts(opened.module)
+        settle_interfaces(opened.module)
     entries = interfaces(opened.module)
     return Checked(path, tuple(entries), opened.warnings, opened.remarks)
 

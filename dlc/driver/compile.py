@@ -14,7 +14,7 @@ from dlc.driver.build import Sources, build_artifact
 from dlc.driver.cache import open_cache
 from dlc.driver.code import CodeMaker
 from dlc.driver.decisions import recorded
-from dlc.driver.entries import interfaces, return_all_counts
+from dlc.driver.entries import interfaces, settle_interfaces
 from dlc.driver.known import key_of, recall, remember
 from dlc.driver.memory_limit import check_bounded, kept_within
 from dlc.driver.opened import Opened
@@ -28,7 +28,7 @@ from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
-from dlc.lowering.capacity import check_least
+from dlc.lowering.negative_sizes import check_least
 from dlc.passes.devices import unplace, uses_gpu
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
@@ -189,7 +189,8 @@ def _compiled(
 ) -> Artifact:
     """The artifact, from the cache if the same graph was compiled before."""
     start = time.perf_counter()
-    return_all_counts(opened.module)
+    with opened.quoting():
+        settle_interfaces(opened.module)
     interface = tuple(interfaces(opened.module))
     if not interface:
         raise ModelError(

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from dlc.dialects import func, mem, weight
 from dlc.dialects.builtin import Module
+from dlc.dialects.measured import limits_of, measuring
 from dlc.driver.build import EntryPoint, interface_of
 from dlc.driver.calls import choose
 from dlc.errors import UsageError
 from dlc.ir.attributes import Attribute, Symbol
 from dlc.ir.core import Op
+from dlc.lowering.negative_sizes import check_counted, note_needs
 from dlc.lowering.return_counts import return_counts
 from dlc.passes.prepare import NAME as PREPARE
 from dlc.runtime import manifest
@@ -30,10 +32,17 @@ def entry_functions(module: Module) -> list[func.Func]:
     return [op for op in entry_points(module) if isinstance(op, func.Func)]
 
 
-def return_all_counts(module: Module) -> None:
-    """Let every entry point without a plan return the sizes that its results mention and it measures."""
+def settle_interfaces(module: Module) -> None:
+    """Let every entry point without a plan be as its callers see it.
+
+    It returns the sizes that its results mention and it measures, and says which sizes a call must look
+    at. Raises Unsupported (D0701) and ModelError (D0715) for counted sizes that there is no memory for.
+    """
     for function in entry_functions(module):
         return_counts(function)
+        limits = limits_of(measuring(function))
+        check_counted(function, limits)
+        note_needs(function, limits)
 
 
 def interfaces(module: Module) -> list[manifest.Entry]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlc.dialects import weight
-from dlc.driver.entries import interfaces, return_all_counts
+from dlc.driver.entries import interfaces, settle_interfaces
 from dlc.driver.interface import entry_data, sizes_data
 from dlc.driver.open import open_model
 from dlc.driver.opened import Opened
@@ -170,7 +170,8 @@ def _memory(artifact: Artifact) -> Iterator[Memory]:
 
 
 def _model(opened: Opened) -> Inspection:
-    return_all_counts(opened.module)
+    with opened.quoting():
+        settle_interfaces(opened.module)
     sources = [op for op in opened.module.body if isinstance(op, weight.Source)]
     return Inspection(
         opened.name,

@@ -10,7 +10,7 @@ import numpy as np
 from dlc.dialects import mem
 from dlc.driver.build import interface_of
 from dlc.driver.calls import Arguments, Request
-from dlc.driver.entries import find_entry, interfaces, return_all_counts
+from dlc.driver.entries import find_entry, interfaces, settle_interfaces
 from dlc.driver.opened import Opened
 from dlc.driver.results import Results
 from dlc.driver.watch import Watch, observing
@@ -36,7 +36,8 @@ def evaluate_entry(
     """
     watch = watch or Watch()
     _check_watched(opened, watch)
-    return_all_counts(opened.module)
+    with opened.quoting():
+        settle_interfaces(opened.module)
     arguments = request.arguments(interfaces(opened.module))
     if opened.stage == "graph":
         Manager(opened.context).run(opened.module, ("autodiff",))
@@ -61,7 +62,7 @@ def evaluate_arguments(
     """Evaluate an entry point, without derivatives any more, on arguments that were read."""
     function = find_entry(opened.module, arguments.entry)
     entry = interface_of(function)
-    binder = Binder(entry)
+    binder = Binder(entry, lambda: opened.texts)
     arrays, given = ArgumentReader(entry, binder.free).read((), arguments.named)
     dims = binder.bind([array.shape for array in arrays], given)
     views = WeightViews(weights.table, np.frombuffer(weights.data, np.uint8))

@@ -18,7 +18,7 @@ from dlc.driver.entries import (
     find_entry,
     find_function,
     parts_of,
-    return_all_counts,
+    settle_interfaces,
 )
 from dlc.driver.make import Wanted
 from dlc.driver.opened import Opened
@@ -68,7 +68,8 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
     if shown.stage == "text":
         return _source(opened)
     _check_ahead(opened, shown.stage)
-    return_all_counts(opened.module)
+    with opened.quoting():
+        settle_interfaces(opened.module)
     write_training(opened.module, opened.training)
     steps = _Steps(shown, last=_printed(opened.module, shown.entry))
     stage = shown.stage if shown.stage in STAGES[1:5] else "loop"

@@ -293,9 +293,9 @@ class _Window:
         return same and self.first <= place.column <= self.last
 
     def moved(self, place: Place) -> Place:
-        """Where a place stands in what is shown."""
-        end = min(place.end, self.last + 1)
-        return replace(place, column=place.column - self.shift, end=max(0, end - self.shift))
+        """Where a place stands in what is shown; one behind its line stands at the end."""
+        column, end = min(place.column, self.last + 1), min(place.end, self.last + 1)
+        return replace(place, column=column - self.shift, end=max(0, end - self.shift))
 
 
 def _source_line(place: Place, sources: Mapping[str, str]) -> str | None:

@@ -26,7 +26,7 @@ from dlc.frontend.values import (
     is_number,
 )
 from dlc.ir.core import Value
-from dlc.ir.types import BOOL, F32, I32, DType
+from dlc.ir.types import BOOL, F32, F64, I32, I64, DType
 from dlc.text.source import Span
 
 __all__ = ["cast"]
@@ -271,8 +271,10 @@ def cast(ev: Evaluator, dtype: DType, given: Arguments) -> Datum:
         case Items() | bool() | int() | float() as numbers:
             # Numbers take the dtype at once: f64(0.1) is no f32 in between, u64(2 ** 63) no i32.
             natural = natural_dtype(numbers) if is_numeric(numbers) else BOOL
-            adapts = natural is not BOOL if dtype.is_float else natural is I32 and dtype is not BOOL
-            return convert(at, as_tensor(at, numbers, dtype if adapts else None), dtype)
+            adapts = natural is not BOOL if dtype.is_float else natural is I32
+            # Whether a number is 0 does not depend on how large it is.
+            wide = {I32: I64, F32: F64}.get(natural) if dtype is BOOL else dtype if adapts else None
+            return convert(at, as_tensor(at, numbers, wide), dtype)
         case value if is_number(value):
             return as_tensor(at, value, dtype)
         case value:

@@ -20,6 +20,7 @@ from dlc.ir.types import Type
 if TYPE_CHECKING:
     from dlc.ir.builder import Builder
     from dlc.ir.evaluation import Array, Evaluation
+    from dlc.ir.needs import Need
 
 PENDING = UnknownLocation("not placed yet")
 """The location of an operation that no builder has placed; the verifier refuses it."""
@@ -143,6 +144,10 @@ class Op:
 
         The verifier asks it for each of them, with the operation that has the name.
         """
+
+    def needs(self) -> Iterable[Need]:
+        """The sizes that must not be below 0 in a call, besides those of the results."""
+        return ()
 
     def fold(self) -> Value | Dense | None:
         """Something that already exists and equals the single result, or a constant; else None."""

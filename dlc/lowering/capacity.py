@@ -5,16 +5,14 @@ Artifacts are checked for the same when they are read: what passes here is not r
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from math import prod
 
 from dlc.dialects import func, mem, weight
-from dlc.dialects.array import show
 from dlc.dialects.builtin import Module
 from dlc.errors import Diagnostic, ModelError, Unsupported
 from dlc.ir.core import Op
-from dlc.ir.dims import Bounds, Dim, Size, evaluate, names, symbol
+from dlc.ir.dims import Dim, Size, symbol
 from dlc.ir.types import TensorType, Type
 from dlc.runtime.dtypes import MAX_RANK
 from dlc.runtime.memory import ADDRESSABLE
@@ -51,13 +49,6 @@ def check_interface(module: Module) -> None:
         raise Unsupported(found)
 
 
-def check_least(module: Module) -> None:
-    """Raises ModelError (D0715) for values whose size is below 0 where the named sizes are least."""
-    functions = [op for op in module.body if isinstance(op, func.Func)]
-    if found := [each for function in functions for each in _below_zero(function)]:
-        raise ModelError(found)
-
-
 def check_programs(module: Module, texts: Mapping[str, str]) -> None:
     """Raises Unsupported for plans of too many bytes (D0705) or too much work (D0713).
 
@@ -91,42 +82,6 @@ def _least(size: Size, least: Mapping[str, int]) -> int:
     if isinstance(size, Dim):
         return max([1, *[low for name, low in least.items() if size == symbol(name)]])
     return max(1, size)
-
-
-def _below_zero(function: func.Func) -> Iterator[Diagnostic]:
-    """Each size that is below 0 at the lower bounds, where it first is."""
-    bounds = function.bounds
-    least = {name: low for name, (low, _) in bounds.items()}
-    seen: set[Size] = set()
-    for op in function.walk() if bounds else ():
-        for result in op.results:
-            type = result.type
-            for size in type.shape if isinstance(type, TensorType) else ():
-                if isinstance(size, int) or size in seen or not names(size) <= least.keys():
-                    continue
-                seen.add(size)
-                number = evaluate(size, least)
-                if number < 0:
-                    at = " and ".join(f"{name} is {least[name]}" for name in sorted(names(size)))
-                    yield Diagnostic(
-                        "D0715",
-                        f"there is no {show(result)}: {size} is {number} where {at}",
-                        op.location.place,
-                        help=_larger(size, bounds),
-                    )
-
-
-def _larger(size: Dim, bounds: Bounds) -> str | None:
-    """Bounds that leave a size at 0 or above, if it depends on one name."""
-    name, *others = sorted(names(size))
-    low, high = bounds[name]
-    most = low + 2**20 if high is None else high
-    if others or evaluate(size, {name: most}) < 0:
-        return "make the lower bounds of the dims larger"
-    enough = bisect_left(range(low, most), 0, key=lambda number: evaluate(size, {name: number}))
-    upper = max(64, 2 * (low + enough)) if high is None else high
-    narrower = f"{name} = {low + enough}..{'' if high is None else high}"
-    return f"write dim {narrower}, or compile with --dim {name}={low + enough}..{upper}"
 
 
 def _memory(program: mem.Program) -> Iterator[Diagnostic]:

@@ -14,6 +14,7 @@ from dlc.ir.dims import Bounds, Shape, Size, floor_divide, product
 from dlc.ir.types import INDEX
 from dlc.lowering.array_to_kernel import lowers
 from dlc.lowering.formula import between, both, choose, convert, generic, plus, size, times
+from dlc.lowering.negative_sizes import runs_always
 
 
 @lowers(array.Iota)
@@ -108,7 +109,12 @@ def _unpadded(
     low, high, gap = op.low[axis], op.high[axis], op.interior[axis]
     if (low, high, gap) == (0, 0, 0):
         return index, []
-    place = plus(emit, index, low * -1)
+    bounds = bounds_around(op)
+    if runs_always(op) or (never_negative(low, bounds) and never_negative(high, bounds)):
+        place = plus(emit, index, low * -1)
+    else:
+        checked = emit(kernel.CheckIndex(size(emit, low), low + high + 1))
+        place = emit(scalar.Subtract(index, checked))
     conditions = [between(emit, place, 0, (extent - 1) * (gap + 1) + 1)]
     if gap:
         whole = emit(scalar.RawDivide(place, size(emit, gap + 1)))

@@ -9,8 +9,10 @@ from dlc.dialects.array.convolution import Layout
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.window import Windowed
+from dlc.dialects.interface import bounds_around
 from dlc.dialects.kernel_products import Conv
 from dlc.ir.attributes import Dense
+from dlc.ir.bounded import never_negative
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size
@@ -355,8 +357,12 @@ def _arg_extreme(op: Op, emit: Builder) -> Sequence[Value]:
     source, result = tensor_type(op.source), tensor_type(op.result)
     combine = "maximum" if isinstance(op, array.ArgMax) else "minimum"
     extent = source.shape[op.axis]
+    some = never_negative(extent - 1, bounds_around(op))
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
+        # Of no elements none is chosen: the call fails.
+        last = None if some else inner(kernel.CheckIndex(size(inner, extent - 1), extent))
+
         def at(deep: Builder, k: Value) -> Value:
             return load(deep, arrays[0], [*indices[: op.axis], k, *indices[op.axis :]])
 
@@ -369,7 +375,8 @@ def _arg_extreme(op: Op, emit: Builder) -> Sequence[Value]:
                 is_nan = deep(scalar.Compare(value, value, "ne"))
                 chosen = deep(scalar.Or(chosen, is_nan))
             here = convert(deep, folded[0], I32)
-            return deep(scalar.Select(chosen, here, convert(deep, size(deep, extent), I32)))
+            beyond = size(deep, extent) if last is None else plus(deep, last, 1)
+            return deep(scalar.Select(chosen, here, convert(deep, beyond, I32)))
 
         return fold(inner, (extent,), "minimum", place)
 

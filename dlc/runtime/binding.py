@@ -18,22 +18,29 @@ dlc.errors.CallError: error[D0804]: f: B is 3 in x but 4 in y
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dlc.errors import CallError
 from dlc.runtime import expressions
 from dlc.runtime.expressions import BadExpression, Expression
 from dlc.runtime.manifest import Dim, Entry, Input
 from dlc.runtime.spelling import describe
+from dlc.runtime.status import need_error
 
 Shape = tuple[int, ...]
 
 
 class Binder:
-    """Finds the dims of one entry point. `free` are those that the caller must give by name."""
+    """Finds the dims of one entry point. `free` are those that the caller must give by name.
 
-    def __init__(self, entry: Entry) -> None:
+    `texts` gives the model's text by file name, for the excerpt under a message.
+    """
+
+    def __init__(
+        self, entry: Entry, texts: Callable[[], Mapping[str, str]] = dict[str, str]
+    ) -> None:
         self.entry = entry
+        self._texts = texts
         self._inputs = [
             (item, [expressions.parse(size) for size in item.shape]) for item in entry.inputs
         ]
@@ -43,7 +50,11 @@ class Binder:
         self.free = tuple(name for name in known if name not in mentioned)
 
     def bind(self, shapes: Sequence[Shape], given: Mapping[str, int]) -> dict[str, int]:
-        """The value of each dim. Raises CallError: D0803 for a rank or a fixed size, D0804 for dims."""
+        """The value of each dim.
+
+        Raises CallError: D0803 for a rank or a fixed size, D0804 for dims, D0807 for what dims of these
+        values leave no room for.
+        """
         self._check_ranks(shapes)
         values: dict[str, int] = {}
         for name in self.free:
@@ -55,12 +66,22 @@ class Binder:
         self._solve(shapes, values)
         self._check_sizes(shapes, values)
         self.check_bounds({name: values[name] for name in self._dims})
+        self.check_needs(values)
         return values
 
     def check_bounds(self, values: Mapping[str, int]) -> None:
         """Raises CallError (D0804) for a dim that is outside its bounds."""
         for name, value in values.items():
             self._check_bounds(self._dims[name], value)
+
+    def check_needs(self, values: Mapping[str, int]) -> None:
+        """Raises CallError (D0804, D0807) for a size in the model that would be below 0 at these dims."""
+        for need in self.entry.needs:
+            expression = expressions.parse(need.size)
+            size = self.evaluate(expression, values)
+            if size < 0:
+                dims = {name: values[name] for name in sorted(expression.names)}
+                raise need_error(self.entry.name, need, size, dims, self._texts)
 
     def _check_ranks(self, shapes: Sequence[Shape]) -> None:
         for (item, sizes), shape in zip(self._inputs, shapes, strict=True):

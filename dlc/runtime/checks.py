@@ -150,6 +150,8 @@ def _check_entry(entry: Entry, refuse_: Refuse) -> None:
     for output in entry.outputs:
         _check_type(output, {dim.name for dim in entry.dims}, refuse)
     _check_updates(entry, refuse)
+    for need in entry.needs:
+        check_size(need.size, known, 0, refuse)
 
 
 def _check_updates(entry: Entry, refuse: Refuse) -> None:

@@ -90,7 +90,8 @@ def _read_manifest(file: memoryview, where: Where) -> Manifest:
         raise where.refuse("D0603", "the reserved word of the header is not zero", at=12)
     if total != len(file):
         message = f"the header says {total} bytes, the file has {len(file)}"
-        raise where.refuse("D0603", message, at=24, help="it may be cut short: copy it again")
+        wrong = "cut short" if total > len(file) else "followed by something else"
+        raise where.refuse("D0603", message, at=24, help=f"it may be {wrong}: copy it again")
     if length > MAX_MANIFEST or padded(HEADER.size + length) > len(file):
         message = f"a manifest of {length} bytes does not fit"
         raise where.refuse("D0603", message, at=16)

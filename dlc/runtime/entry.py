@@ -79,7 +79,7 @@ class EntryPoint:
         self._entry = entry
         self._program = program
         self._runner = runner
-        self._sizing = Sizing(entry, program)
+        self._sizing = Sizing(entry, program, dict[str, str] if runner is None else runner.texts)
         self._reader = ArgumentReader(entry, self._sizing.free)
         self._results = Results(entry)
         self._dtypes = [passed_as(item.dtype) for item in entry.inputs]

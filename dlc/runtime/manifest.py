@@ -41,6 +41,20 @@ class Dim(NamedTuple):
     measured: Measured | None = None
 
 
+class Need(NamedTuple):
+    """A size that must not be below 0 in a call: an expression over the dims that are not measured.
+
+    Where it is, the call fails with error `code` before anything runs. `told` says why, `{n}` in it
+    standing for what the size is; `place` and `end` are as in `Op`.
+    """
+
+    size: str
+    code: Literal["D0804", "D0807"]
+    told: str
+    place: str = ""
+    end: int = 0
+
+
 class Default(NamedTuple):
     """The value of an input that the caller leaves out: little-endian elements in base64."""
 
@@ -81,18 +95,21 @@ class Entry(NamedTuple):
     outputs: tuple[Output, ...]
     dims: tuple[Dim, ...] = ()
     doc: str = ""
+    needs: tuple[Need, ...] = ()
 
 
 class Op(NamedTuple):
     """One operation of a program, for messages, traces and profiles. Its place in the table is its id.
 
-    `place` is `file:line:col` or empty. `{a}` and `{b}` in `message` stand for the status words.
+    `place` is `file:line:col` or empty, `end` the column behind what stands there, or 0. `{a}` and `{b}` in
+    `message` stand for the status words.
     """
 
     name: str
     place: str = ""
     kernel: str = ""
     message: str = ""
+    end: int = 0
 
 
 class Program(NamedTuple):

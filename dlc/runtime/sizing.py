@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -39,10 +39,16 @@ class Binding(NamedTuple):
 class Sizing:
     """The bindings of one entry point."""
 
-    def __init__(self, entry: Entry, program: CompiledProgram) -> None:
+    def __init__(
+        self,
+        entry: Entry,
+        program: CompiledProgram,
+        texts: Callable[[], Mapping[str, str]] = dict[str, str],
+    ) -> None:
+        """`texts` gives the model's text by file name, for the excerpts under messages."""
         self._entry = entry
         self._program = program
-        self._binder = Binder(entry)
+        self._binder = Binder(entry, texts)
         self._kept: OrderedDict[tuple[object, ...], Binding] = OrderedDict()
 
     @property
@@ -61,8 +67,8 @@ class Sizing:
     def at(self, shapes: Sequence[Shape], given: Mapping[str, int]) -> Binding:
         """The binding for these shapes and sizes.
 
-        Raises CallError (D0801, D0803, D0804) for sizes that do not fit, ArtifactError for a plan that
-        is wrong at them.
+        Raises CallError (D0801, D0803, D0804, D0807) for sizes that do not fit, ArtifactError for a plan
+        that is wrong at them.
         """
         key = (*shapes, *(given[name] for name in sorted(given)))
         binding = self._kept.pop(key, None) or self.at_dims(self._binder.bind(shapes, given))
@@ -101,10 +107,11 @@ class Sizing:
     def at_dims(self, dims: Mapping[str, int]) -> Binding:
         """The binding at these dims, all but the measured ones, which nothing keeps.
 
-        Raises CallError (D0804) for dims outside their bounds or beyond measure, ArtifactError for a plan
-        that is wrong at them.
+        Raises CallError (D0804, D0807) for dims outside their bounds, beyond measure, or that make a size
+        negative; ArtifactError for a plan that is wrong at them.
         """
         self._binder.check_bounds(dims)
+        self._binder.check_needs(dims)
         limits = dict(dims)
         for dim in self._entry.dims:
             if dim.measured is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dlc.errors import CallError, Place
 from dlc.runtime.abi import CallWord, Status
-from dlc.runtime.manifest import Op
+from dlc.runtime.manifest import Need, Op
 
 _CODES = {
     Status.INDEX: "D0807",
@@ -45,9 +45,7 @@ def call_error(
     message = (op.message or _MESSAGES[status]).replace("{a}", str(words[CallWord.STATUS_A]))
     message = message.replace("{b}", str(words[CallWord.STATUS_B]))
     sources = texts()
-    place = place_of(op.place)
-    # Only texts that came with the artifact are quoted: it must not name other files to open.
-    quoted = place if place is not None and place.file in sources else None
+    quoted = _quoted(op, sources)
     named = op.name if quoted is None and op.name != op.kernel else ""
     told = [op.place if quoted is None else "", what, named, message]
     return CallError(
@@ -61,21 +59,47 @@ def placed_error(
     """An error in the call of an entry point `what`, with the operation that it came from."""
     (said,) = error.diagnostics
     sources = texts()
-    place = place_of(op.place)
-    quoted = place if place is not None and place.file in sources else None
+    quoted = _quoted(op, sources)
     told = [op.place if quoted is None else "", what, op.name, said.message]
     message = ": ".join(filter(None, told))
     return CallError(message, code=said.code, place=quoted, help=said.help, sources=sources)
 
 
-def place_of(text: str) -> Place | None:
-    """The place that `file:line:col` spells; None if it spells none.
+def need_error(
+    what: str,
+    need: Need,
+    size: int,
+    dims: Mapping[str, int],
+    texts: Callable[[], Mapping[str, str]],
+) -> CallError:
+    """The error for a call of an entry point `what` where a size that `need` is about is below 0.
 
-    >>> place_of("nets/mlp.dlm:12:5")
-    Place(file='nets/mlp.dlm', line=12, column=5, end=0)
+    `dims` has the values of the dims that the size depends on.
+    """
+    sources = texts()
+    quoted = _quoted(need, sources)
+    where = " and ".join(f"{name} is {value}" for name, value in dims.items())
+    message = f"{need.told.replace('{n}', str(size))} where {where}"
+    told = [need.place if quoted is None else "", what, message]
+    return CallError(": ".join(filter(None, told)), code=need.code, place=quoted, sources=sources)
+
+
+def _quoted(record: Op | Need, sources: Mapping[str, str]) -> Place | None:
+    """The place to show under a message. Only texts that came with the artifact are quoted: it must not
+    name other files to open.
+    """
+    place = place_of(record.place, record.end)
+    return place if place is not None and place.file in sources else None
+
+
+def place_of(text: str, end: int = 0) -> Place | None:
+    """The place that `file:line:col` spells, up to a column of its line; None if it spells none.
+
+    >>> place_of("nets/mlp.dlm:12:5", 8)
+    Place(file='nets/mlp.dlm', line=12, column=5, end=8)
     """
     file, _, rest = text.partition(":")
     line, _, column = rest.partition(":")
     if not (file and line.isdecimal() and column.isdecimal() and len(rest) < 20):
         return None
-    return Place(file, max(1, int(line)), max(1, int(column)))
+    return Place(file, max(1, int(line)), max(1, int(column)), end)

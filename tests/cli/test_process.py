@@ -99,13 +99,26 @@ def test_an_output_that_cannot_be_written_is_said(
     assert err.startswith("error[D0502]: cannot write the output: no space left on device")
 
 
-def test_without_any_stdout_a_command_still_does_its_work(folder: Path) -> None:
-    shell = f"{sys.executable} -m dlc new first >&-"
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("compile rows.dlm", 0), ("new first", 2), ("run rows.dlc --random-inputs 0", 2)],
+)
+def test_without_any_stdout_a_command_does_its_work_and_says_what_is_lost(
+    dlc: Command, folder: Path, command: str, code: int
+) -> None:
+    dlc("compile", "rows.dlm")
+    shell = f"{sys.executable} -m dlc {command} >&-"
     done = subprocess.run(
-        ["sh", "-c", shell], cwd=folder, env=surroundings(), capture_output=True, check=False
+        ["sh", "-c", shell],
+        cwd=folder,
+        env=surroundings(),
+        capture_output=True,
+        check=False,
+        text=True,
     )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert (folder / "first.dlm").exists()
+    assert done.returncode == code
+    assert ("cannot write the output: it is closed" in done.stderr) == (code == 2)
+    assert command != "new first" or (folder / "first.dlm").exists()
 
 
 @pytest.mark.parametrize("model", ["endless.dlm", "endless.dlc"])

@@ -226,7 +226,7 @@ def test_a_named_size_that_makes_a_slice_impossible_fails_the_call() -> None:
         lambda x: x,
         dims={"B": 1},
     )
-    assert failure(example).diagnostics[0].code == "D0804"
+    assert failure(example).diagnostics[0].code == "D0807"
 
 
 def test_more_results_than_their_bound_fail_the_call() -> None:
@@ -240,7 +240,7 @@ def test_the_largest_of_a_named_size_that_is_0_stands_nowhere() -> None:
     example = Example(
         lambda x: array.ArgMax(x, 0), [given(F32, [], (B,))], lambda x: x, dims={"B": 0}
     )
-    assert failure(example).diagnostics[0].code == "D0804"
+    assert failure(example).diagnostics[0].code == "D0807"
 
 
 def test_compress_keeps_the_places_where_the_mask_is_true() -> None:

@@ -14,6 +14,12 @@ def called(model: dlc.Model, entry: str, *arguments: object) -> object:
     return np.asarray(model[entry](*arguments)).tolist()
 
 
+def test_whether_a_number_is_0_does_not_depend_on_how_large_it_is() -> None:
+    numbers = "[bool(5000000000), bool(1e300), bool(0.0), bool([7000000000])[0]]"
+    model = dlc.compile(text=f"dlc 1\nexport fn f() -> bool[4] = {numbers}\n")
+    assert called(model, "f") == [True, True, False, True]
+
+
 @pytest.mark.parametrize(
     ("text", "caret", "said"),
     [

@@ -106,10 +106,13 @@ def test_every_flipped_bit_of_the_header_is_refused(bit: int) -> None:
 def test_every_shorter_file_is_refused() -> None:
     for length in [*range(200), *range(200, len(FILE), 97), len(FILE) - 1]:
         refused(FILE[:length])
+    assert "it may be cut short" in refused(FILE[:-1])
 
 
 def test_a_longer_file_is_refused() -> None:
-    assert "the header says" in refused(FILE + bytes(64))
+    said = refused(FILE + bytes(64))
+    assert "the header says" in said
+    assert "it may be followed by something else" in said
 
 
 def test_a_flipped_byte_is_named_by_section_and_offset() -> None:

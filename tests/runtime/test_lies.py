@@ -145,6 +145,18 @@ PROGRAM = "targets:0:programs:f"
         ),
         ("entries:0:inputs:0:default", {"shape": [1, 4], "data": "*"}, "D0611", "not base64"),
         ("entries:0:inputs:0:default", {"shape": [1, 5], "data": ""}, "D0611", "not of its type"),
+        (
+            "entries:0:needs",
+            [{"size": "B - Z", "code": "D0804", "told": "", "place": "", "end": 0}],
+            "D0611",
+            "mentions Z",
+        ),
+        (
+            "entries:0:needs",
+            [{"size": "B - 1", "code": "D0101", "told": "", "place": "", "end": 0}],
+            "D0604",
+            "expected 'D0804' or 'D0807'",
+        ),
         ("entries:0:dims:0:lower", -1, "D0611", "negative lower bound"),
         ("entries:0:dims:0:upper", 0, "D0611", "bounds 1..0"),
         ("entries:0:dims:0:name", "4", "D0611", "is no name"),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dlc.errors import ArtifactError, CallError, Unsupported, UsageError
 from dlc.runtime import blas
-from dlc.runtime.manifest import Dim, Entry, Input, Library, Measured, Op, Output, Program
+from dlc.runtime.manifest import Dim, Entry, Input, Library, Measured, Need, Op, Output, Program
 from dlc.runtime.model import Model, load
 from dlc.runtime.tensor import Tensor
 from tests.runtime import building
@@ -301,6 +301,36 @@ def test_a_failure_while_running_points_at_the_line(many: Model) -> None:
     assert said.message == "pick: the index 5 is out of range for an axis of size 3"
     assert str(said.place) == "model.dlm:2:5"
     assert "export fn f(x: f32[B, 4])" in caught.value.render()
+
+
+def test_a_size_that_would_be_below_0_points_at_the_line() -> None:
+    draft = building.tiny()
+    need = Need("B - 2", "D0804", "there is no f32[B - 2]: B - 2 is {n}", "model.dlm:2:1", 7)
+    draft.entries[0] = draft.entries[0]._replace(needs=(need,))
+    model = Model(draft.artifact())
+    assert model.f(X, X) is not None
+    said = refused(lambda: model.f(X[:1], X[:1]), "D0804")
+    assert "error[D0804]: f: there is no f32[B - 2]: B - 2 is -1 where B is 1" in said
+    assert said.endswith("\n   | ^^^^^^")
+    assert "B - 2 is -1" in refused(lambda: model.f.working_memory(B=1), "D0804")
+
+
+def test_needs_quote_only_texts_of_the_artifact() -> None:
+    draft = building.tiny()
+    need = Need("B - 2", "D0807", "no", "/etc/passwd:1:1", 5)
+    draft.entries[0] = draft.entries[0]._replace(needs=(need,))
+    with pytest.raises(CallError) as caught:
+        Model(draft.artifact()).f(X[:1], X[:1])
+    assert caught.value.render() == "error[D0807]: /etc/passwd:1:1: f: no where B is 1"
+
+
+def test_a_place_far_behind_its_line_is_marked_at_the_end_of_it() -> None:
+    draft = building.tiny()
+    need = Need("B - 2", "D0807", "no", "model.dlm:2:99999999999999", 1 << 60)
+    draft.entries[0] = draft.entries[0]._replace(needs=(need,))
+    with pytest.raises(CallError) as caught:
+        Model(draft.artifact()).f(X[:1], X[:1])
+    assert len(caught.value.render()) < 1000
 
 
 def test_only_texts_of_the_artifact_are_quoted() -> None:

@@ -5,7 +5,7 @@ Everything follows from one formula; the derivatives are convolutions again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Shape, Size
 from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.needs import Need
 from dlc.ir.types import TensorType
 
 __all__ = ["LAYOUTS", "Convolution", "DepthwiseGradient", "Layout", "Padding", "convolution"]
@@ -128,6 +129,11 @@ class Convolution(Op):
         return source.with_shape(
             layout.picture(source.shape[0], spatial, kernel.shape[layout.kernel_out])
         )
+
+    def needs(self) -> Iterator[Need]:
+        shape = tensor_type(self.kernel).shape
+        window = [shape[axis] for axis in self.layout.kernel_spatial]
+        return _fitting(self, tensor_type(self.source), window, self.source_dilations)
 
     def _check_channels(self, source: TensorType, kernel: TensorType, layout: Layout) -> None:
         channels, taken = source.shape[layout.channel], kernel.shape[layout.kernel_in]
@@ -350,18 +356,31 @@ def _places(
 ) -> list[Size]:
     """In how many places a kernel is put along each spatial axis."""
     found: list[Size] = []
+    for need, stride in zip(
+        _fitting(op, source, window, source_dilations), op.strides, strict=True
+    ):
+        if is_negative(need.size):
+            raise op.fail(need.told, code="D0312")
+        found.append(need.size // stride + 1)
+    return found
+
+
+def _fitting(
+    op: Convolution | DepthwiseGradient,
+    source: TensorType,
+    window: Sequence[Size],
+    source_dilations: Sequence[int],
+) -> Iterator[Need]:
+    """That a kernel fits along each spatial axis: the elements that are left where it stands first."""
     for number, axis in enumerate(op.layout.spatial):
         low, high = op.padding[number]
         inside = _apart(source.shape[axis], source_dilations[number]) + low + high
         reach = (window[number] - 1) * op.dilations[number] + 1
-        if is_negative(inside - reach):
-            raise op.fail(
-                f"the kernel {list(window)} reaches over {reach} elements, axis {axis} of "
-                f"{source.text} has {inside} with its padding",
-                code="D0312",
-            )
-        found.append((inside - reach) // op.strides[number] + 1)
-    return found
+        told = (
+            f"the kernel [{', '.join(map(str, window))}] reaches over {reach} elements, axis {axis} of "
+            f"{source.text} has {inside} with its padding"
+        )
+        yield Need(inside - reach, told)
 
 
 def _windows(

@@ -7,6 +7,7 @@ equals in row-major order of the axes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.needs import Need
 from dlc.ir.types import I32, DType, TensorType
 
 __all__ = [
@@ -54,6 +56,11 @@ class ArgExtreme(Op):
             )
         return TensorType(I32, shape[: self.axis] + shape[self.axis + 1 :])
 
+    def needs(self) -> Iterator[Need]:
+        type = tensor_type(self.source)
+        told = f"nothing to choose from: axis {self.axis} of {type.text} is empty"
+        yield Need(type.shape[self.axis] - 1, told, "D0807")
+
     def fold(self) -> Dense | None:
         return folded(self)
 
@@ -66,7 +73,7 @@ class ArgExtreme(Op):
         if array.shape[self.axis] == 0:
             raise CallError(
                 f"nothing to choose from: axis {self.axis} is empty",
-                code="D0804",
+                code="D0807",
                 place=self.location.place,
             )
         return self.choose(array).astype(np.int32)

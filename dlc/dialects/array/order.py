@@ -6,7 +6,7 @@ elements with equal keys stay in the order they had, also when it descends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Size
 from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.needs import Need
 from dlc.ir.types import I32, DType, TensorType
 
 __all__ = ["Sort", "TopK"]
@@ -96,12 +97,17 @@ class TopK(Op):
         best = type.with_shape((*type.shape[:axis], k, *type.shape[axis + 1 :]))
         return best, best.with_dtype(I32)
 
+    def needs(self) -> Iterator[Need]:
+        extent = tensor_type(self.source).shape[self.axis]
+        told = f"cannot take the best {self.k} of {extent}"
+        yield Need(extent - self.k, told, "D0807")
+
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         dtype = tensor_type(self.source).dtype
         k, extent = at.size(self.k), inputs[0].shape[self.axis]
         if k > extent:
             raise CallError(
-                f"cannot take the best {k} of {extent}", code="D0804", place=self.location.place
+                f"cannot take the best {k} of {extent}", code="D0807", place=self.location.place
             )
         order = sorting(inputs[0], dtype, self.axis, descending=self.largest)
         best = order.take(range(k), self.axis)

@@ -6,7 +6,7 @@ may be symbolic sizes; places that are computed are operands, and outside the te
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -28,6 +28,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Dim, Shape, Size, interval, maximum
 from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.needs import Need
 from dlc.ir.types import BOOL, I64, TensorType
 
 __all__ = ["Concatenate", "DynamicSlice", "DynamicUpdateSlice", "Pad", "Slice", "slice_axis"]
@@ -86,6 +87,19 @@ class Slice(Op):
             shape.append(extent)
         return type.with_shape(tuple(shape))
 
+    def needs(self) -> Iterator[Need]:
+        for size, start, limit in zip(
+            tensor_type(self.source).shape, self.starts, self.limits, strict=True
+        ):
+            if start == 0 and limit is size:
+                continue
+            if limit - start == 1:
+                told = f"the index {start} is out of range for an axis of size {size}"
+            else:
+                told = f"the slice {start}:{limit} leaves an axis of size {size}"
+            yield Need(start, told, "D0807")
+            yield Need(size - limit, told, "D0807")
+
     def fold(self) -> Value | Dense | None:
         return self.source if self.result.type is self.source.type else folded(self)
 
@@ -97,7 +111,7 @@ class Slice(Op):
             if not 0 <= start <= size or not start - step < limit <= size:
                 raise CallError(
                     f"cannot take {start} to {limit} of an axis of size {size}",
-                    code="D0804",
+                    code="D0807",
                     place=self.location.place,
                 )
             index.append(slice(start, max(start, limit), step))
@@ -164,13 +178,22 @@ class Pad(Op):
             shape.append(before + spread(size, between) + after)
         return type.with_shape(tuple(shape))
 
+    def needs(self) -> Iterator[Need]:
+        for count in (*self.low, *self.high):
+            yield Need(count, f"an axis is padded by {count} elements, which is {{n}}", "D0807")
+
     def fold(self) -> Value | Dense | None:
         return self.source if self.result.type is self.source.type else folded(self)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         source, value = inputs
         low, high = at.shape(self.low), at.shape(self.high)
-        assert min((*low, *high), default=0) >= 0, (low, high)
+        if min((*low, *high), default=0) < 0:
+            raise CallError(
+                f"cannot pad by {list(low)} and {list(high)} elements",
+                code="D0807",
+                place=self.location.place,
+            )
         shape = [
             before + size + max(size - 1, 0) * between + after
             for size, before, between, after in zip(

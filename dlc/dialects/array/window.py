@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Size
 from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.needs import Need
 from dlc.ir.types import I64, DType, TensorType
 
 __all__ = ["ReduceWindow", "SelectAndScatter", "WindowIndex"]
@@ -62,15 +63,17 @@ class Windowed(Op):
             if reach == low == high == 0 and stride == 1:
                 shape.append(size)
                 continue
-            room = size + low + high - reach - 1
-            if is_negative(room):
-                raise self.fail(
-                    f"a window over {reach + 1} elements does not fit into an axis of {size} of "
-                    f"{type.text} padded by {low} and {high}",
-                    code="D0312",
-                )
-            shape.append(room // stride + 1)
+            need = _fitting(type, size, (low, high), reach)
+            if is_negative(need.size):
+                raise self.fail(need.told, code="D0312")
+            shape.append(need.size // stride + 1)
         return type.with_shape(tuple(shape))
+
+    def needs(self) -> Iterator[Need]:
+        type = tensor_type(self.source)
+        for size, padding, reach in zip(type.shape, self.padding, self.reach, strict=True):
+            if reach:
+                yield _fitting(type, size, padding, reach)
 
     def _check(self, type: TensorType, functions: Sequence[str]) -> None:
         if self.function not in functions:
@@ -112,6 +115,14 @@ class Windowed(Op):
     def behind(self) -> tuple[int, ...]:
         """The axes of `windows` that are elements of one window."""
         return tuple(range(len(self.window), 2 * len(self.window)))
+
+
+def _fitting(type: TensorType, size: Size, padding: tuple[Size, Size], reach: int) -> Need:
+    """That a window fits: the elements that are left where it stands first."""
+    low, high = padding
+    told = f"a window over {reach + 1} elements does not fit into an axis of {size} of {type.text}"
+    padded = "" if low == high == 0 else f" padded by {low} and {high}"
+    return Need(size + low + high - reach - 1, told + padded)
 
 
 @op("array.reduce_window")

@@ -17,8 +17,8 @@ PAGES: dict[str, Page] = {
     ),
     "D0603": Page(
         "the header does not fit the file",
-        "Lengths in the header and the length of the file disagree; the file was probably cut short. "
-        "Copy it again.",
+        "Lengths in the header and the length of the file disagree; the file was probably cut short, "
+        "or something was written behind it. Copy it again.",
     ),
     "D0604": Page(
         "the manifest is not one",

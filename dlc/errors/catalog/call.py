@@ -23,7 +23,10 @@ PAGES: dict[str, Page] = {
     ),
     "D0804": Page(
         "sizes disagree or leave their bounds",
-        "A named size has one value in a call, and stays within the bounds of its `dim` line.",
+        "A named size has one value in a call, and stays within the bounds of its `dim` line. What is "
+        "calculated from such sizes is never below 0: there is no f32[T - S] where S is larger than T, "
+        "also not in a branch that the call does not take, because all values have their memory before "
+        "it begins. `maximum(T - S, 0)` is 0 there, `x[minimum(S, T):]` is empty.",
         "dim B = 1..64",
         "dim B = 1..1024",
     ),
@@ -39,7 +42,8 @@ PAGES: dict[str, Page] = {
     ),
     "D0807": Page(
         "an index is out of range",
-        "An index that was computed while the model ran lies outside the axis it indexes. dlc never "
+        "An index that was computed while the model ran lies outside the axis it indexes, or the sizes of "
+        "the call leave no room for an index, a slice or the best k that the text asks for. dlc never "
         "clamps: the call fails and its outputs are not returned.",
     ),
     "D0808": Page(

@@ -104,7 +104,8 @@ PAGES: dict[str, Page] = {
         "a size that its bounds let be below 0",
         "A size that is calculated, such as T - 5, or that a slice or a window leaves, is never below 0. "
         "The lower bound of a `dim` says from which size on that holds; give it in the text, or where the "
-        "model is compiled.",
+        "model is compiled. In a branch that is not taken for such sizes, or of what a call counts, write "
+        "`maximum(T - 5, 0)`, and begin a slice at `minimum(5, T)`.",
         "dlc 1\ndim T = 2..64\nexport fn f(x: f32[T]) -> f32 = sum(x[5:])",
         "dlc 1\ndim T = 5..64\nexport fn f(x: f32[T]) -> f32 = sum(x[5:])",
     ),

@@ -1,0 +1,21 @@
+"""What the sizes of a call must be, beyond the bounds of the dims, for an operation to have a meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dlc.ir.dims import Size
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A size that is 0 or more in every call; of one where it is not, `told` says what is wrong.
+
+    `{n}` in `told` stands for what the size is then. The error is D0804 for what has no shape then, and
+    D0807 for elements that are not there, which only matter where the operation runs.
+    """
+
+    size: Size
+    told: str
+    code: Literal["D0804", "D0807"] = "D0804"

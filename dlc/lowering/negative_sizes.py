@@ -1,0 +1,173 @@
+"""Sizes below 0: refused when compiling where the bounds of the dims show them, else left to each call.
+
+All values have their memory before a call begins, also those in a branch that it does not take; so a shape
+counts wherever it stands. What a call must look at is noted at its entry point before any pass removes an
+operation: whether a call fails does not depend on what is left of the text.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+
+from dlc.dialects import array, flow, func
+from dlc.dialects.array import show
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.dialects.builtin import Module
+from dlc.dialects.interface import NEEDS
+from dlc.dialects.measured import at_least
+from dlc.errors import Diagnostic, ModelError
+from dlc.ir.attributes import Attribute
+from dlc.ir.bounded import never_negative
+from dlc.ir.core import Op, Value
+from dlc.ir.dims import Bounds, Dim, Size, evaluate, names
+from dlc.ir.needs import Need
+from dlc.ir.types import TensorType
+
+MAY_NOT_RUN = (flow.If, flow.While, flow.Scan, flow.Custom)
+"""What has regions that a call may leave out."""
+
+
+def check_least(module: Module) -> None:
+    """Raises ModelError (D0715) for values whose size is below 0 where the named sizes are least."""
+    functions = [op for op in module.body if isinstance(op, func.Func)]
+    if found := [each for function in functions for each in _below_zero(function)]:
+        raise ModelError(found)
+
+
+def check_counted(function: func.Func, limits: Mapping[str, Size]) -> None:
+    """Raises ModelError (D0715) for values whose size is below 0 where a call counts few, or many.
+
+    `limits` has the most that each measured dim can be.
+    """
+    if not limits:
+        return
+    least = {name: low for name, (low, _) in function.bounds.items()}
+    found: list[Diagnostic] = []
+    for op, value, size in _sizes(function):
+        counted = sorted(names(size) & limits.keys())
+        if counted and (number := evaluate(at_least(size, limits), least)) < 0:
+            told = f"there is no {show(value)}: {size} may be {number}, as the call counts"
+            found.append(
+                Diagnostic(
+                    "D0715",
+                    f"{told} {', '.join(counted)}",
+                    op.location.place,
+                    help=_never_below(op, size),
+                )
+            )
+    if found:
+        raise ModelError(found)
+
+
+def note_needs(function: func.Func, limits: Mapping[str, Size]) -> None:
+    """Note at an entry point, in `dlc.needs`, which sizes its calls must look at.
+
+    These are the ones that the bounds of the dims alone do not keep at 0 or above. `limits` is as above.
+    """
+    bounds = function.bounds
+    if not bounds:
+        return
+    before = function.attributes.get(NEEDS, ())
+    assert isinstance(before, tuple)
+    noted: dict[str, Attribute] = {
+        need.size: row for need, row in zip(function.call_needs, before, strict=True)
+    }
+    for op, need in _needs(function):
+        size = at_least(need.size, limits)
+        if isinstance(size, int) or str(size) in noted or never_negative(size, bounds):
+            continue
+        place = op.location.place
+        end = 0 if place is None else place.end
+        noted[str(size)] = (str(size), need.code, need.told, str(place or ""), end)
+    if noted:
+        function.attributes[NEEDS] = tuple(noted.values())
+
+
+def _needs(function: func.Func) -> Iterator[tuple[Op, Need]]:
+    """What operations need that are sure to run, and all shapes, each size once."""
+    seen: set[Size] = set()
+    for op in function.walk():
+        for need in op.needs():
+            if need.size not in seen and (need.code == "D0804" or runs_always(op)):
+                seen.add(need.size)
+                yield op, need
+        for value, size in _shape_sizes(op):
+            if size not in seen:
+                seen.add(size)
+                branch = "" if runs_always(op) else ", not even where it is not computed"
+                yield op, Need(size, f"there is no {show(value)}{branch}: {size} is {{n}}")
+
+
+def runs_always(op: Op) -> bool:
+    """Whether every call of the function that an operation is in runs it."""
+    around = op.parent
+    while around is not None and around.parent is not None:
+        if isinstance(around.parent, MAY_NOT_RUN):
+            return False
+        around = around.parent.parent
+    return True
+
+
+def _shape_sizes(op: Op) -> Iterator[tuple[Value, Dim]]:
+    """The symbolic sizes of what an operation computes."""
+    for result in op.results:
+        for size in result.type.shape if isinstance(result.type, TensorType) else ():
+            if isinstance(size, Dim):
+                yield result, size
+
+
+def _sizes(function: func.Func) -> Iterator[tuple[Op, Value, Dim]]:
+    """Each symbolic size of what a function computes, where it first is."""
+    seen: set[Dim] = set()
+    for op in function.walk():
+        for value, size in _shape_sizes(op):
+            if size not in seen:
+                seen.add(size)
+                yield op, value, size
+
+
+def _below_zero(function: func.Func) -> Iterator[Diagnostic]:
+    """Each size that is below 0 at the lower bounds, where it first is."""
+    bounds = function.bounds
+    if not bounds:
+        return
+    least = {name: low for name, (low, _) in bounds.items()}
+    for op, value, size in _sizes(function):
+        if names(size) <= least.keys() and (number := evaluate(size, least)) < 0:
+            help = _larger(size, bounds)
+            if not runs_always(op):
+                help = f"{help}; for a branch that is not taken then, {_never_below(op, size)}"
+            yield Diagnostic(
+                "D0715",
+                f"there is no {show(value)}: {size} is {number} where {_values(size, least)}",
+                op.location.place,
+                help=help,
+            )
+
+
+def _values(size: Size, dims: Mapping[str, int]) -> str:
+    return " and ".join(f"{name} is {dims[name]}" for name in sorted(names(size)))
+
+
+def _never_below(op: Op, size: Dim) -> str:
+    """What to write for a size that is then 0 where it would be below."""
+    if isinstance(op, array.Slice):
+        extents = tensor_type(op.source).shape
+        for start, limit, extent in zip(op.starts, op.limits, extents, strict=True):
+            if limit - start == size and limit == extent:
+                return f"begin the slice at minimum({start}, {extent})"
+    return f"write maximum({size}, 0)"
+
+
+def _larger(size: Dim, bounds: Bounds) -> str:
+    """Bounds that leave a size at 0 or above, if it depends on one name."""
+    name, *others = sorted(names(size))
+    low, high = bounds[name]
+    most = low + 2**20 if high is None else high
+    if others or evaluate(size, {name: most}) < 0:
+        return "make the lower bounds of the dims larger"
+    enough = bisect_left(range(low, most), 0, key=lambda number: evaluate(size, {name: number}))
+    upper = max(64, 2 * (low + enough)) if high is None else high
+    narrower = f"{name} = {low + enough}..{'' if high is None else high}"
+    return f"write dim {narrower}, or compile with --dim {name}={low + enough}..{upper}"
