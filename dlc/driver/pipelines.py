@@ -5,8 +5,10 @@ from __future__ import annotations
 from dlc.ir.passes import Order, check_order
 from dlc.lowering import (
     array_to_kernel,
+    bundle_calls,
     decompose,
     fuse_attention_gradients,
+    gather_updates,
     join_pieces,
     join_updates,
     kernel_to_both,
@@ -53,6 +55,7 @@ LOADED = (
     algebra,
     array_to_kernel,
     autodiff,
+    bundle_calls,
     canonicalize,
     collapse,
     cse,
@@ -64,6 +67,7 @@ LOADED = (
     fold_weights,
     fuse,
     fuse_attention_gradients,
+    gather_updates,
     hoist,
     join_pieces,
     join_updates,
@@ -147,6 +151,9 @@ REASONS = (
     Order("release", "recompute", "what is given back earlier need not be computed again"),
     Order("recompute", "reorder", "what is computed again may run elsewhere"),
     Order("reorder", "plan_memory", "the plan keeps the order"),
+    Order("reorder", "gather_updates", "it runs updates as soon as they can"),
+    Order("gather_updates", "plan_memory", "what stands side by side is a wave"),
+    Order("lower_to_simt", "bundle_calls", "calls of functions are known there"),
     Order(
         "reorder", "join_pieces", "which pieces are held for how long is known in the last order"
     ),
@@ -206,7 +213,8 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             first = ("scalars_first",) if merged else joined
             before = ("hoist", "dce", *first, "release", "recompute", "dce") if level else ()
             placed = ("see_parts", "join_pieces") if kind == "cpu" else ()
-            last = ("reorder", *placed, "place") if level else ("place",)
+            gathered = ("gather_updates",) if merged else ()
+            last = ("reorder", *gathered, *placed, "place") if level else ("place",)
             return (
                 *(
                     *whole,
@@ -223,7 +231,8 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
         case "plan":
             return ("plan_memory",)
         case "loop":
-            return (FUNCTIONS[kind],)
+            bundled = ("bundle_calls",) if kind == "cuda" and level >= 2 else ()
+            return (FUNCTIONS[kind], *bundled)
         case _:
             raise AssertionError(stage)
 

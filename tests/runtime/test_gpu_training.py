@@ -54,6 +54,38 @@ def test_it_learns_what_it_learns_on_a_processor(folder: Path, trained: Trainer)
         np.testing.assert_allclose(found, np.asarray(value, np.float64), rtol=1e-3, atol=1e-5)
 
 
+LAYERS = """\
+dlc 1
+import nn (Linear)
+dim B = 1..8
+module Net() {
+  use hidden = Linear(3, 4)
+  use out = Linear(4, 1)
+  fn guess(x: f32[B, 3]) -> f32[B] = out(tanh(hidden(x)))[:, 0]
+}
+train Net {
+  data = npz("points.npz", x="x", y="y")
+  loss(x: f32[B, 3], y: f32[B]) = mean(square(guess(x) - y))
+  optimizer = adam(lr=0.01)
+  batch = 3
+  epochs = 1
+}
+"""
+
+
+def test_weights_that_are_updated_by_one_launch_are_the_same(folder: Path, fake: FakeGpu) -> None:
+    (folder / "layers.dlm").write_text(LAYERS, encoding="utf-8")
+    batch = {"x": np.eye(3, dtype=np.float32), "y": np.ones(3, np.float32)}
+    found, wanted = (
+        dlc.trainer(folder / "layers.dlm", target=target) for target in ("cuda", "cpu")
+    )
+    for _ in range(2):
+        assert float(found.step(**batch)) == pytest.approx(float(wanted.step(**batch)), rel=1e-5)
+    for name, value in wanted.trained().items():
+        one, other = (np.asarray(x, np.float64) for x in (found.trained()[name], value))
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
 def test_weights_stay_on_the_device_between_steps(
     folder: Path, fake: FakeGpu, trained: Trainer
 ) -> None:
