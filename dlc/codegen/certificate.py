@@ -15,7 +15,7 @@ from dlc.codegen.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.dialects.comm import HOST
 from dlc.dialects.measured import at_most
-from dlc.ir.dims import Size, minimum, product
+from dlc.ir.dims import Size, interval, minimum, product
 from dlc.ir.types import ViewType
 from dlc.runtime.certificate import Certificate, RootRecord, ViewRecord
 
@@ -145,9 +145,23 @@ def _stretch(view: mem.View, rounds: dict[int, Size]) -> tuple[Size, Size]:
             first, last = first + way, last - way
         else:
             last = last + way
-    # Nothing is anywhere where a loop has no rounds, or an axis no elements.
-    exists = product(dict.fromkeys(minimum(1, n) for n in (*type.shape, *rounds.values())))
+    exists = _exists((*type.shape, *rounds.values()))
     return first * exists, (last + type.dtype.bytes) * exists
+
+
+def first_byte(view: mem.View, program: mem.Program) -> Size:
+    """Where a view begins in its root, before its loops move it; 0 where it may be and is empty.
+
+    Elements that are not there may have a place outside of the root, such as the last row of none.
+    """
+    sizes = [at_most(n, program.limit_of) for n in (*view.type.shape, *_rounds(view).values())]
+    bounds = program.bounds
+    return view.offset * _exists([n for n in sizes if (interval(n, bounds)[0] or 0) <= 0])
+
+
+def _exists(sizes: Iterable[Size]) -> Size:
+    """1, or 0 where one of these is 0: where a loop has no rounds, or an axis no elements."""
+    return product(dict.fromkeys(minimum(1, size) for size in sizes))
 
 
 def _last_element(type: ViewType) -> Size:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dlc.codegen.arena_values import arena_values
-from dlc.codegen.certificate import Placed, certificate
+from dlc.codegen.certificate import Placed, certificate, first_byte
 from dlc.codegen.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.ir.core import Block, Op, Value
@@ -154,9 +154,10 @@ class _Writer:
     def _place(self, op: Op) -> None:
         """The address of a view, constant or weight."""
         match op:
-            case mem.View(root=root, offset=offset):
+            case mem.View(root=root):
                 base = self.addresses[root]
-                moved = self.sizes.sum(base.offset, self.sizes.number(offset))
+                first = self.sizes.number(first_byte(op, self.program))
+                moved = self.sizes.sum(base.offset, first)
                 steps = tuple(
                     (counter, self.sizes.number(step))
                     for counter, step in zip(op.counters, op.steps, strict=True)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import cast
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dlc.driver.compile import compile_opened
 from dlc.driver.open import open_model
@@ -98,6 +101,34 @@ def test_a_view_that_a_loop_moves_is_as_large_as_its_way(steps: int) -> None:
     found = plan(compiled(SCAN), {"T": steps})
     stack = next(view for view in found.views if view.bytes == 16 * steps)
     assert found.roots[stack.root].bytes >= 16 * steps
+
+
+BACKWARD = """dim N = 0..6
+export fn f(x: f64[N, 2]) -> (last: f64[2], sums: f64[N, 2], sorted: f64[N, 2]) {
+  let (c, v) = scan r in reverse x with c = zeros([2], dtype=f64) {
+    let s = sort(c + r, axis=0)
+    next c = s
+    yield cumsum(s, axis=0)
+  }
+  return (last = c, sums = v, sorted = sort(v, axis=1))
+}"""
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_loop_without_rounds_that_goes_backward_begins_nowhere_else(level: int) -> None:
+    model = Model(compiled(BACKWARD, level))
+    last, sums, in_order = called(model, np.zeros((0, 2)))
+    assert (last.tolist(), sums.shape, in_order.shape) == ([0, 0], (0, 2), (0, 2))
+    last, sums, in_order = called(model, np.array([[2.0, 1.0], [5.0, -4.0]]))
+    assert last.tolist() == [-2, 6]
+    assert sums.tolist() == [[-2, 4], [-4, 1]]
+    assert in_order.tolist() == [[-2, 4], [-4, 1]]
+
+
+def called(model: Model, x: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """The results of `f`."""
+    found = cast("tuple[object, ...]", model["f"](x))
+    return [np.asarray(each, np.float64) for each in found]
 
 
 def test_the_same_bytes_are_listed_once() -> None:
