@@ -26,7 +26,7 @@ from benchmarks.training_cases import NETWORKS, OWN
 from dlc.codegen.ptx import VERSIONS, Usage, assemble, kernel_ptx, whole_ptx
 from dlc.codegen.simt_to_llvm import kernel_text
 from dlc.dialects import mem, simt
-from dlc.driver.entries import return_all_counts
+from dlc.driver.entries import settle_interfaces
 from dlc.driver.open import open_model, open_training
 from dlc.driver.opened import Opened
 from dlc.driver.pipelines import pipeline
@@ -112,7 +112,7 @@ def _opener(path: Path) -> Open:
 
 def lowered(opened: Opened) -> list[simt.Func]:
     """The distinct kernels of a model; its module calls them afterwards."""
-    return_all_counts(opened.module)
+    settle_interfaces(opened.module)
     opened.context.options = OPTIONS
     Manager(opened.context).run(opened.module, pipeline("graph", "loop", OPTIONS.level, "cuda"))
     return [op for op in opened.module.body if isinstance(op, simt.Func)]
