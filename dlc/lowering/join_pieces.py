@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dlc.dialects import flow, func
+from dlc.dialects import array, flow, func, kernel
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel import array_type
 from dlc.dialects.kernel_pieces import Concatenate, Join
@@ -23,12 +23,14 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import evaluate
 from dlc.ir.passes import Context, define_pass
+from dlc.ir.types import row_major_strides
 from dlc.ir.value_map import EQUAL, Gone
 from dlc.lowering.block_work import may_be_empty, peak_of, planned_blocks
 from dlc.lowering.own_results import copy
 from dlc.lowering.piece_fit import fits, is_in_order
 from dlc.lowering.timeline import Timeline
-from dlc.lowering.views import computed, origin, readers
+from dlc.lowering.views import computed, origin, readers, reshaped_strides
+from dlc.passes.collapse import regroup_like
 
 MOST_OPERATIONS = 10_000
 """In longer blocks nothing is joined: each attempt looks at all of them."""
@@ -77,6 +79,8 @@ class _Joiner:
             may_be_empty(piece, self.function) for piece in op.inputs
         ):
             return None
+        for piece in list(op.inputs):
+            self._spread(piece, op)
         placed = {computed(piece): piece for piece in reversed(op.inputs) if fits(piece, op)}
         if 2 * sum(map(self._bytes, placed.values())) < self._bytes(op.results[0]):
             self.context.log.refused("join in place", op, pieces=len(op.inputs), fit=len(placed))
@@ -87,6 +91,28 @@ class _Joiner:
             self.context.log.refused("join in place", self._undo(join), too_much=too_much)
             return None
         return join
+
+    def _spread(self, piece: Value, op: Concatenate) -> None:
+        """Let what computes a piece element by element go over its rows, which lie apart in the whole."""
+        value, shape = computed(piece), array_type(piece).shape
+        maker = value.op
+        if not isinstance(maker, kernel.Generic) or len(maker.results) > 1 or not maker.arrays:
+            return
+        pitch = row_major_strides(array_type(op.results[0]).shape)
+        looks = [use for use in value.uses if isinstance(use, array.Reshape)]
+        apart = [reshaped_strides(shape, pitch, look.shape) for look in looks]
+        if len(maker.domain) > 1 or len(looks) < len(value.uses) or None in apart:
+            return
+        rewriter = self.context.rewriter
+        spread = regroup_like(maker, maker.arrays[0], shape, rewriter)
+        if spread is None:
+            return
+        result = spread[0].results[0]
+        (back,) = result.uses
+        for look in looks:
+            seen = Builder.before_op(look)(array.Reshape(result, look.shape))
+            rewriter.replace(look, seen, relation=EQUAL)
+        rewriter.erase(back, Gone("all see the rows"))
 
     def _in_place_of(self, op: Concatenate, placed: set[Value]) -> Join:
         """Put a join of what is placed, each once, and of copies of the rest, in its place."""

@@ -144,26 +144,34 @@ MAX_PIECES = 12
 """Pieces of one `kernel.concatenate`: each takes four of the arguments that a kernel can have."""
 STRETCH = 16
 """Elements of a piece from which on copying it beats asking for each element which piece it is from."""
+FEW_ROWS = 16
+"""So few rows, of further axes than the last, leave most threads nothing to copy."""
 
 
 def _in_stretches(sources: Sequence[Value], axis: int) -> bool:
-    """Whether tensors lie behind each other along rows, each with a good part of a row."""
-    types = [tensor_type(source) for source in sources]
-    extents = [type.shape[axis] for type in types]
-    long = all(isinstance(extent, int) and extent >= STRETCH for extent in extents)
-    return long and len(types) > 1 and axis == types[0].rank - 1 and axis > 0
+    """Whether tensors lie behind each other along rows, each with a good part of a row.
+
+    A row is all that has the same indices along the axes before this one.
+    """
+    shapes = [tensor_type(source).shape for source in sources]
+    lengths = [product(shape[axis:]) for shape in shapes]
+    long = all(isinstance(length, int) and length >= STRETCH for length in lengths)
+    rows, is_last = product(shapes[0][:axis]), axis == len(shapes[0]) - 1
+    few = isinstance(rows, int) and rows < FEW_ROWS and not is_last
+    return long and len(shapes) > 1 and axis > 0 and not few
 
 
-def _side_by_side(emit: Builder, sources: Sequence[Value]) -> Value:
-    """The tensors one after the other along their last axis, as matrices."""
-    *outer, _ = tensor_type(sources[0]).shape
-    rows = product(outer)
+def _side_by_side(emit: Builder, sources: Sequence[Value], axis: int) -> Value:
+    """The tensors one after the other along an axis, as matrices of their rows."""
+    shapes = [tensor_type(source).shape for source in sources]
+    rows = product(shapes[0][:axis])
     matrices = [
-        emit(array.Reshape(source, (rows, tensor_type(source).shape[-1]))) for source in sources
+        emit(array.Reshape(source, (rows, product(shape[axis:]))))
+        for source, shape in zip(sources, shapes, strict=True)
     ]
     whole = emit(kernel_pieces.Concatenate(matrices, ()))
-    width = tensor_type(whole).shape[-1]
-    return emit(array.Reshape(whole, (*outer, width)))
+    extent: Size = sum((shape[axis] for shape in shapes[1:]), shapes[0][axis])
+    return emit(array.Reshape(whole, (*shapes[0][:axis], extent, *shapes[0][axis + 1 :])))
 
 
 def _joined(emit: Builder, sources: Sequence[Value], axis: int) -> Value:
@@ -175,7 +183,7 @@ def _joined(emit: Builder, sources: Sequence[Value], axis: int) -> Value:
         return _joined(emit, groups, axis)
     sources = [source for source in sources if tensor_type(source).shape[axis] != 0] or sources[:1]
     if _in_stretches(sources, axis):
-        return _side_by_side(emit, sources)
+        return _side_by_side(emit, sources, axis)
     extents = [tensor_type(source).shape[axis] for source in sources]
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:

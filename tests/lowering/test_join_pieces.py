@@ -203,6 +203,33 @@ def test_the_first_piece_may_be_written_last() -> None:
     check(program, X, W, V)
 
 
+def test_pieces_behind_each_other_along_an_axis_within_are_written_in_their_places() -> None:
+    def program(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+        pieces = emit(array.Tanh(x)), emit(array.Exp(y))
+        whole = emit(array.Concatenate(pieces, 1))
+        turned = emit(array.Transpose(whole, (2, 0, 1)))
+        return (emit(array.ReduceSum(whole, (1,))), emit(array.ReduceSum(turned, (2,))))
+
+    types = TensorType(F32, (20, 2, 8)), TensorType(F32, (20, 3, 8))
+    assert joins(program, *types) == (1, 0)
+    check(program, *types)
+    rows = tuple(type.with_shape((symbol("T"), *type.shape[1:])) for type in types)
+    assert joins(program, *rows) == (1, 0)
+    check(program, *rows, dims={"T": (1, 40)}, at=[{"T": 1}, {"T": 7}])
+
+
+def test_what_is_read_as_one_row_is_not_written_apart() -> None:
+    def program(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
+        one, other = emit(array.Tanh(x)), emit(array.Exp(y))
+        whole = emit(array.Concatenate((one, other), 1))
+        flat = emit(array.Reshape(one, (4, 80)))
+        sorted_rows = emit(array.CumulativeSum(flat, 1))
+        return (emit(array.ReduceSum(whole, (1,))), sums(emit, whole), sorted_rows)
+
+    types = TensorType(F32, (20, 2, 8)), TensorType(F32, (20, 3, 8))
+    check(program, *types)
+
+
 # Random programs.
 
 
