@@ -125,7 +125,11 @@ PREPARE = ("make_prepare", "lower_to_kernels")
 """What is computed when weights are loaded; for CPUs, packing finds most of it."""
 TAKEN = {"cpu": ("as_stored",), "cuda": ("take_operands",)}
 """How products take their operands, for each kind of device."""
-FOR_GPU = ("keep_blanks", "split_folds", "split_products")
+FOR_GPU = {
+    "cpu": (),
+    "cuda": ("keep_blanks", "split_folds", "split_products"),
+    "both": ("keep_gpu_blanks", "split_gpu_folds", "split_gpu_products"),
+}
 """What is done to fused kernels for a GPU, which takes them one by one and has many threads."""
 FUNCTIONS = {"cpu": "lower_to_loops", "cuda": "lower_to_simt", "both": "lower_to_both"}
 """The pass that makes functions of the kernels, for each kind of device, and for models on both."""
@@ -206,7 +210,7 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             simpler = simplify(level)
             stored = TAKEN.get(kind, ()) if level >= 2 else ()
             fused = KERNEL if level else ()
-            split = FOR_GPU if kind == "cuda" and level >= 2 else ()
+            split = FOR_GPU[kind] if level >= 2 else ()
             joined = ("join_updates",) if kind == "cpu" else ()
             merged = ("merge_maps",) if kind == "cuda" and level >= 2 else ()
             whole = ("fuse_attention_gradients",) if kind == "cuda" and level >= 2 else ()

@@ -22,6 +22,7 @@ from dlc.ir.types import INDEX
 from dlc.lowering.formula import fold, number, size
 from dlc.lowering.rows import folds_along_memory
 from dlc.lowering.work import ceil_divide
+from dlc.passes.devices import kernels_on_gpu
 
 WORTH = 1 << 18
 """Elements that are folded, below which a second launch takes longer than it saves."""
@@ -42,8 +43,19 @@ USUAL = 64
 @define_pass("split_folds")
 def split_folds(module: Op, context: Context) -> None:
     """Compute long folds of few elements in parts."""
+    _split_among(list(module.walk()), context)
+
+
+@define_pass("split_gpu_folds")
+def split_gpu_folds(module: Op, context: Context) -> None:
+    """Compute long folds of few elements in parts, where a GPU computes them."""
+    on_gpu = kernels_on_gpu(module)
+    _split_among([op for op in module.walk() if op in on_gpu], context)
+
+
+def _split_among(ops: Sequence[Op], context: Context) -> None:
     usual = context.options.batch or USUAL
-    for op in list(module.walk()):
+    for op in ops:
         if isinstance(op, kernel.Generic) and not op.outs:
             for inner in list(op.body):
                 if isinstance(inner, kernel.Fold) and _is_alone(inner, op):

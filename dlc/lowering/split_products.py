@@ -9,6 +9,7 @@ the bits are the same in every run.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 
 from dlc.dialects import func, kernel
@@ -23,6 +24,7 @@ from dlc.lowering.formula import fold
 from dlc.lowering.split_folds import USUAL
 from dlc.lowering.vector_product import FEW
 from dlc.lowering.work import ceil_divide
+from dlc.passes.devices import kernels_on_gpu
 
 TILE = 64
 """Rows and columns of the tiles of a small product."""
@@ -41,8 +43,18 @@ WHOLE = 64
 @define_pass("split_products")
 def split_products(module: Op, context: Context) -> None:
     """Compute products of few tiles in parts of their sums."""
+    _split_among(set(module.walk()), module, context)
+
+
+@define_pass("split_gpu_products")
+def split_gpu_products(module: Op, context: Context) -> None:
+    """Compute products of few tiles in parts of their sums, where a GPU computes them."""
+    _split_among(kernels_on_gpu(module), module, context)
+
+
+def _split_among(chosen: Collection[Op], module: Op, context: Context) -> None:
     for function in [op for op in module.walk() if isinstance(op, func.Func)]:
-        for op in list(function.walk()):
+        for op in [op for op in function.walk() if op in chosen]:
             if isinstance(op, Gemm | Conv) and not op.outs and not op.part:
                 parts = _parts_of(op, function.bounds, context.options)
                 if parts > 1:

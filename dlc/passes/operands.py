@@ -19,6 +19,7 @@ from dlc.ir.clone import clone
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import BF16, F16, F32, DType
+from dlc.passes.devices import kernels_on_gpu
 
 
 @define_pass("take_operands")
@@ -48,7 +49,18 @@ def as_stored(module: Op, context: Context) -> None:
 @define_pass("keep_blanks")
 def keep_blanks(module: Op, context: Context) -> None:
     """Have the zeros around pictures as numbers of the artifact: no kernel of a GPU reads them."""
-    for op in list(module.walk()):
+    _keep_blanks_of(list(module.walk()))
+
+
+@define_pass("keep_gpu_blanks")
+def keep_gpu_blanks(module: Op, context: Context) -> None:
+    """Have the zeros around pictures as numbers of the artifact, where a GPU reads the pictures."""
+    on_gpu = kernels_on_gpu(module)
+    _keep_blanks_of([op for op in module.walk() if op in on_gpu])
+
+
+def _keep_blanks_of(ops: Sequence[Op]) -> None:
+    for op in ops:
         if isinstance(op, Conv) and not op.outs:
             zeros = Dense.splat(0, kernel.array_type(op.blank))
             made = Builder.before_op(op)(array.Constant(zeros))

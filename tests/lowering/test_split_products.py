@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pytest
 
 from dlc.dialects import array, func, kernel, mem, simt
 from dlc.dialects.array.convolution import convolution
 from dlc.dialects.kernel_products import Conv, Gemm
+from dlc.driver.compile import compile_opened, lower
+from dlc.driver.open import open_model
 from dlc.driver.pipelines import pipeline
+from dlc.driver.settings import Settings
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size, symbol
@@ -17,8 +21,11 @@ from dlc.ir.evaluation import Evaluation
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import BF16, F32, F64, DType, TensorType
 from dlc.lowering import split_products
-from tests.lowering.everywhere import assert_close, function_of, random_inputs
+from dlc.passes.devices import kernels_on_gpu
+from dlc.runtime.model import Model
+from tests.lowering.everywhere import assert_close, called, function_of, random_inputs
 from tests.lowering.on_gpu import ROUNDING, compiled
+from tests.runtime.fake_gpu import fake_gpu
 
 B = symbol("B")
 OPTIONS = Options(vector_bytes=16)
@@ -127,3 +134,43 @@ def test_warps_compute_the_parts(dtype: DType, error: float) -> None:
     assert [op.tiles for op in made.all(mem.Call) if isinstance(op, mem.Call)] == [2, 1]
     assert bool(made.all(simt.MultiplyAdd)) == (dtype is BF16)
     assert made.error() <= error
+
+
+# Where only a part of a model is on a GPU.
+
+MIXED = """dlc 1
+export fn f(x: f32[128, 24], y: f32[128, 40], p: f32[1, 6, 6, 8], w: f32[3, 3, 8, 8], z: f32[4096, 70])
+    -> (f32[24, 40], f32[24, 40], f32[1, 6, 6, 8], f32[70]) {
+  let here = transpose(x) @ tanh(y)
+  let there = on cuda:0 { transpose(x) @ y }
+  let seen = on cuda:0 { conv(p, w, padding="same") }
+  let total = on cuda:0 { sum(z, axis=0) }
+  return (here, there, seen, total)
+}
+"""
+
+
+def test_beside_a_processor_only_what_the_gpu_computes_is_done_in_parts(short: None) -> None:
+    opened = open_model("m.dlm", text=MIXED)
+    lower(opened, Settings(), "kernel")
+    on_gpu = kernels_on_gpu(opened.module)
+    split = [op for op in opened.module.walk() if isinstance(op, Gemm) and op.part]
+    assert len(split) == 1
+    assert {*split} <= on_gpu
+    (conv,) = [op for op in opened.module.walk() if isinstance(op, Conv)]
+    assert isinstance(conv.blank.op, array.Constant)
+    folds = [op for op in on_gpu if isinstance(op, kernel.Generic) and op.adds_floats]
+    assert len(folds) == 3  # the parts of the product, and the two steps of the sum
+
+
+def test_beside_a_processor_a_product_in_parts_gives_the_same(short: None) -> None:
+    random = np.random.default_rng(0)
+    shapes = ((128, 24), (128, 40), (1, 6, 6, 8), (3, 3, 8, 8), (8, 70))
+    given = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    text = MIXED.replace("4096", "8")
+    opened = (open_model("m.dlm", text=each) for each in (text, text.replace("cuda:0", "cpu")))
+    with fake_gpu():
+        models = [Model(compile_opened(each, Settings())) for each in opened]
+        results = [called(model, given) for model in models]
+        for one, other in zip(*results, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3)
