@@ -185,6 +185,7 @@ def shape_of(item: Input, sizes: Mapping[str, int]) -> tuple[int, ...]:
         ) from None
     length = byte_count(shape, DTYPES[item.dtype])
     if length is None:
-        raise CallError(f"{item.name} would be {list(shape)}, larger than memory", code="D0804")
+        wrong = "which is below 0" if min(shape) < 0 else "larger than memory"
+        raise CallError(f"{item.name} would be {list(shape)}, {wrong}", code="D0804")
     check_fits(f"{item.name}: {item.dtype}{list(shape)}", length)
     return shape

@@ -83,3 +83,12 @@ def test_random_numbers_drawn_in_pieces_are_those_drawn_at_once(
     pieces = Tensor(random_value(item, {}, 5)).bits
     assert pieces.shape == (7, 3)
     np.testing.assert_array_equal(pieces, whole)
+
+
+@pytest.mark.parametrize(
+    ("size", "wrong"), [("T - 5", "[-2], which is below 0"), ("T*2**62", "not known")]
+)
+def test_an_array_of_an_impossible_size_is_not_made(size: str, wrong: str) -> None:
+    with pytest.raises(DlcError) as caught:
+        zeros(Input("x", "f32", (size.replace("2**62", str(2**62)),)), {"T": 3})
+    assert wrong in str(caught.value)
