@@ -12,7 +12,7 @@ raise the peak is not joined.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlc.dialects import array, flow, func, kernel
@@ -57,24 +57,30 @@ class _Joiner:
     """Those pieces of each that a kernel of its own copies there."""
 
     def run(self) -> None:
-        """Join all together if that raises no peak, or else one after the other."""
+        """Join what raises no peak."""
         found = [op for op in self.block if isinstance(op, Concatenate)]
         if not found or sum(1 for _ in self.block) > MOST_OPERATIONS:
             return
-        before = self._peak()
-        joined = [join for op in found if (join := self._join(op)) is not None]
-        if self._peak() > before:
-            separate = [self._undo(join) for join in reversed(joined)]
-            joined = [join for op in reversed(separate) if (join := self._join(op, before))]
+        joined = self._join_all(found, self._peak())
         for join in joined:
             copied = len(self.copies[join])
             self.context.log.did("join in place", join, pieces=len(join.pieces), copied=copied)
 
-    def _join(self, op: Concatenate, most: int | None = None) -> Join | None:
-        """Join what is concatenated; None, and all is as before, if that is not worth it.
+    def _join_all(self, ops: Sequence[Concatenate], most: int) -> list[Join]:
+        """Join them all if the block holds no more than `most` then, or else each half by itself."""
+        joined = [join for op in ops if (join := self._join(op)) is not None]
+        if not joined or self._peak() <= most:
+            return joined
+        separate = [self._undo(join) for join in reversed(joined)][::-1]
+        if len(separate) == 1:
+            self.context.log.refused("join in place", separate[0], too_much=True)
+            return []
+        middle = len(separate) // 2
+        first = self._join_all(separate[:middle], most)
+        return [*first, *self._join_all(separate[middle:], most)]
 
-        With `most` the block must hold no more than that.
-        """
+    def _join(self, op: Concatenate) -> Join | None:
+        """Join what is concatenated; None, and all is as before, if that is not worth it."""
         if self._has_a_place(op.results[0]) or any(
             may_be_empty(piece, self.function) for piece in op.inputs
         ):
@@ -86,9 +92,8 @@ class _Joiner:
             self.context.log.refused("join in place", op, pieces=len(op.inputs), fit=len(placed))
             return None
         join = self._in_place_of(op, set(placed.values()))
-        too_much = most is not None and self._peak() > most
-        if too_much or not is_in_order(origin(join.result)):
-            self.context.log.refused("join in place", self._undo(join), too_much=too_much)
+        if not is_in_order(origin(join.result)):
+            self.context.log.refused("join in place", self._undo(join), too_much=False)
             return None
         return join
 

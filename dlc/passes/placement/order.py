@@ -18,7 +18,7 @@ from dlc.passes.placement.native import compiled
 from dlc.passes.placement.portfolio import place
 from dlc.passes.placement.stacking import Improve, Stack, improve
 
-STEPS_FOR_EACH, MOST_STEPS = 400_000, 60_000_000
+STEPS_FOR_EACH, MOST_STEPS = 400_000, 40_000_000
 """Steps of the local search, for each buffer and altogether at most: a tenth of a second."""
 STARTS = 6
 """So many orders are improved, together in half of the steps, and the best of them in the other half."""
@@ -29,7 +29,7 @@ LAST_WEIGHT, LAST_WEIGHT_THEN = 100, 1_000_000
 first a way may lead through orders that are; what is found then is not, if there is any that is not."""
 MAX_SEARCHED, STEPS_AT_FIRST = 100, 1_000_000
 """Of so many buffers each case is also searched for an order to begin with, in so many steps."""
-MANY, MOST_CASES = 300, 4
+MANY, MOST_CASES = 300, 3
 """Of so many buffers only the last cases give an order to begin with: an order that is good there is mostly
 the best of all, and each takes time."""
 SEED = 1
