@@ -7,6 +7,7 @@ from dlc.dialects.comm import Send
 from dlc.dialects.kernel_attention import Attention
 from dlc.dialects.kernel_pieces import Concatenate
 from dlc.dialects.kernel_products import Conv, Gemm
+from dlc.errors import Diagnostic, Unsupported
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.attention_to_loop import lower_attention
@@ -56,7 +57,26 @@ LOWERINGS: dict[type[Op], Lowering] = {
 """How each kind of kernel is written as loops."""
 
 
+def _is_for_gpu(op: kernel.Kernel) -> bool:
+    return type(op) not in LOWERINGS or (isinstance(op, Attention) and not op.panel)
+
+
+def _no_loops(op: kernel.Kernel) -> Diagnostic:
+    return Diagnostic(
+        "D0701",
+        f"this {op.name} was written for a GPU and has no loops for the CPU",
+        op.location.place,
+        help="compile it with --target cuda, or begin with the graph",
+    )
+
+
 @define_pass("lower_to_loops", required=True)
 def lower_to_loops(module: Op, context: Context) -> None:
-    """Turn every kernel into a function of loops and a call of it."""
+    """Turn every kernel into a function of loops and a call of it.
+
+    Raises Unsupported (D0701) for kernels that were written for a GPU.
+    """
+    foreign = [op for op in module.walk() if isinstance(op, kernel.Kernel) and _is_for_gpu(op)]
+    if foreign:
+        raise Unsupported([_no_loops(op) for op in foreign])
     lower_kernels(module, context, LOWERINGS.__getitem__)

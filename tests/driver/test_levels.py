@@ -17,11 +17,12 @@ from dlc.driver.entries import entry_points
 from dlc.driver.make import Wanted, evaluate_model, make_artifact, run_model
 from dlc.driver.opt import optimise_text
 from dlc.driver.results import Results
+from dlc.driver.settings import Settings
 from dlc.driver.show import Shown, show_stage
 from dlc.driver.stages import stages_of
 from dlc.driver.train import make_trainer
 from dlc.driver.watch import Watch
-from dlc.errors import ArtifactError, ModelError, UsageError
+from dlc.errors import ArtifactError, ModelError, Unsupported, UsageError
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.manifest import Entry
 from dlc.runtime.model import load
@@ -48,6 +49,12 @@ module Two {
   }
   export fn plain(x: f32[B, 3]) -> f32[B, 4] = x @ v
 }
+"""
+
+ATTENDING = """\
+dlc 1
+fn seen(q: f32[2, 4, 8], k: f32[2, 4, 8]) -> f32 = sum(attention(q, k, k) * q)
+export fn f(q: f32[2, 4, 8], k: f32[2, 4, 8]) -> f32[2, 4, 8] = grad(seen, wrt=q)(q, k)
 """
 
 
@@ -183,6 +190,18 @@ def test_a_level_that_is_said_and_another_that_is_found_are_a_mistake(
     with pytest.raises(UsageError, match=f"{at}.dlir is at {at} level, not at {said}") as caught:
         make_artifact(dumped(two, at, tmp_path), stage=said)
     assert caught.value.diagnostics[0].code == "D0905"
+
+
+def test_kernels_that_were_written_for_a_gpu_are_refused_by_name_for_the_cpu(
+    tmp_path: Path,
+) -> None:
+    attending = Wanted("a.dlm", text=ATTENDING, settings=Settings(target="cuda:sm_80"))
+    path = tmp_path / "kernels.dlir"
+    path.write_text(show_stage(attending, Shown("kernel")))
+    with pytest.raises(Unsupported) as caught:
+        make_artifact(Wanted(str(path)))
+    assert [found.code for found in caught.value.diagnostics] == ["D0701", "D0701"]
+    assert "kernel.attention_gradient was written for a GPU" in str(caught.value)
 
 
 def test_a_level_that_does_not_exist_is_refused(two: Wanted) -> None:
