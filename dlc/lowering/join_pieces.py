@@ -27,7 +27,7 @@ from dlc.ir.types import row_major_strides
 from dlc.ir.value_map import EQUAL, Gone
 from dlc.lowering.block_work import may_be_empty, peak_of, planned_blocks
 from dlc.lowering.own_results import copy
-from dlc.lowering.piece_fit import fits, is_in_order
+from dlc.lowering.piece_fit import Needs, fits, is_in_order
 from dlc.lowering.timeline import Timeline
 from dlc.lowering.views import computed, origin, readers, reshaped_strides
 from dlc.passes.collapse import regroup_like
@@ -55,6 +55,8 @@ class _Joiner:
     context: Context
     copies: dict[Join, list[Value]] = field(default_factory=dict[Join, list[Value]])
     """Those pieces of each that a kernel of its own copies there."""
+    _needs: Needs | None = None
+    """What needs what, while no operation has come that it does not know."""
 
     def run(self) -> None:
         """Join what raises no peak."""
@@ -92,7 +94,9 @@ class _Joiner:
             self.context.log.refused("join in place", op, pieces=len(op.inputs), fit=len(placed))
             return None
         join = self._in_place_of(op, set(placed.values()))
-        if not is_in_order(origin(join.result)):
+        if self._needs is None or self.copies[join]:
+            self._needs = Needs(self.block)
+        if not is_in_order(origin(join.result), self._needs):
             self.context.log.refused("join in place", self._undo(join), too_much=False)
             return None
         return join
@@ -118,6 +122,7 @@ class _Joiner:
             seen = Builder.before_op(look)(array.Reshape(result, look.shape))
             rewriter.replace(look, seen, relation=EQUAL)
         rewriter.erase(back, Gone("all see the rows"))
+        self._needs = None
 
     def _in_place_of(self, op: Concatenate, placed: set[Value]) -> Join:
         """Put a join of what is placed, each once, and of copies of the rest, in its place."""
@@ -138,6 +143,7 @@ class _Joiner:
 
     def _undo(self, join: Join) -> Concatenate:
         """Put a concatenation back in place of a join."""
+        self._needs = None
         copied = self.copies.pop(join)
         sources = [
             piece.op.operands[0] if piece in copied and piece.op else piece for piece in join.pieces

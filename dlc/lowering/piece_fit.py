@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dlc.dialects import array, kernel
 from dlc.dialects.kernel_pieces import Concatenate, Join, Part
@@ -53,35 +53,50 @@ def is_readable(value: Value, strides: Shape, block: Block | None) -> bool:
     return True
 
 
-def is_in_order(whole: Value) -> bool:
+class Needs:
+    """Which operations of a block need the results of which others, directly or not.
+
+    It stays true where a concatenation becomes a join of the same pieces, which computes nothing. A set of
+    operations is a number with a bit for each.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self._own: dict[Op, int] = {}
+        self._known: dict[Op, int] = {}
+        for number, op in enumerate(block):
+            found = self._own[op] = 1 << number
+            for operand in op.operands:
+                for maker in makers(operand):
+                    found |= self._known.get(maker, 0)
+            self._known[op] = found
+
+    def among(self, ops: Iterable[Op]) -> int:
+        """These operations as a set."""
+        found = 0
+        for op in ops:
+            found |= self._own[op]
+        return found
+
+    def by(self, op: Op) -> int:
+        """An operation and all that it needs, as a set."""
+        return self._known[op]
+
+
+def is_in_order(whole: Value, needed: Needs) -> bool:
     """Whether everyone who reads a part of an array runs before those who make the rest, or needs them.
 
     Else it would seem that he waits for them, as he reads the memory that they write.
     """
-    everyone = set(makers(whole))
-    partly = [(use, everyone - set(makers(part))) for part in _parts(whole) for use in _users(part)]
-    if not any(others for _, others in partly):
-        return True
-    assert whole.op is not None
-    assert whole.op.parent is not None
-    number = {op: at for at, op in enumerate(whole.op.parent)}
-    needed: dict[Op, int] = {}
-    for op in number:
-        before = {maker for operand in op.operands for maker in makers(operand) if maker in needed}
-        needed[op] = _union(needed[maker] | 1 << number[maker] for maker in before)
-    return all(
-        number[reader] < number[other] or other is reader or needed[reader] >> number[other] & 1
-        for reader, others in partly
-        for other in others
-    )
-
-
-def _union(sets: Iterator[int]) -> int:
-    """What is in any of these sets of bits."""
-    found = 0
-    for bits in sets:
-        found |= bits
-    return found
+    everyone = [*makers(whole)]
+    all_of_it = needed.among(everyone)
+    for part in _parts(whole):
+        others = all_of_it & ~needed.among(makers(part))
+        for reader in _users(part):
+            free = others & ~needed.by(reader)
+            for other in everyone if free else ():
+                if free & needed.among((other,)) and not reader.is_before(other):
+                    return False
+    return True
 
 
 def _parts(whole: Value) -> Iterator[Value]:
