@@ -74,9 +74,14 @@ class Binder:
         for name, value in values.items():
             self._check_bounds(self._dims[name], value)
 
-    def check_needs(self, values: Mapping[str, int]) -> None:
-        """Raises CallError (D0804, D0807) for a size in the model that would be below 0 at these dims."""
+    def check_needs(self, values: Mapping[str, int], *, shapes_only: bool = False) -> None:
+        """Raises CallError (D0804, D0807) for a size in the model that would be below 0 at these dims.
+
+        With `shapes_only` elements that would be missing (D0807) do not count: arrays have their sizes.
+        """
         for need in self.entry.needs:
+            if shapes_only and need.code != "D0804":
+                continue
             expression = expressions.parse(need.size)
             size = self.evaluate(expression, values)
             if size < 0:

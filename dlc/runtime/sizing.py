@@ -107,11 +107,11 @@ class Sizing:
     def at_dims(self, dims: Mapping[str, int]) -> Binding:
         """The binding at these dims, all but the measured ones, which nothing keeps.
 
-        Raises CallError (D0804, D0807) for dims outside their bounds, beyond measure, or that make a size
-        negative; ArtifactError for a plan that is wrong at them.
+        Raises CallError (D0804) for dims outside their bounds, beyond measure, or that make the size of an
+        array negative; ArtifactError for a plan that is wrong at them.
         """
         self._binder.check_bounds(dims)
-        self._binder.check_needs(dims)
+        self._binder.check_needs(dims, shapes_only=True)
         limits = dict(dims)
         for dim in self._entry.dims:
             if dim.measured is not None:
