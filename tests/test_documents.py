@@ -59,6 +59,7 @@ def test_a_model_text_on_a_page_is_right(block: Block) -> None:
     assert not elaborate("page.dlm", text=block.text).warnings
 
 
+@pytest.mark.usefixtures("avx2")
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_on_a_page_print_what_it_says(
     page: str, checkout: Path, capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config

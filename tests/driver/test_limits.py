@@ -215,6 +215,7 @@ module M {
 """
 
 
+@pytest.mark.usefixtures("avx2")
 def test_weights_and_results_count() -> None:
     bare = 64 * 64 * 4 + 2 * 64 * 4
     with pytest.raises(Unsupported, match=r"16,384|32,768") as caught:

@@ -95,6 +95,7 @@ def store_opposites(module: Op, context: Context) -> None:
         store.replace_operand(store.value, opposite)
 
 
+@pytest.mark.usefixtures("avx2")
 def test_loops_that_compute_something_else_are_named_by_their_kernel(
     replace_pass: PassReplacer,
 ) -> None:

@@ -25,6 +25,9 @@ from dlc.lowering.recompute import MARK
 from dlc.lowering.timeline import Timeline
 from dlc.runtime.artifact import Artifact
 
+pytestmark = pytest.mark.usefixtures("avx2")
+"""What computing again costs, and so what is computed again, depends on the width of vectors."""
+
 NETWORK = """\
 dlc 1
 import nn (BatchNorm, Conv2d, Linear)
