@@ -69,10 +69,8 @@ class _Functions:
 
     def _tidied(self, function: Function, op: kernel.Kernel) -> str:
         """The same for one that was never written this way; tidied, it may still be another's equal."""
-        if isinstance(
-            function, loop.Func
-        ):  # those of GPUs were, before their registers were aligned
-            tidy(function)
+        if isinstance(function, loop.Func):
+            tidy(function)  # what is for a GPU was, before its registers were aligned
         key = fingerprint(function)
         if key not in self._names:
             name = f"{op.name.partition('.')[2]}_{len(self._names)}"
