@@ -2,8 +2,8 @@
 
 A block of 128 threads has 32 rows and 32 columns at a time, 16 where heads have more than 64 elements.
 Each thread computes a few scores, the weights go to shared memory, and each thread adds up its elements of
-what the rows receive. f16 and bf16 are computed by matrix instructions
-(`dlc.lowering.matrix_attention_gradient`).
+what the rows receive. f16 and bf16, and f32 that may be rounded to tf32, are computed by matrix
+instructions (`dlc.lowering.matrix_attention_gradient`).
 """
 
 from __future__ import annotations
@@ -17,27 +17,26 @@ from dlc.ir.core import Value
 from dlc.ir.passes import Context
 from dlc.ir.types import F32
 from dlc.lowering.formula import number
-from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.matrix_attention_gradient import MatrixAttentionGradient
-from dlc.lowering.shared_lines import Lines, Order, multiple, plus
+from dlc.lowering.shared_lines import Lines, multiple, plus
 from dlc.lowering.tiled_attention_gradient import TiledAttentionGradient, elements_of
-from dlc.lowering.warp_matrices import FEW
+from dlc.lowering.warp_matrices import bring_rows, by_matrices, lines_of
 
 DOWN, ACROSS = 8, 16
 """The threads of a block, as rows and columns of scores."""
 UNIT = 4
 """Numbers that are read at once."""
+FEW = 64
+"""Elements of a head up to which more columns at a time have room in shared memory."""
 
 
 def lower_attention_gradient(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one gradient in destination form."""
     assert isinstance(op, AttentionGradient)
-    single = kernel.array_type(op.query).dtype is F32
-    lowered = (_Gradient if single else MatrixAttentionGradient)(op).lower()
-    tidy(lowered.function)
-    return lowered
+    way = MatrixAttentionGradient if by_matrices(op, context.options) else _Gradient
+    return way(op).lower()
 
 
 class _Gradient(TiledAttentionGradient):
@@ -46,9 +45,9 @@ class _Gradient(TiledAttentionGradient):
     def __init__(self, op: AttentionGradient) -> None:
         side = 32 if max(elements_of(op)) <= FEW else 16
         super().__init__(op, DOWN * ACROSS, side, side)
-        self.lines = [_lines(side, elements) for elements in self.elements]
+        self.lines = [lines_of(F32, side, elements) for elements in self.elements]
         """Of queries or keys, and of what belongs to them."""
-        self.weights = _lines(side, side)
+        self.weights = lines_of(F32, side, side)
         emit = self.writer.emit
         self.down, self.across = unravel(emit, self.writer.thread, [index(emit, ACROSS)] * 2)
 
@@ -58,13 +57,13 @@ class _Gradient(TiledAttentionGradient):
         weights = [self._room(emit, self.weights) for _ in sums_of]
         limit = self.count_of_rows()
         for view, lines, room in zip(self.own, self.lines, own, strict=True):
-            self.bring(emit, view, lines, batch, room, (first, limit))
+            bring_rows(self.writer, emit, view, batch, (first, limit), lines, room)
         rows = [plus(emit, plus(emit, first, self.down), DOWN * k) for k in range(self._tall)]
 
         def some(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
             end = self.count_of_columns()
             for view, lines, room in zip(self.walked, self.lines, walked, strict=True):
-                self.bring(deep, view, lines, batch, room, (start, end))
+                bring_rows(self.writer, deep, view, batch, (start, end), lines, room)
             deep.place(simt.Commit())
             deep.place(simt.Wait(0))
             deep.place(simt.Barrier())
@@ -208,12 +207,6 @@ class _Gradient(TiledAttentionGradient):
         places = [(row, element) for row in rows for element in along]
         for place, sum in zip(places, sums, strict=True):
             self.store(emit, batch, which, place, sum)
-
-
-def _lines(count: int, elements: int) -> Lines:
-    """Room for rows of so many numbers, a power of two of units."""
-    units = 1 << (-(-elements // UNIT) - 1).bit_length()
-    return Lines(F32, count, units, Order.BY_UNITS)
 
 
 def _read(emit: Builder, room: Value, place: Value) -> Sequence[Value]:

@@ -2,7 +2,8 @@
 
 A block of threads does a few queries. A thread computes the scores of one key; they become powers relative
 to the largest so far and go to shared memory. Then each thread adds up its columns of the values, weighted
-by these powers. f16 and bf16 are computed by matrix instructions (`dlc.lowering.matrix_attention`).
+by these powers. f16 and bf16, and f32 that may be rounded to tf32, are computed by matrix instructions
+(`dlc.lowering.matrix_attention`), but for f32 with heads of more than 128 elements.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from dlc.dialects.kernel_attention import Attention
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.passes import Context
-from dlc.ir.types import BF16, BOOL, F16, F32
-from dlc.lowering.hoist import tidy
+from dlc.ir.types import BOOL, F32
 from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.matrix_attention import MatrixAttention
 from dlc.lowering.product_sources import both, read
 from dlc.lowering.tiled_attention import LOWEST, State, TiledAttention
+from dlc.lowering.warp_matrices import by_matrices
 
 QUERIES = 4
 """Queries of a block: each key and each value that is read serves all of them."""
@@ -32,10 +33,8 @@ def lower_attention(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one attention in destination form."""
     assert isinstance(op, Attention)
     assert not op.panel, "operands of attention are in panels for CPUs only"
-    narrow = kernel.array_type(op.query).dtype in (F16, BF16)
-    lowered = (MatrixAttention if narrow else _Attention)(op).lower()
-    tidy(lowered.function)
-    return lowered
+    way = MatrixAttention if by_matrices(op, context.options) else _Attention
+    return way(op).lower()
 
 
 class _Attention(TiledAttention):

@@ -1,9 +1,9 @@
-"""`kernel.attention` of f16 and bf16 for a GPU, by matrix instructions.
+"""`kernel.attention` of f16, bf16 and tf32 for a GPU, by matrix instructions.
 
-A block has 64 queries, a warp 16 of them. Some keys and their values at a time are in shared memory, and
-the next ones are copied meanwhile. A warp multiplies its queries with the keys; scores become powers
-relative to the largest so far, rounded to 16 bits, in the same registers that the product with the values
-reads them from. (T. Dao, "FlashAttention-2", 2023.)
+A block has 64 queries or 32, a warp 16 of them. Some keys and their values at a time are in shared memory,
+and the next ones are copied meanwhile. A warp multiplies its queries with the keys; scores become powers
+relative to the largest so far, rounded as the values are, in the same registers that the product with the
+values reads them from. (T. Dao, "FlashAttention-2", 2023.)
 """
 
 from __future__ import annotations
@@ -12,43 +12,44 @@ from collections.abc import Sequence
 
 from dlc.dialects import kernel, loop, scalar, simt
 from dlc.dialects.kernel_attention import MOST_NARROW, Attention
-from dlc.dialects.simt import WARP, WIDE
+from dlc.dialects.simt import WARP
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.types import BOOL, F32, U8
 from dlc.lowering.formula import convert, number
 from dlc.lowering.lanes import combine
 from dlc.lowering.loop_words import for_each, index, minimum
-from dlc.lowering.multiples import in_units
-from dlc.lowering.product_sources import below, both, offset, read
-from dlc.lowering.shared_lines import Place, multiple, plus
+from dlc.lowering.product_sources import below, both, read
+from dlc.lowering.shared_lines import multiple, plus
 from dlc.lowering.tiled_attention import LOWEST, State, TiledAttention
-from dlc.lowering.warp_matrices import FEW, ROWS, WARPS, WarpRows, lines_of
+from dlc.lowering.warp_matrices import Tile, WarpRows, bring_rows, lines_of, tile_for
 
-QUERIES = WARPS * ROWS
+TILES = {128: Tile(4, 64), 256: Tile(4, 32), 512: Tile(2, 16)}
+"""For which 48 KiB have room, twice for keys and values."""
 
 
 class MatrixAttention(TiledAttention):
     """An attention in the making. Queries, keys and values have at most 128 elements each."""
 
     def __init__(self, op: Attention) -> None:
-        super().__init__(op, WARPS * WARP, QUERIES)
+        *_, depth = kernel.array_type(op.query).shape
+        assert isinstance(depth, int) and isinstance(op.width, int)
+        widest = max(depth, op.width)
+        assert widest <= MOST_NARROW
         self.dtype = kernel.array_type(op.query).dtype
-        depth = self.depth
-        assert isinstance(depth, int)
-        assert max(depth, self.width) <= MOST_NARROW
-        self.elements = depth, depth, self.width
-        """Of queries, keys and values."""
-        self.keys = 64 if max(depth, self.width) <= FEW else 32
+        tile = tile_for(TILES, self.dtype, widest)
+        super().__init__(op, tile.warps * WARP, tile.rows)
+        self.keys = tile.columns
         """Keys at a time."""
         self.lines = [
             lines_of(self.dtype, count, elements)
             for count, elements in (
-                (QUERIES, depth),
+                (self.queries, depth),
                 (self.keys, depth),
                 (self.keys, self.width),
             )
         ]
+        """Of queries, keys and values."""
         self.warp = WarpRows(self.writer)
 
     def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:
@@ -63,10 +64,11 @@ class MatrixAttention(TiledAttention):
         """What there is after all keys that the block's queries see."""
         queries, keys, values = self.lines
         count = self.writer.size(self.op.count, "n")
-        room = emit(simt.Shared(queries.bytes // 2 + keys.bytes + values.bytes, self.dtype))
+        length = queries.bytes + 2 * (keys.bytes + values.bytes)
+        room = emit(simt.Shared(length // self.dtype.bytes, self.dtype))
         stages = emit(loop.Offset(room, index(emit, queries.bytes), U8))
         limit = self.writer.size(self.m, "m")
-        self._bring(emit, 0, batch, room, (first, limit))
+        bring_rows(self.writer, emit, 0, batch, (first, limit), queries, room)
         self._bring_both(emit, batch, stages, index(emit, 0), index(emit, 0), count)
 
         def some(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
@@ -81,47 +83,19 @@ class MatrixAttention(TiledAttention):
             )
             return [other, *state.values]
 
-        start = State.start(emit, 2, 4 * self._columns)
+        start = State.start(emit, 2, self.warp.sums(values))
         carried = [index(emit, 0), *start.values]
         end = self._end(emit, first, count)
         found = for_each(emit, index(emit, 0), end, self.keys, carried, some)
         emit.place(simt.Wait(0))
         return State.of(found[1:], 2)
 
-    @property
-    def _columns(self) -> int:
-        """Columns of the values, in eights."""
-        return self.lines[2].units
-
     def _end(self, emit: Builder, first: Value, count: Value) -> Value:
         """The first key that no query of the block sees."""
         if self.op.causal is None:
             return count
         last = plus(emit, first, self.writer.size(self.op.causal, "causal"))
-        return minimum(emit, count, plus(emit, last, QUERIES))
-
-    def _bring(
-        self,
-        emit: Builder,
-        view: int,
-        batch: Sequence[Value],
-        room: Value,
-        rows: tuple[Value, Value],
-    ) -> None:
-        """Start to bring rows of queries, keys or values, from one on up to a limit."""
-        writer = self.writer
-        width = self.elements[view]
-        first, limit = rows
-
-        def find(deep: Builder, line: Value, along: Value) -> Place:
-            row = plus(deep, first, line)
-            place = offset(writer, deep, view, [*batch, row, along])
-            inside = both(deep, below(deep, row, limit), below(deep, along, index(deep, width)))
-            return Place(writer.pointers[view], place, inside)
-
-        last = len(writer.views[view].shape) - 1
-        whole = in_units(self.op.operands[view], last, WIDE)
-        self.lines[view].bring(writer, emit, room, find, whole=whole)
+        return minimum(emit, count, plus(emit, last, self.queries))
 
     def _bring_both(
         self,
@@ -133,8 +107,9 @@ class MatrixAttention(TiledAttention):
         count: Value,
     ) -> None:
         """Start to bring some keys and their values."""
-        for view, room in zip((1, 2), self._rooms(emit, stages, stage), strict=True):
-            self._bring(emit, view, batch, room, (first, count))
+        rooms = self._rooms(emit, stages, stage)
+        for view, lines, room in zip((1, 2), self.lines[1:], rooms, strict=True):
+            bring_rows(self.writer, emit, view, batch, (first, count), lines, room)
         emit.place(simt.Commit())
 
     def _rooms(self, emit: Builder, stages: Value, stage: Value) -> tuple[Value, Value]:

@@ -1,8 +1,8 @@
-"""`kernel.attention_gradient` of f16 and bf16 for a GPU, by matrix instructions.
+"""`kernel.attention_gradient` of f16, bf16 and tf32 for a GPU, by matrix instructions.
 
-A block has 64 rows, a warp 16 of them. Some columns at a time are in shared memory, and the next ones are
-copied meanwhile. What a warp computes of its scores stays in the registers that the products with the
-columns read it from, rounded to 16 bits.
+A block has 64 rows or 16, a warp 16 of them. Some columns at a time are in shared memory, and the next ones
+are copied meanwhile. What a warp computes of its scores stays in the registers that the products with the
+columns read it from, rounded as these are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from dlc.lowering.tiled_attention_gradient import (
     TiledAttentionGradient,
     elements_of,
 )
-from dlc.lowering.warp_matrices import FEW, ROWS, WARPS, WarpRows, lines_of
+from dlc.lowering.warp_matrices import Tile, WarpRows, bring_rows, lines_of, tile_for
+
+TILES = {128: Tile(4, 32), 256: Tile(4, 16), 512: Tile(1, 16)}
+"""For which 48 KiB have room, twice for columns; rows and columns have two arrays each."""
 
 
 class MatrixAttentionGradient(TiledAttentionGradient):
@@ -32,14 +35,13 @@ class MatrixAttentionGradient(TiledAttentionGradient):
     def __init__(self, op: AttentionGradient) -> None:
         widest = max(elements_of(op))
         assert widest <= MOST_NARROW
-        columns = 32 if widest <= FEW else 16
-        super().__init__(op, WARPS * WARP, WARPS * ROWS, columns)
-        dtype = kernel.array_type(op.query).dtype
+        self.dtype = kernel.array_type(op.query).dtype
+        tile = tile_for(TILES, self.dtype, widest)
+        super().__init__(op, tile.warps * WARP, tile.rows, tile.columns)
         self.own_lines, self.walked_lines = (
-            [lines_of(dtype, count, elements) for elements in self.elements]
-            for count in (self.rows, columns)
+            [lines_of(self.dtype, count, elements) for elements in self.elements]
+            for count in (self.rows, self.columns)
         )
-        self.dtype = dtype
         self.warp = WarpRows(self.writer)
 
     def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:
@@ -49,7 +51,7 @@ class MatrixAttentionGradient(TiledAttentionGradient):
         stages = self._behind(emit, room, length)
         limit = self.count_of_rows()
         for view, lines, there in zip(self.own, self.own_lines, own, strict=True):
-            self.bring(emit, view, lines, batch, there, (first, limit))
+            bring_rows(self.writer, emit, view, batch, (first, limit), lines, there)
         rows = self.warp.rows(emit, first)
         known = [] if self.op.by_keys else [self.statistics(emit, batch, row) for row in rows]
         begin, end = self.range(emit, first)
@@ -75,7 +77,7 @@ class MatrixAttentionGradient(TiledAttentionGradient):
     def _sums(self) -> list[int]:
         """How many sums of each result a thread has."""
         results = self.walked_lines if self.op.by_keys else self.walked_lines[:1]
-        return [4 * lines.units for lines in results]
+        return [self.warp.sums(lines) for lines in results]
 
     # Shared memory.
 
@@ -100,7 +102,7 @@ class MatrixAttentionGradient(TiledAttentionGradient):
         limit = self.count_of_columns()
         rooms = self._columns_at(emit, stages, stage)
         for view, lines, room in zip(self.walked, self.walked_lines, rooms, strict=True):
-            self.bring(emit, view, lines, batch, room, (first, limit))
+            bring_rows(self.writer, emit, view, batch, (first, limit), lines, room)
         emit.place(simt.Commit())
 
     # The steps for some columns.

@@ -14,13 +14,14 @@ from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.dialects.measured import at_most
 from dlc.ir.dims import Size, interval, product
 from dlc.ir.passes import Context
-from dlc.ir.types import BF16, F16, F32
+from dlc.ir.types import F32
 from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.pipelined_product import PipelinedProduct
 from dlc.lowering.product_sources import Geometry, geometry_of
 from dlc.lowering.small_product import SmallProduct
 from dlc.lowering.vector_product import FEW, VectorProduct
+from dlc.lowering.warp_matrices import has_matrix_instructions
 from dlc.lowering.warp_products import Form, MatrixProduct, ScalarProduct
 from dlc.lowering.work import ceil_divide
 
@@ -48,17 +49,15 @@ def lower_product(op: kernel.Kernel, context: Context) -> Lowered:
 
 def _lower(geometry: Geometry, context: Context) -> Lowered:
     op = geometry.op
-    factors = {kernel.array_type(value).dtype for value in (op.lhs, op.rhs)}
+    lhs, rhs = (kernel.array_type(value).dtype for value in (op.lhs, op.rhs))
     few = few_rows(geometry)
     if few is not None:
         return VectorProduct(geometry, *few).lower()
     large = is_large(geometry)
-    if factors in ({F16}, {BF16}) or (
-        factors == {F32} and context.options.matmul_precision == "tf32"
-    ):
-        wide = ROOMY if isinstance(op, Conv) or factors == {F32} else WIDE
+    if lhs is rhs and has_matrix_instructions(lhs, context.options):
+        wide = ROOMY if isinstance(op, Conv) or lhs is F32 else WIDE
         return PipelinedProduct(geometry, wide if large else NARROW, MatrixProduct).lower()
-    if factors == {F32}:
+    if lhs is rhs is F32:
         return PipelinedProduct(geometry, EXACT if large else SMALL, ScalarProduct).lower()
     return SmallProduct(geometry).lower()
 

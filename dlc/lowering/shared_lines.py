@@ -66,6 +66,11 @@ class Lines:
         return WIDE // self.dtype.bytes
 
     @property
+    def elements(self) -> int:
+        """Elements of a line."""
+        return self.units * self.each
+
+    @property
     def bytes(self) -> int:
         return self.lines * self.units * WIDE
 
@@ -96,10 +101,10 @@ class Lines:
         Elements come in `whole` units, or one by one.
         """
         size = self.each if whole else 1
-        count = self.lines * self.units * self.each // size
+        count = self.lines * self.elements // size
 
         def piece(deep: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            line, part = unravel(deep, number, [index(deep, self.units * self.each // size)] * 2)
+            line, part = unravel(deep, number, [index(deep, self.elements // size)] * 2)
             along = deep(scalar.Multiply(part, index(deep, size)))
             self._copy(deep, find(deep, line, along), room, self._there(deep, line, along), size)
             return ()

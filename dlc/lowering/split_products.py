@@ -23,6 +23,7 @@ from dlc.ir.types import INDEX
 from dlc.lowering.formula import fold
 from dlc.lowering.split_folds import USUAL
 from dlc.lowering.vector_product import FEW
+from dlc.lowering.warp_matrices import has_matrix_instructions
 from dlc.lowering.work import ceil_divide
 from dlc.passes.devices import kernels_on_gpu
 
@@ -71,8 +72,7 @@ def _parts_of(op: Gemm | Conv, bounds: Bounds, options: Options) -> int:
         return 1
     *batch, rows, columns = sizes
     tiles = prod(batch) * -(-rows // TILE) * -(-columns // TILE)
-    dtype = kernel.array_type(op.lhs).dtype
-    least = STEPS[dtype.is_float and (dtype.bits == 16 or options.matmul_precision == "tf32")]
+    least = STEPS[has_matrix_instructions(kernel.array_type(op.lhs).dtype, options)]
     length = _divided(op)
     steps = evaluate(length, dict.fromkeys(names(length), options.batch or USUAL))
     each = prod(op.window) if isinstance(op, Conv) else 1

@@ -20,9 +20,8 @@ from dlc.ir.types import BOOL, F32
 from dlc.lowering.formula import convert, number
 from dlc.lowering.loop_words import index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.multiples import in_units
 from dlc.lowering.product_sources import below, both, offset, read
-from dlc.lowering.shared_lines import Lines, Place, plus
+from dlc.lowering.shared_lines import plus
 from dlc.lowering.simt_writer import GridWriter, either
 from dlc.lowering.tiled_attention import LOWEST
 from dlc.lowering.work import ceil_divide, nanoseconds
@@ -104,30 +103,6 @@ class TiledAttentionGradient:
         return least is not None and least >= 0
 
     # What comes from memory.
-
-    def bring(
-        self,
-        emit: Builder,
-        view: int,
-        lines: Lines,
-        batch: Sequence[Value],
-        room: Value,
-        rows: tuple[Value, Value],
-    ) -> None:
-        """Start to bring rows of an array to a room, from one on, with zeros from a limit on."""
-        writer = self.writer
-        first, limit = rows
-        width = self.elements[0 if view in (QUERY, KEYS) else 1]
-
-        def find(deep: Builder, line: Value, along: Value) -> Place:
-            row = plus(deep, first, line)
-            place = offset(writer, deep, view, [*batch, row, along])
-            inside = both(deep, below(deep, row, limit), below(deep, along, index(deep, width)))
-            return Place(writer.pointers[view], place, inside)
-
-        last = len(writer.views[view].shape) - 1
-        whole = in_units(self.op.operands[view], last, lines.each * lines.dtype.bytes)
-        lines.bring(writer, emit, room, find, whole=whole)
 
     def statistics(self, emit: Builder, batch: Sequence[Value], query: Value) -> Statistics:
         """The two numbers of a query, of the last one where there is none."""

@@ -1,35 +1,94 @@
-"""Products of matrices in shared memory that a warp of attention makes, for its 16 rows.
+"""What lowerings of attention share: rows in shared memory, and products of them by matrix instructions.
 
-The sums of a product are the warp's together: of each eight columns, a thread has two neighbours in two
-rows (`simt.multiply_add`). Rounded, they are the left factor of the next product as they stand.
+A warp makes a product for its 16 rows. The sums are the warp's together: of each eight columns, a thread
+has two neighbours in two rows (`simt.multiply_add`). Rounded, they are the left factor of the next product
+as they stand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 
-from dlc.dialects import scalar, simt
-from dlc.dialects.simt import WIDE
+from dlc.dialects import kernel, loop, scalar, simt
+from dlc.dialects.kernel_attention import MOST_NARROW, Attention, AttentionGradient
+from dlc.dialects.simt import WARP, WIDE
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.types import F32, DType
+from dlc.ir.passes import Options
+from dlc.ir.types import BF16, F16, F32, DType
 from dlc.lowering.formula import number
 from dlc.lowering.loop_words import index, unravel
-from dlc.lowering.shared_lines import Lines, Order, fragment, multiple, plus
+from dlc.lowering.multiples import in_units
+from dlc.lowering.product_sources import below, both, offset
+from dlc.lowering.shared_lines import BANKS, Lines, Order, Place, fragment, multiple, plus
 from dlc.lowering.simt_writer import GridWriter
 
-WARPS = 4
 ROWS = 16
 """Rows of a warp."""
-FEW = 64
-"""Elements of a head up to which more columns at a time have room in shared memory."""
+STEP = 2 * WIDE
+"""Bytes along k of one product."""
+
+
+def has_matrix_instructions(dtype: DType, options: Options) -> bool:
+    """Whether matrix instructions multiply numbers of a dtype: f32 only where it may be rounded to tf32."""
+    return dtype in (F16, BF16) or (dtype is F32 and options.matmul_precision == "tf32")
+
+
+def by_matrices(op: Attention | AttentionGradient, options: Options) -> bool:
+    """Whether matrix instructions compute an attention: where its sums stay in registers."""
+    sizes = [kernel.array_type(operand).shape[-1] for operand in (op.query, op.values)]
+    narrow = all(isinstance(size, int) and size <= MOST_NARROW for size in sizes)
+    return narrow and has_matrix_instructions(kernel.array_type(op.query).dtype, options)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a block does at a time: the rows of so many warps, and so many columns."""
+
+    warps: int
+    columns: int
+
+    @property
+    def rows(self) -> int:
+        return ROWS * self.warps
+
+
+def tile_for(tiles: Mapping[int, Tile], dtype: DType, elements: int) -> Tile:
+    """The tile for rows of so many elements, of those for rows of at most so many bytes, in order."""
+    return next(tile for most, tile in tiles.items() if elements * dtype.bytes <= most)
 
 
 def lines_of(dtype: DType, count: int, elements: int) -> Lines:
-    """Room for rows of so many elements, a power of two of units."""
-    each = WIDE // dtype.bytes
-    units = max(2, 1 << (-(-elements // each) - 1).bit_length())
-    return Lines(dtype, count, units, Order.BY_UNITS)
+    """Room for rows of so many elements: a power of two, 16 at least."""
+    room = max(16, 1 << (elements - 1).bit_length())
+    return Lines(dtype, count, room * dtype.bytes // WIDE, Order.BY_UNITS)
+
+
+def bring_rows(
+    writer: GridWriter,
+    emit: Builder,
+    view: int,
+    batch: Sequence[Value],
+    rows: tuple[Value, Value],
+    lines: Lines,
+    room: Value,
+) -> None:
+    """Start to bring rows of an operand to a room, from one on, with zeros from a limit on."""
+    first, limit = rows
+    last = len(writer.views[view].shape) - 1
+    width = writer.views[view].shape[last]
+    assert isinstance(width, int)
+
+    def find(deep: Builder, line: Value, along: Value) -> Place:
+        row = plus(deep, first, line)
+        place = offset(writer, deep, view, [*batch, row, along])
+        inside = both(deep, below(deep, row, limit), below(deep, along, index(deep, width)))
+        return Place(writer.pointers[view], place, inside)
+
+    whole = in_units(writer.op.operands[view], last, WIDE)
+    lines.bring(writer, emit, room, find, whole=whole)
 
 
 class WarpRows:
@@ -37,7 +96,7 @@ class WarpRows:
 
     def __init__(self, writer: GridWriter) -> None:
         emit = writer.emit
-        warp, self.lane = unravel(emit, writer.thread, [index(emit, simt.WARP)] * 2)
+        warp, self.lane = unravel(emit, writer.thread, [index(emit, WARP)] * 2)
         self.group, self.part = unravel(emit, self.lane, [index(emit, 4)] * 2)
         self.top = multiple(emit, warp, ROWS)
         """The first of them."""
@@ -51,6 +110,10 @@ class WarpRows:
         """The column of one of the thread's sums: two of each eight, for both of its rows."""
         eighth, rest = divmod(sum, 4)
         return plus(emit, multiple(emit, self.part, 2), 8 * eighth + rest % 2)
+
+    def sums(self, columns: Lines) -> int:
+        """How many sums of a thread are in rows like these."""
+        return ROWS * columns.elements // WARP
 
     def products(
         self, emit: Builder, left: tuple[Lines, Value], right: tuple[Lines, Value]
@@ -75,18 +138,48 @@ class WarpRows:
         self, emit: Builder, lines: Lines, room: Value, weights: Sequence[Value], sums: list[Value]
     ) -> list[Value]:
         """Add the rows of an array, weighted by what a product gave, rounded to its dtype."""
-        found, zero = list(sums), index(emit, 0)
-        for step in range(lines.lines // 16):
-            own = weights[8 * step : 8 * step + 8]
-            narrow = [emit(scalar.Cast(weight, lines.dtype)) for weight in own]
-            left = [emit(simt.Join(*narrow[k : k + 2])) for k in range(0, 8, 2)]
-            for first in range(0, 8 * lines.units, 16):
-                there = (first, step)
-                right = fragment(
-                    emit, lines, room, self.lane, zero, there, along_k=False, of_rows=False
-                )
+        found = list(sums)
+        depth = STEP // lines.dtype.bytes
+        own = depth // 2
+        for step in range(lines.lines // depth):
+            left = _left(emit, lines.dtype, weights[own * step : own * (step + 1)])
+            for first in range(0, lines.elements, 16):
+                right = self._right(emit, lines, room, (first, step))
                 _add(emit, left, right, found, first // 8)
         return found
+
+    def _right(
+        self, emit: Builder, lines: Lines, room: Value, at: tuple[int, int]
+    ) -> Sequence[Value]:
+        """Rows of an array as the right factor of `_left`."""
+        if lines.dtype is not F32:
+            zero = index(emit, 0)
+            return fragment(emit, lines, room, self.lane, zero, at, along_k=False, of_rows=False)
+        first, step = at
+        group, rest = unravel(emit, self.group, [index(emit, lines.each)] * 2)
+        found: list[Value] = []
+        for of_side, of_k in product(range(2), repeat=2):
+            low = plus(emit, multiple(emit, self.part, 2), of_k)
+            unit = (first + 8 * of_side) // lines.each
+            # Units change places with those of all banks only; what is added last is no register.
+            near = unit % BANKS
+            start = lines.place(emit, plus(emit, low, 8 * step), plus(emit, group, near), low)
+            there = plus(emit, plus(emit, start, rest), (unit - near) * lines.each)
+            found.append(emit(loop.Load(room, there, F32)))
+        return found
+
+
+def _left(emit: Builder, dtype: DType, sums: Sequence[Value]) -> Sequence[Value]:
+    """Sums of a product, which are along k now, as the left factor of another one.
+
+    Of each eight of k thread 4 g + p has the neighbours 2 p and 2 p + 1. Registers of 16 bits want these.
+    Those of f32 want p and p + 4; as any order of k gives the same sums, they get the neighbours.
+    """
+    if dtype is F32:
+        upper, lower = sums[:2], sums[2:]
+        return [upper[0], lower[0], upper[1], lower[1]]
+    narrow = [emit(scalar.Cast(sum, dtype)) for sum in sums]
+    return [emit(simt.Join(*narrow[k : k + 2])) for k in range(0, len(narrow), 2)]
 
 
 def _add(

@@ -92,21 +92,30 @@ def test_products_are_assembled_without_spills(
     check([function for made in kernels(dtype, precision) for function in functions(made)])
 
 
-@pytest.mark.parametrize(("dtype", "depth", "width"), [(F16, 128, 128), (BF16, 33, 64)])
+@pytest.mark.parametrize(
+    ("dtype", "depth", "width"), [(F16, 128, 128), (BF16, 33, 64), (F32, 128, 128), (F32, 33, 64)]
+)
 def test_attention_is_assembled_without_spills(dtype: DType, depth: int, width: int) -> None:
-    check(functions(compiled(attention, dtype, (4, depth), (4, depth), (4, width))))
+    shapes = (4, depth), (4, depth), (4, width)
+    check(functions(compiled(attention, dtype, *shapes, products="tf32")))
 
 
 @pytest.mark.parametrize(
-    ("dtype", "depth", "width"), [(F32, 128, 64), (F16, 128, 128), (BF16, 33, 64), (F32, 32, 32)]
+    ("dtype", "precision", "depth", "width"),
+    [
+        (F32, "ieee", 128, 64),
+        (F16, "ieee", 128, 128),
+        (BF16, "ieee", 33, 64),
+        (F32, "ieee", 32, 32),
+        (F32, "tf32", 128, 128),
+        (F32, "tf32", 33, 64),
+    ],
 )
 def test_gradients_of_attention_are_assembled_without_spills(
-    dtype: DType, depth: int, width: int
+    dtype: DType, precision: str, depth: int, width: int
 ) -> None:
-    made = compiled(
-        attention_gradient, dtype, *[(4, size) for size in (depth, depth, width, width)]
-    )
-    check(functions(made))
+    shapes = [(4, size) for size in (depth, depth, width, width)]
+    check(functions(compiled(attention_gradient, dtype, *shapes, products=precision)))
 
 
 def functions(made: Compiled) -> list[simt.Func]:

@@ -19,6 +19,8 @@ from tests.lowering.everywhere import Program, function_of
 
 ROUNDING = {F16: 2.0**-11, BF16: 2.0**-8, F32: 2.0**-20}
 """The relative error of a result that is rounded once; sums of f32 are rounded more often."""
+TF32 = 2.0**-10
+"""The relative error of a product whose factors were rounded to 10 bits of mantissa."""
 
 
 @dataclass(frozen=True, slots=True)

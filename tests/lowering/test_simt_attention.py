@@ -1,4 +1,4 @@
-"""Attention of f16 and bf16 for a GPU is one kernel that multiplies matrices, warp by warp."""
+"""Attention of f16, bf16 and tf32 for a GPU is one kernel that multiplies matrices, warp by warp."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from dlc.dialects.warp_memory import Early
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.evaluation import Array
-from dlc.ir.types import BF16, F16, DType
+from dlc.ir.types import BF16, F16, F32, DType
 from tests.lowering.everywhere import Program
-from tests.lowering.on_gpu import ROUNDING, Compiled, compiled
+from tests.lowering.on_gpu import ROUNDING, TF32, Compiled, compiled
 
 WEIGHTS = 2
-"""Weights are rounded to 16 bits, too: that much more than the rounding of a result."""
+"""Weights are rounded, too: that much more than the rounding of a result, or of a product."""
+WAYS = [
+    pytest.param(F16, "ieee", ROUNDING[F16], id="f16"),
+    pytest.param(BF16, "ieee", ROUNDING[BF16], id="bf16"),
+    pytest.param(F32, "tf32", TF32, id="tf32"),
+]
 
 
 def attention(causal: int | None = None) -> Program:
@@ -45,24 +50,40 @@ CASES = [
     pytest.param(1, ((4, 8), (6, 8), (6, 8), (4, 6)), None, id="numbers-are-added"),
     pytest.param(None, ((4, 8), (70, 8), (70, 8)), hidden(), id="keys-are-hidden"),
     pytest.param(None, ((2, 72), (34, 72), (34, 72)), None, id="wide-heads"),
+    pytest.param(0, ((35, 20), (35, 20), (35, 72)), None, id="wide-values"),
 ]
 
 
-@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.parametrize(("dtype", "precision", "rounding"), WAYS)
 @pytest.mark.parametrize(("causal", "shapes", "mask"), CASES)
-def test_attention_in_16_bits_is_one_kernel(
-    dtype: DType, causal: int | None, shapes: tuple[tuple[int, ...], ...], mask: Array | None
+def test_attention_is_one_kernel_of_matrix_instructions(
+    dtype: DType,
+    precision: str,
+    rounding: float,
+    causal: int | None,
+    shapes: tuple[tuple[int, ...], ...],
+    mask: Array | None,
 ) -> None:
-    made = compiled(attention(causal), dtype, *shapes, mask=mask)
+    made = compiled(attention(causal), dtype, *shapes, products=precision, mask=mask)
     assert len(made.all(mem.Call)) == 1
     assert made.all(simt.MultiplyAdd)
-    assert made.error() <= WEIGHTS * ROUNDING[dtype]
+    assert made.error() <= WEIGHTS * rounding
 
 
-def test_wider_values_are_attended_to_in_f32() -> None:
-    made = compiled(attention(), F16, (2, 8), (5, 8), (5, 130))
+def test_f32_is_exact_unless_it_may_be_rounded() -> None:
+    exact, rounded = (
+        compiled(attention(), F32, (3, 8), (70, 8), (70, 16), products=precision)
+        for precision in ("ieee", "tf32")
+    )
+    assert not exact.all(simt.MultiplyAdd)
+    assert exact.error() <= ROUNDING[F32] < rounded.error()
+
+
+@pytest.mark.parametrize(("dtype", "precision"), [(F16, "ieee"), (F32, "tf32")])
+def test_wider_values_are_attended_to_in_f32(dtype: DType, precision: str) -> None:
+    made = compiled(attention(), dtype, (2, 8), (5, 8), (5, 130), products=precision)
     assert not made.all(simt.MultiplyAdd)
-    assert made.error() <= ROUNDING[F16]
+    assert made.error() <= ROUNDING[dtype]
 
 
 def test_below_level_2_it_is_computed_in_f32() -> None:
@@ -74,15 +95,18 @@ def test_below_level_2_it_is_computed_in_f32() -> None:
 # Barriers and waits that are needed are missed.
 
 
-def spoiled(kind: type[Op]) -> Compiled:
-    made = compiled(attention(), F16, (3, 16), (200, 16), (200, 16))
+def spoiled(kind: type[Op], dtype: DType) -> Compiled:
+    made = compiled(attention(), dtype, (3, 16), (200, 16), (200, 16), products="tf32")
     made.all(kind)[0].erase()
     return made
 
 
+@pytest.mark.parametrize("dtype", [F16, F32], ids=str)
 @pytest.mark.parametrize(
     ("kind", "found"), [(simt.Wait, Early), (simt.Barrier, (Race, Early))], ids=["wait", "barrier"]
 )
-def test_attention_misses_what_it_waits_for(kind: type[Op], found: type[Exception]) -> None:
+def test_attention_misses_what_it_waits_for(
+    dtype: DType, kind: type[Op], found: type[Exception]
+) -> None:
     with pytest.raises(found, match="shared memory"):
-        spoiled(kind).error()
+        spoiled(kind, dtype).error()

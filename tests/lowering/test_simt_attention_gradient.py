@@ -15,10 +15,15 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.evaluation import Array
 from dlc.ir.types import BF16, F16, F32, DType
 from tests.lowering.everywhere import Program
-from tests.lowering.on_gpu import ROUNDING, Compiled, compiled
+from tests.lowering.on_gpu import ROUNDING, TF32, Compiled, compiled
 
 WEIGHTS = 4
 """Weights, and what scores receive, are rounded like the results, too: that much more than the results."""
+WAYS = [
+    pytest.param(F32, "ieee", ROUNDING[F32], id="f32"),
+    pytest.param(F32, "tf32", TF32, id="tf32"),
+    pytest.param(BF16, "ieee", ROUNDING[BF16], id="bf16"),
+]
 IN_ORDER = ["attention", "attention_gradient", "attention_gradient", "generic"]
 """The kernels of a gradient: the attention, the means of what scores receive, and the two walks."""
 
@@ -71,10 +76,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize(("dtype", "precision", "rounding"), WAYS)
 @pytest.mark.parametrize(("causal", "shapes", "added", "hides"), CASES)
 def test_a_gradient_is_two_walks(
     dtype: DType,
+    precision: str,
+    rounding: float,
     causal: int | None,
     shapes: tuple[tuple[int, ...], ...],
     added: tuple[int, ...],
@@ -82,10 +89,10 @@ def test_a_gradient_is_two_walks(
 ) -> None:
     mask = hidden(shapes[0][-2], shapes[1][-2]) if hides else None
     more = (added,) if added else ()
-    made = compiled(gradient(causal), dtype, *shapes, *more, mask=mask)
+    made = compiled(gradient(causal), dtype, *shapes, *more, products=precision, mask=mask)
     assert names(made) == IN_ORDER
-    assert bool(made.all(simt.MultiplyAdd)) == (dtype is BF16)
-    assert made.error() <= WEIGHTS * ROUNDING[dtype]
+    assert bool(made.all(simt.MultiplyAdd)) == (dtype is BF16 or precision == "tf32")
+    assert made.error() <= WEIGHTS * rounding
 
 
 def test_a_block_has_64_rows_of_16_bits() -> None:
@@ -122,14 +129,14 @@ def test_some_gradients_are_products(
 # Barriers and waits that are needed are missed.
 
 
-@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize(("dtype", "precision"), [way.values[:2] for way in WAYS])
 @pytest.mark.parametrize(
     ("kind", "found"), [(simt.Wait, Early), (simt.Barrier, (Race, Early))], ids=["wait", "barrier"]
 )
 def test_a_gradient_misses_what_it_waits_for(
-    dtype: DType, kind: type[Op], found: tuple[type[Exception], ...]
+    dtype: DType, precision: str, kind: type[Op], found: tuple[type[Exception], ...]
 ) -> None:
-    made = compiled(gradient(wrt=(1, 2)), dtype, *shapes_of(70, 3, 8, 8))
+    made = compiled(gradient(wrt=(1, 2)), dtype, *shapes_of(70, 3, 8, 8), products=precision)
     (walk,) = [f for f in functions(made) if f.sym_name.startswith("attention_gradient")]
     next(op for op in walk.walk() if isinstance(op, kind)).erase()
     with pytest.raises(found, match="shared memory"):

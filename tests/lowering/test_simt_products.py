@@ -22,10 +22,7 @@ from dlc.ir.types import BF16, F16, F32, F64, DType, TensorType
 from dlc.lowering import product_to_simt
 from dlc.lowering.plan_evaluation import evaluate_plan
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
-from tests.lowering.on_gpu import ROUNDING, Compiled, compiled, evaluate
-
-TF32 = 2.0**-10
-"""The relative error of a product whose factors were rounded to 10 bits of mantissa."""
+from tests.lowering.on_gpu import ROUNDING, TF32, Compiled, compiled, evaluate
 
 
 @pytest.fixture
