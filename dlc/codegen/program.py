@@ -25,7 +25,6 @@ from dlc.runtime.certificate import Certificate
 from dlc.runtime.manifest import Op as OpRecord
 
 NOTHING = -1
-LIMIT_MESSAGE = "the loop did not end within its limit of {a} rounds"
 
 COMBINED = abi.MAX_COUNTERS - 1
 """The first counter for places in nests of loops; further ones count down, loops count up from 0."""
@@ -254,7 +253,7 @@ class _Writer:
         if loop.limit is not None:
             limit = self.sizes.number(loop.limit).index
             self._step(abi.Opcode.LIMIT, loop.counter, limit, len(self.ops))
-            self.ops.append(self._record_of(loop, "while", message=LIMIT_MESSAGE))
+            self.ops.append(self._record_of(loop, "while"))
         self._work(loop.body)
         self._step(abi.Opcode.JUMP, start)
         self.steps[branch][abi.StepWord.B] = len(self.steps)
@@ -309,11 +308,11 @@ class _Writer:
         name = next((view.name for view in reversed(call.views) if view.name), call.kernel.name)
         return self._record_of(call, name, call.kernel.name)
 
-    def _record_of(self, op: Op, name: str, kernel: str = "", message: str = "") -> OpRecord:
+    def _record_of(self, op: Op, name: str, kernel: str = "") -> OpRecord:
         place = op.location.place
         if place is None:
-            return OpRecord(name, "", kernel, message)
-        return OpRecord(name, str(place), kernel, message, place.end)
+            return OpRecord(name, kernel=kernel)
+        return OpRecord(name, str(place), kernel, end=place.end)
 
     def _patch_scratch(self) -> Entry:
         """Every thread's scratch is as large as the largest that a kernel asks for."""

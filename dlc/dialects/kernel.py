@@ -21,6 +21,8 @@ from dlc.ir.define import attribute, op, operand, operands, region
 from dlc.ir.dims import Shape, Size
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, INDEX, DType, TensorType, Type, ViewType
+from dlc.runtime.abi import Status
+from dlc.runtime.status import failure
 
 
 def array_type(value: Value) -> TensorType:
@@ -174,7 +176,7 @@ class CheckIndex(Op):
         index = inputs[0].astype(np.int64)
         wrong = index[(index < 0) | (index >= extent)]
         if wrong.size:
-            raise self.fail(f"index {wrong.flat[0]} is out of range for {extent}", code="D0807")
+            raise failure(Status.INDEX, int(wrong.flat[0]), extent, self.location.place)
         return inputs[0]
 
 

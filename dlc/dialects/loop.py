@@ -13,14 +13,15 @@ import numpy as np
 
 from dlc.dialects.callees import CALLEES
 from dlc.dialects.machine import machine, number
-from dlc.errors import CallError
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, INDEX, POINTER, DType, Type
+from dlc.runtime.abi import Status
+from dlc.runtime.status import failure
 
-FAILURES = {1: "D0807", 5: "D0810"}
-"""The error that each code of a failing kernel stands for: an index, a size that was counted."""
+FAILURES = (Status.INDEX, Status.BOUND)
+"""How a kernel can fail."""
 
 
 @op("loop.func")
@@ -251,12 +252,10 @@ class Fail(Op):
     pure = False
 
     def infer(self) -> tuple[Type, ...]:
+        if self.code not in FAILURES:
+            raise self.fail(f"{self.code} is no way in which a kernel fails")
         return ()
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
-        _, first, second = inputs
-        raise CallError(
-            f"{first} is out of range for {second}",
-            code=FAILURES[self.code],
-            place=self.location.place,
-        )
+        first, second = (int(np.ravel(value)[0]) for value in inputs[1:])
+        raise failure(Status(self.code), first, second, self.location.place)

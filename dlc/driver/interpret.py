@@ -21,6 +21,7 @@ from dlc.ir.passes import Manager
 from dlc.lowering.plan_evaluation import evaluate_plan
 from dlc.runtime.binding import Binder
 from dlc.runtime.call_arguments import ArgumentReader
+from dlc.runtime.status import called
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.weights import WeightViews
 
@@ -67,7 +68,7 @@ def evaluate_arguments(
     dims = binder.bind([array.shape for array in arrays], given)
     views = WeightViews(weights.table, np.frombuffer(weights.data, np.uint8))
     stored = derive(opened.module, {row.name: _bits(views[row.name]) for row in weights.table})
-    with np.errstate(all="ignore"), opened.quoting():
+    with np.errstate(all="ignore"), opened.quoting(), called(entry.name):
         if isinstance(function, mem.Program):
             found = evaluate_plan(function, arrays, dims, stored)
         else:

@@ -16,7 +16,6 @@ from dlc.dialects import kernel, loop, mem, simt
 from dlc.dialects.builtin import Module
 from dlc.dialects.machine import POISON, Bytes, Stretch
 from dlc.dialects.warps import Launch
-from dlc.errors import CallError
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType, ViewType
@@ -24,6 +23,8 @@ from dlc.lowering.loop_evaluation import run_tile
 from dlc.lowering.loop_writer import Function
 from dlc.lowering.plan_storage import replaceable
 from dlc.passes.placement import align
+from dlc.runtime.abi import Status
+from dlc.runtime.status import failure
 
 
 class PlanConflict(Exception):
@@ -147,10 +148,9 @@ class PlanRun:
             self._work(loop.test)
             if not self.array(loop.condition):
                 return
-            if self.counters[loop.counter] == loop.limit:
-                raise CallError(
-                    f"the loop did not end within its limit of {loop.limit} rounds", code="D0808"
-                )
+            rounds = self.counters[loop.counter]
+            if rounds == loop.limit:
+                raise failure(Status.LIMIT, rounds, 0, loop.location.place)
             self._work(loop.body)
             self.counters[loop.counter] += 1
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 from dlc.errors import CallError, Place
 from dlc.runtime.abi import CallWord, Status
@@ -18,12 +20,13 @@ _CODES = {
 }
 _MESSAGES = {
     Status.INDEX: "the index {a} is out of range for an axis of size {b}",
-    Status.LIMIT: "the loop ran past its limit of {a} rounds",
+    Status.LIMIT: "the loop did not end within its limit of {a} rounds",
     Status.CANCELLED: "the call was cancelled",
     Status.STOPPED: "the call was stopped after the op that was asked for",
     Status.BOUND: "the computed size {a} exceeds its bound {b}",
     Status.VERSION: "the engine in the artifact is of another version of the call interface",
 }
+_NOTHING = "there is nothing to take from an axis of size 0"
 _OF_AN_OP = (Status.INDEX, Status.LIMIT, Status.BOUND)
 
 
@@ -42,8 +45,8 @@ def call_error(
         return CallError(message, code="D0812")
     step = words[CallWord.STATUS_STEP]
     op = ops[step] if status in _OF_AN_OP and 0 <= step < len(ops) else Op("")
-    message = (op.message or _MESSAGES[status]).replace("{a}", str(words[CallWord.STATUS_A]))
-    message = message.replace("{b}", str(words[CallWord.STATUS_B]))
+    a, b = words[CallWord.STATUS_A], words[CallWord.STATUS_B]
+    message = _filled(op.message, a, b) if op.message else _told(status, a, b)
     sources = texts()
     quoted = _quoted(op, sources)
     named = op.name if quoted is None and op.name != op.kernel else ""
@@ -51,6 +54,25 @@ def call_error(
     return CallError(
         ": ".join(filter(None, told)), code=_CODES[status], place=quoted, sources=sources
     )
+
+
+def failure(status: Status, a: int, b: int, place: Place | None) -> CallError:
+    """The error for what a status and its two numbers mean, where an operation is evaluated.
+
+    >>> print(failure(Status.INDEX, 3, 2, None))
+    error[D0807]: the index 3 is out of range for an axis of size 2
+    """
+    return CallError(_told(status, a, b), code=_CODES[status], place=place)
+
+
+def _told(status: Status, a: int, b: int) -> str:
+    if status == Status.INDEX and b == 0:
+        return _NOTHING
+    return _filled(_MESSAGES[status], a, b)
+
+
+def _filled(message: str, a: int, b: int) -> str:
+    return message.replace("{a}", str(a)).replace("{b}", str(b))
 
 
 def placed_error(
@@ -63,6 +85,16 @@ def placed_error(
     told = [op.place if quoted is None else "", what, op.name, said.message]
     message = ": ".join(filter(None, told))
     return CallError(message, code=said.code, place=quoted, help=said.help, sources=sources)
+
+
+@contextmanager
+def called(what: str) -> Generator[None]:
+    """Inside an entry point `what` is evaluated: failures name it, as those of compiled code do."""
+    try:
+        yield
+    except CallError as error:
+        told = [replace(said, message=f"{what}: {said.message}") for said in error.diagnostics]
+        raise CallError(told, sources=error.sources) from None
 
 
 def need_error(

@@ -203,7 +203,7 @@ def test_an_index_outside_its_axis_fails_the_call(index: int) -> None:
     for example in (gather, scatter):
         (diagnostic,) = failure(example).diagnostics
         assert diagnostic.code == "D0807"
-        assert diagnostic.message == f"index {index} is out of range for axis 0 of size 3"
+        assert diagnostic.message == f"the index {index} is out of range for an axis of size 3"
 
 
 def test_unsigned_indices_are_not_taken_for_negative_ones() -> None:

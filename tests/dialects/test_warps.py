@@ -327,7 +327,7 @@ def test_a_failure_is_that_of_a_thread_that_is_there() -> None:
         late = at.emit(scalar.Compare(at.thread, at.index(11), "ge"))
         at.when(late, bad)
 
-    with pytest.raises(CallError, match="11 is out of range for 9"):
+    with pytest.raises(CallError, match="index 11 is out of range for an axis of size 9"):
         launch(write, WARP)
 
 

@@ -112,7 +112,7 @@ def test_an_index_out_of_range_fails_the_evaluation_as_it_fails_the_call() -> No
     module, _ = function_of(gather, [SQUARE, TensorType(I64, (3,))], {})
     program = both_forms(module, "f")[1]
     x = np.ones((12, 12), np.float32)
-    with pytest.raises(CallError, match="12 is out of range for 12"):
+    with pytest.raises(CallError, match="index 12 is out of range for an axis of size 12"):
         evaluate_plan(program, [x, np.array([0, 12, 1])])
 
 

@@ -99,6 +99,39 @@ def test_a_branch_that_is_not_taken_refuses_no_elements(result: str) -> None:
     assert evaluated(text) == -1
 
 
+COUNTED = {
+    "f32(argmax(c))": "there is nothing to take from an axis of size 0",
+    "f32(argmin(c))": "there is nothing to take from an axis of size 0",
+    "c[0]": "there is nothing to take from an axis of size 0",
+    "top_k(c, 1).values[0]": "there is nothing to take from an axis of size 0",
+    "sum(top_k(d, 3).values)": "the index 2 is out of range for an axis of size 2",
+    "d[2]": "the index 2 is out of range for an axis of size 2",
+    "sum(d[1:4:2])": "the index 3 is out of range for an axis of size 2",
+    "x[p[1, 0] + 7]": "the index 8 is out of range for an axis of size 2",
+    "sum(while v < 0 with v = x[0] limit 3 { next v = v - 1 })": (
+        "the loop did not end within its limit of 3 rounds"
+    ),
+}
+"""What a call with x = [-1, -1] is refused with, where c has none of its elements and d both."""
+
+
+@pytest.mark.parametrize("result", COUNTED)
+def test_what_is_counted_too_few_fails_evaluated_as_in_a_call(result: str) -> None:
+    text = f"""{HEAD}export fn f(x: f32[T], y: f32[S]) -> f32 {{
+  let (p, n) = nonzero(x)
+  let (q, m) = nonzero(x > 0)
+  let d = x[p[:, 0]]
+  let c = x[q[:, 0]]
+  return {result}
+}}"""
+    said = refusal(lambda: dlc.compile(text=text)["f"](-TWO, FOUR))
+    assert f": f: {COUNTED[result]}" in said
+    assert " --> model.dlm:9" in said
+    request = Request("model.dlm", inputs={"x": "[-1, -1]", "y": "[1, 1, 1, 1]"})
+    opened = Wanted("model.dlm", text=text).open()
+    assert refusal(lambda: evaluate_entry(opened, request)) == said
+
+
 @pytest.mark.parametrize("level", [0, 2])
 @pytest.mark.parametrize(
     "result", ["x[5] * ones([T])", "grad(fifth)(x)", "x * f32(argmax(x[minimum(S, T):]))"]

@@ -24,7 +24,6 @@ from dlc.dialects.array.elementwise import (
 from dlc.dialects.array.index import put_along
 from dlc.dialects.array.reduce import Broadcast, Reduction, merge_axes, split_axes
 from dlc.dialects.array.shape import check_axis, iota
-from dlc.errors import CallError
 from dlc.ir.attributes import Dense, decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
@@ -32,6 +31,8 @@ from dlc.ir.define import attribute, op, operand
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.needs import Need
 from dlc.ir.types import I32, DType, TensorType
+from dlc.runtime.abi import Status
+from dlc.runtime.status import failure
 
 __all__ = [
     "ArgMax", "ArgMin", "CumulativeMax", "CumulativeMin", "ReduceMax", "ReduceMin",
@@ -71,11 +72,7 @@ class ArgExtreme(Op):
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         array = decode(inputs[0], tensor_type(self.source).dtype)
         if array.shape[self.axis] == 0:
-            raise CallError(
-                f"nothing to choose from: axis {self.axis} is empty",
-                code="D0807",
-                place=self.location.place,
-            )
+            raise failure(Status.INDEX, -1, 0, self.location.place)
         return self.choose(array).astype(np.int32)
 
 

@@ -25,13 +25,14 @@ from dlc.dialects.array.elementwise import (
 )
 from dlc.dialects.array.reduce import Broadcast
 from dlc.dialects.array.shape import Reshape, check_axes, iota
-from dlc.errors import CallError
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Shape
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import I64, TensorType
+from dlc.runtime.abi import Status
+from dlc.runtime.status import failure
 
 __all__ = ["Gather", "Scatter", "put_along", "take_along"]
 
@@ -65,11 +66,8 @@ def check_range(
     for axis, index in zip(axes, indices, strict=True):
         wrong = np.flatnonzero(np.less(index, 0) | np.greater_equal(index, shape[axis]))
         if wrong.size:
-            raise CallError(
-                f"index {index.flat[wrong[0]]} is out of range for axis {axis} of size {shape[axis]}",
-                code="D0807",
-                place=op.location.place,
-            )
+            first = int(index.item(wrong[0]))
+            raise failure(Status.INDEX, first, shape[axis], op.location.place)
 
 
 def in_front(array: Array, axes: tuple[int, ...]) -> Array:

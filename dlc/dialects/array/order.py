@@ -15,7 +15,6 @@ from dlc.dialects.array.elementwise import constant_like, show, tensor_type
 from dlc.dialects.array.index import put_along
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import check_axis, iota
-from dlc.errors import CallError
 from dlc.ir.attributes import decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
@@ -24,6 +23,8 @@ from dlc.ir.dims import Size
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.needs import Need
 from dlc.ir.types import I32, DType, TensorType
+from dlc.runtime.abi import Status
+from dlc.runtime.status import failure
 
 __all__ = ["Sort", "TopK"]
 
@@ -106,9 +107,7 @@ class TopK(Op):
         dtype = tensor_type(self.source).dtype
         k, extent = at.size(self.k), inputs[0].shape[self.axis]
         if k > extent:
-            raise CallError(
-                f"cannot take the best {k} of {extent}", code="D0807", place=self.location.place
-            )
+            raise failure(Status.INDEX, extent, extent, self.location.place)
         order = sorting(inputs[0], dtype, self.axis, descending=self.largest)
         best = order.take(range(k), self.axis)
         return np.take_along_axis(inputs[0], best, self.axis), best.astype(np.int32)

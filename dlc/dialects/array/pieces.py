@@ -30,6 +30,8 @@ from dlc.ir.dims import Dim, Shape, Size, interval, maximum
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.needs import Need
 from dlc.ir.types import BOOL, I64, TensorType
+from dlc.runtime.abi import Status
+from dlc.runtime.status import failure
 
 __all__ = ["Concatenate", "DynamicSlice", "DynamicUpdateSlice", "Pad", "Slice", "slice_axis"]
 
@@ -108,7 +110,11 @@ class Slice(Op):
         for size, start, limit, step in zip(
             inputs[0].shape, at.shape(self.starts), at.shape(self.limits), self.steps, strict=True
         ):
-            if not 0 <= start <= size or not start - step < limit <= size:
+            if not 0 <= start <= size or limit > size:
+                inside = 0 <= start < size
+                first = start - (start - size) // step * step if inside else start
+                raise failure(Status.INDEX, first, size, self.location.place)
+            if not start - step < limit:
                 raise CallError(
                     f"cannot take {start} to {limit} of an axis of size {size}",
                     code="D0807",

@@ -18,13 +18,14 @@ from dlc.dialects.flow.regions import (
 )
 from dlc.dialects.flow.residuals import arrange, captured, redirect
 from dlc.dialects.flow.reverse import Backward, Structured
-from dlc.errors import CallError
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.define import attribute, op, operands, region
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.location import Location
 from dlc.ir.types import BOOL, TensorType, Type
+from dlc.runtime.abi import Status
+from dlc.runtime.status import failure
 
 __all__ = ["While"]
 
@@ -64,12 +65,7 @@ class While(Structured):
         rounds = 0
         while at.run(self.condition, [*carries, *constants])[0]:
             if rounds == self.limit:
-                raise CallError(
-                    f"the loop did not end within its limit of {self.limit} rounds",
-                    code="D0808",
-                    place=self.location.place,
-                    help="raise the limit",
-                )
+                raise failure(Status.LIMIT, rounds, 0, self.location.place)
             carries = at.run(self.body, [*carries, *constants])
             rounds += 1
         return carries
