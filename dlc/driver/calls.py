@@ -68,21 +68,21 @@ class Request:
         check_files(entry, self.files)
         binder = Binder(entry)
         binder.check_bounds(self.dims)
-        self._check_complete(entry, binder.free)
-        values = self._values(entry)
+        self._check_complete(entry, binder)
+        values = self._values(entry, binder)
         self._check_sizes(entry, values)
-        sizes = self._sizes(entry, values)
+        sizes = self._sizes(entry, binder, values)
         named: dict[str, object] = {python_name(name): value for name, value in values.items()}
         return Arguments(entry.name, {**named, **{name: sizes[name] for name in binder.free}})
 
-    def _values(self, entry: Entry) -> dict[str, Value]:
+    def _values(self, entry: Entry, binder: Binder) -> dict[str, Value]:
         """The inputs by name, without those that are left to their defaults."""
         found: dict[str, Value] = {}
         for item in entry.inputs:
             text = self.inputs.get(item.name, ZEROS)
             if text != ZEROS:
                 found[item.name] = read_value(text, item, resize=self.resize)
-        sizes = self._sizes(entry, found)
+        sizes = self._sizes(entry, binder, found)
         self._check_room(entry, sizes)
         for item in entry.inputs:
             if self.inputs.get(item.name) == ZEROS:
@@ -105,16 +105,16 @@ class Request:
             return self.inputs[item.name] == ZEROS
         return item.default is None and self.seed is not None
 
-    def _check_complete(self, entry: Entry, free: Sequence[str]) -> None:
+    def _check_complete(self, entry: Entry, binder: Binder) -> None:
         """Every input has a value and every size that no input shows has a number."""
         if self.seed is not None:
             return
         inputs = [
             item for item in entry.inputs if item.name not in self.inputs and item.default is None
         ]
-        sizes = [name for name in free if name not in self.dims]
+        sizes = [name for name in binder.free if name not in self.dims]
         if inputs or sizes:
-            raise self._missing(entry, inputs, sizes)
+            raise self._missing(binder, inputs, sizes)
 
     def _check_names(self, entry: Entry) -> None:
         inputs = [item.name for item in entry.inputs]
@@ -134,31 +134,30 @@ class Request:
                         help=f"leave --dim {name} out: the input tells it",
                     )
 
-    def _sizes(self, entry: Entry, found: Mapping[str, Value]) -> dict[str, int]:
-        """A number for each size: the one given, the one an input shows, or the nearest to 4."""
+    def _sizes(self, entry: Entry, binder: Binder, found: Mapping[str, Value]) -> dict[str, int]:
+        """A number for each size: the one given, the one that inputs tell, or the nearest to 4."""
         sizes = {
             dim.name: max(dim.lower, 4 if dim.upper is None else min(4, dim.upper))
             for dim in entry.dims
         }
-        for item in entry.inputs:
-            if item.name in found:
-                shape = found[item.name].shape
-                sizes.update(
-                    (name, size)
-                    for name, size in zip(item.shape, shape, strict=False)
-                    if name in sizes
-                )
-        return {**sizes, **self.dims}
+        shapes = {
+            number: found[item.name].shape
+            for number, item in enumerate(entry.inputs)
+            if item.name in found
+        }
+        free = {name: sizes[name] for name in binder.free}
+        return {**sizes, **binder.told(shapes, {**free, **self.dims}), **self.dims}
 
-    def _missing(self, entry: Entry, inputs: Sequence[Input], sizes: Sequence[str]) -> UsageError:
+    def _missing(self, binder: Binder, inputs: Sequence[Input], sizes: Sequence[str]) -> UsageError:
         wanted = [*[f"{item.name}: {describe(item)}" for item in inputs], *sizes]
         are = "is" if len(wanted) == 1 else "are"
-        command = shlex.join(("dlc", *self.words, "--random-inputs", "0"))
-        one = "--input NAME=FILE" if inputs else f"--dim {sizes[0]}=8"
+        one = "--input NAME=FILE" if inputs else f"--dim {sizes[0]}={binder.example(sizes[0])}"
+        help = f"{one} gives one"
+        if inputs or not binder.is_tied(sizes):  # else not any number goes with the inputs given
+            words = shlex.join(("dlc", *self.words, "--random-inputs", "0"))
+            help = f"{words} works; {help}"
         return UsageError(
-            f"{', '.join(wanted)} {are} missing, of {entry.name}",
-            code="D0906",
-            help=f"{command} works; {one} gives one",
+            f"{', '.join(wanted)} {are} missing, of {binder.entry.name}", code="D0906", help=help
         )
 
 

@@ -18,7 +18,7 @@ dlc.errors.CallError: error[D0804]: f: B is 3 in x but 4 in y
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dlc.errors import CallError
 from dlc.runtime import expressions
@@ -33,7 +33,9 @@ Shape = tuple[int, ...]
 class Binder:
     """Finds the dims of one entry point. `free` are those that the caller must give by name.
 
-    `texts` gives the model's text by file name, for the excerpt under a message.
+    These stand in no input, or only where no size tells them, as both do in `T - S`: then the first of them
+    is given, and the other follows. `texts` gives the model's text by file name, for the excerpt under a
+    message.
     """
 
     def __init__(
@@ -44,10 +46,10 @@ class Binder:
         self._inputs = [
             (item, [expressions.parse(size) for size in item.shape]) for item in entry.inputs
         ]
-        known = {dim.name: dim for dim in entry.dims if dim.measured is None}
-        mentioned = {name for _, sizes in self._inputs for size in sizes for name in size.names}
-        self._dims = known
-        self.free = tuple(name for name in known if name not in mentioned)
+        self._dims = {dim.name: dim for dim in entry.dims if dim.measured is None}
+        self.free = _untold(
+            tuple(self._dims), [size for _, sizes in self._inputs for size in sizes]
+        )
 
     def bind(self, shapes: Sequence[Shape], given: Mapping[str, int]) -> dict[str, int]:
         """The value of each dim.
@@ -59,14 +61,23 @@ class Binder:
         values: dict[str, int] = {}
         for name in self.free:
             if name not in given:
-                way_out = f"write {name}={_example(self._dims[name])}"
+                way_out = f"write {name}={self.example(name)}"
                 raise self._fail("D0801", f"the size {name} must be given", way_out)
             values[name] = given[name]
         self._bind_names(shapes, values)
-        self._solve(shapes, values)
+        self._solve(dict(enumerate(shapes)), values)
+        for name in self._dims:
+            if name not in values:
+                raise self._fail("D0804", f"no value of {name} gives the inputs these shapes")
         self._check_sizes(shapes, values)
         self.check_bounds({name: values[name] for name in self._dims})
         self.check_needs(values)
+        return values
+
+    def told(self, shapes: Mapping[int, Shape], given: Mapping[str, int]) -> dict[str, int]:
+        """The dims that inputs of these shapes, by their numbers, tell beside those that are given."""
+        values = dict(given)
+        self._solve(shapes, values)
         return values
 
     def check_bounds(self, values: Mapping[str, int]) -> None:
@@ -113,20 +124,17 @@ class Binder:
                     raise self._fail("D0804", f"{message} in {item.name}")
                 places.setdefault(size.text, item.name)
 
-    def _solve(self, shapes: Sequence[Shape], values: dict[str, int]) -> None:
-        """Names that stand in expressions only, such as T in `2*T + 1`."""
+    def _solve(self, shapes: Mapping[int, Shape], values: dict[str, int]) -> None:
+        """Names that stand in expressions, such as T in `2*T + 1`, from the shapes of inputs by number."""
         for _ in range(len(self._dims) - len(values)):
-            for (_, sizes), shape in zip(self._inputs, shapes, strict=True):
-                for size, have in zip(sizes, shape, strict=True):
+            for number, shape in shapes.items():
+                for size, have in zip(self._inputs[number][1], shape, strict=False):
                     unknown = size.names - values.keys()
                     if len(unknown) == 1:
                         (name,) = unknown
                         solution = _solution(size, name, have, values)
                         if solution is not None:
                             values[name] = solution
-        for name in self._dims:
-            if name not in values:
-                raise self._fail("D0804", f"no value of {name} gives the inputs these shapes")
 
     def _check_sizes(self, shapes: Sequence[Shape], values: Mapping[str, int]) -> None:
         for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
@@ -154,12 +162,52 @@ class Binder:
             message = f"{dim.name} is {value}{where}, outside its bounds {dim.lower}..{upper}"
             raise self._fail("D0804", message)
 
+    def is_tied(self, names: Iterable[str]) -> bool:
+        """Whether an input has a size that depends on one of these dims."""
+        mentioned = {name for _, sizes in self._inputs for size in sizes for name in size.names}
+        return not mentioned.isdisjoint(names)
+
+    def example(self, name: str) -> int:
+        """A value that a dim may have, for a message."""
+        dim = self._dims[name]
+        return max(dim.lower, 8 if dim.upper is None else min(8, dim.upper))
+
     def _fail(self, code: str, message: str, help: str | None = None) -> CallError:
         return CallError(f"{self.entry.name}: {message}", code=code, help=help)
 
 
+def _untold(dims: Sequence[str], sizes: Sequence[Expression]) -> tuple[str, ...]:
+    """The dims that these sizes do not tell, in their order; each of them, once given, may tell others.
+
+    >>> _untold(["T", "S", "N"], [expressions.parse("T - S")])
+    ('T', 'N')
+    """
+    named = [size for size in sizes if size.names]
+    places: dict[str, list[Expression]] = {dim: [] for dim in dims}
+    for size in named:
+        for name in size.names:
+            places[name].append(size)
+    told: set[str] = set()
+    untold: list[str] = []
+    ready = named
+    for dim in dims:
+        while ready:
+            size = ready.pop()
+            unknown = size.names - told
+            if len(unknown) == 1 and all(map(size.is_line_in, unknown)):
+                told |= unknown
+                ready += [other for name in unknown for other in places[name]]
+        if dim not in told:
+            untold.append(dim)
+            told.add(dim)
+            ready += places[dim]
+    return tuple(untold)
+
+
 def _solution(size: Expression, name: str, have: int, values: Mapping[str, int]) -> int | None:
     """The value of `name` at which a size that depends on it in a straight line is `have`."""
+    if not size.is_line_in(name):
+        return None
     try:
         at_zero = size.evaluate({**values, name: 0})
         slope = size.evaluate({**values, name: 1}) - at_zero
@@ -168,10 +216,6 @@ def _solution(size: Expression, name: str, have: int, values: Mapping[str, int])
     if slope == 0 or (have - at_zero) % slope:
         return None
     return (have - at_zero) // slope
-
-
-def _example(dim: Dim) -> int:
-    return max(dim.lower, 8 if dim.upper is None else min(8, dim.upper))
 
 
 def _typed(item: Input, shape: Shape) -> str:

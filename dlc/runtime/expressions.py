@@ -77,6 +77,24 @@ class Expression(NamedTuple):
         """The entries of its list that it refers to."""
         return frozenset(step.entry for step in self.steps if isinstance(step, Earlier))
 
+    def is_line_in(self, name: str) -> bool:
+        """Whether it is `a*name + b` with `a` and `b` of other dims, so that it can be solved.
+
+        >>> [parse(text).is_line_in("T") for text in ("2*T + S*T - 1", "T - S", "T*T", "T//2", "S")]
+        [True, True, False, False, False]
+        """
+        degrees: list[int] = []
+        for step in self.steps:
+            match step:
+                case int() | Earlier():
+                    degrees.append(0)
+                case str():
+                    degrees.append(int(step == name))
+                case _:
+                    right, left = degrees.pop(), degrees.pop()
+                    degrees.append(_degree(step, left, right))
+        return degrees[0] == 1
+
     def evaluate(self, dims: Mapping[str, int], earlier: Sequence[int] = ()) -> int:
         """Its value. Raises BadExpression for an unknown dim, a division by 0 and a value too large."""
         stack: list[int] = []
@@ -113,6 +131,15 @@ class Expression(NamedTuple):
         if not -MAX_VALUE <= value <= MAX_VALUE:
             raise TooLarge(f"the size {self.text} is beyond 2**62")
         return value
+
+
+def _degree(operation: _Binary, left: int, right: int) -> int:
+    """The degree in a dim of what an operation makes of two polynomials; 2 for what is no polynomial."""
+    if operation in _SUM.values():
+        return max(left, right)
+    if operation is int.__mul__:
+        return left + right
+    return 2 if left or right else 0
 
 
 @lru_cache(maxsize=KEPT)
