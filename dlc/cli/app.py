@@ -7,7 +7,6 @@ from functools import wraps
 from typing import Annotated
 
 import typer
-from typer.core import TyperCommand, TyperOption
 
 from dlc import __version__
 from dlc.cli import (
@@ -31,7 +30,7 @@ from dlc.cli import (
     why,
 )
 from dlc.cli.report import Interrupted, print_json, say_version
-from dlc.errors import UsageError
+from dlc.cli.verb import UNREADABLE, Verb, meant, misread, refused
 
 VERBS: dict[str, Callable[..., int | None]] = {
     "compile": compile.command,
@@ -62,9 +61,6 @@ TYPER = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_BAD_USAGE = typer.BadParameter.__base__
-"""What the library raises for any command line that it cannot read."""
-
 
 @TYPER.callback(invoke_without_command=True)
 def dlc(
@@ -84,10 +80,9 @@ def dlc(
         else:
             print(context.get_help())
     elif as_json:
-        raise UsageError(
+        raise refused(
             "--json stands before the verb",
-            code="D0901",
-            help=f"write it behind: dlc {context.invoked_subcommand} ... --json",
+            f"write it behind: dlc {context.invoked_subcommand} ... --json",
         )
 
 
@@ -109,27 +104,8 @@ def _interruptible(command: Callable[..., int | None]) -> Callable[..., int | No
     return run
 
 
-class _Verb(TyperCommand):
-    """A verb that takes each option once, but for those that list several values."""
-
-    def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride] - its own type is private
-        self, ctx: typer.Context, args: list[str]
-    ) -> list[str]:
-        """What is left of the words. Raises UsageError (D0901) for an option given twice."""
-        if not ctx.resilient_parsing:
-            _, _, given = self.make_parser(ctx).parse_args(args=list(args))
-            for option in given:
-                once = isinstance(option, TyperOption) and not (option.multiple or option.is_flag)
-                if once and given.count(option) > 1:
-                    name = option.opts[-1]
-                    raise UsageError(
-                        f"{name} is given twice", code="D0901", help=f"write {name} once"
-                    )
-        return super().parse_args(ctx, args)
-
-
 for _name, _command in VERBS.items():
-    TYPER.command(_name, cls=_Verb)(_interruptible(_command))
+    TYPER.command(_name, cls=Verb)(_interruptible(_command))
 
 
 class App:
@@ -142,6 +118,11 @@ class App:
 
 
 def _invoked(arguments: Sequence[str]) -> int:
+    verb = next((word for word in arguments if not word.startswith("-")), None)
+    if verb is not None and verb not in VERBS:
+        raise refused(
+            f"there is no verb {verb}", meant(verb, VERBS) or "dlc --help lists the verbs"
+        )
     try:
         result: object = TYPER(
             args=list(arguments), prog_name="dlc", standalone_mode=False, obj=tuple(arguments)
@@ -150,21 +131,6 @@ def _invoked(arguments: Sequence[str]) -> int:
         if isinstance(ended.__context__, BrokenPipeError):  # the library has made an exit of it
             raise ended.__context__ from None
         raise
-    except Exception as error:
-        if _BAD_USAGE is None or not isinstance(error, _BAD_USAGE):
-            raise
-        raise _misread(error) from None
+    except UNREADABLE as error:
+        raise misread("dlc", {}, error) from None
     return result if isinstance(result, int) else 0
-
-
-def _misread(error: Exception) -> UsageError:
-    """The library's complaint in our form: with the option that it is about, and a way out."""
-    describe: Callable[[], str] = getattr(error, "format_message", error.__str__)
-    message = describe().rstrip(".")
-    context: object = getattr(error, "ctx", None)
-    verb = str(getattr(context, "command_path", "dlc"))
-    return UsageError(
-        message[:1].lower() + message[1:],
-        code="D0901",
-        help=f"{verb} --help lists what there is",
-    )

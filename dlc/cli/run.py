@@ -15,7 +15,7 @@ from dlc.cli.values import listed, memory
 from dlc.errors import UsageError
 
 TOP = 5
-"""So many labels are shown."""
+"""So many labels are shown, unless --top says how many."""
 
 
 @options.compiling(
@@ -62,7 +62,14 @@ def command(
     labels: Annotated[
         str | None, typer.Option(metavar="FILE", help="One label a line, for the last axis.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many labels to show.")] = TOP,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="So many of the highest numbers of a result, with their labels or places.",
+            show_default=f"{TOP} with --labels",
+        ),
+    ] = None,
     *,
     given: options.Compilation,
     as_json: options.Json = False,
@@ -82,8 +89,6 @@ def command(
         cast("tuple[str, ...]", context.obj),
     )
     request = plain.request()
-    if labels is None and top != TOP:
-        raise UsageError("--top counts labels", code="D0901", help="give them: --labels FILE")
     names = None if labels is None else driver.read_labels(labels)
     watch = driver.Watch(listed(values), check_nan)
     wanted = given.of(model)
@@ -98,7 +103,9 @@ def command(
     else:
         results = _compiled(wanted, request, threads, memory(max_memory))
     driver.save_results(results, request.files)
-    best = None if names is None else driver.top_labels(results, names, top)
+    best = None
+    if names is not None or top is not None:
+        best = driver.top_labels(results, names, top or TOP)
     if as_json:
         print_json(driver.as_data(results, watch.seen, best))
     else:

@@ -16,9 +16,15 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise UsageError(f"{option} {text!r} is not NAME=VALUE", code="D0901")
+            raise UsageError(
+                f"{option} {text!r} is not NAME=VALUE",
+                code="D0901",
+                help=f"write {option} {name or 'NAME'}=VALUE",
+            )
         if name in found:
-            raise UsageError(f"{option} {name} is given twice", code="D0901")
+            raise UsageError(
+                f"{option} {name} is given twice", code="D0901", help=f"write {option} {name} once"
+            )
         found[name] = value
     return found
 

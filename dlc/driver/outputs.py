@@ -15,6 +15,7 @@ from dlc.driver.results import TEXT, Results
 from dlc.errors import UsageError
 from dlc.runtime import safetensors
 from dlc.runtime.atomic import write_file
+from dlc.runtime.dtypes import DTYPES
 from dlc.runtime.files import map_file
 from dlc.runtime.tensor import Tensor
 
@@ -106,15 +107,23 @@ def read_labels(path: str) -> list[str]:
     return str(map_file(path), "utf-8", "replace").splitlines()
 
 
-def top_labels(results: Results, labels: Sequence[str], count: int) -> Ranking:
+def top_labels(results: Results, labels: Sequence[str] | None, count: int) -> Ranking:
     """For each row of the first result that has one number for each label: the best labels.
+
+    Without labels these are the places in the rows of the first result of floats.
 
     Raises UsageError (D0910) where no result fits.
     """
     for _, value in results.values:
-        if value.ndim >= 1 and value.shape[-1] == len(labels):
-            rows = cast("NDArray[np.float64]", value.values()).reshape(-1, len(labels))
+        if _is_ranked(value, labels):
+            rows = cast("NDArray[np.float64]", value.values()).reshape(-1, value.shape[-1])
             return [_best(row, labels, count) for row in rows]
+    if labels is None:
+        raise UsageError(
+            f"no result of {results.entry} has rows of floats, of which the highest could be shown",
+            code="D0910",
+            help="leave --top out: all results are shown then",
+        )
     raise UsageError(
         f"there are {len(labels)} labels, and no result of {results.entry} has as many numbers",
         code="D0910",
@@ -122,6 +131,19 @@ def top_labels(results: Results, labels: Sequence[str], count: int) -> Ranking:
     )
 
 
-def _best(row: NDArray[np.float64], labels: Sequence[str], count: int) -> list[tuple[str, float]]:
-    order = np.argsort(-row, kind="stable")[:count]
-    return [(str(labels[k]), float(row[k])) for k in order.tolist()]
+def _is_ranked(value: Tensor, labels: Sequence[str] | None) -> bool:
+    """Whether the numbers along the last axis are those of the labels."""
+    if value.ndim < 1 or value.shape[-1] == 0:
+        return False
+    if labels is None:
+        return DTYPES[value.dtype].kind == "f"
+    return value.shape[-1] == len(labels)
+
+
+def _best(
+    row: NDArray[np.float64], labels: Sequence[str] | None, count: int
+) -> list[tuple[str, float]]:
+    """The highest first, NaN above all, the first of equals first: as `top_k` has them."""
+    rising = np.argsort(row[::-1], kind="stable")
+    order: list[int] = (len(row) - 1 - rising[::-1])[:count].tolist()
+    return [(str(k) if labels is None else labels[k], float(row[k])) for k in order]

@@ -126,8 +126,8 @@ module M() {
 @pytest.mark.parametrize(
     ("given", "weights", "said"),
     [
-        ("[1, nan]", [1, 1], "D0912]: the input x: f32[2] holds NaN at [1]"),
-        ("[1, 1]", [1, float("nan")], "D0912]: the weight w: f32[2] holds NaN at [1]"),
+        ("[1, nan]", [1, 1], "D0912]: f: the input x: f32[2] holds NaN at [1]"),
+        ("[1, 1]", [1, float("nan")], "D0912]: f: the weight w: f32[2] holds NaN at [1]"),
         (
             "[1, inf]",
             [1, 1],
@@ -206,6 +206,70 @@ def test_the_best_labels_are_shown_in_order(dlc: Command, folder: Path) -> None:
     assert done.out.split() == ["2.0000", "dog", "1.0000", "cat"]
     (folder / "labels.txt").write_text("cat\ndog\nhorse\n")
     assert "D0910" in dlc("run", "rows.dlm", "--random-inputs", "0", "--labels", "labels.txt").err
+
+
+def test_the_highest_numbers_are_shown_without_labels_with_their_places(
+    dlc: Command, folder: Path
+) -> None:
+    (folder / "p.dlm").write_text(
+        "dlc 1\nexport fn f(x: f32[2, 4]) -> (digit: i32[2], p: f32[2, 4]) "
+        "= (digit = argmax(x, axis=1), p = x)\nexport fn g(x: i32[2]) -> i32[2] = x\n"
+    )
+    given = ("run", "p.dlm", "--entry", "f", "--input", "x=[[1, nan, 3, 3], [0, 1, 2, 4]]")
+    shown = dlc(*given, "--top", "2")
+    assert shown.out.split() == ["nan", "1", "3.0000", "2", "4.0000", "3", "2.0000", "2"]
+    data = cast("dict[str, list[object]]", dlc(*given, "--top", "1", "--json").data)
+    assert data["labels"][1] == [{"label": "3", "score": 4.0}]
+    none = dlc("run", "p.dlm", "--entry", "g", "--input", "x=[1, 2]", "--top", "2")
+    assert "no result of g has rows of floats" in none.err
+    assert none.code == 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "order"),
+    [
+        ("u8", "[0, 200, 3]", "bca"),
+        ("bool", "[false, true, true]", "bca"),
+        ("i8", "[-128, 0, 1]", "cba"),
+    ],
+)
+def test_labels_are_ranked_for_every_dtype(
+    dlc: Command, folder: Path, dtype: str, values: str, order: str
+) -> None:
+    (folder / "d.dlm").write_text(f"dlc 1\nexport fn f(x: {dtype}[3]) -> {dtype}[3] = x\n")
+    (folder / "labels.txt").write_text("a\nb\nc\n")
+    done = dlc("run", "d.dlm", "--input", f"x={values}", "--labels", "labels.txt")
+    assert "".join(done.out.split()[1::2]) == order
+
+
+def test_a_size_that_inputs_only_tell_with_another_is_asked_for(dlc: Command, folder: Path) -> None:
+    (folder / "d.dlm").write_text(
+        "dlc 1\ndim T = 2..6, S = 1..6\nexport fn f(x: f32[T - S], y: f32[T, 2]) -> f32[S] = "
+        "ones([S])\nexport fn g(x: f32[T - S]) -> f32[S] = ones([S])\n"
+    )
+    asked = dlc("run", "d.dlm", "--entry", "g", "--input", "x=[1, 2]")
+    assert asked.err == "error[D0906]: T is missing, of g\n   = help: --dim T=6 gives one\n"
+    given = ("run", "d.dlm", "--input", "x=[1, 2]")
+    assert dlc(*given, "--entry", "g", "--dim", "T=6").out == "g: f32[4]\n[1. 1. 1. 1.]\n"
+    rest = ("--entry", "f", "--input", "y=[[1, 2], [3, 4], [5, 6]]")
+    assert dlc(*given, *rest).out == "f: f32[1]\n[1.]\n"
+
+
+def test_random_inputs_fit_the_sizes_that_a_given_one_tells(dlc: Command, folder: Path) -> None:
+    (folder / "d.dlm").write_text(
+        "dlc 1\ndim T\nexport fn f(x: f32[2 * T], y: f32[T]) -> f32[T] = 0 * y + sum(x)\n"
+    )
+    done = dlc("run", "d.dlm", "--input", "x=[1, 2, 3, 4, 5, 6]", "--random-inputs", "0")
+    assert done.out == "f: f32[3]\n[21. 21. 21.]\n"
+
+
+def test_labels_for_no_numbers_fit_nothing(dlc: Command, folder: Path) -> None:
+    (folder / "none.dlm").write_text("dlc 1\nexport fn f(x: f32[2, 0]) -> f32[2, 0] = x\n")
+    (folder / "labels.txt").write_text("")
+    for given in (("--labels", "labels.txt"), ("--top", "3")):
+        done = dlc("run", "none.dlm", "--input", "x=zeros", *given)
+        assert (done.code, done.out) == (2, "")
+        assert "D0910" in done.err
 
 
 def test_text_becomes_its_utf8_bytes(dlc: Command, folder: Path) -> None:

@@ -98,7 +98,6 @@ def test_no_model_is_overwritten_by_one_of_another_kind(
     ("given", "said"),
     [
         ("--disable-pass autodiff", "the pass autodiff cannot be left out"),
-        ("--top 3", "--top counts labels"),
         ("--output rows=a.npy --output total=a.npy", "would both be written to a.npy"),
     ],
 )

@@ -46,12 +46,12 @@ def test_without_a_verb_the_help_is_shown(dlc: Command) -> None:
         ("run rows.dlm --input x=zeros --dim B=9223372036854775807", 1, "outside its bounds"),
         ("run rows.dlm --input x=zeros --threads 0", 2, "threads is 0, outside 1.."),
         ("run rows.dlm --input x=zeros --threads 1000000", 2, "threads is 1000000, outside 1.."),
-        ("run rows.dlm --input x=zeros --threads two", 2, "invalid value for '--threads'"),
-        ("run rows.dlm --random-inputs -1", 2, "invalid value for '--random-inputs'"),
+        ("run rows.dlm --input x=zeros --threads two", 2, "--threads 'two' is no whole number"),
+        ("run rows.dlm --random-inputs -1", 2, "-1, where 0 or more is expected"),
         ("run rows.dlm --input x=zeros --labels gone.txt", 2, "cannot read gone.txt"),
         ("run rows.dlm --grad rows", 2, "is not RESULT:INPUT"),
         ("run rows.dlm --grad rows:z", 2, "has no input 'z'"),
-        ("run rows.dlm --inputs x=zeros", 2, "no such option"),
+        ("run rows.dlm --inputs x=zeros", 2, "did you mean --input?"),
         ("compile rows.dlm -O7", 2, "there is no -O7"),
         ("compile rows.dlm --target gpu", 2, "there is no target"),
         ("compile rows.dlm --target cuda:sm_12", 2, "no GPU is called"),
@@ -71,8 +71,18 @@ def test_without_a_verb_the_help_is_shown(dlc: Command) -> None:
         ("new folder/x", 2, "then: dlc new x"),
         ("fmt rows.txt", 2, "D0903"),
         ("frobnicate", 2, "D0901"),
-        ("complie rows.dlm", 2, "Did you mean 'compile'?"),
-        ("run rows.dlm --thread 2", 2, "--threads"),
+        ("complie rows.dlm", 2, "did you mean compile?"),
+        ("run rows.dlm --thread 2", 2, "did you mean --threads?"),
+        ("--thread", 2, "dlc has no option --thread"),
+        ("run", 2, "the argument MODEL is missing\n   = help: write dlc run MODEL"),
+        ("run rows.dlm b.dlm", 2, "'b.dlm' is more than dlc run takes"),
+        ("run rows.dlm x=zeros", 2, "did you mean --input x=zeros?"),
+        ("run rows.dlm --input", 2, "--input has no value\n   = help: write --input NAME=VALUE"),
+        ("run rows.dlm --json=yes", 2, "--json takes no value"),
+        ("run rows.dlm --top 1.5", 2, "--top '1.5' is no whole number"),
+        ("gradcheck rows.dlm --order 3", 2, "--order is 3, where 1 to 2 is expected"),
+        ("bench rows.dlm --seconds nan", 2, "--seconds 'nan' is no number"),
+        ("bench rows.dlm --seconds -1", 2, "--seconds is -1, where 0 or more is expected"),
     ],
 )
 def test_a_mistake_gives_its_exit_code_and_a_message(
@@ -80,8 +90,14 @@ def test_a_mistake_gives_its_exit_code_and_a_message(
 ) -> None:
     done = dlc(*command.split())
     assert said in done.err
+    assert "D0901" not in done.err or "\n   = help: " in done.err
     assert done.code == code
     assert done.out == ""
+
+
+def test_the_help_of_a_verb_asks_for_nothing_else(dlc: Command) -> None:
+    for given in (("run", "--help"), ("run", "--top", "x", "-h")):
+        assert dlc(*given).code == 0
 
 
 def test_a_damaged_artifact_is_refused_with_code_5(dlc: Command, folder: Path) -> None:

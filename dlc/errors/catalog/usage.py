@@ -71,7 +71,8 @@ PAGES: dict[str, Page] = {
     ),
     "D0910": Page(
         "labels that fit no result",
-        "The file of `--labels` has one label a line, as many as the last axis of a result is long.",
+        "The file of `--labels` has one label a line, as many as the last axis of a result is long. "
+        "Without a file, `--top 5` shows the places of the highest numbers of a result of floats.",
     ),
     "D0911": Page(
         "a value that is not in the call",
