@@ -123,14 +123,20 @@ KERNEL = (
 
 PREPARE = ("make_prepare", "lower_to_kernels")
 """What is computed when weights are loaded; for CPUs, packing finds most of it."""
-TAKEN = {"cpu": ("as_stored",), "cuda": ("take_operands",)}
-"""How products take their operands, for each kind of device."""
-FOR_GPU = {
-    "cpu": (),
-    "cuda": ("keep_blanks", "split_folds", "split_products"),
-    "both": ("keep_gpu_blanks", "split_gpu_folds", "split_gpu_products"),
+OF_A_PART = {
+    "fuse_attention_gradients": "fuse_gpu_attention_gradients",
+    "take_operands": "take_gpu_operands",
+    "keep_blanks": "keep_gpu_blanks",
+    "split_folds": "split_gpu_folds",
+    "split_products": "split_gpu_products",
+    "merge_maps": "merge_gpu_maps",
 }
-"""What is done to fused kernels for a GPU, which takes them one by one and has many threads."""
+"""The passes for kernels of a GPU, and their forms for models of which it runs a part.
+
+`gather_updates` and `bundle_calls` have none: what waits beside a processor waits for copies, not launches.
+"""
+IN_UNITS = {"see_parts": "see_parts_in_units", "join_pieces": "join_pieces_in_units"}
+"""The passes that let arrays lie in others, and their forms where a GPU reads some of these."""
 FUNCTIONS = {"cpu": "lower_to_loops", "cuda": "lower_to_simt", "both": "lower_to_both"}
 """The pass that makes functions of the kernels, for each kind of device, and for models on both."""
 
@@ -197,6 +203,17 @@ def simplify(level: int) -> tuple[str, ...]:
     return () if level == 0 else GRAPH_EXACT if level == 1 else GRAPH
 
 
+def _for_gpu(kind: str, *names: str) -> tuple[str, ...]:
+    """Passes for kernels of a GPU, as a kind of device has them."""
+    match kind:
+        case "cuda":
+            return names
+        case "both":
+            return tuple(OF_A_PART[name] for name in names)
+        case _:
+            return ()
+
+
 def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
     """The passes that lead to a stage from the one before, at an optimisation level.
 
@@ -208,16 +225,19 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
         case "kernel":
             prepare = PREPARE if kind == "cuda" else ("pack", *PREPARE)
             simpler = simplify(level)
-            stored = TAKEN.get(kind, ()) if level >= 2 else ()
+            gpu = kind if level >= 2 else "cpu"
+            whole = _for_gpu(gpu, "fuse_attention_gradients")
+            stored = _for_gpu(gpu, "take_operands")
+            if kind != "cuda" and level >= 2:
+                stored = (*stored, "as_stored")
             fused = KERNEL if level else ()
-            split = FOR_GPU[kind] if level >= 2 else ()
+            split = _for_gpu(gpu, "keep_blanks", "split_folds", "split_products")
+            merged = _for_gpu(gpu, "merge_maps")
             joined = ("join_updates",) if kind == "cpu" else ()
-            merged = ("merge_maps",) if kind == "cuda" and level >= 2 else ()
-            whole = ("fuse_attention_gradients",) if kind == "cuda" and level >= 2 else ()
             first = ("scalars_first",) if merged else joined
             before = ("hoist", "dce", *first, "release", "recompute", "dce") if level else ()
-            placed = ("see_parts", "join_pieces") if kind == "cpu" else ()
-            gathered = ("gather_updates",) if merged else ()
+            gathered = ("gather_updates",) if gpu == "cuda" else ()
+            placed = [name if kind == "cpu" else form for name, form in IN_UNITS.items()]
             last = ("reorder", *gathered, *placed, "place") if level else ("place",)
             return (
                 *(
@@ -251,6 +271,8 @@ def pipeline(first: str, last: str, level: int, kind: str = "cpu") -> tuple[str,
     return tuple(name for stage in later for name in to_stage(stage, level, kind))
 
 
+_NAMES = {form: name for forms in (OF_A_PART, IN_UNITS) for name, form in forms.items()}
 for _level in range(4):
     for _kind in FUNCTIONS:
-        check_order(pipeline("graph", "loop", _level, _kind), REASONS)
+        _passes = pipeline("graph", "loop", _level, _kind)
+        check_order([_NAMES.get(name, name) for name in _passes], REASONS)

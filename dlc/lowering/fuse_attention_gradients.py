@@ -6,6 +6,8 @@ large as all scores.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlc.dialects import array, nn
 from dlc.dialects.kernel_attention import MOST_NARROW, AttentionGradient
 from dlc.ir.builder import Builder
@@ -14,12 +16,24 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL
 from dlc.ir.types import BF16, F16, F32
 from dlc.ir.value_map import Gone
+from dlc.passes.devices import kernels_on_gpu
 
 
 @define_pass("fuse_attention_gradients")
 def fuse_attention_gradients(module: Op, context: Context) -> None:
     """Compute what the operands of attention receive by two walks, along keys and along queries."""
-    for op in list(module.walk()):
+    _fuse_among(list(module.walk()), context)
+
+
+@define_pass("fuse_gpu_attention_gradients")
+def fuse_gpu_attention_gradients(module: Op, context: Context) -> None:
+    """Compute what the operands of attention receive by two walks, where a GPU computes it."""
+    on_gpu = kernels_on_gpu(module)
+    _fuse_among([op for op in module.walk() if op in on_gpu], context)
+
+
+def _fuse_among(ops: Sequence[Op], context: Context) -> None:
+    for op in ops:
         if isinstance(op, nn.AttentionGradient) and _fits(op):
             context.log.did("walk along keys and queries", op)
             made = _kernels(op, context.rewriter.before(op))

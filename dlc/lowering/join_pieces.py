@@ -7,7 +7,8 @@ handed over or is a piece of something else already) is copied there by a kernel
 half of the whole must be written in place.
 
 The whole is held from its first piece on. So this comes when the order of work is settled, and what would
-raise the peak is not joined.
+raise the peak is not joined. A GPU moves 16 bytes at once only where they begin at a multiple of 16: what
+it reads and writes so is joined only where that stays so.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from dlc.dialects.kernel import array_type
 from dlc.dialects.kernel_pieces import Concatenate, Join
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import evaluate
+from dlc.ir.dims import Size, evaluate
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import row_major_strides
 from dlc.ir.value_map import EQUAL, Gone
 from dlc.lowering.block_work import may_be_empty, peak_of, planned_blocks
+from dlc.lowering.multiples import ACCESS
 from dlc.lowering.own_results import copy
-from dlc.lowering.piece_fit import Needs, fits, is_in_order
+from dlc.lowering.piece_fit import Needs, fits, is_in_order, keeps_units
 from dlc.lowering.timeline import Timeline
 from dlc.lowering.views import computed, origin, readers, reshaped_strides
 from dlc.passes.collapse import regroup_like
@@ -39,9 +41,19 @@ MOST_OPERATIONS = 10_000
 @define_pass("join_pieces")
 def join_pieces(module: Op, context: Context) -> None:
     """Let pieces be written where a concatenation wants them, where that holds no more."""
+    _join_in(module, context, 1)
+
+
+@define_pass("join_pieces_in_units")
+def join_pieces_in_units(module: Op, context: Context) -> None:
+    """Let pieces be written where a concatenation wants them, if whole units of 16 bytes stay such."""
+    _join_in(module, context, ACCESS)
+
+
+def _join_in(module: Op, context: Context, unit: int) -> None:
     assert isinstance(module, Module)
     for each in planned_blocks(module, context):
-        _Joiner(*each, context).run()
+        _Joiner(*each, context, unit).run()
 
 
 @dataclass(slots=True)
@@ -53,6 +65,8 @@ class _Joiner:
     updates: Mapping[Value, Value]
     sizes: Mapping[str, int]
     context: Context
+    unit: int
+    """Bytes that are moved at once only at multiples of so many."""
     copies: dict[Join, list[Value]] = field(default_factory=dict[Join, list[Value]])
     """Those pieces of each that a kernel of its own copies there."""
     _needs: Needs | None = None
@@ -87,6 +101,9 @@ class _Joiner:
             may_be_empty(piece, self.function) for piece in op.inputs
         ):
             return None
+        if not self._keeps_units(op):
+            self.context.log.refused("join in place", op, units_of_bytes=self.unit)
+            return None
         for piece in list(op.inputs):
             self._spread(piece, op)
         placed = {computed(piece): piece for piece in reversed(op.inputs) if fits(piece, op)}
@@ -100,6 +117,16 @@ class _Joiner:
             self.context.log.refused("join in place", self._undo(join), too_much=False)
             return None
         return join
+
+    def _keeps_units(self, op: Concatenate) -> bool:
+        """Whether what is moved in units is so in the whole, too."""
+        start: Size = 0
+        _, pitch = array_type(op.results[0]).shape
+        for piece in op.inputs:
+            if not keeps_units(piece, start, pitch, self.unit):
+                return False
+            start += array_type(piece).shape[1]
+        return True
 
     def _spread(self, piece: Value, op: Concatenate) -> None:
         """Let what computes a piece element by element go over its rows, which lie apart in the whole."""

@@ -8,8 +8,9 @@ from dlc.dialects import array, kernel
 from dlc.dialects.kernel_pieces import Concatenate, Join, Part
 from dlc.dialects.kernel_products import Product
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import Shape
+from dlc.ir.dims import Shape, Size
 from dlc.ir.types import row_major_strides
+from dlc.lowering.multiples import divides
 from dlc.lowering.views import computed, makers, reshaped_strides, whole_of
 
 WRITERS = kernel.Generic | Product | Concatenate | Join
@@ -51,6 +52,13 @@ def is_readable(value: Value, strides: Shape, block: Block | None) -> bool:
         if use.parent is not block:
             return False
     return True
+
+
+def keeps_units(piece: Value, start: Size, pitch: Size, unit: int) -> bool:
+    """Whether rows that are whole units of so many bytes are such as parts of rows of `pitch` elements."""
+    type = kernel.array_type(piece)
+    each = max(1, unit // type.dtype.bytes)
+    return not divides(each, type.shape[-1]) or (divides(each, start) and divides(each, pitch))
 
 
 class Needs:

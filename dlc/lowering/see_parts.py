@@ -3,7 +3,7 @@
 Where elements are computed by a formula, the part was moved into the formula long ago. This is for products
 and convolutions, whose operands are arrays: of the channels of a picture, say, one half goes one way, the
 other another. The whole is held as long as a part of it is read, and where that would raise the peak, the
-part is copied as before.
+part is copied as before; so it is where a GPU would have to read it number by number then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import row_major_strides
 from dlc.ir.value_map import EQUAL, Gone
 from dlc.lowering.block_work import may_be_empty, peak_of, planned_blocks
-from dlc.lowering.piece_fit import is_readable
+from dlc.lowering.multiples import ACCESS
+from dlc.lowering.piece_fit import is_readable, keeps_units
 from dlc.lowering.timeline import Timeline
 from dlc.lowering.views import computed
 
@@ -33,9 +34,19 @@ MOST_PARTS = 1_000
 @define_pass("see_parts")
 def see_parts(module: Op, context: Context) -> None:
     """Let parts of arrays be read where they lie, where that holds no more."""
+    _see_in(module, context, 1)
+
+
+@define_pass("see_parts_in_units")
+def see_parts_in_units(module: Op, context: Context) -> None:
+    """Let parts of arrays be read where they lie, if whole units of 16 bytes stay such."""
+    _see_in(module, context, ACCESS)
+
+
+def _see_in(module: Op, context: Context, unit: int) -> None:
     assert isinstance(module, Module)
     for each in planned_blocks(module, context):
-        _Viewer(*each, context).run()
+        _Viewer(*each, context, unit).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,8 @@ class _Viewer:
     updates: Mapping[Value, Value]
     sizes: Mapping[str, int]
     context: Context
+    unit: int
+    """Bytes that are moved at once only at multiples of so many."""
 
     def run(self) -> None:
         """See a part where it lies, one after the other, unless that raises the peak."""
@@ -82,8 +95,11 @@ class _Viewer:
             return None
         if may_be_empty(result, self.function):
             return None
-        pitch = row_major_strides(array_type(source).shape)
-        if not is_readable(result, pitch, self.block):
+        shape = array_type(source).shape
+        if not is_readable(result, row_major_strides(shape), self.block):
+            return None
+        if starts and not keeps_units(result, starts[-1], shape[-1], self.unit):
+            self.context.log.refused("see a part in place", op, units_of_bytes=self.unit)
             return None
         return op, Part(source, starts, op.domain)
 

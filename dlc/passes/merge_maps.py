@@ -7,9 +7,10 @@ once. On a CPU a call of a kernel costs little, and kernels apart run side by si
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from dlc.dialects import kernel
+from dlc.dialects import array, kernel
+from dlc.dialects.comm import Send
 from dlc.dialects.measured import Measuring, dims_of, measuring
 from dlc.dialects.scalar import element
 from dlc.ir.builder import Builder
@@ -20,6 +21,7 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX
 from dlc.ir.value_map import EQUAL, Gone
 from dlc.passes.canonicalize import graph_blocks
+from dlc.passes.devices import kernels_on_gpu
 from dlc.passes.fuse import MAX_INPUTS, MAX_OPERATIONS
 
 REACH = 12
@@ -57,23 +59,39 @@ def _uses_size(op: Op, measured: frozenset[str]) -> bool:
 @define_pass("merge_maps")
 def merge_maps(module: Op, context: Context) -> None:
     """Compute formulas over the same elements together."""
+    _merge_among(set(module.walk()), module, context)
+
+
+@define_pass("merge_gpu_maps")
+def merge_gpu_maps(module: Op, context: Context) -> None:
+    """Compute formulas over the same elements together, where a GPU computes them."""
+    _merge_among(kernels_on_gpu(module), module, context)
+
+
+def _merge_among(chosen: set[Op], module: Op, context: Context) -> None:
+    """Merge formulas of those that are chosen, among which is what they become."""
     for block in graph_blocks(module):
         for op in list(block):
-            current = op if isinstance(op, kernel.Generic) and _is_formula(op) else None
+            current = op if op in chosen and _is_formula(op) else None
             while current is not None:
-                current = _merged_with_one_before(current, context)
+                assert isinstance(current, kernel.Generic)
+                current = _merged_with_one_before(current, chosen, context)
+                if current is not None:
+                    chosen.add(current)
 
 
 def _is_formula(op: Op) -> bool:
     return isinstance(op, kernel.Generic) and not op.outs and op.is_map and op.parent is not None
 
 
-def _merged_with_one_before(later: kernel.Generic, context: Context) -> kernel.Generic | None:
+def _merged_with_one_before(
+    later: kernel.Generic, chosen: Collection[Op], context: Context
+) -> kernel.Generic | None:
     """The kernel that computes this one and one before it; None if there is none that fits."""
     between: list[Op] = []
     before = later.previous
     while before is not None and len(between) < REACH:
-        if _is_formula(before):
+        if before in chosen and _is_formula(before):
             assert isinstance(before, kernel.Generic)
             place = _place(before, later, between)
             if place is not None and _fit(before, later):
@@ -99,6 +117,8 @@ def _fit(earlier: kernel.Generic, later: kernel.Generic) -> bool:
     kept = _needed_elsewhere(earlier, later)
     if earlier.domain != later.domain or not kept:
         return False
+    if any(map(_is_sent, kept)):
+        return False  # A transfer is not to wait for more than what it takes.
     reads = {*earlier.inputs, *later.inputs} - {*earlier.results}
     results = len(kept) + len(later.results)
     operations = sum(1 for op in (earlier, later) for _ in op.walk())
@@ -109,6 +129,14 @@ def _fit(earlier: kernel.Generic, later: kernel.Generic) -> bool:
     if any(value not in own[1] for value in follows):
         return False
     return bool(follows) or not own[0].isdisjoint(own[1]) or not earlier.domain
+
+
+def _is_sent(value: Value) -> bool:
+    """Whether an array is sent to another device, in whatever shape."""
+    return any(
+        isinstance(use, Send) or (isinstance(use, array.Reshape) and _is_sent(use.result))
+        for use in value.uses
+    )
 
 
 def _own(op: kernel.Generic) -> set[Value]:

@@ -25,7 +25,18 @@ from dlc.passes.devices import kernels_on_gpu
 @define_pass("take_operands")
 def take_operands(module: Op, context: Context) -> None:
     """Let products read operands that were only transposed or widened as they were before."""
-    for op in list(module.walk()):
+    _take(list(module.walk()), context)
+
+
+@define_pass("take_gpu_operands")
+def take_gpu_operands(module: Op, context: Context) -> None:
+    """Let products read operands as they were before, where a GPU computes them."""
+    on_gpu = kernels_on_gpu(module)
+    _take([op for op in module.walk() if op in on_gpu], context)
+
+
+def _take(ops: Sequence[Op], context: Context) -> None:
+    for op in ops:
         match op:
             case Gemm() if not op.outs:
                 _in_16_bits(op, context)

@@ -18,12 +18,13 @@ from dlc.ir.clone import clone_block
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import symbol
 from dlc.ir.evaluation import Evaluation
-from dlc.ir.passes import Context, Manager
+from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, I64, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
 from dlc.lowering.return_counts import return_counts
 from dlc.lowering.views import reshaped_strides
 from tests.lowering.everywhere import HERE, Program, assert_close, check, function_of, random_inputs
+from tests.lowering.on_gpu import ROUNDING, Compiled, compiled
 
 X = TensorType(F32, (6, 8))
 W = TensorType(F32, (8, 16))
@@ -89,17 +90,19 @@ def test_what_may_be_empty_is_not_joined() -> None:
     check(program, rows, W, V, dims={"E": (0, 40)}, at=[{"E": 0}, {"E": 7}])
 
 
-def test_what_is_appended_to_again_and_again_is_one_array_that_others_read_on_the_way() -> None:
-    def program(emit: Builder, x: Value, w: Value, *more: Value) -> Sequence[Value]:
-        features = product(emit, x, w)
-        for weights in more:
-            new = product(emit, emit(array.Maximum(features, features)), weights)
-            features = beside(emit, features, new)
-        return (sums(emit, features), emit(array.Tanh(sums(emit, features))))
+def appended(emit: Builder, x: Value, w: Value, *more: Value) -> Sequence[Value]:
+    """What is made of all there is, again and again."""
+    features = product(emit, x, w)
+    for weights in more:
+        new = product(emit, emit(array.Maximum(features, features)), weights)
+        features = beside(emit, features, new)
+    return (sums(emit, features), emit(array.Tanh(sums(emit, features))))
 
+
+def test_what_is_appended_to_again_and_again_is_one_array_that_others_read_on_the_way() -> None:
     more = [TensorType(F32, (16 + 20 * k, 20)) for k in range(3)]
-    assert joins(program, X, W, *more) == (3, 0)
-    check(program, X, W, *more)
+    assert joins(appended, X, W, *more) == (3, 0)
+    check(appended, X, W, *more)
 
 
 def test_what_is_there_twice_is_copied_once() -> None:
@@ -267,17 +270,20 @@ def random_value(emit: Builder, random: Random, known: Sequence[Value]) -> Value
             return emit(array.Tanh(random.choice(known)))
 
 
-def check_in_memory(program: Program, *types: TensorType) -> int:
+def check_in_memory(
+    program: Program, *types: TensorType, kind: str = "cpu", stage: str = "plan"
+) -> int:
     """Compare what a plan computes in its arena with the graph; how many concatenations take no time.
 
-    The order of work stays as it is written.
+    The order of work stays as it is written. `kind` is that of the device. From `plan` on evaluation is
+    the kernels' own, from `loop` on that of what became of them.
     """
     module, function = function_of(program, types, {})
     return_counts(function)
     graph, inputs = clone_block(function.body), random_inputs(types, {})
     wanted = Evaluation({}).run(graph, inputs)
-    context = Context()
-    passes = [name for name in pipeline("graph", "plan", 2) if name != "reorder"]
+    context = Context(options=Options(vector_bytes=16))
+    passes = [name for name in pipeline("graph", stage, 2, kind) if name != "reorder"]
     Manager(context).run(module, passes)
     planned = module.symbol("f")
     assert isinstance(planned, mem.Program)
@@ -285,13 +291,40 @@ def check_in_memory(program: Program, *types: TensorType) -> int:
     return sum(d.kind == "did" and d.what == "join in place" for d in context.log)
 
 
-def test_random_programs_compute_in_their_arena_what_the_graph_says() -> None:
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_random_programs_compute_in_their_arena_what_the_graph_says(kind: str) -> None:
     random = Random(1)
     joined = 0
+    types = TensorType(F32, (5, 16)), TensorType(F32, (5, 24))
     for _ in range(40):
-        program = random_program(Random(random.random()))
-        joined += check_in_memory(program, TensorType(F32, (5, 16)), TensorType(F32, (5, 24)))
+        joined += check_in_memory(random_program(Random(random.random())), *types, kind=kind)
     assert joined > 20
+
+
+# On a GPU.
+
+
+def concatenations(made: Compiled) -> int:
+    """How many kernels put pieces together."""
+    calls = [op for op in made.all(mem.Call) if isinstance(op, mem.Call)]
+    return sum(call.kernel.name.startswith("concatenate") for call in calls)
+
+
+@pytest.mark.parametrize(("growth", "apart"), [(20, 0), (19, 1)])
+def test_a_gpu_joins_what_stays_in_units_of_16_bytes(growth: int, apart: int) -> None:
+    # [6, 16] is in units of four numbers, and no longer where a row has 16 + 19.
+    more = [(16 + growth * k, growth) for k in range(2)]
+    made = compiled(appended, F32, (6, 8), (8, 16), *more)
+    assert concatenations(made) == apart
+    assert made.error() <= ROUNDING[F32]
+
+
+def test_random_programs_give_the_same_on_a_gpu() -> None:
+    random = Random(2)
+    types = TensorType(F32, (5, 16)), TensorType(F32, (5, 24))
+    programs = [random_program(Random(random.random())) for _ in range(4)]
+    joined = [check_in_memory(each, *types, kind="cuda", stage="loop") for each in programs]
+    assert sum(joined) == 4
 
 
 # Strides.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import array, func, kernel
+import pytest
+
+from dlc.dialects import array, func, kernel, mem
 from dlc.dialects.kernel_pieces import Join, Part
 from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
@@ -13,6 +15,7 @@ from dlc.ir.dims import symbol
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import F32, TensorType
 from tests.lowering.everywhere import Program, check, function_of
+from tests.lowering.on_gpu import ROUNDING, compiled
 
 X = TensorType(F32, (6, 8))
 W = TensorType(F32, (8, 40))
@@ -49,6 +52,18 @@ def halves(emit: Builder, x: Value, w: Value, v: Value) -> Sequence[Value]:
 def test_the_halves_of_an_array_are_operands_where_they_lie() -> None:
     assert parts(halves, X, W, V) == 2
     check(halves, X, W, V)
+
+
+@pytest.mark.parametrize(("second", "copied"), [(20, 0), (18, 1)])
+def test_a_gpu_reads_what_stays_in_units_of_16_bytes(second: int, copied: int) -> None:
+    def program(emit: Builder, x: Value, w: Value, v: Value) -> Sequence[Value]:
+        both = emit(array.Tanh(product(emit, x, w)))
+        return [product(emit, columns(emit, both, start, 20), v) for start in (0, second)]
+
+    made = compiled(program, F32, (6, 8), (8, 40), (20, 16))
+    calls = [op for op in made.all(mem.Call) if isinstance(op, mem.Call)]
+    assert sum(call.kernel.name.startswith("generic") for call in calls) == copied
+    assert made.error() <= ROUNDING[F32]
 
 
 def test_rows_of_any_number() -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dlc.dialects import array, kernel, mem
+from dlc.dialects import array, func, kernel, mem
 from dlc.dialects.builtin import Module
+from dlc.dialects.comm import is_gpu
 from dlc.driver.open import open_model, open_training
 from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
@@ -17,6 +18,7 @@ from dlc.ir.evaluation import Evaluation
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
+from dlc.passes.devices import devices_of
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -77,6 +79,35 @@ def test_formulas_of_the_same_elements_are_one_kernel(program: Program, results:
     found = lowered(program, "loop").symbol("f")
     assert isinstance(found, mem.Program)
     assert_close(evaluate_plan(found, inputs), wanted, 1e-6, "together")
+
+
+PLACED = """dlc 1
+export fn f(x: f32[6, 8], y: f32[6, 8]) -> f32[6, 8] {
+  let (a, b) = on cuda:0 { (sin(x + y), cos(x * y)) }
+  let c = on cuda:0 { transpose(a) @ b }
+  return sin(x @ c) - cos(y @ c)
+}
+"""
+SENT = """dlc 1
+export fn f(x: f32[6, 8]) -> f32[6, 8] {
+  let a = on cuda:0 { exp(x) }
+  let b = on cuda:0 { sin(a) * a }
+  return tanh(a) * b
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "merged"), [pytest.param(PLACED, 1, id="there"), pytest.param(SENT, 0, id="sent")]
+)
+def test_a_gpu_beside_a_processor_computes_formulas_together(text: str, merged: int) -> None:
+    opened = open_model("model.dlm", text=text)
+    Manager(opened.context).run(opened.module, pipeline("graph", "kernel", 2, "both"))
+    (function,) = [op for op in opened.module.body if isinstance(op, func.Func)]
+    several = [op for op in function.walk() if len(op.results) > 1]
+    assert len(several) == merged
+    devices = devices_of(function)
+    assert all(is_gpu(devices[value]) for op in several for value in op.results)
 
 
 def test_a_weight_and_its_moments_are_updated_in_place_by_one_kernel() -> None:

@@ -43,6 +43,8 @@ dim B = 1..8
 dim T = 1..6
 dim U = 1..60000
 
+fn attended(q: f32[B, 5], k: f32[T, 5]) -> f32 = sum(on DEVICE { attention(q, k, k) } * q)
+
 module Net(n = 5) {
   use first = Linear(n, 4) on DEVICE
   use cells = LSTM(n, 4) on DEVICE
@@ -53,6 +55,12 @@ module Net(n = 5) {
     let h = tanh(x)
     let k = on DEVICE { softmax(relu(first(h))) }
     return last(k) + sum(h, axis=1, keepdims=true) + x @ w
+  }
+  export fn slope(q: f32[B, n], k: f32[T, n]) -> f32[B, n] = grad(attended, wrt=q)(q, k)
+  export fn beside(x: f32[B, n]) -> f32[B, 3] = on DEVICE {
+    let h = first(x)
+    let both = concat([h, first(x * 2)], axis=1)
+    return last(h * both[:, 4:8]) + last(both[:, 2:6])
   }
   export fn steps(x: f32[B, T, n]) -> f32[B, T, 4] = cells(exp(x) * 0.1).y
   export fn turns(x: f32[n, T], s: f32[n]) -> (f32[n], f32[n, T]) =
@@ -133,6 +141,14 @@ def numbers(*shape: int) -> NDArray[np.float32]:
 def test_a_part_on_a_gpu_gives_what_it_gives_on_the_processor(both: Both) -> None:
     for rows in (4, 8, 1):
         both.agree("rows", numbers(rows, 5))
+
+
+def test_what_a_gpu_runs_has_the_forms_that_it_has_alone(both: Both) -> None:
+    both.agree("slope", numbers(3, 5), numbers(6, 5))
+    both.agree("beside", numbers(4, 5))
+    launched = [name.rpartition("_")[0] for name in both.gpu.launched]
+    assert "attention_gradient" in launched
+    assert "concatenate" not in launched
 
 
 def test_scratch_of_the_gpu_is_there_once_and_not_on_the_host(both: Both) -> None:
