@@ -73,7 +73,8 @@ def places(op: Measuring, values: Array, limit: int, at: Evaluation) -> tuple[Ar
 
 def measuring(function: Op) -> dict[str, Measuring]:
     """The operations of a function that bring dims, by dim."""
-    return {op.brings: op for op in function.walk() if isinstance(op, Measuring)}
+    found = function.walk(formulas=False)
+    return {op.brings: op for op in found if isinstance(op, Measuring)}
 
 
 def limits_of(found: Mapping[str, Measuring]) -> dict[str, Size]:

@@ -233,15 +233,18 @@ class Op:
             self.parent.renumber()
         return self._order < other._order
 
-    def walk(self) -> Iterator[Op]:
-        """This operation and all in its regions, outer before inner, in order of text."""
+    def walk(self, *, formulas: bool = True) -> Iterator[Op]:
+        """This operation and all in its regions, outer before inner, in order of text.
+
+        Without `formulas` nothing in operations that are not isolated, such as kernels.
+        """
         yield self
         # What is in an operation is listed when its turn comes, so that it may be changed meanwhile.
         pending = [iter([child for region in self.regions for child in region])]
         while pending:
             for op in pending[-1]:
                 yield op
-                if op.regions:
+                if op.regions and (formulas or op.isolated):
                     pending.append(iter([child for region in op.regions for child in region]))
                     break
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from dlc.lowering.plan_layout import cases_of
 from dlc.lowering.plan_schedule import NEW_WAVE
 from dlc.lowering.plan_storage import replaceable
 from dlc.lowering.timeline import Timeline, updates_of
-from dlc.lowering.views import computed, makers, origin, readers
+from dlc.lowering.views import computed, origin, readers
 from dlc.passes.ordering import Chore, Chores
 
 
@@ -35,7 +35,7 @@ def planned_blocks(module: Module, context: Context) -> Iterator[PlannedBlock]:
         if not isinstance(function, func.Func) or measuring(function):
             continue
         *_, sizes = cases_of(function, context.options.batch)
-        for op in reversed(list(function.walk())):
+        for op in reversed(list(function.walk(formulas=False))):
             if isinstance(op, flow.Scan | flow.While):
                 yield PlannedBlock(function, op.body, carried(op), sizes)
         yield PlannedBlock(function, function.body, updates_of(function), sizes)
@@ -60,27 +60,37 @@ def chores_of(timeline: Timeline, work: Sequence[Op], updates: Mapping[Value, Va
     number = {op: index for index, op in enumerate(work)}
     values = {value: index for index, value in enumerate(timeline.held)}
     waits = _waits(number, updates)
+    before = _before(timeline.ops, number)
+
+    def numbers(arrays: Iterable[Value]) -> tuple[int, ...]:
+        """The arrays among these that the block computes for itself, each once."""
+        found = dict.fromkeys(map(timeline.origin, arrays))
+        return tuple([values[array] for array in found if array in values])
+
     chores: list[Chore] = []
     for op in work:
-        sources = [origin(value) for value in op.operands]
-        first = {
-            number[maker] for value in op.operands for maker in makers(value) if maker in number
-        }
         chores.append(
             Chore(
-                tuple(dict.fromkeys(values[source] for source in sources if source in values)),
-                tuple(
-                    dict.fromkeys(
-                        values[each] for each in map(origin, op.results) if each in values
-                    )
-                ),
-                tuple(sorted(first | waits.get(number[op], set()))),
-                tuple(values[source] for source in _overwritable(op) if source in values),
+                numbers(op.operands),
+                numbers(op.results),
+                tuple(sorted(before[op] | waits.get(number[op], set()))),
+                numbers(_overwritable(op, timeline)),
                 alone=not isinstance(op, kernel.Kernel),
                 inside=timeline.inside(op),
             )
         )
     return Chores(chores, [held.bytes for held in timeline.held.values()])
+
+
+def _before(ops: Iterable[Op], number: Mapping[Op, int]) -> dict[Op, set[int]]:
+    """For each operation the work whose results it reads, itself or through views."""
+    found: dict[Op, set[int]] = {}
+    for op in ops:
+        makers = {value.op for value in op.operands if value.op is not None}
+        found[op] = set()
+        for maker in makers:
+            found[op] |= {number[maker]} if maker in number else found.get(maker, set())
+    return found
 
 
 def may_be_empty(value: Value, function: func.Func) -> bool:
@@ -114,15 +124,18 @@ def _waits(number: Mapping[Op, int], updates: Mapping[Value, Value]) -> dict[int
     return found
 
 
-def _overwritable(op: Op) -> Iterator[Value]:
+def _overwritable(op: Op, timeline: Timeline) -> Iterator[Value]:
     """The values over which the only result of a kernel may be written."""
     if not isinstance(op, kernel.Kernel) or len(op.results) != 1:
         return
     (result,) = op.results
-    sources = [origin(value) for value in op.operands]
+    if timeline.origin(result) is not result:
+        return
+    if all(operand.type is not result.type for operand in op.operands):
+        return
+    sources = [timeline.origin(value) for value in op.operands]
     for position in replaceable(op):
         operand, source = op.operands[position], sources[position]
-        is_whole = computed(operand) is source and origin(result) is result
-        same = kernel.array_type(operand) is kernel.array_type(result)
-        if same and is_whole and sources.count(source) == 1:
+        same = operand.type is result.type
+        if same and computed(operand) is source and sources.count(source) == 1:
             yield source

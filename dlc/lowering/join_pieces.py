@@ -13,7 +13,7 @@ it reads and writes so is joined only where that stays so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlc.dialects import array, flow, func, kernel
@@ -77,23 +77,33 @@ class _Joiner:
         found = [op for op in self.block if isinstance(op, Concatenate)]
         if not found or sum(1 for _ in self.block) > MOST_OPERATIONS:
             return
-        joined = self._join_all(found, self._peak())
-        for join in joined:
+        for join in self._join_all(found, self._peak()):
             copied = len(self.copies[join])
             self.context.log.did("join in place", join, pieces=len(join.pieces), copied=copied)
 
     def _join_all(self, ops: Sequence[Concatenate], most: int) -> list[Join]:
-        """Join them all if the block holds no more than `most` then, or else each half by itself."""
-        joined = [join for op in ops if (join := self._join(op)) is not None]
-        if not joined or self._peak() <= most:
-            return joined
-        separate = [self._undo(join) for join in reversed(joined)][::-1]
-        if len(separate) == 1:
-            self.context.log.refused("join in place", separate[0], too_much=True)
+        """Join them all if the block holds no more than `most` then, or else as many as that allows."""
+        joined = self._joined(ops)
+        return joined if not joined or self._peak() <= most else self._fewer(joined, most)
+
+    def _fewer(self, joined: Sequence[Join], most: int) -> list[Join]:
+        """Of joins with which the block holds more than `most` keep those that it has room for.
+
+        The first half of them are tried without the others, then these by themselves.
+        """
+        middle = len(joined) // 2
+        first, rest = joined[:middle], joined[middle:]
+        others = [self._undo(join) for join in reversed(rest)][::-1]
+        if len(joined) < 2:
+            for op in others:
+                self.context.log.refused("join in place", op, too_much=True)
             return []
-        middle = len(separate) // 2
-        first = self._join_all(separate[:middle], most)
-        return [*first, *self._join_all(separate[middle:], most)]
+        if self._peak() > most:
+            return [*self._fewer(first, most), *self._join_all(others, most)]
+        return [*first, *self._fewer(self._joined(others), most)]
+
+    def _joined(self, ops: Iterable[Concatenate]) -> list[Join]:
+        return [join for op in ops if (join := self._join(op)) is not None]
 
     def _join(self, op: Concatenate) -> Join | None:
         """Join what is concatenated; None, and all is as before, if that is not worth it."""

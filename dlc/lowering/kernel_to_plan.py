@@ -78,7 +78,7 @@ def _plan_function(function: func.Func, constants: Constants, context: Context) 
 def _arrive(function: func.Func, context: Context) -> None:
     """What was sent to a device has arrived there behind the wave that sends it."""
     rewriter = context.rewriter
-    for op in list(function.walk()):
+    for op in list(function.walk(formulas=False)):
         if isinstance(op, Recv):
             rewriter.replace(op, op.sent, relation=EQUAL)
 

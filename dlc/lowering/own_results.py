@@ -19,7 +19,7 @@ from dlc.lowering.views import computed
 
 def own_results(function: func.Func) -> None:
     """Prepare a function and all loops and branches in it for the plan."""
-    for op in list(function.walk()):
+    for op in list(function.walk(formulas=False)):
         match op:
             case flow.Scan():
                 _walk_index(op)

@@ -74,8 +74,8 @@ class Needs:
         for number, op in enumerate(block):
             found = self._own[op] = 1 << number
             for operand in op.operands:
-                for maker in makers(operand):
-                    found |= self._known.get(maker, 0)
+                if operand.op is not None:
+                    found |= self._known.get(operand.op, 0)
             self._known[op] = found
 
     def among(self, ops: Iterable[Op]) -> int:

@@ -68,7 +68,7 @@ class Origins:
     def of(cls, function: func.Func) -> Origins:
         """With the pieces of all joins in a function, each in the memory of its whole."""
         found = cls()
-        for op in function.walk():
+        for op in function.walk(formulas=False):
             if isinstance(op, Join):
                 for piece in op.pieces:
                     found.share(computed(piece), op.result)

@@ -44,7 +44,7 @@ def refuse_unplanned(function: func.Func, measured: Mapping[str, Measuring]) -> 
     """Raises Unsupported, naming every loop that would walk memory in steps of a measured size."""
     if not measured:
         return
-    scans = [op for op in function.walk() if isinstance(op, flow.Scan)]
+    scans = [op for op in function.walk(formulas=False) if isinstance(op, flow.Scan)]
     reasons = [(op, _why_unplanned(op, frozenset(measured))) for op in scans]
     wrong = [_no_plan(op, *reason) for op, reason in reasons if reason is not None]
     if wrong:

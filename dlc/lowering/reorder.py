@@ -39,7 +39,7 @@ def reorder(module: Op, context: Context) -> None:
         if isinstance(function, func.Func) and not measuring(function):
             *_, sizes = cases_of(function, context.options.batch)
             # What a round of a loop holds is part of what is held beside the loop.
-            for op in reversed(list(function.walk())):
+            for op in reversed(list(function.walk(formulas=False))):
                 if isinstance(op, flow.Scan | flow.While):
                     _reorder_in(Timeline(function, op.body, sizes), carried(op), op, context)
             timeline = Timeline(function, function.body, sizes)

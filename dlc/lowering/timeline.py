@@ -9,13 +9,14 @@ once, with the most that its regions hold at any time.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from dlc.dialects import flow, func, kernel
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import count
-from dlc.lowering.views import is_view, origin
+from dlc.lowering.views import is_view, origin, origins
 
 SAMPLE = 64
 """What a dim without an upper bound is taken to be."""
@@ -68,8 +69,18 @@ class Timeline:
         self.block = function.body if block is None else block
         self.ops = list(self.block)
         self.number = {op: index for index, op in enumerate(self.ops)}
-        self.held = _held(self.block, self.number, self)
-        self.alive = _alive(self.ops, self.held, self)
+        self._origins = origins(self.block)
+        self._inside: dict[Op, int] = {}
+        self.held = _held(self.ops, self._origins, self)
+
+    @cached_property
+    def alive(self) -> list[int]:
+        """The bytes that each operation finds."""
+        return _alive(self.ops, self.held, self)
+
+    def origin(self, value: Value) -> Value:
+        """The array in whose memory a value of the block is."""
+        return self._origins.get(value, value)
 
     def bytes(self, value: Value) -> int:
         """How many bytes an array takes."""
@@ -83,9 +94,11 @@ class Timeline:
 
     def inside(self, op: Op) -> int:
         """The most that the regions of a loop or a branch hold at any time."""
-        if isinstance(op, kernel.Kernel):
+        if isinstance(op, kernel.Kernel) or not op.regions:
             return 0
-        return max((_region_peak(block, self) for block in op.regions), default=0)
+        if op not in self._inside:
+            self._inside[op] = max(_region_peak(block, self) for block in op.regions)
+        return self._inside[op]
 
     def add(self, amount: int, first: int, end: int) -> None:
         """Let the operations from `first` up to `end` find so many bytes more."""
@@ -99,20 +112,22 @@ def updates_of(function: func.Func) -> dict[Value, Value]:
     return {origin(results[k]): arguments[index] for k, index in function.updates.items()}
 
 
-def _held(block: Block, number: dict[Op, int], timeline: Timeline) -> dict[Value, Held]:
-    """Every array that a block computes for itself."""
-    own = {origin(value) for value in block.terminator.operands}
+def _held(
+    ops: Sequence[Op], origins: Mapping[Value, Value], timeline: Timeline
+) -> dict[Value, Held]:
+    """Every array that a block of operations computes for itself."""
+    own = {origins.get(value, value) for value in ops[-1].operands}
     found: dict[Value, Held] = {}
-    for op in block:
+    for at, op in enumerate(ops):
         if is_view(op):
             continue
-        at = number[op]
         for value in op.operands:
-            held = found.get(origin(value))
+            held = found.get(origins.get(value, value))
             if held is not None and held.last != at:
                 held.uses.append(at)
         if isinstance(op, kernel.Kernel | flow.Scan | flow.While | flow.If):
-            for value in map(origin, op.results):
+            for result in op.results:
+                value = origins.get(result, result)
                 if value in found:
                     found[value].use(at)  # another piece of it
                 elif value not in own:
@@ -120,7 +135,7 @@ def _held(block: Block, number: dict[Op, int], timeline: Timeline) -> dict[Value
     return found
 
 
-def _alive(ops: list[Op], held: dict[Value, Held], timeline: Timeline) -> list[int]:
+def _alive(ops: Sequence[Op], held: Mapping[Value, Held], timeline: Timeline) -> list[int]:
     changes = [0] * (len(ops) + 1)
     for item in held.values():
         changes[item.first] += item.bytes
@@ -135,5 +150,4 @@ def _alive(ops: list[Op], held: dict[Value, Held], timeline: Timeline) -> list[i
 
 def _region_peak(block: Block, timeline: Timeline) -> int:
     ops = list(block)
-    held = _held(block, {op: index for index, op in enumerate(ops)}, timeline)
-    return max(_alive(ops, held, timeline), default=0)
+    return max(_alive(ops, _held(ops, origins(block), timeline), timeline), default=0)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from dlc.dialects import array
 from dlc.dialects.kernel_pieces import Join, Part
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Shape, Size
 
 
@@ -44,6 +44,23 @@ def origin(value: Value) -> Value:
             value = join.result
         else:
             return value
+
+
+def origins(block: Block) -> dict[Value, Value]:
+    """The origin of each view and each piece in a block, found at once; all else there is its own.
+
+    A piece of a piece is in the whole of both: so the last wholes come first.
+    """
+    ops = list(block)
+    found: dict[Value, Value] = {}
+    for op in reversed(ops):
+        if isinstance(op, Join):
+            whole = found.get(op.result, op.result)
+            found.update((computed(piece), whole) for piece in op.pieces)
+    for op in ops:
+        if isinstance(op, array.Reshape | Part):
+            found[op.result] = found.get(op.source, op.source)
+    return found
 
 
 def makers(value: Value) -> Iterator[Op]:

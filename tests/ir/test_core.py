@@ -300,6 +300,16 @@ def test_walk_goes_from_outer_to_inner_in_order_of_text() -> None:
     assert list(fork.walk()) == [fork, *names]
 
 
+def test_walk_without_formulas_goes_into_isolated_operations_only() -> None:
+    regions, alone = (Block(), Block()), Block()
+    for region in regions:
+        Builder(region, HERE).place(toy.End(()))
+    fork = Builder(alone, HERE).place(toy.Fork(*regions))
+    end = Builder(alone, HERE).place(toy.End(()))
+    box = toy.Box((), alone)
+    assert list(box.walk(formulas=False)) == [box, fork, end]
+
+
 def test_walk_does_not_recurse() -> None:
     op: Op = toy.Make(F32)
     for _ in range(5000):

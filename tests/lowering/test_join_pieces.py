@@ -22,7 +22,7 @@ from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, I64, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
 from dlc.lowering.return_counts import return_counts
-from dlc.lowering.views import reshaped_strides
+from dlc.lowering.views import origin, origins, reshaped_strides
 from tests.lowering.everywhere import HERE, Program, assert_close, check, function_of, random_inputs
 from tests.lowering.on_gpu import ROUNDING, Compiled, compiled
 
@@ -299,6 +299,21 @@ def test_random_programs_compute_in_their_arena_what_the_graph_says(kind: str) -
     for _ in range(40):
         joined += check_in_memory(random_program(Random(random.random())), *types, kind=kind)
     assert joined > 20
+
+
+def test_where_arrays_lie_is_the_same_found_at_once_and_one_by_one() -> None:
+    random = Random(2)
+    views = 0
+    for _ in range(20):
+        program = random_program(Random(random.random()))
+        ops = kernels(program, TensorType(F32, (5, 16)), TensorType(F32, (5, 24)))
+        block = ops[-1].parent
+        assert block is not None
+        found = origins(block)
+        for value in (value for op in block for value in op.results):
+            assert found.get(value, value) is origin(value)
+        views += len(found)
+    assert views > 50
 
 
 # On a GPU.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
 
 from dlc.driver.searches import machine_code
 from dlc.passes.ordering import Chore, Chores, Order, as_written, best_order
-from dlc.passes.ordering.candidates import candidates
+from dlc.passes.ordering.candidates import backwards, candidates, forwards
 from dlc.passes.ordering.moves import LEAST, Line, improve
 from dlc.passes.ordering.search import line_of
 from dlc.passes.placement import native
@@ -73,6 +73,39 @@ def test_every_order_to_choose_from_is_allowed() -> None:
         for how, order in candidates(chores):
             assert is_allowed(chores, order), how
         assert is_allowed(chores, best_order(chores, MANY, 0).order)
+
+
+def test_greedy_orders_take_at_each_step_what_is_worth_most_then() -> None:
+    random = Random(8)
+    for _ in range(100):
+        chores = random_chores(random, 40)
+        assert forwards(chores) == one_after_the_other(chores, 1, frees)
+        assert backwards(chores) == one_after_the_other(chores, -1, needs_less)[::-1]
+
+
+def one_after_the_other(
+    chores: Chores, step: int, worth: Callable[[Chores, int, set[int]], int]
+) -> list[int]:
+    """From the front, or for -1 from the end, always what is worth most; of several the first to come."""
+    needs = chores.before if step > 0 else chores.after
+    order: list[int] = []
+    while len(order) < len(chores.all):
+        done = set(order)
+        ready = [n for n in range(len(chores.all)) if n not in done and done.issuperset(needs[n])]
+        order.append(max(ready, key=lambda n: (worth(chores, n, done), -step * n)))
+    return order
+
+
+def frees(chores: Chores, number: int, done: set[int]) -> int:
+    """What nothing reads behind a chore, less what it makes."""
+    last = [v for v in chores.all[number].reads if done | {number} >= set(chores.readers[v])]
+    return sum(chores.bytes[value] for value in last) - chores.made[number]
+
+
+def needs_less(chores: Chores, number: int, done: set[int]) -> int:
+    """What a chore makes, less what it reads that nothing behind it does."""
+    new = [value for value in chores.all[number].reads if done.isdisjoint(chores.readers[value])]
+    return chores.made[number] - sum(chores.bytes[value] for value in new)
 
 
 def test_the_order_found_is_no_worse_than_what_is_written_and_mostly_the_best() -> None:

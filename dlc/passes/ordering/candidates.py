@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
 
 from dlc.passes.ordering.chores import Chores, Order
 
@@ -25,53 +26,82 @@ def forwards(chores: Chores) -> Order:
     [0, 2, 1, 3]
     """
     left = [len(readers) for readers in chores.readers]
-
-    def worth(number: int) -> tuple[int, int]:
-        reads = chores.all[number].reads
-        freed = sum([chores.bytes[value] for value in reads if left[value] == 1])
-        return freed - chores.made[number], -number
-
+    worth = [-made for made in chores.made]
+    for number, chore in enumerate(chores.all):
+        worth[number] += sum(chores.bytes[value] for value in chore.reads if left[value] == 1)
+    queue = _Queue(chores.before, chores.after, worth, first=1)
     order: list[int] = []
-    for number in _greedily(chores.before, chores.after, worth):
+    for number in queue:
         order.append(number)
         for value in chores.all[number].reads:
             left[value] -= 1
+            if left[value] == 1:
+                queue.add(chores.bytes[value], chores.readers[value])
     return order
 
 
 def backwards(chores: Chores) -> Order:
     """From the end, always that chore before which least is held."""
     kept = [False] * len(chores.bytes)
-
-    def worth(number: int) -> tuple[int, int]:
-        reads = chores.all[number].reads
-        longer = sum([chores.bytes[value] for value in reads if not kept[value]])
-        return chores.made[number] - longer, number
-
+    worth = [
+        made - sum(chores.bytes[value] for value in chore.reads)
+        for made, chore in zip(chores.made, chores.all, strict=True)
+    ]
+    queue = _Queue(chores.after, chores.before, worth, first=-1)
     order: list[int] = []
-    for number in _greedily(chores.after, chores.before, worth):
+    for number in queue:
         order.append(number)
         for value in chores.all[number].reads:
-            kept[value] = True
+            if not kept[value]:
+                kept[value] = True
+                queue.add(chores.bytes[value], chores.readers[value])
     return order[::-1]
 
 
-def _greedily(
-    needs: Sequence[Sequence[int]],
-    followers: Sequence[Sequence[int]],
-    worth: Callable[[int], tuple[int, int]],
-) -> Iterator[int]:
-    """All of a graph; of those of which what they need is done always the one worth most."""
-    missing = [len(each) for each in needs]
-    ready = [number for number, count in enumerate(missing) if not count]
-    while ready:
-        number = max(ready, key=worth)
-        ready.remove(number)
-        yield number
-        for other in followers[number]:
-            missing[other] -= 1
-            if not missing[other]:
-                ready.append(other)
+class _Queue:
+    """All of a graph; of those of which what they need is done always the one worth most.
+
+    Of several worth as much that with the lowest number comes first, or the highest where `first` is -1.
+    """
+
+    def __init__(
+        self,
+        needs: Sequence[Sequence[int]],
+        followers: Sequence[Sequence[int]],
+        worth: list[int],
+        first: int,
+    ) -> None:
+        self._missing = [len(each) for each in needs]
+        self._followers = followers
+        self._worth = worth
+        self._first = first
+        self._ready: list[tuple[int, int]] = []
+        for number, count in enumerate(self._missing):
+            if not count:
+                self._enter(number)
+
+    def __iter__(self) -> Iterator[int]:
+        while self._ready:
+            less, place = heappop(self._ready)
+            number = place * self._first
+            if self._missing[number] or -less != self._worth[number]:
+                continue  # it is done, or was worth less when it was entered
+            self._missing[number] = -1
+            yield number
+            for other in self._followers[number]:
+                self._missing[other] -= 1
+                if not self._missing[other]:
+                    self._enter(other)
+
+    def add(self, more: int, numbers: Sequence[int]) -> None:
+        """These are worth so much more from now on."""
+        for number in numbers:
+            self._worth[number] += more
+            if not self._missing[number]:
+                self._enter(number)
+
+    def _enter(self, number: int) -> None:
+        heappush(self._ready, (-self._worth[number], number * self._first))
 
 
 def depth_first(chores: Chores) -> Order:

@@ -6,7 +6,7 @@ with their chore where the plan would put them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -85,8 +85,12 @@ class Chores:
 
     def held(self, order: Order, wave: Sequence[int]) -> list[int]:
         """The bytes that an order holds in each wave."""
+        return self._held(order, wave, *self._places(order, wave))
+
+    def _held(
+        self, order: Order, wave: Sequence[int], taken: Sequence[int], until: Mapping[int, int]
+    ) -> list[int]:
         changes = [0] * (max(wave, default=-1) + 2)
-        taken, until = self._places(order, wave)
         for number, size in zip(order, taken, strict=True):
             inside = self.all[number].inside
             changes[wave[number]] += size + inside
@@ -100,7 +104,8 @@ class Chores:
         place = [0] * len(self.all)
         for at, number in enumerate(order):
             place[number] = at
-        return self.held(order, place), self._places(order, place)[0]
+        taken, until = self._places(order, place)
+        return self._held(order, place, taken, until), taken
 
     def _places(self, order: Order, wave: Sequence[int]) -> tuple[list[int], dict[int, int]]:
         """What each chore takes in its turn, and until which wave each place of a value is needed."""

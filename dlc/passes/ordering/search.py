@@ -72,8 +72,14 @@ def _orders(chores: Chores, least: int, effort: int) -> Iterator[tuple[str, Orde
 
 def _quick_enough(chores: Chores, how: str, order: Order, most_waves: int) -> Found | None:
     """An order in so few waves, if there is a way."""
-    tried = (_in_waves(chores, how, order, part) for part in ALLOWANCES)
-    return next((found for found in tried if len(found.held) <= most_waves), None)
+    held, taken = chores.one_by_one(order)
+    for part in ALLOWANCES:
+        most = max(held, default=0)
+        cuts = _cuts(chores, order, held, taken, most + (most // part if part else 0))
+        waves = chores.waves(order, cuts)
+        if max(waves, default=-1) < most_waves:
+            return Found(how, order, cuts, chores.held(order, waves))
+    return None
 
 
 def as_written(chores: Chores) -> Found:
@@ -82,11 +88,13 @@ def as_written(chores: Chores) -> Found:
     return Found("as written", order, frozenset(), chores.held(order, chores.waves(order)))
 
 
-def _in_waves(chores: Chores, how: str, order: Order, part: int) -> Found:
-    """An order in waves that hold at most this part more than it holds one by one, or all of it for 0."""
-    held, taken = chores.one_by_one(order)
-    peak = max(held, default=0)
-    most = peak + (peak // part if part else 0)
+def _cuts(
+    chores: Chores, order: Order, held: Sequence[int], taken: Sequence[int], most: int
+) -> frozenset[int]:
+    """The chores that begin a wave of an order, beside those that must, so that waves hold at most `most`.
+
+    `held` is what each chore finds if all run one after the other, `taken` what it takes anew.
+    """
     cuts: set[int] = set()
     wave: set[int] = set()
     here = 0
@@ -96,8 +104,12 @@ def _in_waves(chores: Chores, how: str, order: Order, part: int) -> Found:
         if not follows and here + more > most:
             cuts.add(number)
             follows = True
-        wave, here = ({number}, alone) if follows else (wave | {number}, here + more)
-    return Found(how, order, frozenset(cuts), chores.held(order, chores.waves(order, cuts)))
+        if follows:
+            wave, here = {number}, alone
+        else:
+            wave.add(number)
+            here += more
+    return frozenset(cuts)
 
 
 # Local search.

@@ -323,6 +323,7 @@ def _put(t: Tables, buffer: int, capacity: int) -> None:
     to_section = t.end[buffer]
     _mark(t, _PLACED, buffer, 0)
     t.is_placed[buffer] = 1
+    t.low[buffer] = capacity  # who looks for the lowest need not ask whether it is placed
     t.next[t.before[buffer]] = t.next[buffer]
     t.before[t.next[buffer]] = t.before[buffer]
     for s in range(from_section, to_section):
@@ -378,9 +379,7 @@ def _settle(t: Tables, section: int, capacity: int) -> None:
     t.words[STEPS] += t.members_from[section + 1] - t.members_from[section]
     floor = capacity
     for k in range(t.members_from[section], t.members_from[section + 1]):
-        i = t.members[k]
-        if t.is_placed[i] == 0:
-            floor = min(floor, t.low[i])
+        floor = min(floor, t.low[t.members[k]])
     if floor != t.floor[section]:
         _mark(t, _FLOOR, section, t.floor[section])
         t.floor[section] = floor
@@ -421,6 +420,7 @@ def _take_back(t: Tables, mark: int) -> None:
 
 def _unplace(t: Tables, buffer: int) -> None:
     t.is_placed[buffer] = 0
+    t.low[buffer] = t.offset[buffer]
     t.next[t.before[buffer]] = buffer
     t.before[t.next[buffer]] = buffer
     for s in range(t.first[buffer], t.end[buffer]):
