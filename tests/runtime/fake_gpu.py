@@ -103,6 +103,8 @@ class FakeGpu:
         """What was done: kernels by their names, `up` and `down` for copies, `wait` where the host does."""
         self.refuses: str | None = None
         """The name of a kernel that the driver does not start."""
+        self.fails: str | None = None
+        """The name of a kernel that fails while it runs."""
         self._streams: dict[int, list[Work]] = {}
         self._numbers = count(1)
         self.home = self.stream()
@@ -272,6 +274,8 @@ class FakeGpu:
             return
         function = node.kernel.function
         assert isinstance(function, simt.Func)
+        if function.sym_name == self.fails:
+            raise CallError("the GPU's driver refuses cuStreamSynchronize: as told", code="D0818")
         self.launched.append(function.sym_name)
         self.done.append(function.sym_name)
         # The last word is where a kernel notes that it fails.

@@ -24,15 +24,13 @@ from dlc.runtime.cuda.array import ALIGNED, DeviceArray
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.frame import CallTimes, GpuFrame
 from dlc.runtime.cuda.gpu import Gpu
-from dlc.runtime.cuda.launching import KernelFailed
+from dlc.runtime.cuda.located import LaunchingEntryPoint
 from dlc.runtime.dtypes import DTYPES, DType
-from dlc.runtime.entry import EntryPoint, Runner, passed_as
-from dlc.runtime.frames import Words
+from dlc.runtime.entry import Runner, passed_as
 from dlc.runtime.manifest import Entry, Input, Output
 from dlc.runtime.results import Out, Storage
 from dlc.runtime.sizing import Binding
 from dlc.runtime.spelling import describe
-from dlc.runtime.status import placed_error
 from dlc.runtime.tensor import Tensor
 
 Array = NDArray[np.generic]
@@ -46,7 +44,7 @@ _WRITABLE = 0x1 | 0x100 | 0x400
 """NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
 
 
-class GpuEntryPoint(EntryPoint):
+class GpuEntryPoint(LaunchingEntryPoint):
     """A function of a model on a GPU, which takes arrays there too; see `EntryPoint`."""
 
     def __init__(self, entry: Entry, program: CompiledProgram, runner: Runner | None) -> None:
@@ -289,34 +287,14 @@ class GpuEntryPoint(EntryPoint):
             root += 1
         frame.resident = resident
         times = CallTimes(0, 0, 0)
-        try:
+        with self._located():
             if timed:
                 status, times = frame.run_timed(binding.sized)
             else:
                 status = frame.run(binding.sized)
-        except KernelFailed as failed:
-            raise self._located(failed) from failed
         if status:
             raise self._failed(frame)
         return times
-
-    def _enter(
-        self,
-        inputs: Sequence[Array],
-        outputs: Sequence[Array],
-        binding: Binding,
-        arena: int = 0,
-        records: int = 0,
-    ) -> Words | None:
-        try:
-            return super()._enter(inputs, outputs, binding, arena, records)
-        except KernelFailed as failed:
-            raise self._located(failed) from failed
-
-    def _located(self, failed: KernelFailed) -> CallError:
-        """What the driver refused, with the line of the model that the kernel is of."""
-        op = self._program.program.ops[failed.op]
-        return placed_error(failed, self.name, op, self._needed_runner().texts)
 
     def _refuse(self, message: str, code: str) -> CallError:
         return CallError(f"{self.name}: {message}", code=code)

@@ -23,11 +23,11 @@ from dlc.runtime.cuda.driver import Handle
 from dlc.runtime.cuda.gpu import Gpu
 from dlc.runtime.cuda.launching import (
     MAX_SEGMENTS,
-    WAIT,
     Kept,
     Known,
     KnownSegments,
     Launcher,
+    hinted,
 )
 from dlc.runtime.cuda.memory import Growing, Pinned
 from dlc.runtime.cuda.outcome import FINE, ended_with, first_failure
@@ -280,15 +280,8 @@ class GpuFrame:
 
     def _wait(self) -> None:
         """Wait for all that was launched."""
-        try:
+        with hinted():
             self._driver.wait(self.stream)
-        except CallError as error:
-            (said,) = error.diagnostics
-            raise CallError(
-                said.message,
-                code=said.code,
-                help=f"with {WAIT}=1 in the environment it names the operation that failed",
-            ) from error
 
     def _outcome(self, layout: Layout, by_host: list[int] | None) -> list[int]:
         """The first failure in the order of the program: what ended the walk, or a kernel's note."""

@@ -11,7 +11,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from dlc.errors import CallError, Diagnostic
@@ -124,7 +124,7 @@ class Launcher:
         self._driver = driver
         self._kernels = kernels
         self._stream = stream
-        self._waits = bool(os.environ.get(WAIT))
+        self._waits = waits_for_each()
 
     def launch(self, known: Known, roots: Sequence[int], again: bool) -> None:
         """Launch a segment with these addresses; `again` says that it was launched before."""
@@ -141,7 +141,7 @@ class Launcher:
     def one(self, launch: Launch, roots: Sequence[int]) -> None:
         """Launch a kernel."""
         kernel = self._kernels[launch.kernel]
-        with _named(launch):
+        with named(launch):
             self._driver.launch(kernel, launch.tiles, words_at(launch, roots), self._stream)
             if self._waits:
                 self._driver.wait(self._stream)
@@ -179,7 +179,7 @@ class Launcher:
             uses_scratch = any(root == Root.SCRATCH for root, _ in launch.words)
             after = [*before, *(last_with_scratch if uses_scratch else ())]
             words = words_at(launch, roots)
-            with _named(launch):
+            with named(launch):
                 kernel = self._kernels[launch.kernel]
                 node = self._driver.add(graph, kernel, launch.tiles, words, after)
             nodes.append((node, launch))
@@ -187,13 +187,31 @@ class Launcher:
                 last_with_scratch = [node]
 
 
+def waits_for_each() -> bool:
+    """Whether each kernel is to be waited for before the next one."""
+    return bool(os.environ.get(WAIT))
+
+
 @contextmanager
-def _named(launch: Launch) -> Generator[None]:
+def named(launch: Launch) -> Generator[None]:
     """Let what the driver refuses meanwhile be known as that of a kernel."""
     try:
         yield
     except CallError as error:
         raise KernelFailed(error.diagnostics, launch.op) from error
+
+
+@contextmanager
+def hinted() -> Generator[None]:
+    """Let what the driver refuses meanwhile say how to find the kernel, where that is not known."""
+    try:
+        yield
+    except KernelFailed:
+        raise
+    except CallError as error:
+        help = f"with {WAIT}=1 in the environment it names the operation that failed"
+        told = [replace(said, help=said.help or help) for said in error.diagnostics]
+        raise CallError(told) from error
 
 
 def words_at(launch: Launch, roots: Sequence[int]) -> list[int]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dlc.runtime.abi import Root
 from dlc.runtime.buffers import address
 from dlc.runtime.cuda.frame import CallTimes
-from dlc.runtime.entry import EntryPoint
+from dlc.runtime.cuda.located import LaunchingEntryPoint
 from dlc.runtime.mixed.frame import MixedFrame
 
 
-class MixedEntryPoint(EntryPoint):
+class MixedEntryPoint(LaunchingEntryPoint):
     """A function of a model on a processor and a GPU; see `EntryPoint`."""
 
     def timed(self, *args: object, **named: object) -> CallTimes:
@@ -26,7 +26,8 @@ class MixedEntryPoint(EntryPoint):
             assert isinstance(frame, MixedFrame)
             for number, array in enumerate((*inputs, *outputs)):
                 frame.roots[Root.INPUTS + number] = address(array)
-            status, times = frame.run_timed(binding.sized)
+            with self._located():
+                status, times = frame.run_timed(binding.sized)
             if status:
                 raise self._failed(frame)
         finally:

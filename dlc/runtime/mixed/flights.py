@@ -186,10 +186,19 @@ class Flights:
             self._driver.wait_event(copies[touching[-1]].event)
             self._free += way.forget(list(way.copies)[: touching[-1] + 1])
 
+    def wait_for_kernels(self) -> None:
+        """Wait until the kernels so far are done."""
+        self._driver.wait(self._kernels)
+
     def wait(self) -> None:
-        """Wait until nothing is under way any more."""
-        for stream in (self._up.stream, self._kernels, self._down.stream):
-            self._driver.wait(stream)
+        """Wait until nothing is under way any more; also where that ends with a failure, nothing is."""
+        try:
+            for stream in (self._up.stream, self._kernels, self._down.stream):
+                self._driver.wait(stream)
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
         for way in (self._up, self._down):
             self._free += way.forget(list(way.copies))
             way.seen = 0

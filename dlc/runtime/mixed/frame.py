@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dlc.errors import ArtifactError
+from dlc.errors import ArtifactError, CallError
 from dlc.runtime import parts as places
 from dlc.runtime.abi import (
     ON_GPU,
@@ -28,6 +29,7 @@ from dlc.runtime.abi import (
 from dlc.runtime.buffers import Bytes as Block
 from dlc.runtime.buffers import address
 from dlc.runtime.cuda.frame import CallTimes
+from dlc.runtime.cuda.launching import hinted, named, waits_for_each
 from dlc.runtime.cuda.memory import Growing, Pinned
 from dlc.runtime.cuda.outcome import FINE, ended_with, first_failure
 from dlc.runtime.cuda.walk import NUMBER, Steps, Walk
@@ -73,6 +75,7 @@ class MixedFrame:
         self._scratch, self._faults = Growing(driver), Growing(driver)
         self._running: Frame | None = None
         self._cancelled = False
+        self._waits = waits_for_each()
         self._status = FINE
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
         self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = fixed
@@ -88,7 +91,8 @@ class MixedFrame:
     def run(self, sized: Sized, arena: int = 0) -> int:
         """Run the program at these sizes and give its status; `arena` is memory of the host to work in.
 
-        Raises ArtifactError (D0610) for a program that would copy what it must not.
+        Raises ArtifactError (D0610) for a program that would copy what it must not, CallError (D0818) with
+        the driver's words; KernelFailed where it is known which kernel failed.
         """
         try:
             return self._run(sized, arena)
@@ -109,11 +113,15 @@ class MixedFrame:
         self.roots[Root.ARENA] = base
         self._on_gpu = self._device_roots(at)
         self._flights.clear(self._on_gpu[-1], self._steps.fault_bytes)
-        try:
-            by_host = self._walk(at)
-        finally:
+        with hinted():
+            try:
+                by_host = self._walk(at)
+            except BaseException:
+                with suppress(CallError):  # the failure that ended the call is told
+                    self._flights.wait()
+                raise
             self._flights.wait()
-        self._status = self._first_failure(by_host)
+            self._status = self._first_failure(by_host)
         return self._status[CallWord.STATUS]
 
     def _begin(self, sized: Sized) -> _At:
@@ -188,7 +196,10 @@ class MixedFrame:
             words = [v if root == NUMBER else self._on_gpu[root] + v for root, v in launch.words]
             kernel = gpu.kernels[launch.kernel - ON_GPU]
             reads, writes = (_spans(self._on_gpu, each) for each in touched)
-            self._flights.launch(kernel, launch.tiles, words, reads, writes)
+            with named(launch):
+                self._flights.launch(kernel, launch.tiles, words, reads, writes)
+                if self._waits:
+                    self._flights.wait_for_kernels()
 
     def _copy(self, at: _At, walk: Walk, call: int) -> None:
         first = self._steps.steps[call][StepWord.B]
