@@ -5,10 +5,11 @@
 
 It runs from a plain checkout, with the packages of the Python that runs it; a peer that is not installed,
 or not ready after `--patience` seconds, is left out and said to be. In each precision all contenders
-compute the same: f32 exactly (TF32 off), with factors rounded to tf32, or in bf16. Before anything is timed
-their results must agree with ours. Then they take turns. `--only` makes parts of a run, whose files go to
-the same folder: `bench-PARTS.md` for people, `bench-PARTS.json` with every single time. The exit code is 4
-where there is no GPU, and 1 where ours did not run or results differ.
+compute the same: f32 exactly (TF32 off), with factors rounded to tf32, or in bf16 (`benchmarks.gpu_table`
+says what is). Before anything is timed their results must agree with ours. Then they take turns. `--only`
+makes parts of a run, whose files go to the same folder: `bench-PARTS.md` for people, `bench-PARTS.json`
+with every single time. The exit code is 4 where there is no GPU, and 1 where ours did not run or results
+differ.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import numpy as np
 
 from benchmarks.gpu_cases import KINDS, PRECISIONS, Array, GpuCase, Kind, Precision, cases
 from benchmarks.gpu_machine import facts
+from benchmarks.gpu_serve import NARROW
 from benchmarks.gpu_table import page
 from benchmarks.training import apart
 from benchmarks.turns import ROOT, NotReady, Process, take_turns
@@ -87,7 +89,7 @@ class Contender(Process):
 
     def __init__(self, name: str, case: GpuCase, folder: Path, patience: float | None) -> None:
         stem = name.replace(" ", "_").replace(".", "_")
-        self._results = folder / f"{stem}.npz"
+        self._results, self._gradients = folder / f"{stem}.npz", case.gradients
         spec = {
             **case.spec(),
             "given": str(folder / "given.npz"),
@@ -104,7 +106,14 @@ class Contender(Process):
     def results(self) -> dict[str, Array]:
         """What is compared: results, losses, moments."""
         with np.load(self._results) as file:
-            return {key: file[key] for key in file.files if not key.startswith("weight:")}
+            return {key: file[key] for key in file.files if is_compared(key, self._gradients)}
+
+
+def is_compared(name: str, gradients: str) -> bool:
+    """Whether an array is one of the results: of moments, those of weights whose names begin so."""
+    if name.startswith("moment:"):
+        return name.startswith(f"moment:{gradients}")
+    return name != NARROW and not name.startswith("weight:")
 
 
 def measure(case: GpuCase, peers: Sequence[str], effort: Effort) -> list[Outcome]:

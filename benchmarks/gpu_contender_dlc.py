@@ -7,12 +7,12 @@ processor's, from the call until its results are there.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.gpu_serve import Array, Spec, read_spec, serve, timed
+from benchmarks.gpu_serve import NARROW, Array, Spec, read_spec, serve, timed
 from dlc.driver.compile import compile_opened
 from dlc.driver.here import to_run_here
 from dlc.driver.make import Wanted, make_model
@@ -23,6 +23,7 @@ from dlc.runtime.cuda.entry import GpuEntryPoint
 from dlc.runtime.cuda.memory import DeviceBytes
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.trainer import Trainer
+from dlc.runtime.weights import WeightViews
 
 COPIES = 5
 MOMENTS = ("m", "v")
@@ -48,25 +49,39 @@ def settings_of(spec: Spec) -> Settings:
     return to_run_here(Settings(target="cuda", matmul_precision=precision))
 
 
+def parameters_of(spec: Spec) -> dict[str, int | str]:
+    """Those of a network's root module, of which `F` is the dtype of its weights and layers."""
+    is_narrow = spec.precision == "bf16" and spec.kind in ("inference", "training")
+    return {**spec.settings, **({"F": "bf16"} if is_narrow else {})}
+
+
+def start_of(weights: WeightViews, names: Iterable[str]) -> dict[str, Array]:
+    """Copies of what the others begin with: weights in f32, and which of them are bf16 here."""
+    held = {name: weights.tensor(name) for name in names}
+    narrow = [name for name, tensor in held.items() if tensor.dtype == "bf16"]
+    found: dict[str, Array] = {
+        f"weight:{name}": np.array(each.values(), np.float32) for name, each in held.items()
+    }
+    return {**found, NARROW: np.array(narrow, np.str_)}
+
+
 def called(spec: Spec) -> Contender:
     """A kernel, a product, or a network."""
     begin = time.perf_counter()
     wanted = Wanted(
-        spec.text, parameters=spec.settings, weights="init:1", settings=settings_of(spec)
+        spec.text, parameters=parameters_of(spec), weights="init:1", settings=settings_of(spec)
     )
     model, _ = make_model(wanted)
     ready = time.perf_counter() - begin
     point = model.entry_points[spec.entry]
     assert isinstance(point, GpuEntryPoint)
-    dtype = "bf16" if spec.precision == "bf16" else None
     arrays = [
-        Tensor(array, dtype if array.dtype.kind == "f" else None)
-        for array in spec.arrays().values()
+        Tensor(array, "bf16" if spec.rounds_arrays else None) for array in spec.arrays().values()
     ]
     given = [array.to("cuda") for array in arrays]
     found = point(*given)
     assert isinstance(found, Tensor)
-    results = {f"weight:{name}": np.asarray(value) for name, value in model.weights.items()}
+    results = start_of(model.weights, model.weights)
     results["result"] = spec.compared(np.asarray(found.values()))
     facts = {"ready_s": ready}
     if spec.kind == "inference":
@@ -102,16 +117,16 @@ def copy_rate(driver: Driver, size: int) -> float:
 def trained(spec: Spec) -> Contender:
     """A step of training, after two whose losses and gradients are compared."""
     begin = time.perf_counter()
-    wanted = Wanted(spec.text, parameters=spec.settings, weights="init:1", to_train=True)
+    wanted = Wanted(spec.text, parameters=parameters_of(spec), weights="init:1", to_train=True)
     artifact = compile_opened(wanted.open(), settings_of(spec), "init:1")
     trainer = Trainer(artifact)
     batch = {name: Tensor(array).to("cuda") for name, array in spec.arrays().items()}
-    start = trainer.trained()
-    results: dict[str, Array] = {f"weight:{name}": np.asarray(x) for name, x in start.items()}
+    names = list(trainer.trained())
+    results = start_of(trainer.weights, names)
     results["loss"] = np.asarray(trainer.step(**batch))
     ready = time.perf_counter() - begin
     kept = trainer.weights
-    for name in start:
+    for name in names:
         for key in [f"$optimizer.{name}.{moment}" for moment in MOMENTS]:
             if key in kept:
                 results[f"moment:{name}"] = np.array(kept[key])

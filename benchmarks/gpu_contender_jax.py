@@ -57,15 +57,19 @@ PRECISIONS = {"f32": "highest", "tf32": "tensorfloat32", "bf16": "highest"}
 # Networks without their losses --------------------------------------------------------------------
 
 
+def scores(y: Tensor) -> Tensor:
+    """What a network gives, in f32 whatever its layers are of."""
+    return y.astype(jnp.float32)
+
+
 def mlp(w: Tensors, image: Tensor) -> Tensor:
-    for k in (0, 2):
-        image = jax.nn.relu(networks.linear(w, f"net.{k}", image))
-    return networks.linear(w, "net.4", image)
+    return scores(networks.layers(w, image))
 
 
 def settled(w: networks.Arrays, name: str, x: Tensor) -> Tensor:
     """Batch norm with the running statistics that training begins with, 0 and 1."""
-    return x * (w[f"{name}.scale"] * lax.rsqrt(1 + 1e-5)) + w[f"{name}.shift"]
+    y = x.astype(jnp.float32) * (w[f"{name}.scale"] * lax.rsqrt(1 + 1e-5)) + w[f"{name}.shift"]
+    return y.astype(x.dtype)
 
 
 def bottleneck(w: networks.Arrays, x: Tensor, stride: int = 1) -> Tensor:
@@ -78,20 +82,20 @@ def bottleneck(w: networks.Arrays, x: Tensor, stride: int = 1) -> Tensor:
 
 
 def resnet50(w: Tensors, image: Tensor) -> Tensor:
-    x = networks.pixels({"image": image})
+    x = networks.pixels({"image": image}).astype(w["head.w"].dtype)
     x = jax.nn.relu(settled(w, "stem.1", networks.conv(w, "stem.0", x, 2)))
     x = networks.max_pool(x, 3, 2, 1)
     for k in range(4):
         stage = networks.part(w, f"stages.{k}")
         x = bottleneck(networks.part(stage, "first"), x, 2 if k else 1)
         x = networks.stack(networks.part(stage, "rest"), bottleneck, x)
-    return networks.linear(w, "head", x.mean((1, 2)))
+    return scores(networks.linear(w, "head", x.mean((1, 2))))
 
 
 def gpt(w: Tensors, ids: Tensor) -> Tensor:
     x = w["tokens"][ids] + w["positions"][: ids.shape[1]]
     x = networks.stack(networks.part(w, "blocks"), networks.block, x)
-    return networks.layer_norm(w, "last", x) @ w["tokens"].T
+    return scores(networks.layer_norm(w, "last", x) @ w["tokens"].T)
 
 
 def later(w: networks.Arrays, x: Tensor) -> Tensor:
@@ -103,13 +107,13 @@ def later(w: networks.Arrays, x: Tensor) -> Tensor:
 
 def minilm(w: Tensors, ids: Tensor) -> Tensor:
     x = networks.layer_norm(w, "first", w["tokens"][ids] + w["positions"][: ids.shape[1]])
-    x = networks.stack(networks.part(w, "blocks"), later, x).mean(1)
+    x = scores(networks.stack(networks.part(w, "blocks"), later, x)).mean(1)
     return x / jnp.sqrt((x * x).sum(-1, keepdims=True))
 
 
 def lstm(w: Tensors, ids: Tensor) -> Tensor:
     x = networks.lstm(w, "rnn2", networks.lstm(w, "rnn1", w["tokens"][ids]))
-    return networks.linear(w, "head", x)
+    return scores(networks.linear(w, "head", x))
 
 
 def ncf(w: Tensors, user: Tensor, item: Tensor) -> Tensor:
@@ -117,8 +121,8 @@ def ncf(w: Tensors, user: Tensor, item: Tensor) -> Tensor:
     x = jnp.concatenate([w["user_traits.w"][user], w["item_traits.w"][item]], -1)
     for k in (0, 2, 4):
         x = jax.nn.relu(networks.linear(w, f"tower.{k}", x))
-    scores = networks.linear(w, "head", jnp.concatenate([product, x], -1))
-    return jax.nn.sigmoid(scores[:, 0])
+    y = networks.linear(w, "head", jnp.concatenate([product, x], -1))
+    return jax.nn.sigmoid(scores(y)[:, 0])
 
 
 SCORES: dict[str, Callable[..., Tensor]] = {
@@ -136,12 +140,13 @@ SCORES: dict[str, Callable[..., Tensor]] = {
 
 def on_device(spec: Spec) -> dict[str, Tensor]:
     """The arrays of the case."""
-    low = spec.precision == "bf16"
     found = {name: jnp.asarray(array) for name, array in spec.arrays().items()}
-    return {
-        name: x.astype(jnp.bfloat16) if low and x.dtype == jnp.float32 else x
-        for name, x in found.items()
-    }
+    return rounded(found, frozenset(found)) if spec.rounds_arrays else found
+
+
+def rounded(arrays: Tensors, names: frozenset[str]) -> Tensors:
+    """With those of these names in bf16."""
+    return {name: x.astype(jnp.bfloat16) if name in names else x for name, x in arrays.items()}
 
 
 def called(spec: Spec) -> tuple[dict[str, Array], Callable[[], float], float]:
@@ -157,7 +162,7 @@ def called(spec: Spec) -> tuple[dict[str, Array], Callable[[], float], float]:
             start = spec.weights().items()
             weights = {name.removeprefix("weight:"): jnp.asarray(x) for name, x in start}
             run = jax.jit(SCORES[spec.name])
-            given = [weights, *given]
+            given = [rounded(weights, spec.narrow()), *given]
 
     def many() -> float:
         start = time.perf_counter()
@@ -182,9 +187,13 @@ def trained(spec: Spec) -> tuple[dict[str, Array], Callable[[], float], float]:
         names = {key.removeprefix("moment:") for key in file.files if key.startswith("moment:")}
         weights = {key: jnp.asarray(file[f"weight:{key}"]) for key in sorted(names)}
     network, update = networks.NETWORKS[spec.name], OPTIMIZERS[spec.optimizer]
+    narrow = spec.narrow()
 
     def step(w: Tensors, m: Tensors, v: Tensors, number: int, batch: Tensors) -> tuple[Any, ...]:
-        loss, gradients = jax.value_and_grad(network)(w, batch, jax.random.key(number))
+        def cost(w: Tensors) -> Tensor:
+            return network(rounded(w, narrow), batch, jax.random.key(number))
+
+        loss, gradients = jax.value_and_grad(cost)(w)
         return *update(w, gradients, m, v, number), loss
 
     first = {key: jnp.zeros_like(value) for key, value in weights.items()}

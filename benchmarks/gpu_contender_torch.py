@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from benchmarks.contender_training_torch import NETWORKS, OPTIMIZERS, fill, moments
+from benchmarks.contender_training_torch import NETWORKS, OPTIMIZERS, fill, moments, weights_of
 from benchmarks.gpu_serve import LAUNCHES, Array, Spec, read_spec, serve, timed
 from benchmarks.networks_torch import Module
-from benchmarks.networks_torch_sequences import MiniLM
+from benchmarks.networks_torch_sequences import LSTM, MiniLM
 
 # PyTorch is not installed where types are checked.
 torch: Any = importlib.import_module("torch")
@@ -52,49 +52,32 @@ KERNELS: dict[str, Callable[..., Tensor]] = {
     "row_sum": row_sum,
 }
 
-
+DTYPES = {"f32": "float32", "bf16": "bfloat16"}
 CALLED: dict[str, Callable[..., Network]] = {"minilm": MiniLM}
 """Networks that are not trained here."""
 
 
-class Scores(Module):
-    """What a network gives for its inputs, without a loss."""
+class Rounded(Module):
+    """A network whose weights are f32, and some of them rounded to bf16 for every call.
 
-    def __init__(self, name: str, network: Network) -> None:
+    `names` are those weights, as PyTorch calls them.
+    """
+
+    def __init__(self, network: Network, names: frozenset[str]) -> None:
         super().__init__()
-        self.name, self.network = name, network
+        self.network, self.names = network, names
 
-    def forward(self, *given: Tensor) -> Tensor:
-        return getattr(self, self.name)(self.network, *given)
-
-    def mlp(self, n: Network, image: Tensor) -> Tensor:
-        return n.net(image)
-
-    def resnet50(self, n: Network, image: Tensor) -> Tensor:
-        return n.logits((image.float() / 128 - 1).permute(0, 3, 1, 2))
-
-    def gpt(self, n: Network, ids: Tensor) -> Tensor:
-        x = f.embedding(ids, n.tokens) + n.positions[: ids.shape[1]]
-        for block in n.blocks:
-            x = block(x)
-        return f.linear(n.last(x), n.tokens)
-
-    def minilm(self, n: Network, ids: Tensor) -> Tensor:
-        return n(ids)
-
-    def lstm(self, n: Network, ids: Tensor) -> Tensor:
-        return n.head(n.rnn2(n.rnn1(f.embedding(ids, n.tokens))))
-
-    def ncf(self, n: Network, user: Tensor, item: Tensor) -> Tensor:
-        product = n.user_factors(user) * n.item_factors(item)
-        traits = torch.cat([n.user_traits(user), n.item_traits(item)], -1)
-        return n.head(torch.cat([product, n.tower(traits)], -1)).flatten().sigmoid()
+    def forward(self, **given: Tensor) -> Tensor:
+        weights = self.network.named_parameters()
+        rounded = {name: weight.bfloat16() for name, weight in weights if name in self.names}
+        return torch.func.functional_call(self.network, rounded, kwargs=given)
 
 
 def set_precision(precision: str) -> None:
-    """Whether factors in f32 may be rounded to tf32: of products and of convolutions alike."""
+    """Whether factors in f32 may be rounded to tf32, of products and of convolutions; sums are f32."""
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
 
 def compiled(function: Network, how: str) -> Network:
@@ -110,20 +93,34 @@ def on_device(spec: Spec) -> list[Tensor]:
     """The arrays of the case; whole numbers as PyTorch wants its indices."""
     found = [torch.from_numpy(array).to(spec.device) for array in spec.arrays().values()]
     found = [x.long() if x.dtype == torch.int32 else x for x in found]
-    low = spec.precision == "bf16"
-    return [x.bfloat16() if low and x.is_floating_point() else x for x in found]
+    return [x.bfloat16() if spec.rounds_arrays else x for x in found]
 
 
 def network_of(spec: Spec) -> Network:
-    """The network with our weights, on the device."""
+    """The network with our weights, in f32, on the device."""
     network = {**NETWORKS, **CALLED}[spec.name](**spec.settings).to(
         memory_format=torch.channels_last
     )
     fill(network, spec.weights())
     for module in network.modules():
-        if isinstance(getattr(module, "zeros", None), torch.Tensor):
-            module.zeros = module.zeros.to(spec.device)  # it is none of the parameters
+        if isinstance(module, LSTM):  # they are none of the parameters
+            module.zeros = module.zeros.to(spec.device, getattr(torch, DTYPES[spec.dtype]))
     return network.to(spec.device)
+
+
+def narrow_of(network: Network, spec: Spec) -> frozenset[str]:
+    """What PyTorch calls the weights that are bf16 in calls."""
+    ours = {id(weight.parameter): weight.name for weight in weights_of(network)}
+    names = spec.narrow()
+    return frozenset(name for name, p in network.named_parameters() if ours[id(p)] in names)
+
+
+def rounded_for_good(network: Network, names: frozenset[str]) -> Network:
+    """The network with these weights in bf16."""
+    for name, parameter in network.named_parameters():
+        if name in names:
+            parameter.data = parameter.data.bfloat16()
+    return network
 
 
 def many(call: Callable[[], object], spec: Spec) -> Callable[[], float]:
@@ -149,7 +146,8 @@ def called(spec: Spec, how: str) -> tuple[dict[str, Array], Callable[[], float],
         case "products":
             function = torch.matmul
         case _:
-            function = Scores(spec.name, network_of(spec).eval())
+            network = network_of(spec).eval()
+            function = rounded_for_good(network, narrow_of(network, spec)).scores
     run = compiled(function, how)
 
     def call() -> Tensor:
@@ -173,7 +171,8 @@ def trained(spec: Spec, how: str) -> tuple[dict[str, Array], Callable[[], float]
     network = network_of(spec)
     moment, make = OPTIMIZERS[spec.optimizer]
     updates = make(network.parameters())
-    forward = compiled(network, how)
+    narrow = narrow_of(network, spec)
+    forward = compiled(Rounded(network, narrow) if narrow else network, how)
 
     def step() -> float:
         updates.zero_grad()

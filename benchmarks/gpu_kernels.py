@@ -2,11 +2,11 @@
 
     python -m benchmarks gpu_kernels [NAME]... [--architecture sm_80]... [--json]
 
-The models are those of `examples/` and of `benchmarks/models`, each as it is and as it trains, and the
-light graphs of the onnx package. A kernel that several models have is assembled once. `by tiles` are
-kernels that have no form for GPUs yet and run the loops that they are on a CPU, a thread to a tile.
-Registers are those of a thread; `spilled` and `shared` are bytes, the most of any kernel. The exit code is
-1 if a model could not be lowered or assembled.
+The models are those of `examples/` and of `benchmarks/models`, each as it is and as it trains, networks of
+which a parameter is the dtype also in bf16, and the light graphs of the onnx package. A kernel that several
+models have is assembled once. `by tiles` are kernels that have no form for GPUs yet and run the loops that
+they are on a CPU, a thread to a tile. Registers are those of a thread; `spilled` and `shared` are bytes,
+the most of any kernel. The exit code is 1 if a model could not be lowered or assembled.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -39,8 +40,11 @@ ARCHITECTURES = ("sm_80", "sm_90a")
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 MODELS = NETWORKS.parent
 OPTIONS = Options(vector_bytes=16)
+IN_BF16 = " in bf16"
+"""Behind the name of a network whose weights and layers are of bf16."""
 
 Open = Callable[[], Opened]
+Settings = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +100,25 @@ def models() -> Mapping[str, Open]:
     found: dict[str, Open] = {}
     folders = (MODELS, OWN, NETWORKS)
     for path in [path for folder in folders for path in sorted(folder.glob("*.dlm"))]:
-        found[path.stem] = _opener(path)
-        if "\ntrain " in path.read_text(encoding="utf-8"):
-            found[f"{path.stem}, training"] = lambda path=path: open_training(path)
+        text = path.read_text(encoding="utf-8")
+        forms: dict[str, Settings] = {"": {}}
+        if "F: dtype" in text:
+            forms[IN_BF16] = {"F": "bf16"}
+        for form, settings in forms.items():
+            found[f"{path.stem}{form}"] = partial(_open, path, settings)
+            if "\ntrain " in text:
+                found[f"{path.stem}{form}, training"] = partial(
+                    open_training, path, settings=settings
+                )
     for path in sorted(LIGHT.glob("*.onnx")):
-        found[path.stem] = _opener(path)
+        found[path.stem] = partial(open_model, path)
     return found
 
 
-def _opener(path: Path) -> Open:
+def _open(path: Path, settings: Settings) -> Opened:
     if path.stem == "residual":  # it is a part for other models
-        return lambda: example_models.opened("residual")
-    return lambda: open_model(path)
+        return example_models.opened("residual")
+    return open_model(path, settings=settings)
 
 
 def lowered(opened: Opened) -> list[simt.Func]:

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.generic]
+NARROW = "narrow"
+"""Where the file with our weights has the names of those in bf16."""
 LAUNCHES = 10
 """Kernels are launched so many times for one measurement."""
 
@@ -48,6 +50,16 @@ class Spec:
             return found
         return {key: np.tile(x, (self.repeats, *[1] * (x.ndim - 1))) for key, x in found.items()}
 
+    @property
+    def dtype(self) -> str:
+        """Of what a kernel reads and writes, of a network's weights and layers."""
+        return "bf16" if self.precision == "bf16" else "f32"
+
+    @property
+    def rounds_arrays(self) -> bool:
+        """Whether arrays of f32 are bf16 here. A network takes them as they are and rounds them itself."""
+        return self.precision == "bf16" and self.kind in ("kernels", "products")
+
     def compared(self, array: Array) -> Array:
         """The part of a result that is compared."""
         return array[: len(array) // self.repeats]
@@ -57,6 +69,11 @@ class Spec:
         with np.load(self.start) as file:
             names = [key for key in file.files if key.startswith("weight:")]
             return {key: file[key] for key in names}
+
+    def narrow(self) -> frozenset[str]:
+        """The names of those weights that a network is called with in bf16; here they are f32."""
+        with np.load(self.start) as file:
+            return frozenset(file[NARROW].tolist())
 
     def write(self, results: Mapping[str, Array]) -> None:
         """Keep results for the comparison."""

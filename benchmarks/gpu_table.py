@@ -49,6 +49,10 @@ def page(machine: Mapping[str, str], outcomes: Sequence[Measured]) -> str:
         "Milliseconds, the best of all calls and in brackets the median; contenders took turns. f32 is "
         "multiplied exactly (TF32 off), tf32 rounds the factors of products and convolutions, and all "
         "contenders do the same. torch.compile is `max-autotune` with CUDA graphs.",
+        "",
+        "In bf16 are the weights of a network, all that its layers give, and what these receive of the "
+        "gradient. Sums, normalisation with the weights of batch norms, and the loss are in f32, and so is "
+        "what an optimizer keeps: weights before they are rounded, and the moments of their gradients.",
     ]
     for kind, group in groupby(outcomes, lambda one: one.kind):
         lines += ["", f"## {TITLES[kind]}", "", *_table(kind, list(group))]

@@ -2,7 +2,8 @@
 
 Each is a function of the weights, under our names and in our layout, and of the batch, and gives the loss;
 those that draw random numbers take a key too. Batch norm keeps no running statistics here, which would only
-cost JAX more.
+cost JAX more. Weights may be of bf16, but for those of batch norms: then all between the first layer and
+the scores is. Normalisation and the loss are of f32.
 """
 
 from __future__ import annotations
@@ -35,21 +36,33 @@ def stack(w: Arrays, block: Callable[[Arrays, Array], Array], x: Array) -> Array
 
 
 def linear(w: Arrays, name: str, x: Array) -> Array:
-    y = x @ w[f"{name}.w"]
-    return y + w[f"{name}.b"] if f"{name}.b" in w else y
+    return biased(w, f"{name}.b", x @ w[f"{name}.w"])
+
+
+def biased(w: Arrays, name: str, y: Array) -> Array:
+    """With a bias, if there is one. What it receives has a term for each row: they are added in f32."""
+    if name not in w:
+        return y
+    return (y.astype(jnp.float32) + w[name].astype(jnp.float32)).astype(y.dtype)
 
 
 def cross_entropy(scores: Array, wanted: Array) -> Array:
-    """Of each example."""
+    """Of each example, in f32."""
+    scores = scores.astype(jnp.float32)
     told = jnp.take_along_axis(scores, wanted[..., None], -1)[..., 0]
     return jax.nn.logsumexp(scores, -1) - told
 
 
 def mlp(w: Arrays, batch: Arrays, _: Key) -> Array:
-    x = batch["image"]
+    return cross_entropy(layers(w, batch["image"]), batch["label"]).mean()
+
+
+def layers(w: Arrays, image: Array) -> Array:
+    """What an MLP gives for each class."""
+    x = image.astype(w["net.0.w"].dtype)
     for k in (0, 2):
         x = jax.nn.relu(linear(w, f"net.{k}", x))
-    return cross_entropy(linear(w, "net.4", x), batch["label"]).mean()
+    return linear(w, "net.4", x)
 
 
 # Pictures -----------------------------------------------------------------------------------------
@@ -69,14 +82,15 @@ def conv(
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
         feature_group_count=groups,
     )
-    return y + w[f"{name}.b"] if f"{name}.b" in w else y
+    return biased(w, f"{name}.b", y)
 
 
 def normed(w: Arrays, name: str, x: Array) -> Array:
     """By the moments of the batch."""
-    mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
+    wide = x.astype(jnp.float32)
+    mean, variance = wide.mean((0, 1, 2)), wide.var((0, 1, 2))
     scale = w[f"{name}.scale"] * lax.rsqrt(variance + 1e-5)
-    return (x - mean) * scale + w[f"{name}.shift"]
+    return ((wide - mean) * scale + w[f"{name}.shift"]).astype(x.dtype)
 
 
 def max_pool(x: Array, size: int, stride: int, edge: int = 0) -> Array:
@@ -113,11 +127,13 @@ def bottleneck(w: Arrays, x: Array, stride: int = 1) -> Array:
 
 
 def pixels(batch: Arrays) -> Array:
+    """From -1 to 1; they are exact in bf16 too."""
     return batch["image"].astype(jnp.float32) / 128 - 1
 
 
 def resnet50(w: Arrays, batch: Arrays, _: Key) -> Array:
-    x = jax.nn.relu(normed(w, "stem.1", conv(w, "stem.0", pixels(batch), 2)))
+    x = pixels(batch).astype(w["head.w"].dtype)
+    x = jax.nn.relu(normed(w, "stem.1", conv(w, "stem.0", x, 2)))
     x = max_pool(x, 3, 2, 1)
     for k in range(4):
         stage = part(w, f"stages.{k}")
@@ -196,8 +212,10 @@ def mobilenet_v2(w: Arrays, batch: Arrays, key: Key) -> Array:
 
 
 def layer_norm(w: Arrays, name: str, x: Array) -> Array:
-    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
-    return (x - mean) * lax.rsqrt(variance + 1e-5) * w[f"{name}.scale"] + w[f"{name}.shift"]
+    wide = x.astype(jnp.float32)
+    mean, variance = wide.mean(-1, keepdims=True), wide.var(-1, keepdims=True)
+    y = (wide - mean) * lax.rsqrt(variance + 1e-5) * w[f"{name}.scale"] + w[f"{name}.shift"]
+    return y.astype(x.dtype)
 
 
 def attention(w: Arrays, x: Array, heads: int, *, causal: bool) -> Array:
@@ -223,7 +241,7 @@ def gpt(w: Arrays, batch: Arrays, _: Key) -> Array:
 
 def lstm(w: Arrays, name: str, x: Array) -> Array:
     """What enters at each step is multiplied once for all steps."""
-    wx, wh, b = w[f"{name}.wx"], w[f"{name}.wh"], w[f"{name}.b"]
+    wx, wh = w[f"{name}.wx"], w[f"{name}.wh"]
 
     def step(state: tuple[Array, Array], entering: Array) -> tuple[tuple[Array, Array], Array]:
         h, c = state
@@ -232,8 +250,8 @@ def lstm(w: Arrays, name: str, x: Array) -> Array:
         h = jax.nn.sigmoid(o) * jnp.tanh(c)
         return (h, c), h
 
-    start = jnp.zeros((len(x), wh.shape[0]))
-    _, y = lax.scan(step, (start, start), jnp.swapaxes(x @ wx + b, 0, 1))
+    start = jnp.zeros((len(x), wh.shape[0]), x.dtype)
+    _, y = lax.scan(step, (start, start), jnp.swapaxes(biased(w, f"{name}.b", x @ wx), 0, 1))
     return jnp.swapaxes(y, 0, 1)
 
 
@@ -270,7 +288,7 @@ def ncf(w: Arrays, batch: Arrays, _: Key) -> Array:
     x = jnp.concatenate([w["user_traits.w"][user], w["item_traits.w"][item]], -1)
     for k in (0, 2, 4):
         x = jax.nn.relu(linear(w, f"tower.{k}", x))
-    scores = linear(w, "head", jnp.concatenate([product, x], -1))[:, 0]
+    scores = linear(w, "head", jnp.concatenate([product, x], -1))[:, 0].astype(jnp.float32)
     return (jax.nn.softplus(scores) - scores * batch["liked"]).mean()
 
 

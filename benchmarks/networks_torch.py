@@ -2,12 +2,14 @@
 
 Each is called with the batch and gives its loss. Submodules have the names that ours have, a `Sequential`
 where we have a chain and a `ModuleList` where we have a stack: so weights find their places. Pictures come
-as ours do, `[count, height, width, channels]`, which is PyTorch's `channels_last`.
+as ours do, `[count, height, width, channels]`, which is PyTorch's `channels_last`. Weights may be of bf16,
+but for those of batch norms: then all between the first layer and the scores is. The loss is of f32.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 # PyTorch is not installed where types are checked.
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         """As much of PyTorch's as is used here."""
 
         def __call__(self, *given: Tensor) -> Tensor: ...
+        def parameters(self) -> Iterator[Tensor]: ...
 else:
     Module = nn.Module
 
@@ -33,9 +36,13 @@ class Pictures(Module):
         raise NotImplementedError
 
     def forward(self, image: Tensor, label: Tensor) -> Tensor:
+        return f.cross_entropy(self.scores(image), label)
+
+    def scores(self, image: Tensor) -> Tensor:
         if not image.is_floating_point():
             image = image.float() / 128 - 1
-        return f.cross_entropy(self.logits(image.permute(0, 3, 1, 2)), label)
+        image = image.to(next(self.parameters()).dtype)
+        return self.logits(image.permute(0, 3, 1, 2)).float()
 
 
 class MLP(Module):
@@ -50,7 +57,10 @@ class MLP(Module):
         )
 
     def forward(self, image: Tensor, label: Tensor) -> Tensor:
-        return f.cross_entropy(self.net(image), label)
+        return f.cross_entropy(self.scores(image), label)
+
+    def scores(self, image: Tensor) -> Tensor:
+        return self.net(image.to(self.net[0].weight.dtype)).float()
 
 
 # Residual networks --------------------------------------------------------------------------------

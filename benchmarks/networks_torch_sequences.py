@@ -52,11 +52,13 @@ class GPT(Module):
         self.last = nn.LayerNorm(D)
 
     def forward(self, ids: Tensor) -> Tensor:
-        x = f.embedding(ids[:, :-1], self.tokens) + self.positions[: ids.shape[1] - 1]
+        return f.cross_entropy(self.scores(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+
+    def scores(self, ids: Tensor) -> Tensor:
+        x = f.embedding(ids, self.tokens) + self.positions[: ids.shape[1]]
         for block in self.blocks:
             x = block(x)
-        scores = f.linear(self.last(x), self.tokens)
-        return f.cross_entropy(scores.flatten(0, 1), ids[:, 1:].flatten())
+        return f.linear(self.last(x), self.tokens).float()
 
 
 class Later(Module):
@@ -81,11 +83,11 @@ class MiniLM(Module):
         self.first = nn.LayerNorm(D)
         self.blocks = nn.ModuleList([Later(D, H) for _ in range(L)])
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def scores(self, ids: Tensor) -> Tensor:
         x = self.first(f.embedding(ids, self.tokens) + self.positions[: ids.shape[1]])
         for block in self.blocks:
             x = block(x)
-        return f.normalize(x.mean(1))
+        return f.normalize(x.float().mean(1))
 
 
 class LSTM(Module):
@@ -114,8 +116,10 @@ class Language(Module):
         self.head = nn.Linear(D, V)
 
     def forward(self, ids: Tensor) -> Tensor:
-        x = self.rnn2(self.rnn1(f.embedding(ids[:, :-1], self.tokens)))
-        return f.cross_entropy(self.head(x).flatten(0, 1), ids[:, 1:].flatten())
+        return f.cross_entropy(self.scores(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+
+    def scores(self, ids: Tensor) -> Tensor:
+        return self.head(self.rnn2(self.rnn1(f.embedding(ids, self.tokens)))).float()
 
 
 class Layer(Module):
@@ -202,7 +206,12 @@ class NCF(Module):
         self.head = nn.Linear(width + width // 2, 1)
 
     def forward(self, user: Tensor, item: Tensor, liked: Tensor) -> Tensor:
+        return f.binary_cross_entropy_with_logits(self.logits(user, item), liked)
+
+    def logits(self, user: Tensor, item: Tensor) -> Tensor:
         product = self.user_factors(user) * self.item_factors(item)
         traits = torch.cat([self.user_traits(user), self.item_traits(item)], -1)
-        scores = self.head(torch.cat([product, self.tower(traits)], -1)).flatten()
-        return f.binary_cross_entropy_with_logits(scores, liked)
+        return self.head(torch.cat([product, self.tower(traits)], -1)).flatten().float()
+
+    def scores(self, user: Tensor, item: Tensor) -> Tensor:
+        return self.logits(user, item).sigmoid()

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
+from dlc.dialects import array, weight
 from dlc.errors import ModelError
 from dlc.frontend.definitions import ModuleDefinition
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
+from dlc.frontend.initialisers import Origin
 from dlc.frontend.instances import Core, Instance
 from dlc.frontend.keys import SEED_NAME
 from dlc.frontend.layers import instantiate
@@ -22,12 +24,12 @@ from dlc.frontend.problems import Poisoned
 from dlc.frontend.scope import MISSING, Scope
 from dlc.frontend.state_updates import lift_sets
 from dlc.frontend.tensors import as_tensor, convert, dtype_of, tensor_type
-from dlc.frontend.trace import Frame
+from dlc.frontend.trace import Frame, Trace
 from dlc.frontend.train_data import data_source
 from dlc.frontend.train_settings import checkpoint, whole
 from dlc.frontend.types import declared_type
 from dlc.frontend.values import UNKNOWN, Argument, Arguments, Callee, Datum, describe
-from dlc.frontend.weights import Weight
+from dlc.frontend.weights import Weight, weight_value
 from dlc.ir.core import Value
 from dlc.ir.dims import symbol
 from dlc.ir.types import F32, F64, I32, TensorType
@@ -311,20 +313,24 @@ def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value
     """What an optimizer makes of a weight; its states, in `core.weights` then, have the weight's shape.
 
     Where its update takes f32, as those of the library do, weights of fewer bits are widened for it and
-    the result is rounded. Raises ModelError, at the place reached, if that is of another type.
+    the result is rounded. What rounding takes off is one more state, which the next update adds again: so a
+    weight goes as it would in f32, however small its steps. Raises ModelError, at the place reached, if
+    the result is of another type.
     """
     at, span, source = ev.at, ev.at.span, ev.at.source
     dtype, name = dtype_of(p), core.definition.name
-    if _takes_f32(core):
+    core.like = tensor_type(p)
+    core.weights.clear()
+    rest: Value | None = None
+    if _takes_f32(core) and dtype is not F32:
         if dtype is F64:
             raise at.fail(
                 "D0535",
                 f"{name} updates weights of f32, and there is one of f64",
                 help="train in f32, or write an optimizer with fn update(p: f64[..], g: f64[..], step)",
             )
-        p, g = convert(at, p, F32), convert(at, g, F32)
-    core.like = tensor_type(p)
-    core.weights.clear()
+        rest = _rest(at, core)
+        p, g = at(array.Add(convert(at, p, F32), rest)), convert(at, g, F32)
     found = ev.apply(Instance(core).member(core.definition.members["update"]), (p, g, step))
     at.source = source
     at.stand(span)
@@ -332,7 +338,20 @@ def updated(ev: Evaluator, core: Core, p: Value, g: Value, step: Value) -> Value
     if value.type is not p.type:
         message = f"update of {name} makes {describe(found)} of a weight {core.like.text}"
         raise at.fail("D0535", message)
-    return convert(at, value, dtype)
+    rounded = convert(at, value, dtype)
+    if rest is not None:
+        at.place(weight.Set(rest, at(array.Subtract(value, convert(at, rounded, F32)))))
+    return rounded
+
+
+def _rest(at: Trace, core: Core) -> Value:
+    """What the last update of a weight rounded off: a state that no name of a text can be the same as."""
+    assert core.like is not None
+    wide = core.like.with_dtype(F32)
+    place = at.source.place(at.span)
+    item = Weight(core.below("$rest"), wide, Origin("zeros()"), False, 0, place)
+    core.weights["$rest"] = item
+    return weight_value(at, item, ())
 
 
 def _takes_f32(core: Core) -> bool:

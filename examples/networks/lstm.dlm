@@ -4,14 +4,15 @@ import nn (Linear, LSTM)
 dim B = 1..256
 dim T = 1..1024
 
-module Language(V = 256, D = 512) {
-  param tokens: f32[V, D] = normal(0.1)
-  use rnn1 = LSTM(D, D)
-  use rnn2 = LSTM(D, D)
-  use head = Linear(D, V)
+module Language(V = 256, D = 512, F: dtype = f32) {
+  param tokens: F[V, D] = normal(0.1)
+  use rnn1 = LSTM(D, D, F=F)
+  use rnn2 = LSTM(D, D, F=F)
+  use head = Linear(D, V, F=F)
 
   ## How likely each token is to come next, at every place.
-  export fn logits(ids: i32[B, T]) -> f32[B, T, V] = head(rnn2(rnn1(tokens[ids]).y).y)
+  export fn logits(ids: i32[B, T]) -> f32[B, T, V] =
+    f32(head(rnn2(rnn1(tokens[ids]).y).y))
 }
 
 train Language {

@@ -4,19 +4,19 @@ dlc 1
 import nn (Linear, Embedding, binary_cross_entropy)
 dim B = 1..65536
 
-module NCF(users = 20000, items = 10000, width = 64) {
-  use user_factors = Embedding(users, width)
-  use item_factors = Embedding(items, width)
-  use user_traits = Embedding(users, width)
-  use item_traits = Embedding(items, width)
-  use tower = chain(Linear(2 * width, 2 * width), relu, Linear(2 * width, width), relu,
-                    Linear(width, width // 2), relu)
-  use head = Linear(width + width // 2, 1)
+module NCF(users = 20000, items = 10000, width = 64, F: dtype = f32) {
+  use user_factors = Embedding(users, width, F=F)
+  use item_factors = Embedding(items, width, F=F)
+  use user_traits = Embedding(users, width, F=F)
+  use item_traits = Embedding(items, width, F=F)
+  use tower = chain(Linear(2 * width, 2 * width, F=F), relu, Linear(2 * width, width, F=F), relu,
+                    Linear(width, width // 2, F=F), relu)
+  use head = Linear(width + width // 2, 1, F=F)
 
   fn score(user: i32[B], item: i32[B]) -> f32[B] {
     let product = user_factors(user) * item_factors(item)
     let traits = concat([user_traits(user), item_traits(item)], axis=-1)
-    return reshape(head(concat([product, tower(traits)], axis=-1)), [B])
+    return f32(reshape(head(concat([product, tower(traits)], axis=-1)), [B]))
   }
 
   ## How likely each pair is to fit.

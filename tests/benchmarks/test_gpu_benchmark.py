@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 
+import dlc
 from benchmarks import gpu, gpu_contender_dlc
-from benchmarks.gpu import DIFFERS, Outcome, allowed, furthest, is_fault, write
-from benchmarks.gpu_cases import KINDS, PRECISIONS, GpuCase, cases
+from benchmarks.gpu import DIFFERS, Outcome, allowed, furthest, is_compared, is_fault, write
+from benchmarks.gpu_cases import KINDS, NETWORK_LIMITS, PRECISIONS, GpuCase, cases
 from benchmarks.gpu_contender_dlc import contender
-from benchmarks.gpu_serve import Spec
+from benchmarks.gpu_serve import NARROW, Spec
+from benchmarks.training_cases import NETWORKS
 from benchmarks.turns import NotReady
 from dlc.dialects import func
+from dlc.driver.make import Wanted, make_model
 from dlc.driver.open import open_model
+from dlc.driver.train import make_trainer
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from tests.runtime.fake_gpu import FakeGpu, fake_gpu
@@ -110,6 +115,73 @@ def test_a_step_of_training_leaves_losses_and_moments(fake: FakeGpu, tmp_path: P
     assert made.measure() > 0
 
 
+def quick_ones(names: Iterable[str], *quick: str) -> list[ParameterSet]:
+    """The names, all but some for the long tests only."""
+    return [pytest.param(n, marks=() if n in quick else pytest.mark.long) for n in names]
+
+
+def tiny(kind: gpu.Kind, name: str) -> GpuCase:
+    """A network in bf16, so small that the evaluator runs it, and two or four examples."""
+    sizes, count, known = TINY[name]
+    case = case_of(kind, name, "bf16")
+
+    def some() -> dict[str, gpu.Array]:
+        cut = {
+            key: x[:count, :7] if key == "ids" else x[:count] for key, x in case.arrays().items()
+        }
+        return {
+            key: x.astype(np.int32) % np.int32(known) if key in ("ids", "user", "item") else x
+            for key, x in cut.items()
+        }
+
+    return replace(case, settings=sizes, arrays=some)
+
+
+TINY: dict[str, tuple[dict[str, int], int, int]] = {
+    "mlp": ({"hidden": 16}, 4, 0),
+    "gpt": ({"V": 32, "D": 16, "H": 2, "L": 1}, 2, 32),
+    "minilm": ({"V": 20, "D": 24, "L": 1}, 1, 20),
+    "lstm": ({"V": 16, "D": 8}, 2, 16),
+    "ncf": ({"users": 20, "items": 10, "width": 8}, 4, 10),
+}
+"""Sizes, examples, and how many tokens or items there are."""
+
+
+@pytest.mark.parametrize("name", quick_ones(TINY, "mlp", "gpt", "ncf"))
+def test_a_network_in_bf16_gives_what_it_gives_on_a_processor(
+    name: str, fake: FakeGpu, tmp_path: Path
+) -> None:
+    case = tiny("inference", name)
+    spec = spec_of(case, tmp_path)
+    found = contender(spec).results
+    assert len(found[NARROW]) >= 6
+    settings = gpu_contender_dlc.parameters_of(spec)
+    model, _ = make_model(Wanted(spec.text, parameters=settings, weights="init:1"))
+    wanted = model.entry_points[case.entry](*spec.arrays().values())
+    error = furthest({"result": found["result"]}, {"result": np.asarray(wanted)})
+    assert error <= case.limit
+    wide, _ = make_model(Wanted(spec.text, parameters=spec.settings, weights="init:1"))
+    exact = wide.entry_points[case.entry](*spec.arrays().values())
+    assert furthest({"result": found["result"]}, {"result": np.asarray(exact)}) > 0
+
+
+@pytest.mark.parametrize("name", quick_ones(("mlp", "gpt", "lstm", "ncf"), "ncf"))
+def test_a_step_in_bf16_is_that_of_a_processor(name: str, fake: FakeGpu, tmp_path: Path) -> None:
+    case = tiny("training", name)
+    spec = spec_of(case, tmp_path)
+    found = contender(spec).results
+    settings = gpu_contender_dlc.parameters_of(spec)
+    trainer, _ = make_trainer(Wanted(spec.text, parameters=settings, weights="init:1"))
+    wanted: dict[str, gpu.Array] = {"loss": np.asarray(trainer.step(**spec.arrays()))}
+    names = [key for key in found if key.startswith("moment:")]
+    assert len(names) >= len(found[NARROW]) > 0
+    for key in names:
+        kept = trainer.weights[f"$optimizer.{key.removeprefix('moment:')}.m"]
+        wanted[key] = np.array(kept)
+    wanted["second_loss"] = np.asarray(trainer.step(**spec.arrays()))
+    assert furthest({key: found[key] for key in wanted}, wanted) <= case.limit
+
+
 def test_large_arrays_are_drawn_once_and_repeated(tmp_path: Path) -> None:
     (large,) = [each for each in cases("kernels", "f32") if each.name == "scale"]
     rows, columns = next(iter(large.arrays().values())).shape
@@ -133,7 +205,9 @@ def test_every_precision_says_what_it_compares() -> None:
         "products product_4096 tf32",
         "inference resnet50 f32",
         "inference minilm tf32",
+        "inference resnet50 bf16",
         "training lstm tf32",
+        "training gpt bf16",
         "kernels softmax bf16",
     ):
         assert expected in titles
@@ -149,6 +223,45 @@ def test_networks_are_compiled_for_the_one_example_that_they_are_called_with() -
         ]
         assert function.bounds["B"] == (1, 1)
         assert {array.shape[0] for array in case.arrays().values()} == {1}
+
+
+BOTTLENECK = """dlc 1
+import "resnet50.dlm" (Bottleneck)
+dim B = 1..4
+module Small(F: dtype = bf16) {
+  use block = Bottleneck(8, 4, 2, F)
+  fn call(x: f32[B, 6, 6, 8]) -> f32[B, 3, 3, 16] = f32(block(F(x)))
+}
+train Small {
+  data = npz("pictures.npz", x="x")
+  loss(x: f32[B, 6, 6, 8]) = mean(call(x) ** 2)
+  optimizer = momentum(lr=0.1)
+}
+"""
+
+
+@pytest.mark.long
+def test_a_block_of_a_residual_network_trains_in_bf16(fake: FakeGpu, tmp_path: Path) -> None:
+    (tmp_path / "resnet50.dlm").write_bytes((NETWORKS / "resnet50.dlm").read_bytes())
+    (tmp_path / "small.dlm").write_text(BOTTLENECK, encoding="utf-8")
+    x = np.random.default_rng(1).standard_normal((2, 6, 6, 8), np.float32)
+    losses: list[list[float]] = []
+    for target in ("cuda", "cpu"):
+        trainer = dlc.trainer(tmp_path / "small.dlm", weights="init:1", target=target)
+        losses.append([trainer.step(x=x) for _ in range(2)])
+        assert trainer.weights.tensor("block.down.w").dtype == "bf16"
+        assert trainer.weights.tensor("block.norm1.scale").dtype == "f32"
+    assert losses[0][1] < losses[0][0]
+    np.testing.assert_allclose(losses[0], losses[1], NETWORK_LIMITS["bf16"])
+
+
+def test_gradients_of_inner_layers_count_where_rounding_leaves_something_of_them() -> None:
+    names = ["narrow", "weight:head.w", "moment:stem.0.w", "moment:head.w", "second_loss"]
+    assert [is_compared(name, "") for name in names] == [False, False, True, True, True]
+    assert [is_compared(name, "head.") for name in names] == [False, False, False, True, True]
+    of = {case.title: case.gradients for p in PRECISIONS for case in cases("training", p)}
+    assert of["resnet50 f32"] == of["gpt bf16"] == ""
+    assert of["resnet50 bf16"] == of["resnet50 tf32"] == "head."
 
 
 # What comes of it ---------------------------------------------------------------------------------

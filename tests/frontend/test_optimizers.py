@@ -187,6 +187,26 @@ def test_weights_of_fewer_bits_are_updated_in_f32_and_rounded(dtype: str) -> Non
     assert trainer.weights.tensor("$optimizer.w.m").dtype == "f32"
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_what_rounding_takes_off_a_weight_is_added_again(dtype: str) -> None:
+    """Steps that are far below the precision of the weight, each of which alone would leave it as it is."""
+    text = MODEL.replace("sum(x[0] * sin(w))", "sum(x[0] * f32(w))")
+    text = text.replace("OPTIMIZER", "momentum(lr=1e-5, momentum=0.5)")
+    narrow = dlc.trainer(text=text.replace("w: f32[6]", f"w: {dtype}[6]"), weights="init:1")
+    start = narrow.weights.tensor("w").values().astype(np.float32)
+    wide = dlc.trainer(text=text, weights={"w": start, "b": narrow.trained()["b"]})
+    for trainer in (narrow, wide):
+        for _ in range(300):
+            # What a weight receives is rounded like it: these numbers are not.
+            trainer.step(x=np.full((1, 6), 0.5, np.float32))
+    moved = wide.weights.tensor("w").values().astype(np.float32)
+    assert np.abs(moved - start).min() > 2e-3
+    found = narrow.weights.tensor("w").values().astype(np.float32)
+    rest = narrow.weights.tensor("$optimizer.w.$rest").values().astype(np.float32)
+    np.testing.assert_array_equal(found + rest, moved)
+    np.testing.assert_array_equal(found, dlc.Tensor(moved, dtype).values().astype(np.float32))
+
+
 # Schedules ----------------------------------------------------------------------------------------
 
 

@@ -1,29 +1,33 @@
 dlc 1
 ## Normalisation over the batch, over each row, over groups of channels.
 
-## Each channel normalised over the batch; outside of training by running figures.
+## Each channel normalised over the batch; outside of training by running figures. Numbers of 16 bits are
+## normalised in f32, and so is what it keeps.
 ## Example: `BatchNorm(3)` f32[2, 8, 8, 3] -> f32[2, 8, 8, 3]
 module BatchNorm(channels, momentum = 0.1, eps = 1e-5, dims = "nhwc", F: dtype = f32) {
-  param scale: F[channels] = ones()
-  param shift: F[channels] = zeros()
-  state running_mean: F[channels] = zeros()
-  state running_var: F[channels] = ones()
+  const W = if F == f64 then f64 else f32
+  param scale: W[channels] = ones()
+  param shift: W[channels] = zeros()
+  state running_mean: W[channels] = zeros()
+  state running_var: W[channels] = ones()
   const first = dims == "nchw" or dims == "ncw" or dims == "ncdhw"
 
   fn call(x) = if first then second_axis(x) else last_axis(x)
 
   fn last_axis(x: F[.., channels]) -> F[.., channels] {
-    let (m, v) = if training then moments(x, keep=-1) else (running_mean, running_var)
+    let wide = W(x)
+    let (m, v) = if training then moments(wide, keep=-1) else (running_mean, running_var)
     set running_mean = lerp(running_mean, m, momentum)
     set running_var = lerp(running_var, v, momentum)
-    return batch_norm(x, scale, shift, m, v, eps=eps)
+    return F(batch_norm(wide, scale, shift, m, v, eps=eps))
   }
 
   fn second_axis(x: F[_, channels, ..]) -> F[_, channels, ..] {
-    let (m, v) = if training then moments(x, keep=1) else (running_mean, running_var)
+    let wide = W(x)
+    let (m, v) = if training then moments(wide, keep=1) else (running_mean, running_var)
     set running_mean = lerp(running_mean, m, momentum)
     set running_var = lerp(running_var, v, momentum)
-    return batch_norm(x, scale, shift, m, v, axis=1, eps=eps)
+    return F(batch_norm(wide, scale, shift, m, v, axis=1, eps=eps))
   }
 }
 
