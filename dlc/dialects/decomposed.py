@@ -29,7 +29,7 @@ class Decomposed(Op):
             yield from op.needs()
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
-        return at.run(decomposition(self), inputs)
+        return at.run(at.once(self, decomposition), inputs)
 
 
 def decomposition(op: Op) -> Block:

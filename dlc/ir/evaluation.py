@@ -21,10 +21,10 @@ Array: TypeAlias = NDArray[np.generic]
 class Evaluation:
     """One run: the numbers that the dims have, the weights, and who wants to see each value.
 
-    `observe(value, array)` is called for every value computed.
+    `observe(value, array)` is called for every value computed. The IR stays as it is while it is run.
     """
 
-    __slots__ = ("_observe", "_scopes", "dims", "weights")
+    __slots__ = ("_made", "_observe", "_scopes", "dims", "weights")
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class Evaluation:
         self.dims: dict[str, int] = dict(dims or {})
         self.weights = weights or {}
         self._observe = observe
+        self._made: dict[Op, Block] = {}
         self._scopes: list[dict[Value, Array]] = []
 
     def size(self, size: Size) -> int:
@@ -87,6 +88,12 @@ class Evaluation:
                 known[value] = array
                 self.see(value, array)
         raise AssertionError("no terminator ends the operations")
+
+    def once(self, op: Op, make: Callable[[Op], Block]) -> Block:
+        """The block that stands for an operation: made when that is first run, not in each round."""
+        if op not in self._made:
+            self._made[op] = make(op)
+        return self._made[op]
 
     def value(self, value: Value) -> Array:
         """The array that a value of the innermost block is."""

@@ -59,6 +59,21 @@ def test_a_block_without_a_terminator_is_a_mistake_of_ours() -> None:
         Evaluation().run(Block(), [])
 
 
+def test_what_stands_for_an_operation_is_made_once_in_a_run() -> None:
+    op = sum_of_arguments().terminator
+    made: list[Op] = []
+
+    def make(of: Op) -> Block:
+        made.append(of)
+        return sum_of_arguments()
+
+    at = Evaluation()
+    first = at.once(op, make)
+    assert at.once(op, make) is first
+    assert Evaluation().once(op, make) is not first
+    assert made == [op, op]
+
+
 class Inline(toy.Nest):
     """Evaluates its region."""
 
