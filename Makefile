@@ -35,7 +35,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 
 types: $(INSTALLED)
-	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	$(BIN)/basedpyright --threads 2 --pythonpath $(BIN)/python
 
 layers: $(INSTALLED)
 	$(BIN)/lint-imports
