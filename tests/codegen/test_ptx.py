@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from benchmarks.gpu_kernels import ARCHITECTURES, OPTIONS, Assembler, Row, measure, models
@@ -37,14 +39,20 @@ def kernels(example: Example) -> list[simt.Func]:
     return [op for op in module.body if isinstance(op, simt.Func)]
 
 
-def check_examples(architecture: str, most: int | None) -> None:
-    """Assemble the kernels of the first examples of every operation, all in one file."""
-    functions = [
+@cache
+def kernels_of_examples(most: int | None) -> list[simt.Func]:
+    """Those of the first examples of every operation."""
+    return [
         function
         for name in OPERATORS
         for example in EXAMPLES[name][:most]
         for function in kernels(example)
     ]
+
+
+def check_examples(architecture: str, most: int | None) -> None:
+    """Assemble the kernels of the first examples of every operation, all in one file."""
+    functions = kernels_of_examples(most)
     for function, usage in zip(functions, Assembler(architecture).usage(functions), strict=True):
         said = f"{function.sym_name} at {function.location.place}: {usage}"
         assert usage.spilled == usage.stack == 0, said

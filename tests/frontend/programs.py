@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -36,6 +36,8 @@ class Program:
     weights: Given = None
     settings: Mapping[str, int | float | str] | None = None
     levels: Sequence[int] = LEVELS
+    _models: dict[int, dlc.Model] = field(default_factory=dict[int, dlc.Model], init=False)
+    """By level, once they are compiled."""
 
     def opened(self) -> Opened:
         """The model as graph IR."""
@@ -44,6 +46,11 @@ class Program:
 
     def model(self, level: int) -> dlc.Model:
         """The compiled model."""
+        if level not in self._models:
+            self._models[level] = self._compiled(level)
+        return self._models[level]
+
+    def _compiled(self, level: int) -> dlc.Model:
         given = self.weights
         if self.text is not None:
             return dlc.compile(text=self.text, weights=given, settings=self.settings, level=level)

@@ -26,8 +26,11 @@ FOLDER = Path(__file__).parent / "programs"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.dlm"))
 LEVELS = {"places": 0, "windows": 3}
 """How much is optimised where it is not -O2."""
-SECOND = {"control"}
-"""Whose second order is in every run; those of the others take long to compile."""
+SECOND = {
+    *("yes", "a_choice_by_value", "forward", "every_step", "two_carries", "loops_in_loops"),
+    *("a_choice_in_a_loop", "until", "until_with_two", "a_loop_in_until"),
+}
+"""Functions of `control`, one of each kind, whose second order is in every run; that takes long."""
 EFFORT = Effort(directions=2, samples=6)
 
 
@@ -36,14 +39,20 @@ def cases() -> Iterator[ParameterSet]:
     for name in NAMES:
         text = (FOLDER / f"{name}.dlm").read_text("utf-8")
         for order in (1, 2):
-            marks = [] if order == 1 or name in SECOND else [pytest.mark.long]
             for function in re.findall(r"export fn (\w+)", text):
+                marks = [] if order == 1 or is_quick(name, function) else [pytest.mark.long]
                 yield pytest.param(name, function, order, marks=marks)
+
+
+def is_quick(name: str, function: str) -> bool:
+    """Whether the second order of a function is in every run."""
+    return name == "control" and function in SECOND
 
 
 @pytest.mark.parametrize(("name", "function", "order"), list(cases()))
 def test_its_gradient_is_that_of_differences(name: str, function: str, order: int) -> None:
-    checks, model = compiled(name, order, LEVELS.get(name, 2))
+    quick = is_quick(name, function) if order == 2 else None
+    checks, model = compiled(name, order, LEVELS.get(name, 2), quick)
     check(checks[function], model)
 
 
@@ -66,12 +75,16 @@ def check(one: Check, model: Model) -> None:
 
 
 @cache
-def compiled(name: str, order: int, level: int) -> tuple[dict[str, Check], Model]:
-    """The checks of all functions of a text, by name, and the model of them all."""
+def compiled(
+    name: str, order: int, level: int, quick: bool | None = None
+) -> tuple[dict[str, Check], Model]:
+    """The checks of all functions of a text, or the quick ones, or the others, by name, and their model."""
     path = str(FOLDER / f"{name}.dlm")
     opened = Wanted(path).open()
     checks: dict[str, Check] = {}
     for function in entry_functions(opened.module):
+        if quick is not None and quick != is_quick(name, function.sym_name):
+            continue
         values = values_of(opened, function, Request(path, function.sym_name, seed=3), None)
         checks[function.sym_name] = Check(opened.module, function, values, order)
     return checks, compile_gradients(opened, list(checks.values()), Settings(level=level))

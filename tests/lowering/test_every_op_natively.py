@@ -22,6 +22,7 @@ from dlc.ir.types import BF16, TensorType
 from dlc.lowering.return_counts import return_counts
 from dlc.runtime.model import Model
 from dlc.runtime.tensor import Tensor
+from tests.lowering.everywhere import OBJECTS
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Input, Numbers
 
@@ -43,7 +44,7 @@ def natively(example: Example, settings: Settings) -> Sequence[Numbers]:
     context = Context(options=settings.options())
     Manager(context).run(module, pipeline("graph", "loop", level))
     sources = Sources("example.dlm", {"example.dlm": "dlc 1\n"}, "")
-    code = CodeMaker(settings.processor, level)
+    code = CodeMaker(settings.processor, level, OBJECTS)
     artifact = build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
     model = Model(artifact, threads=1)
     main_of = cast("Callable[..., object]", model.main)

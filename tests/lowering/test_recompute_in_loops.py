@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dlc.dialects import flow, func, kernel
+from dlc.driver import compile
 from dlc.driver.compile import lower
 from dlc.driver.entries import find_function
 from dlc.driver.make import Wanted, make_artifact, make_model
@@ -231,11 +232,14 @@ def test_what_is_carried_last_is_no_stack_where_another_loop_walks_it() -> None:
 
 
 def limited(text: str, most: int) -> Artifact:
-    wanted = Wanted("model.dlm", text=text, to_train=True, settings=Settings(max_memory=most))
+    """Compiled with as much computed again as is ever tried, at once and only so."""
+    settings = Settings(max_memory=most, recompute=4.0)
+    wanted = Wanted("model.dlm", text=text, to_train=True, settings=settings)
     return make_artifact(wanted).artifact
 
 
 def test_a_limit_is_kept_that_nothing_else_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile, "MORE_RECOMPUTED", ())
     text, most = BLOCKS + TRAIN, 300_000
     promise = limited(text, most).manifest.promise
     assert promise is not None and promise.memory == most

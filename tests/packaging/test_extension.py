@@ -65,25 +65,55 @@ export fn f(x: f32[3] = [-1, 0, 3]) -> f32[3] = soft_sign(x)
 export fn df(x: f32[3] = [-1, 0, 3]) -> f32[3] = vjp(soft_sign, wrt=x)(x, dy=ones([3]))
 """
 
+MARKS = {
+    "text": "soft_sign(x)",
+    "graph": '"extra.softsign"',
+    "kernel": "scalar.divide",
+    "plan": "mem.program",
+    "loop": "loop.func",
+    "llvm": "fdiv",
+    "asm": "divps",
+}
+"""What each level shows of it."""
+END = "<<< the end of a level >>>"
+SHOW = f"""
+import sys
+from dlc.cli import main
+for number, stage in enumerate({list(MARKS)}):
+    print(end={END!r} if number else "", flush=True)
+    assert main(["show", "model.dlm", "--stage", stage, "--entry", "f"]) == 0
+"""
+"""All levels in one process."""
+
 Command = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def dlc(tmp_path_factory: pytest.TempPathFactory) -> Command:
-    """The command line where the package is installed beside dlc."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the package is installed, in a folder with a model of it."""
     folder = tmp_path_factory.mktemp("extension")
     (folder / "package").mkdir()
     (folder / "package" / "pyproject.toml").write_text(PROJECT)
     (folder / "package" / "dlc_softsign.py").write_text(MODULE)
     pip_install("--target", str(folder / "site"), str(folder / "package"), cwd=folder)
     (folder / "model.dlm").write_text(MODEL)
-    path = os.pathsep.join([str(folder / "site"), str(ROOT)])
-    env = {**os.environ, "PYTHONPATH": path, "DLC_CACHE": str(folder / "cache")}
+    return folder / "site"
 
-    def command(*arguments: str) -> CompletedProcess[str]:
-        return run([sys.executable, "-m", "dlc", *arguments], folder, env)
 
-    return command
+def python(site: Path, *arguments: str) -> CompletedProcess[str]:
+    """A Python process that has the package and dlc, beside the model."""
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)]),
+        "DLC_CACHE": str(site.parent / "cache"),
+    }
+    return run([sys.executable, *arguments], site.parent, env)
+
+
+@pytest.fixture(scope="module")
+def dlc(site: Path) -> Command:
+    """The command line where the package is installed beside dlc."""
+    return lambda *arguments: python(site, "-m", "dlc", *arguments)
 
 
 def test_it_compiles_and_runs(dlc: Command) -> None:
@@ -96,22 +126,12 @@ def test_it_has_a_derivative_compiled_and_evaluated(dlc: Command) -> None:
     assert dlc("run", "model.dlm", "--entry", "df", "--interpret").stdout == expected
 
 
-@pytest.mark.parametrize(
-    ("stage", "mark"),
-    [
-        ("text", "soft_sign(x)"),
-        ("graph", '"extra.softsign"'),
-        ("kernel", "scalar.divide"),
-        ("plan", "mem.program"),
-        ("loop", "loop.func"),
-        ("llvm", "fdiv"),
-        ("asm", "divps"),
-    ],
-)
-def test_it_is_shown_at_every_level(dlc: Command, stage: str, mark: str) -> None:
-    done = dlc("show", "model.dlm", "--stage", stage, "--entry", "f")
-    assert done.returncode == 0, done.stderr
-    assert mark in done.stdout
+def test_it_is_shown_at_every_level(site: Path) -> None:
+    shown = python(site, "-c", SHOW)
+    assert shown.returncode == 0, shown.stderr
+    found = shown.stdout.split(END)
+    for (stage, mark), text in zip(MARKS.items(), found, strict=True):
+        assert mark in text, stage
 
 
 def test_it_is_listed_and_documented_like_any_other(dlc: Command) -> None:
