@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 
 from dlc.dialects import mem
@@ -17,17 +17,19 @@ POWERS = (1, 1 << 4, 1 << 8, 1 << 62)
 """What all dims are taken to be, as far as their bounds allow."""
 
 
-def held_in_any_order(program: mem.Program, roots: Sequence[mem.Root]) -> dict[int, frozenset[int]]:
+def held_in_any_order(
+    program: mem.Program, roots: Sequence[mem.Root], empty: Collection[mem.Root] = ()
+) -> dict[int, frozenset[int]]:
     """Witnesses: calls, by number, with the roots that are held while they run, by their places in `roots`.
 
-    There is one for each of some cases of sizes.
+    There is one for each of some cases of sizes. What is `empty` is not held and ties no call to another.
     """
     waves = [op for op in program.walk() if isinstance(op, mem.Wave)]
     moments = [number for number, wave in enumerate(waves) for _ in _calls(wave)]
     sizes = [[align(evaluate(root.bytes, dims)) for root in roots] for dims in _cases(program)]
     alive = [_alive(roots, case, len(waves)) for case in sizes]
     in_use = [[each[moment] for moment in moments] for each in alive]
-    return witnesses(_tasks(waves, roots), sizes, in_use)
+    return witnesses(_tasks(waves, roots, empty), sizes, in_use)
 
 
 def _calls(wave: mem.Wave) -> list[mem.Call]:
@@ -40,9 +42,15 @@ def may_be_empty(root: mem.Root, program: mem.Program) -> bool:
     return root.bytes != 0 and (least is None or least <= 0)
 
 
-def _tasks(waves: Sequence[mem.Wave], roots: Sequence[mem.Root]) -> list[Task]:
-    """All calls, with what they read and write of the arena. What is always empty ties none together."""
-    number = {root.result: index for index, root in enumerate(roots) if root.bytes != 0}
+def _tasks(
+    waves: Sequence[mem.Wave], roots: Sequence[mem.Root], empty: Collection[mem.Root]
+) -> list[Task]:
+    """All calls, with what they read and write of the arena, but for what is empty."""
+    number = {
+        root.result: index
+        for index, root in enumerate(roots)
+        if root.bytes != 0 and root not in empty
+    }
     calls = [(call, _loop_around(wave)) for wave in waves for call in _calls(wave)]
     extents: dict[Op, tuple[int, int]] = {}
     for index, (_, loop) in enumerate(calls):

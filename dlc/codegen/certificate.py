@@ -33,12 +33,12 @@ def certificate(
     program: mem.Program, placed: Sequence[Placed], arena: Entry, sizes: Sizes
 ) -> Certificate:
     """The certificate of a program whose roots lie where `placed` says. Adds to `sizes`."""
-    held = held_in_any_order(program, [each.root for each in placed])
+    bound, calls = _held_at_once(program, placed, sizes)
     return Certificate(
         str(arena),
         order_bound=str(_most_in_use(placed, sizes)),
-        any_order_bound=str(_held_at_once(program, placed, held.values(), sizes)),
-        witnesses=tuple(sorted(held)),
+        any_order_bound=str(bound),
+        witnesses=tuple(sorted(calls)),
         roots=tuple(
             RootRecord(
                 f"r{each.root.number}",
@@ -80,15 +80,23 @@ def _most_in_use(placed: Sequence[Placed], sizes: Sizes) -> Entry:
 
 
 def _held_at_once(
-    program: mem.Program, placed: Sequence[Placed], held: Iterable[Iterable[int]], sizes: Sizes
-) -> Entry:
-    """The bytes of the largest of these sets of roots; 0 where a root is empty.
+    program: mem.Program, placed: Sequence[Placed], sizes: Sizes
+) -> tuple[Entry, set[int]]:
+    """The most bytes that are held while some call runs, whatever the order, and the calls that show it.
 
-    An empty value ties no call to another, so there what stands between them may be less.
+    An empty value ties no call to another. So what may be empty counts where none of it is, and the bound
+    without all of it holds in any case.
     """
-    most = sizes.maximum([_sum(placed, each, sizes) for each in held])
-    empty = [each.bytes for each in placed if may_be_empty(each.root, program)]
-    return sizes.product(most, sizes.minimum([sizes.number(1), *empty])) if empty else most
+    roots = [each.root for each in placed]
+    held = held_in_any_order(program, roots)
+    most = sizes.maximum([_sum(placed, each, sizes) for each in held.values()])
+    empty = {root for root in roots if may_be_empty(root, program)}
+    if not empty:
+        return most, set(held)
+    some = sizes.minimum([sizes.number(1), *[each.bytes for each in placed if each.root in empty]])
+    rest = held_in_any_order(program, roots, empty)
+    least = [_sum(placed, each, sizes) for each in rest.values()]
+    return sizes.maximum([sizes.product(most, some), *least]), {*held, *rest}
 
 
 def _sum(placed: Sequence[Placed], roots: Iterable[int], sizes: Sizes) -> Entry:
