@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dlc.dialects import flow, kernel
+from dlc.dialects.kernel_attention import Attention, AttentionGradient
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import count, evaluate
+from dlc.ir.dims import Size, count, evaluate
 from dlc.lowering.work import element_work
 
 _LANES = 8
@@ -44,10 +45,32 @@ def work_of(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
         case Conv(domain=domain, window=window):
             channels = kernel.array_type(op.lhs).shape[-1] // op.groups
             return _PRODUCT * count((*domain, *window, channels), sizes)
+        case Attention(width=width):
+            depth = evaluate(kernel.array_type(op.query).shape[-1], sizes)
+            return _PRODUCT * _scores(op, op.count, sizes) * (depth + evaluate(width, sizes))
+        case AttentionGradient(by_keys=by_keys):
+            shapes = [kernel.array_type(value).shape for value in (op.query, op.values, op.keys)]
+            depth, width = (evaluate(shape[-1], sizes) for shape in shapes[:2])
+            # Scores, what weights receive, and what the queries do, or keys and values.
+            each = 2 * (depth + width) if by_keys else 2 * depth + width
+            return _PRODUCT * _scores(op, shapes[2][-2], sizes) * each
         case kernel.Generic(body=body, domain=domain):
             return count((*domain, element_work(body, _LANES)), sizes)
         case _:
             return _ELSE_ELEMENT * sum(_size(value, sizes) for value in op.results)
+
+
+def _scores(op: Attention | AttentionGradient, keys: Size, sizes: Mapping[str, int]) -> int:
+    """How many pairs of a query and a key there are that the order does not hide."""
+    *batch, queries, _ = kernel.array_type(op.query).shape
+    m, n = evaluate(queries, sizes), evaluate(keys, sizes)
+    if op.causal is None:
+        return count((*batch, m, n), sizes)
+    # Query i sees keys up to i + causal: from the first one that sees any, one more each, up to all.
+    beyond = evaluate(op.causal, sizes) + 1
+    first, full = (min(m, max(0, limit - beyond)) for limit in (1, n))
+    growing = (full - first) * (first + full - 1 + 2 * beyond) // 2
+    return count((*batch, growing + (m - full) * n), sizes)
 
 
 def bytes_of(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:

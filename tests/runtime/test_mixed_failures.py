@@ -12,6 +12,7 @@ from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
 from dlc.errors import CallError, Diagnostic
 from dlc.runtime.cuda.launching import WAIT
+from dlc.runtime.mixed.entry import MixedEntryPoint
 from dlc.runtime.model import Model
 from tests.runtime.fake_gpu import FakeGpu, fake_gpu
 
@@ -75,7 +76,9 @@ def test_a_kernel_that_the_driver_refuses_is_told_by_its_line(gpu: FakeGpu) -> N
     model.by_gpu(X, GOOD)
     gpu.refuses = gpu.launched[-1]
     said = failure(lambda: model.by_gpu(X, GOOD))
-    timed = failure(lambda: model["by_gpu"].timed(X, GOOD))
+    entry = model["by_gpu"]
+    assert isinstance(entry, MixedEntryPoint)
+    timed = failure(lambda: entry.timed(X, GOOD))
     gpu.refuses = None
     assert not gpu.is_busy
     for each in (said, timed):
