@@ -74,7 +74,9 @@ export fn f(x: f32[N, 16]) -> f32[N, 16] {
 
 
 @pytest.mark.parametrize("level", [0, 2])
-def test_what_is_empty_ties_no_call_to_another_and_the_rest_is_held_in_any_order(level: int) -> None:
+def test_what_is_empty_ties_no_call_to_another_and_the_rest_is_held_in_any_order(
+    level: int,
+) -> None:
     artifact = compiled(EMPTY, level)
     # Without `e` and `g`, of one row less, nothing makes `b` before `a` is done with.
     assert plan(artifact, {"N": 1}).any_order_bound == 2 * 64
