@@ -37,7 +37,7 @@ def pytest_collection_finish() -> None:
     """Let the collector of garbage look less often, and never at the tests, half a million objects."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000)
+    gc.set_threshold(300_000)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseFile | None:
