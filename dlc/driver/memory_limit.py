@@ -78,5 +78,6 @@ def _refusal(
     artifact: Artifact, loaded: Loaded, need: Need, most: int, place: Place | None
 ) -> Diagnostic:
     entry = entry_memory(artifact, loaded, need.entry, need.dims)
-    way_out = "lower the bounds of the dims (--dim N=1..64), or raise the limit"
-    return refusal(entry, need.parts, most, place, way_out)
+    dims = [dim.name for dim in need.entry.dims if dim.measured is None]
+    first = f"lower the bounds of the dims (--dim {dims[0]}=1..64)" if dims else "use smaller sizes"
+    return refusal(entry, need.parts, most, place, f"{first}, or raise the limit")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlc.dialects import kernel, scalar
+from dlc.dialects.kernels_in_order import Running
 from dlc.ir.core import Op
 from dlc.ir.types import INDEX
 
@@ -21,9 +22,14 @@ def label(op: kernel.Kernel) -> str:
     Of a kernel that is nothing but a formula, the operations alone; `copy` where there are none.
     """
     names = list(dict.fromkeys(_computed(op)))
-    kind = [] if isinstance(op, kernel.Generic) else [op.name.partition(".")[2]]
+    kind = [] if isinstance(op, kernel.Generic) else [_kind(op)]
     more = ["…"] if len(names) > MOST else []
     return " · ".join([*kind, *names[:MOST], *more]) or "copy"
+
+
+def _kind(op: kernel.Kernel) -> str:
+    kind = op.name.partition(".")[2]
+    return f"{kind} {op.combine}" if isinstance(op, Running) else kind
 
 
 def _computed(op: kernel.Kernel) -> Iterator[str]:

@@ -62,7 +62,7 @@ def test_a_model_for_a_gpu_alone_runs_there_as_a_whole() -> None:
 
 def test_memory_is_told_by_device(file: str) -> None:
     text = memory_text(memory_of(Asked(Wanted(file))))
-    assert "devices     cpu:0 4.0 KiB, cuda:0 2.0 KiB" in text
+    assert "devices     cpu:0 4.0 KiB, met; cuda:0 2.0 KiB, met: each has" in text
 
 
 def test_each_stage_shows_the_code_of_both() -> None:

@@ -134,7 +134,7 @@ def check(
                 assert_close(Evaluation(sizes).run(now.body, inputs), wanted, rtol, name)
 
     Manager(context, after=compare).run(module, pipeline("graph", "loop", level))
-    artifact = _artifact(module, entry, level)
+    artifact = artifact_of(module, entry, level)
     for threads in (1, 2):
         model = Model(artifact, threads=threads)
         for (_, inputs), wanted in zip(cases, expected, strict=True):
@@ -155,18 +155,19 @@ def model_of(
     return_counts(function)
     entry = interface_of(function)
     Manager(Context(options=options)).run(module, pipeline("graph", "loop", options.level))
-    return Model(_artifact(module, entry, options.level, target), threads=threads)
+    return Model(artifact_of(module, entry, options.level, target), threads=threads)
 
 
-def _artifact(module: Module, entry: Entry, level: int, target: str = "host") -> Artifact:
+def artifact_of(module: Module, entry: Entry, level: int, target: str = "host") -> Artifact:
+    """The artifact of a module of loops with one entry point."""
     code = CodeMaker(Target.named(target), level, OBJECTS)
     sources = Sources("program.dlm", {"program.dlm": "dlc 1\n"}, "")
     return build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
 
 
-def called(model: Model, inputs: Sequence[Array]) -> list[Array]:
-    """The results of the entry point `f`."""
-    given = model.f(*inputs)
+def called(model: Model, inputs: Sequence[Array], arena: object = None) -> list[Array]:
+    """The results of the entry point `f`, which may be lent memory."""
+    given = model.f(*inputs, arena=arena)
     if not isinstance(given, tuple):
         return [np.asarray(given)]
     return [np.asarray(cast("object", result)) for result in given]  # pyright: ignore[reportUnknownVariableType]

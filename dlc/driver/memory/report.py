@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from dlc.driver.memory.asked import ModelMemory
 from dlc.driver.memory.facts import EntryMemory, Root, Value, Work, sizes_text
@@ -71,8 +71,8 @@ def _facts(entry: EntryMemory) -> Iterator[str]:
     bound = "no order needs less"
     yield f"  any order   {exact(entry.any_order_bound)}, {percent(entry.any_order_gap)}: {bound}"
     if len(devices := _devices(entry)) > 1:
-        of_each = [f"{device} {bytes_text(size)}" for device, size in devices.items()]
-        yield f"  devices     {', '.join(of_each)}"
+        of_each = [f"{device} {told}" for device, told in devices.items()]
+        yield f"  devices     {'; '.join(of_each)}: each has a part of its own"
     need = entry.need
     parts = {
         "results": need.results,
@@ -87,15 +87,21 @@ def _facts(entry: EntryMemory) -> Iterator[str]:
     yield f"  peak        wave {entry.peak}: {works or 'copies'}"
 
 
-def _devices(entry: EntryMemory) -> dict[str, int]:
-    """The bytes of the part of the arena that each device has."""
+def _devices(entry: EntryMemory) -> dict[str, str]:
+    """The bytes of the part of the arena that each device has, and how far they are above its bound."""
     found: dict[str, list[Root]] = {}
     for root in entry.roots:
         found.setdefault(root.device, []).append(root)
-    return {
-        device: max(root.end for root in roots) - min(root.offset for root in roots)
-        for device, roots in sorted(found.items())
-    }
+    return {device: _part(roots) for device, roots in sorted(found.items())}
+
+
+def _part(roots: Sequence[Root]) -> str:
+    size = max(root.end for root in roots) - min(root.offset for root in roots)
+    waves = {root.first for root in roots}
+    bound = max(
+        sum(root.bytes for root in roots if root.first <= wave <= root.last) for wave in waves
+    )
+    return f"{bytes_text(size)}, {percent(size / bound - 1 if bound else 0.0)}"
 
 
 def _peak_table(entry: EntryMemory) -> Table:
