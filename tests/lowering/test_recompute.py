@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from dlc.dialects import func, kernel
 from dlc.dialects.kernel_products import Product
+from dlc.driver import compile
 from dlc.driver.compile import lower
 from dlc.driver.entries import find_function
 from dlc.driver.make import Wanted, make_artifact
@@ -164,8 +166,10 @@ def test_the_meaning_is_the_same_behind_the_pass() -> None:
 # A limit of the memory ------------------------------------------------------------------------------
 
 
-def limited(most: int, *disabled: str) -> Artifact:
+def limited(most: int, *disabled: str, effort: float | None = None) -> Artifact:
     settings = Settings(max_memory=most, disabled=frozenset(disabled))
+    if effort is not None:
+        settings = replace(settings, recompute=effort)
     wanted = Wanted("model.dlm", text=NETWORK, to_train=True, settings=settings)
     return make_artifact(wanted).artifact
 
@@ -178,9 +182,14 @@ def test_a_limit_makes_it_compute_more_again_until_it_is_kept() -> None:
         limited(most, "recompute")
 
 
-def test_a_limit_that_no_recomputation_keeps_is_refused_with_what_holds_the_peak() -> None:
+def test_a_limit_that_no_recomputation_keeps_is_refused_with_what_holds_the_peak(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With as much computed again as is ever tried, at once: the steps are those of the test before."""
+    *_, most = compile.MORE_RECOMPUTED
+    monkeypatch.setattr(compile, "MORE_RECOMPUTED", ())
     with pytest.raises(Unsupported) as caught:
-        limited(1_000_000)
+        limited(1_000_000, effort=most)
     (found,) = [d for d in caught.value.diagnostics if "train_step" in d.message]
     assert "values on the way" in found.message
     assert found.labels
