@@ -117,7 +117,11 @@ class _Calls:
         point = self._point
         if not isinstance(point, GpuEntryPoint | MixedEntryPoint):
             return None
-        rows = [point.timed(*self._values, **self._sizes) for _ in range(MIN_CALLS)]
+        values, sizes = self._values, self._sizes
+        rows = [
+            point.timed(*values, **sizes)  # pyright: ignore[reportArgumentType] - only sizes are left
+            for _ in range(MIN_CALLS)
+        ]
         return CallTimes(*[float(median) for median in np.median(rows, axis=0)])
 
 

@@ -7,12 +7,13 @@ from dlc.runtime.buffers import address
 from dlc.runtime.cuda.frame import CallTimes
 from dlc.runtime.cuda.located import LaunchingEntryPoint
 from dlc.runtime.mixed.frame import MixedFrame
+from dlc.runtime.results import Out
 
 
 class MixedEntryPoint(LaunchingEntryPoint):
     """A function of a model on a processor and a GPU; see `EntryPoint`."""
 
-    def timed(self, *args: object, **named: object) -> CallTimes:
+    def timed(self, *args: object, out: Out | None = None, **named: object) -> CallTimes:
         """Call it; how long copies to the GPU, its kernels, and copies from it took by its clock.
 
         Some of that went on at the same time.
@@ -20,7 +21,10 @@ class MixedEntryPoint(LaunchingEntryPoint):
         inputs, given = self._reader.read(args, named)
         inputs = self._results.own_inputs(inputs)
         binding = self._bound([array.shape for array in inputs], given)
-        outputs = self._results.allocate(binding.outputs, inputs)
+        if out is None:
+            outputs = self._results.allocate(binding.outputs, inputs)
+        else:
+            outputs, _ = self._results.taken(out, binding.outputs, inputs)
         frame = self._take_frame()
         try:
             assert isinstance(frame, MixedFrame)
