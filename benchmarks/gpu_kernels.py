@@ -3,10 +3,11 @@
     python -m benchmarks gpu_kernels [NAME]... [--architecture sm_80]... [--json]
 
 The models are those of `examples/` and of `benchmarks/models`, each as it is and as it trains, networks of
-which a parameter is the dtype also in bf16, and the light graphs of the onnx package. A kernel that several
-models have is assembled once. `by tiles` are kernels that have no form for GPUs yet and run the loops that
-they are on a CPU, a thread to a tile. Registers are those of a thread; `spilled` and `shared` are bytes,
-the most of any kernel. The exit code is 1 if a model could not be lowered or assembled.
+which a parameter is the dtype also in bf16, the face detector, and the light graphs of the onnx package. A
+kernel that several models have is assembled once. `by tiles` are kernels that have no form for GPUs yet and
+run the loops that they are on a CPU, a thread to a tile. Registers are those of a thread;
+`spilled` and `shared` are bytes, the most of any kernel. The exit code is 1 if a model could not be lowered
+or assembled.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ def models() -> Mapping[str, Open]:
     """What opens each model, by its name."""
     found: dict[str, Open] = {}
     folders = (MODELS, OWN, NETWORKS)
+    found["detector"] = partial(open_model, MODELS / "centerface" / "detector.dlm")
     for path in [path for folder in folders for path in sorted(folder.glob("*.dlm"))]:
         text = path.read_text(encoding="utf-8")
         forms: dict[str, Settings] = {"": {}}
@@ -154,6 +156,22 @@ def measure(name: str, open_it: Open, assemblers: Sequence[Assembler]) -> Iterat
         begin = now
 
 
+def head(architectures: Sequence[str]) -> list[str]:
+    """The first two lines of the table."""
+    registers = [f"registers, {name}" for name in architectures]
+    titles = ["model", "calls", "kernels", "by tiles", *registers, "spilled", "shared", "seconds"]
+    return [f"| {' | '.join(titles)} |", f"|:--|{'--:|' * (len(titles) - 1)}"]
+
+
+def line(rows: Sequence[Row]) -> str:
+    """A model's line of the table, from its row for each architecture."""
+    first = rows[0]
+    most = (max(row.spilled for row in rows), max(row.shared for row in rows))
+    numbers = [first.calls, first.kernels, first.by_tiles, *[row.registers for row in rows], *most]
+    cells = [first.model, *[f"{number:,}" for number in numbers]]
+    return f"| {' | '.join([*cells, f'{sum(row.seconds for row in rows):.1f}'])} |"
+
+
 def main() -> int:
     """Print a table, or with --json a line for each row."""
     parser = argparse.ArgumentParser("python -m benchmarks gpu_kernels")
@@ -168,20 +186,17 @@ def main() -> int:
         parser.error(f"no model is called {unknown[0]!r}; there are {', '.join(known)}")
     assemblers = [Assembler(name) for name in arguments.architecture or ARCHITECTURES]
     if not arguments.json:
-        print(
-            "| model | GPU | calls | kernels | by tiles | registers | spilled | shared | seconds |"
-        )
-        print("|:--|:--|--:|--:|--:|--:|--:|--:|--:|")
+        print("\n".join(head([one.architecture for one in assemblers])))
     code = 0
     for name in names:
         try:
-            for row in measure(name, known[name], assemblers):
-                facts = asdict(row)
-                cells = " | ".join(str(fact) for fact in facts.values())
-                print(json.dumps(facts) if arguments.json else f"| {cells} |", flush=True)
+            rows = list(measure(name, known[name], assemblers))
         except DlcError as error:
             print(f"{name}: {error}", file=sys.stderr)
             code = 1
+            continue
+        lines = [json.dumps(asdict(row)) for row in rows] if arguments.json else [line(rows)]
+        print("\n".join(lines), flush=True)
     return code
 
 

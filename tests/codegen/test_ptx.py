@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import pytest
 
-from benchmarks.gpu_kernels import ARCHITECTURES, OPTIONS, Assembler, Row, measure, models
+from benchmarks.gpu_cases import CALLED
+from benchmarks.gpu_cases import NETWORKS as MEASURED
+from benchmarks.gpu_kernels import (
+    ARCHITECTURES,
+    LIGHT,
+    OPTIONS,
+    Assembler,
+    Row,
+    head,
+    line,
+    measure,
+    models,
+)
+from benchmarks.training_cases import NETWORKS
 from dlc.codegen import ptx
 from dlc.codegen.ptx import Gpu, assemble, find_ptxas, kernel_ptx, whole_ptx
 from dlc.codegen.simt_to_llvm import kernel_text
@@ -18,6 +32,7 @@ from dlc.ir.core import Block
 from dlc.ir.location import FileLocation
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import BF16, F16, F32, F64, I8, I64, INDEX, POINTER, DType
+from tests.example_models import NAMES
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, Example
 
@@ -71,27 +86,56 @@ def test_every_example_of_every_operation_is_assembled(architecture: str) -> Non
     check_examples(architecture, None)
 
 
-def check_models(*names: str) -> None:
-    assemblers = [Assembler(architecture) for architecture in ARCHITECTURES]
-    known = models()
-    for row in [row for name in names for row in measure(name, known[name], assemblers)]:
-        check_row(row)
+@pytest.fixture(scope="module")
+def assemblers() -> list[Assembler]:
+    """For all models of a process: a kernel that several of them have is assembled once."""
+    return [Assembler(architecture) for architecture in ARCHITECTURES]
 
 
-def check_row(row: Row) -> None:
-    assert row.kernels > 0, row
-    assert row.spilled == 0, row
-    assert row.shared <= MOST_SHARED, row
+def check_model(name: str, assemblers: Sequence[Assembler]) -> None:
+    """All kernels have a form for GPUs, `ptxas` accepts them for each processor, and none spills."""
+    rows = list(measure(name, models()[name], assemblers))
+    assert [row.architecture for row in rows] == list(ARCHITECTURES)
+    for row in rows:
+        assert row.kernels > 0, row
+        assert row.by_tiles == row.spilled == 0, row
+        assert row.shared <= MOST_SHARED, row
 
 
-def test_the_kernels_of_small_models_are_assembled() -> None:
-    check_models(*QUICK)
+@pytest.mark.parametrize("name", QUICK)
+def test_the_kernels_of_small_models_are_assembled(
+    name: str, assemblers: Sequence[Assembler]
+) -> None:
+    check_model(name, assemblers)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", sorted({*models()} - {*QUICK}))
-def test_the_kernels_of_every_model_are_assembled(name: str) -> None:
-    check_models(name)
+def test_the_kernels_of_every_model_are_assembled(
+    name: str, assemblers: Sequence[Assembler]
+) -> None:
+    check_model(name, assemblers)
+
+
+def test_every_model_is_among_those_that_are_assembled() -> None:
+    """Each example, each network as it trains and in bf16, each light graph."""
+    known = set(models())
+    training = {f"{path.stem}, training" for path in NETWORKS.glob("*.dlm")}
+    light = {path.stem for path in LIGHT.glob("*.onnx")}
+    narrow = {f"{name} in bf16" for name in (*MEASURED, *CALLED)}
+    trained = {f"{name} in bf16, training" for name in MEASURED}
+    assert {*NAMES, *training, *light, *narrow, *trained, "detector"} <= known
+    assert len(light) == 9
+
+
+def test_a_line_of_the_table_has_the_most_of_all_processors() -> None:
+    rows = [
+        Row("net", "sm_80", 12, 3, 0, 90, 0, 49152, 1.25),
+        Row("net", "sm_90a", 12, 3, 0, 88, 4, 16384, 0.5),
+    ]
+    title, rule = head(ARCHITECTURES)
+    assert line(rows) == "| net | 12 | 3 | 0 | 90 | 88 | 4 | 49,152 | 1.8 |"
+    assert title.count("|") == rule.count("|") == line(rows).count("|")
 
 
 # Single instructions.

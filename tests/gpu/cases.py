@@ -52,7 +52,8 @@ PROGRAM_TOLERANCE = {"f64": 1e-12, "f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}
 """Of the largest magnitude of a result; integers and conditions are equal."""
 NETWORK_TOLERANCE = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16": 1e-1}
 """The same after the many layers of a network, each of which adds in another order."""
-CLASSES_IN_BF16 = ("mlp in bf16", "resnet50 in bf16")
+CHOOSING = ("mlp in bf16", "resnet50 in bf16", "detector")
+"""Networks that only tell the likeliest class, or faces: of two that are nearly alike rounding chooses."""
 
 
 class Case(Protocol):
@@ -306,12 +307,9 @@ def _arguments(model: Model, entry: str) -> Arguments:
 
 
 def networks() -> list[Network]:
-    """The models of the examples and benchmarks, and the light graphs.
-
-    Not those in bf16 that only tell the likeliest class, between which rounding chooses.
-    """
+    """The models of the examples and benchmarks, and the light graphs."""
     names = [name for name in gpu_kernels.models() if not name.endswith(", training")]
-    return [Network(name) for name in names if name not in CLASSES_IN_BF16]
+    return [Network(name) for name in names if name not in CHOOSING]
 
 
 def trainings() -> list[Training]:
