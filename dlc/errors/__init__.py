@@ -235,7 +235,18 @@ def render(diagnostic: Diagnostic, sources: Mapping[str, str]) -> str:
         lines += [f"  note: {label.text} ({label.place})" for label in diagnostic.labels]
     if diagnostic.help:
         lines.append(f"{' ' * width} = help: {_short(diagnostic.help)}")
-    return "\n".join(lines)
+    return "\n".join(map(_visible, lines))
+
+
+def _visible(text: str) -> str:
+    """A text without what a terminal obeys: models and names of files may come from strangers."""
+    if text.isprintable():
+        return text
+    return "".join([sign if _is_harmless(sign) else "\ufffd" for sign in text])
+
+
+def _is_harmless(sign: str) -> bool:
+    return sign.isprintable() or sign == "\n" or (sign.isspace() and sign > "\x85")
 
 
 def _short(text: str) -> str:
