@@ -51,13 +51,25 @@ def _stored(value: object, item: Input, dtype: DType, entry: str) -> Array:
         bits, found = dlpack.imported(cast("dlpack.Exporter", value))
         return _exact(bits, found, item, dtype, entry, ", cast to {name}")
     if hasattr(value, "__array__"):
-        array = np.asarray(value)
+        array = _made(value, item, entry)
         return _exact(array, dtype_of(array), item, dtype, entry, _numpy_cast(dtype))
     raise CallError(
         f"{entry}: {item.name} is a {type(value).__name__}, which is no array",
         code="D0805",
         help=f"pass a NumPy array of {describe(item)}",
     )
+
+
+def _made(value: object, item: Input, entry: str) -> Array:
+    """The array that an object makes of itself."""
+    try:
+        return np.asarray(value)
+    except Exception as error:  # whatever another library raises
+        raise CallError(
+            f"{entry}: {item.name} is a {type(value).__name__}, which makes no array: {error}",
+            code="D0805",
+            help=f"pass a NumPy array of {describe(item)}",
+        ) from error
 
 
 def _exact(
@@ -88,8 +100,8 @@ def _adapted(value: object, item: Input, dtype: DType, entry: str) -> Array:
         )
 
     try:
+        natural = np.asarray(value)  # it refuses a list that holds itself
         kinds = set(map(type, _leaves(value)))
-        natural = np.asarray(value)
     except (ValueError, OverflowError, RecursionError):
         raise refuse(
             "is a list whose rows differ in length or depth, or whose numbers are huge"

@@ -28,6 +28,9 @@ _CUDA_DEVICES = (CUDA, 13)
 _HOST_DEVICES = (1, 3, 11)
 """Devices whose memory the CPU reads: its own, and what CUDA and ROCm allocate for it (pinned)."""
 
+_FOREIGN = (AttributeError, BufferError, LookupError, RuntimeError, TypeError, ValueError)
+"""What goes wrong in an array of another library that speaks DLPack badly, or only once."""
+
 _BF16_TYPE = (4, 16, 1)
 _UINT16_TYPE = (1, 16, 1)
 
@@ -69,7 +72,21 @@ def is_on_gpu(value: object) -> bool:
     """Whether an array of another library lies on an NVIDIA GPU; what is no array does not."""
     if not hasattr(value, "__dlpack_device__"):
         return False
-    return int(cast(Exporter, value).__dlpack_device__()[0]) in _CUDA_DEVICES
+    return _device_of(cast(Exporter, value)) in _CUDA_DEVICES
+
+
+def _device_of(source: Exporter) -> int:
+    """The kind of device that an array lies on. Raises Unsupported where it does not say."""
+    try:
+        return int(source.__dlpack_device__()[0])
+    except _FOREIGN as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> Unsupported:
+    return Unsupported(
+        f"the array cannot be read: {error}", code="D0702", help="make a NumPy array of it"
+    )
 
 
 def exported(
@@ -99,18 +116,18 @@ def imported(source: Exporter) -> tuple[Array, DType]:
 
     Raises Unsupported for memory that the CPU cannot read and for unknown element types.
     """
-    device = source.__dlpack_device__()
-    if device[0] not in _HOST_DEVICES:
+    device = _device_of(source)
+    if device not in _HOST_DEVICES:
         raise Unsupported(
-            f"an array on another device (DLPack type {int(device[0])}): move it to the CPU first",
+            f"an array on another device (DLPack type {device}): move it to the CPU first",
             code="D0702",
         )
     try:
         capsule = cast("CapsuleType", source.__dlpack__())
         is_bf16 = _relabel(capsule, _BF16_TYPE, _UINT16_TYPE)
         array: Array = np.from_dlpack(_Packed(capsule))
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise Unsupported(f"the array cannot be read: {error}", code="D0702") from None
+    except _FOREIGN as error:
+        raise _unreadable(error) from None
     dtype = BF16 if is_bf16 else dtype_of(array)
     if dtype is None:
         raise Unsupported(f"an array of {array.dtype}, which dlc does not have", code="D0507")

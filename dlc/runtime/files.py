@@ -18,6 +18,14 @@ _OPEN_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _OPEN_FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 
+def check_path(wanted: str, path: object) -> None:
+    """Raises UsageError (D0902), which begins with what is `wanted`, for what is no path."""
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(
+            f"{wanted}, found {path!r}", code="D0902", help="pass a str or a pathlib.Path"
+        )
+
+
 def map_file(path: str | os.PathLike[str]) -> memoryview:
     """The bytes of a file that the user named, which may lie anywhere.
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, SupportsIndex
 
 from dlc.errors import UsageError
 from dlc.runtime import model_report
@@ -21,6 +21,7 @@ from dlc.runtime.buffers import as_bytes
 from dlc.runtime.collector import without_collections
 from dlc.runtime.container import Data
 from dlc.runtime.entry import EntryPoint, Runner
+from dlc.runtime.files import check_path
 from dlc.runtime.loaded import Loaded, load_code
 from dlc.runtime.threads import check_threads
 from dlc.runtime.weight_files import nearest, open_weights
@@ -179,6 +180,7 @@ class Model:
         if isinstance(weights, Mapping):
             find = weight_tables.from_mapping(weights, manifest.weights)
         else:
+            check_path("weights are a file or arrays by name", weights)
             find = weight_tables.from_file(open_weights(weights))
         own = self.weights
         block = weight_tables.fill(
@@ -196,6 +198,7 @@ class Model:
 
         Raises UsageError where the folder cannot be written.
         """
+        check_path("a model is saved at a path", path)
         self._artifact.write(path)
 
     def cancel(self) -> None:
@@ -268,6 +271,20 @@ def _again(data: bytes, threads: int, max_memory: int | None) -> Model:
     return Model(Artifact.from_bytes(data), threads=threads, max_memory=max_memory)
 
 
+def _check_kinds(sha256: object, max_memory: object) -> None:
+    """Raises UsageError (D0902) for arguments of other kinds than `load` says."""
+    if sha256 is not None and not isinstance(sha256, str):
+        raise UsageError(
+            f"sha256 is a text, found {sha256!r}", code="D0902", help="pass what sha256sum prints"
+        )
+    if max_memory is not None and not isinstance(max_memory, SupportsIndex):
+        raise UsageError(
+            f"max_memory is a number of bytes, found {max_memory!r}",
+            code="D0902",
+            help="write max_memory=512 << 20",
+        )
+
+
 def load(
     path: str | os.PathLike[str],
     *,
@@ -285,12 +302,8 @@ def load(
     call. Raises ArtifactError if the file is damaged, inconsistent, or not for this machine; UsageError
     if it cannot be read.
     """
-    if not isinstance(path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError(
-            f"a model is loaded from the path of its file, found {path!r}",
-            code="D0902",
-            help='write dlc.load("model.dlc")',
-        )
+    check_path("a model is loaded from the path of its file", path)
+    _check_kinds(sha256, max_memory)
     if Path(path).suffix in (".dlm", ".dlir", ".onnx"):
         raise UsageError(
             f"{os.fspath(path)} must be compiled first",

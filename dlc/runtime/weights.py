@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import ModelError
+from dlc.errors import DlcError, ModelError
+from dlc.runtime import dlpack
 from dlc.runtime.buffers import Bytes, address, aligned_bytes
 from dlc.runtime.container import padded
 from dlc.runtime.dtypes import DTYPES, numpy_bfloat16
@@ -137,14 +138,31 @@ def from_mapping(
     names = {name for weight in table for name in (weight.name, weight.file_key, *weight.parts)}
     for name in values:
         if name not in names:
-            near = nearest(name, names)
+            near = nearest(str(name), names)
             way_out = f"did you mean {' or '.join(near)}?" if near else None
             raise ModelError(f"the model has no weight {name}", code="D0504", help=way_out)
-    given = {
-        name: value if isinstance(value, Tensor) else Tensor(np.asarray(value))
-        for name, value in values.items()
-    }
+    given = {name: _tensor(name, value) for name, value in values.items()}
     return lambda weight: by_path(weight, given, "the given weights")
+
+
+def _tensor(name: str, value: object) -> Tensor:
+    """A weight that was given as a tensor, an array of any library, or numbers.
+
+    Raises ModelError (D0505) for what is no array of a dtype that dlc has.
+    """
+    if isinstance(value, Tensor):
+        return value
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic):
+        return Tensor.from_dlpack(cast("dlpack.Exporter", value))
+    try:
+        return Tensor(np.asarray(value))
+    except (DlcError, TypeError, ValueError) as error:
+        why = error.diagnostics[0].message if isinstance(error, DlcError) else str(error)
+        raise ModelError(
+            f"the given weights: {name} is no array that dlc has: {why}",
+            code="D0505",
+            help="pass a NumPy array of the weight's type, which model.weights shows",
+        ) from None
 
 
 def from_file(file: WeightFile) -> Callable[[Weight], Tensor]:

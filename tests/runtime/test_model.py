@@ -224,6 +224,30 @@ def test_out_is_refused_where_the_size_is_measured(many: Model) -> None:
 # --------------------------------------------------------------------------------- what is wrong
 
 
+class MakesNoArray:
+    """An object of another library that breaks down."""
+
+    def __array__(self, dtype: object = None, copy: object = None) -> object:
+        raise RuntimeError("no memory")
+
+
+class SaysNoDevice:
+    """An array of another library that speaks DLPack badly."""
+
+    def __init__(self, device: object) -> None:
+        self._device = device
+
+    def __dlpack_device__(self) -> object:
+        return self._device, 0
+
+    def __dlpack__(self) -> object:
+        return self
+
+
+HOLDS_ITSELF: list[object] = []
+HOLDS_ITSELF.append(HOLDS_ITSELF)
+
+
 @pytest.mark.parametrize(
     ("x", "code", "why"),
     [
@@ -252,10 +276,34 @@ def test_out_is_refused_where_the_size_is_measured(many: Model) -> None:
         ("text", "D0805", "x is a str, which is no array"),
         (None, "D0805", "x is a NoneType"),
         (b"1234", "D0805", "x is a bytes"),
+        (HOLDS_ITSELF, "D0805", "rows differ in length or depth"),
+        (MakesNoArray(), "D0805", "x is a MakesNoArray, which makes no array: no memory"),
     ],
 )
 def test_an_input_that_does_not_fit_is_refused(tiny: Model, x: object, code: str, why: str) -> None:
     assert why in refused(lambda: tiny.f(x, X), code)
+
+
+@pytest.mark.parametrize("device", ["x", 1, None])
+def test_an_array_that_speaks_dlpack_badly_is_refused(tiny: Model, device: object) -> None:
+    with pytest.raises(Unsupported, match=r"D0702.*the array cannot be read: "):
+        tiny.f(SaysNoDevice(device), X)
+
+
+def test_paths_and_limits_of_other_kinds_are_refused(tiny: Model, tmp_path: Path) -> None:
+    tiny.save(tmp_path / "tiny.dlc")
+    for said, wrong in (
+        ("a model is saved at a path, found 5", lambda: tiny.save(5)),  # pyright: ignore[reportArgumentType]
+        ("weights are a file or arrays by name, found [1]", lambda: tiny.with_weights([1])),  # pyright: ignore[reportArgumentType]
+        ("sha256 is a text, found 5", lambda: load(tmp_path / "tiny.dlc", sha256=5)),  # pyright: ignore[reportArgumentType]
+        (
+            "max_memory is a number of bytes, found '1GiB'",
+            lambda: load(tmp_path / "tiny.dlc", max_memory="1GiB"),  # pyright: ignore[reportArgumentType]
+        ),
+    ):
+        with pytest.raises(UsageError, match="D0902") as caught:
+            wrong()
+        assert said in str(caught.value)
 
 
 def test_an_axis_of_size_1_is_advised_only_where_it_makes_the_input_fit(tiny: Model) -> None:

@@ -24,6 +24,19 @@ X = np.ones((4, 4), np.float32)
 OTHER = np.arange(16, 32, dtype=np.float32).reshape(4, 4)
 
 
+class Foreign:
+    """An array of another library, which speaks DLPack only."""
+
+    def __init__(self, array: F32) -> None:
+        self._array = array
+
+    def __dlpack__(self) -> object:
+        return self._array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+
 @pytest.fixture
 def model() -> Model:
     return Model(building.tiny().artifact())
@@ -80,7 +93,13 @@ def test_other_weights_from_a_mapping_or_a_file(model: Model, tmp_path: Path, na
     extra = {name: OTHER, "num_batches": np.array(3)}
     safetensors.write(paths["safetensors"], {key: Tensor(value) for key, value in extra.items()})
     np.savez(paths["npz"], **extra)  # pyright: ignore[reportArgumentType]
-    for weights in ({name: OTHER}, {name: Tensor(OTHER)}, *paths.values(), str(paths["npz"])):
+    for weights in (
+        {name: OTHER},
+        {name: Tensor(OTHER)},
+        {name: Foreign(OTHER)},
+        *paths.values(),
+        str(paths["npz"]),
+    ):
         other = model.with_weights(weights)
         np.testing.assert_array_equal(cast(F32, other.f(X, X)), expected)
         np.testing.assert_array_equal(cast(F32, other.weights["layer.w"]), OTHER)
@@ -106,6 +125,14 @@ def test_weights_that_do_not_fit_are_refused(model: Model, tmp_path: Path) -> No
             "layer.w is f64[4, 4]",
             "convert it to f32 where it is made",
         ),
+        (
+            {"layer.w": "text"},
+            "D0505",
+            "layer.w is no array that dlc has: NumPy's dtype <U4",
+            "pass",
+        ),
+        ({"layer.w": [[1], [2, 3]]}, "D0505", "layer.w is no array that dlc has: ", "pass"),
+        ({cast(str, 5): OTHER}, "D0504", "the model has no weight 5", None),
         (path, "D0504", f"{path}: there is no array fc.weight", "did you mean fc.wieght?"),
     ):
         with pytest.raises(ModelError) as caught:
