@@ -77,13 +77,20 @@ def listed(text: str) -> list[str]:
     return [name for part in text.split(",") if (name := part.strip())]
 
 
+def _is_whole(text: str) -> bool:
+    """Whether a text is a number without sign, of no more digits than Python reads."""
+    return text.isdecimal() and text.isascii() and len(text) <= 4000
+
+
 def sizes(texts: Sequence[str]) -> dict[str, int]:
     """`B=8` texts. Raises UsageError (D0901) for what is no size."""
     found = pairs("--dim", texts)
     for name, text in found.items():
-        if not (text.isdecimal() and text.isascii()):
+        if not _is_whole(text):
             raise UsageError(
-                f"--dim {name}={text}: {text!r} is no size", code="D0901", help="write --dim B=8"
+                f"--dim {name}={text}: {text!r} is no size",
+                code="D0901",
+                help=f"write --dim {name}=8",
             )
     return {name: int(text) for name, text in found.items()}
 
@@ -94,7 +101,7 @@ def bounds(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
     for name, text in pairs("--dim", texts).items():
         low, _, high = text.partition("..")
         high = high or low
-        if not (low.isdecimal() and high.isdecimal() and text.isascii()):
+        if not (_is_whole(low) and _is_whole(high)):
             raise UsageError(
                 f"--dim {name}={text}: {text!r} are no bounds",
                 code="D0901",
@@ -113,7 +120,7 @@ def memory(text: str | None, option: str = "--max-memory") -> int | None:
         return None
     digits = text.rstrip("KMGiB")
     unit = _UNITS.get(text[len(digits) :])
-    if unit is None or not (digits.isdecimal() and digits.isascii()):
+    if unit is None or not _is_whole(digits):
         raise UsageError(
             f"{option} {text!r} is no size of memory", code="D0901", help="write 512MiB or 2GiB"
         )

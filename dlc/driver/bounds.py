@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import Interface, bounds_attribute
@@ -25,7 +25,7 @@ def narrow(module: Module, dims: Mapping[str, tuple[int, int]]) -> None:
             raise UsageError(
                 f"the model has no size {name}",
                 code="D0906",
-                help=f"did you mean {near[0]}?" if near else None,
+                help=f"did you mean {near[0]}?" if near else f"it has {_listed(known)}",
             )
     for entry in entries:
         bounds = entry.bounds
@@ -35,6 +35,10 @@ def narrow(module: Module, dims: Mapping[str, tuple[int, int]]) -> None:
         }
         if narrower != bounds:
             entry.attributes["dlc.dims"] = bounds_attribute(narrower)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
 
 
 def _inside(name: str, wanted: tuple[int, int], bound: tuple[int, int | None]) -> tuple[int, int]:

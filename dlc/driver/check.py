@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,7 @@ def format_path(path: str, *, check: bool) -> Iterator[tuple[Path, bool]]:
     wrong: list[ModelError] = []
     for file in _texts(given):
         map_file(file)
-        name = str(file.relative_to(given if given.is_dir() else given.parent))
+        name = str(file.relative_to(given if os.path.isdir(given) else given.parent))
         try:
             text = Source.read(file, name).text
             formatted = format_source(text, name)
@@ -92,7 +93,7 @@ def format_path(path: str, *, check: bool) -> Iterator[tuple[Path, bool]]:
 
 
 def _texts(path: Path) -> list[Path]:
-    if path.is_dir():
+    if os.path.isdir(path):  # of a name that is too long, too, it is none
         return sorted(path.rglob("*.dlm"))
     if path.suffix != ".dlm":
         raise UsageError(f"{path} is no model text", code="D0903", help="model texts end in .dlm")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.driver.numbers import read_numbers
 from dlc.driver.pictures import PICTURES, read_picture
 from dlc.errors import CallError, UsageError
 from dlc.runtime import expressions
@@ -32,8 +31,6 @@ TEXT = "text:"
 ARRAYS = (".npy", ".npz", ".safetensors")
 
 _NUMBERS = re.compile(r"[\s\[\],+\-0-9.eE]|inf|nan|true|false")
-_WORDS = {"inf": "Infinity", "nan": "NaN"}
-_MAX_NESTING = 64
 
 PIECE = 1 << 20
 """How many random numbers are drawn at once."""
@@ -93,23 +90,12 @@ def _unquoted(text: str) -> str:
 
 
 def _from_numbers(text: str, item: Input) -> Value:
-    written = re.sub(r"\b(inf|nan)\b", lambda match: _WORDS[match[1]], text)
-    if _depth(written) > _MAX_NESTING:
-        raise _unreadable(text, item, "too many brackets")
     try:
-        values = cast("object", json.loads(written))
+        values = read_numbers(text)
     except ValueError as error:
         raise _unreadable(text, item, str(error)) from None
     array = as_array(values, item, "--input")
     return Tensor.from_bits(array, "bf16") if item.dtype == "bf16" else array
-
-
-def _depth(text: str) -> int:
-    deepest = depth = 0
-    for sign in text:
-        depth += (sign == "[") - (sign == "]")
-        deepest = max(deepest, depth)
-    return deepest
 
 
 def _unreadable(text: str, item: Input, why: str) -> UsageError:

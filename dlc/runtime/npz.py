@@ -35,7 +35,7 @@ _MAX_RATIO = 100
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 1 << 16
 _HEADER = re.compile(
-    rb"\{\s*'descr':\s*'([<>|=][a-zA-Z?]\w{0,8})',\s*'fortran_order':\s*(True|False),"
+    rb"\{\s*'descr':\s*('[<>|=][^'{}]{1,20}'|\[[^{}]{0,1000}\]),\s*'fortran_order':\s*(True|False),"
     rb"\s*'shape':\s*\(((?:[0-9]{1,19}\s*,\s*)*(?:[0-9]{1,19})?)\),?\s*\}\s*"
 )
 _PIECE = 1 << 20
@@ -80,7 +80,7 @@ def read_npy(file: memoryview, path: str) -> Tensor:
     if parsed is None:
         raise _damaged(path, f"the header {header[:60]!r} is not that of an npy file")
     shape = tuple(int(size) for size in parsed[3].split(b",") if size.strip())
-    dtype = _dtype(parsed[1].decode(), path)
+    dtype = _dtype(parsed[1].decode("latin-1").strip("'"), path)
     if len(data) != byte_count(shape, dtype):
         raise _damaged(path, f"{len(data)} bytes are not {list(shape)} of {dtype}")
     bits = np.frombuffer(data, dtype.numpy)
@@ -112,7 +112,9 @@ def _dtype(text: str, path: str) -> DType:
             if dtype.name != "bf16" and dtype.numpy == found:
                 return dtype
     raise Unsupported(
-        f"{path}: NumPy's element type {text!r} is not one that dlc has", code="D0507"
+        f"{path}: NumPy's element type {text[:40]!r} is not one that dlc has",
+        code="D0507",
+        help="save numbers of a dtype that dlc has, such as f32",
     )
 
 

@@ -94,11 +94,20 @@ _OF_PYTHON = (".astype", "np.", "dlc.Tensor", "[None]")
         ("folder.npy", 2, "is a folder"),
         ("x.csv", 2, "'x.csv' is no value for x"),
         ("text:abc", 1, "x is u8[1, 3]"),
-        ("1e999", 1, "x"),
+        ("1e999", 2, "beyond all numbers of f64"),
         ("[" * 1000, 2, "too many brackets"),
         ("[[1, 2, 3], [4]]", 1, "rows differ in length"),
         ("[[true, 2, 3]]", 1, "holds True or False"),
         ("--", 2, "cannot be read"),
+        ("[[1 2 3]]", 2, "cannot be read: a comma is missing before '2', character 5"),
+        ("[[1, 2, 3]", 2, "cannot be read: a ] is missing at its end"),
+        ("[1, 2]]", 2, "']' is more than a number or a list, character 7"),
+        ("1, 2", 2, "',' is more than a number or a list, character 2"),
+        ("[[,1]]", 2, "a number is expected in place of ',', character 3"),
+        ("[[1, 2, 1e400]]", 2, "1e400 is beyond all numbers of f64, character 9"),
+        (f"[[1, 2, 1{'0' * 5000}]]", 2, "a number of 5001 digits, character 9"),
+        ("records.npy", 4, "element type \"[('a', '<f4')]\" is not one that dlc has"),
+        ("dates.npy", 4, "element type '<M8[s]' is not one that dlc has"),
     ],
 )
 def test_an_input_that_does_not_fit_is_refused(
@@ -108,6 +117,8 @@ def test_an_input_that_does_not_fit_is_refused(
     np.save(folder / "flat.npy", np.zeros(6, np.float32))
     np.save(folder / "row.npy", np.zeros(3, np.float32))
     np.save(folder / "objects.npy", np.array([{}], object), allow_pickle=True)
+    np.save(folder / "records.npy", np.zeros(3, [("a", "<f4")]))
+    np.save(folder / "dates.npy", np.zeros(3, "M8[s]"))
     np.savez(folder / "two.npz", a=np.zeros(3), b=np.zeros(3))
     (folder / "short.npy").write_bytes((folder / "flat.npy").read_bytes()[:-1])
     (folder / "text.npz").write_bytes(b"no archive")
@@ -209,6 +220,41 @@ def test_no_file_that_is_read_is_written(dlc: Command, folder: Path, command: st
     assert "is read, and would be replaced by what is made from it" in done.err
     assert (done.code, done.out) == (2, "")
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("compile", "--dim", f"B={'9' * 5000}"),
+        ("compile", "--dim", f"B=1..{'9' * 5000}"),
+        ("run", "--dim", f"B={'9' * 5000}"),
+        ("run", "--max-memory", f"{'9' * 5000}GiB"),
+        ("run", "--top", "9" * 5000),
+    ],
+)
+def test_numbers_of_more_digits_than_python_reads_are_none(
+    dlc: Command, given: tuple[str, str, str]
+) -> None:
+    verb, *option = given
+    done = dlc(verb, "rows.dlm", *option)
+    assert "error[D0901]" in done.err
+    assert (done.code, done.out) == (2, "")
+
+
+def test_a_name_that_no_file_can_have_is_no_text(dlc: Command) -> None:
+    done = dlc("fmt", f"{'x' * 300}.dlm")
+    assert "file name too long" in done.err
+    assert (done.code, done.out) == (2, "")
+
+
+def test_what_a_terminal_obeys_is_not_shown(dlc: Command, folder: Path) -> None:
+    (folder / "red.dlm").write_text("dlc 1\nexport fn f(x: f32) -> f32 = x \x1b[31m + y\n")
+    (folder / "clear\x1b[2J.dlm").write_text("dlc 1\nexport fn f(x: f32) -> f32 = y\n")
+    for model in ("red.dlm", "clear\x1b[2J.dlm", "gone\x1b[2J.dlm", "gone\x1b[2J.dlc"):
+        done = dlc("run", model)
+        assert "\x1b" not in done.err
+        assert "\ufffd[" in done.err
+        assert "error[D" in done.err
 
 
 def test_no_name_has_no_page(dlc: Command) -> None:

@@ -30,6 +30,7 @@ F32 = Input("x", "f32", ("2", "2"))
         ("text:''", Input("x", "u8", ("T",)), []),
         ("text:ab", Input("x", "u8", ("B", "T")), [[97, 98]]),
         ("1e3", Input("x", "bf16"), 1000),
+        ("[.5, 1., +1, 2e-1,]", Input("x", "f32", ("4",)), np.array([0.5, 1, 1, 0.2], np.float32)),
     ],
 )
 def test_numbers_and_text_become_the_inputs_dtype(text: str, item: Input, values: object) -> None:
