@@ -19,6 +19,7 @@ PAGES = (
     "docs/architecture.md",
     "docs/gpu.md",
     "docs/memory.md",
+    "docs/python.md",
     "docs/training.md",
 )
 """Those whose every block runs; the references have tests of their own."""

@@ -49,7 +49,7 @@ def compile(
     dims: Mapping[str, Bounds] | None = None,
     places: Mapping[str, str] | None = None,
 ) -> Model:
-    """Compile a model, from a file (`.dlm`, `.dlir`, `.dlc`) or from its text, to be called here.
+    """Compile a model, from a file (`.dlm`, `.dlir`, `.onnx`, `.dlc`) or from its text, to be called here.
 
     `weights` is the path of a weight file, `"init:SEED"`, or arrays by name; without it the model's own
     files and initialisers are used. `settings` gives values to the parameters of the root module, which

@@ -77,10 +77,14 @@ def _exact(
 ) -> Array:
     if found is not dtype:
         have = str(found or array.dtype) + (f"{list(array.shape)}" if array.ndim else "")
+        # What has no numbers, such as an array of objects, cannot be cast.
+        casts = found is not None or array.dtype.kind in "fiub"
         raise CallError(
             f"{entry}: {item.name} is {have}, where {describe(item)} is expected",
             code="D0802",
-            help=f"write {item.name}{way_out.format(name=dtype.name)}",
+            help=f"write {item.name}{way_out.format(name=dtype.name)}"
+            if casts
+            else f"pass a NumPy array of {describe(item)}",
         )
     return array.view(np.uint16) if dtype is BF16 else array
 

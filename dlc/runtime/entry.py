@@ -79,6 +79,7 @@ class EntryPoint:
         self._entry = entry
         self._program = program
         self._runner = runner
+        self._closed = False
         self._sizing = Sizing(entry, program, dict[str, str] if runner is None else runner.texts)
         self._reader = ArgumentReader(entry, self._sizing.free)
         self._results = Results(entry)
@@ -241,12 +242,20 @@ class EntryPoint:
         return runner.machine.frame(words, runner.threads, fixed, *tensors)
 
     def _needed_runner(self) -> Runner:
-        if self._runner is None:
+        if self._runner is not None:
+            return self._runner
+        if self._closed:
             raise CallError(
-                f"{self.name}: the model was closed, or loaded as untrusted: its code does not run",
+                f"{self.name}: the model was closed",
                 code="D0811",
+                help="call it before close(), and within `with`; or load it again",
             )
-        return self._runner
+        raise CallError(
+            f"{self.name}: the model was loaded as untrusted: its code does not run",
+            code="D0811",
+            help="compile the verified text inside it, dlc.compile(path); or load it without "
+            "untrusted=True, if you trust it as a program",
+        )
 
     def _failed(self, frame: CallFrame) -> CallError:
         texts = self._needed_runner().texts
@@ -274,6 +283,7 @@ class EntryPoint:
 
     def close(self) -> None:
         """Give the working memory back; calls are refused from now on."""
+        self._closed = True
         self._runner = None
         self._sizing.forget()
         self._idle.clear()

@@ -258,6 +258,11 @@ HOLDS_ITSELF.append(HOLDS_ITSELF)
         ),
         (X.astype(">f4"), "D0802", "where f32[B, 4] is expected"),
         (X.astype(np.complex64), "D0802", "x is complex64[2, 4]"),
+        (
+            np.array([[None] * 4]),
+            "D0802",
+            "x is object[1, 4], where f32[B, 4] is expected\n   = help: pass a NumPy array of f32[B, 4]",
+        ),
         (np.float64(1), "D0802", "x is f64, where"),
         ([np.zeros(4), np.zeros(4)], "D0802", "x is f64[2, 4]"),
         (
@@ -469,13 +474,21 @@ def test_an_untrusted_model_can_be_looked_at_but_not_called() -> None:
     model = Model(draft.artifact(), untrusted=True)
     assert model.entry_points["f"].inputs[0].name == "x"
     assert list(model.weights) == ["layer.w"]
-    assert "its code does not run" in refused(lambda: model.f(X, X), "D0811")
+    said = refused(lambda: model.f(X, X), "D0811")
+    assert "loaded as untrusted: its code does not run" in said
+    assert "help: compile the verified text inside it, dlc.compile(path)" in said
+    assert "closed" not in said
+    model.close()
+    assert "closed" in refused(lambda: model.f(X, X), "D0811")
 
 
 def test_a_closed_model_is_not_called() -> None:
     with Model(building.tiny().artifact()) as model:
         assert model.f(X, X) is not None
-    assert "closed" in refused(lambda: model.f(X, X), "D0811")
+    said = refused(lambda: model.f(X, X), "D0811")
+    assert "the model was closed" in said
+    assert "help: call it before close()" in said
+    assert "untrusted" not in said
     assert model.times.load_ms > 0
 
 
