@@ -116,23 +116,40 @@ def test_a_loop_that_stacks_an_unknown_number_of_results_is_refused() -> None:
         imported(model)
 
 
-@pytest.mark.parametrize("backwards", [0, 1])
-def test_a_scan(backwards: int) -> None:
+def scan_of(
+    inputs: Mapping[str, Array], **attributes: Sequence[int]
+) -> tuple[ModelProto, Mapping[str, Array]]:
+    """`s += row of each input; z = s * k`, over the columns of the inputs."""
+    rows = [f"row_{name}" for name in inputs]
+    sums = ["s", *[f"s_{name}" for name in inputs]]
     body = graph(
         [
-            helper.make_node("Add", ["s", "row"], ["s2"]),
-            helper.make_node("Mul", ["s2", "k"], ["z"]),
+            *[helper.make_node("Add", [sums[k], row], [sums[k + 1]]) for k, row in enumerate(rows)],
+            helper.make_node("Mul", [sums[-1], "k"], ["z"]),
         ],
-        [("s", TensorProto.FLOAT), ("row", TensorProto.FLOAT)],
-        ["s2", "z"],
+        [("s", TensorProto.FLOAT), *[(row, TensorProto.FLOAT) for row in rows]],
+        [sums[-1], "z"],
     )
     scan = helper.make_node(
-        "Scan", ["start", "x"], ["last", "rows"], body=body, num_scan_inputs=1,
-        scan_input_axes=[1], scan_output_axes=[1],
-        scan_input_directions=[backwards], scan_output_directions=[backwards],
+        "Scan", ["start", *inputs], ["last", "rows"], body=body, num_scan_inputs=len(inputs),
+        scan_input_axes=[1] * len(inputs), scan_output_axes=[1],
+        **attributes,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
     constants = {"start": np.zeros(2, np.float32), "k": scalar(3)}
-    check(model_of([scan], {"x": X}, ["last", "rows"], constants), {"x": X})
+    return model_of([scan], inputs, ["last", "rows"], constants), inputs
+
+
+@pytest.mark.parametrize("taken", [0, 1, None])
+@pytest.mark.parametrize("stacked", [0, 1, None])
+def test_a_scan(taken: int | None, stacked: int | None) -> None:
+    given = {"scan_input_directions": taken, "scan_output_directions": stacked}
+    attributes = {name: [way] for name, way in given.items() if way is not None}
+    check(*scan_of({"x": X}, **attributes))
+
+
+def test_a_scan_walks_each_of_its_inputs_in_its_own_direction() -> None:
+    check(*scan_of({"x": X, "other": 10 * X}, scan_input_directions=[0, 1]))
+    check(*scan_of({"x": X, "other": 10 * X}, scan_input_directions=[1, 1]))
 
 
 def test_a_loop_inside_a_choice() -> None:

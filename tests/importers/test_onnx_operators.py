@@ -54,6 +54,16 @@ def case(
     return Case(kind, inputs, k, a, opset, outputs)
 
 
+POWERS = (
+    (ints(9, 16, 2, 10), np.asarray([0.5, 0.5, 1.5, 2.9], np.float32)),
+    (ints(9, 16, -2, 10).astype(np.int32), np.asarray([0.5, -0.5, 2, 2.9], np.float32)),
+    (ints(9, 3**33), np.asarray([0.5, 1], np.float32)),
+    (ints(3, 2).astype(np.int32), ints(4, 9)),
+    (np.asarray([1.5, -1, 0.5], np.float32), ints(3, 2**24 + 1, -2)),
+    (np.asarray([1.5, 3], np.float32), np.asarray([1 / 3, -2.5])),
+    (np.asarray([1.5, 3]), np.asarray([0.5, -2.5], np.float32)),
+)
+"""Bases and exponents of different dtypes."""
 UNARY = (
     "Abs", "Asinh", "Atan", "Ceil", "Cos", "Cosh", "Elu", "Erf", "Exp", "Floor", "HardSigmoid",
     "HardSwish", "LeakyRelu", "Mish", "Neg", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign",
@@ -69,6 +79,8 @@ CASES = [
     *[case(kind, floats(3, 1, 5), floats(4, 1)) for kind in ("Add", "Sub", "Mul", "Div", "Max")],
     *[case(kind, floats(3, 5), floats(5)) for kind in ("Greater", "Less", "Equal")],
     case("Pow", abs(floats(3, 5)), k=(np.asarray(1.5, np.float32),)),
+    *[case("Pow", base, exponent) for base, exponent in POWERS],
+    case("Pow", floats(3, 5), k=(np.asarray(2),)),
     case("Sum", floats(3, 5), floats(5), floats(3, 1)),
     case("Mean", floats(3, 5), floats(5)),
     case("Min", floats(3, 5), floats(5)),
@@ -246,7 +258,9 @@ def test_an_operator_means_what_onnxruntime_computes(one: Case) -> None:
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
-QUICK = [one for one in CASES if one.kind in ("Conv", "ConvTranspose", "MatMul", "ScatterND")]
+QUICK = [
+    one for one in CASES if one.kind in ("Conv", "ConvTranspose", "MatMul", "Pow", "ScatterND")
+]
 
 
 def check_compiled(one: Case) -> None:

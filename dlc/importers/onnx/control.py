@@ -138,11 +138,12 @@ def _scan(step: Step) -> Made:
     initial = [step.value(index) for index in range(carries)]
     walked = [step.value(carries + k) for k in range(count)]
     axes = _axes(step, "scan_input_axes", [array.tensor_type(x).rank for x in walked])
-    stacked = len(body.outputs) - carries
-    reverse = {*(step.list("scan_input_directions") or (0,) * count)}
-    reverse |= {*(step.list("scan_output_directions") or tuple(reverse) * min(stacked, 1))}
-    if len(reverse) > 1:
-        raise step.unsupported("in both directions at once is not imported")
+    backwards = _directions(step, "scan_input_directions", count)
+    reverse = all(backwards)
+    walked = [
+        _turned(step, x, axis, turn=back != reverse)
+        for x, axis, back in zip(walked, axes, backwards, strict=True)
+    ]
     slices = [_slice_type(x, axis) for x, axis in zip(walked, axes, strict=True)]
     types = [flow.COUNTER, *[value.type for value in initial], *slices]
     block, results = step.regions.block(body, types, range(1, len(types)))
@@ -151,11 +152,28 @@ def _scan(step: Step) -> Made:
     places = _axes(step, "scan_output_axes", ranks)
     used = capture([block])
     length = array.tensor_type(walked[0]).shape[axes[0]]
-    return step.emit.all(
-        flow.Scan(
-            tuple(initial), tuple(walked), tuple(used), block, length, axes, places, reverse == {1}
-        )
+    scan = flow.Scan(
+        tuple(initial), tuple(walked), tuple(used), block, length, axes, places, reverse
     )
+    found = step.emit.all(scan)
+    from_end = _directions(step, "scan_output_directions", len(places))
+    stacks = [
+        _turned(step, y, axis, turn=back != reverse)
+        for y, axis, back in zip(found[carries:], places, from_end, strict=True)
+    ]
+    return [*found[:carries], *stacks]
+
+
+def _directions(step: Step, name: str, count: int) -> tuple[bool, ...]:
+    """For each tensor whether it is walked, or filled, from its end; from its beginning by default."""
+    given = step.list(name) or (0,) * count
+    if len(given) != count:
+        raise step.wrong(f"has {len(given)} {name} for {count} tensors")
+    return tuple([direction != 0 for direction in given])
+
+
+def _turned(step: Step, value: Value, axis: int, *, turn: bool) -> Value:
+    return step.emit(array.Reverse(value, (axis,))) if turn else value
 
 
 def _axes(step: Step, name: str, ranks: Sequence[int]) -> tuple[int, ...]:

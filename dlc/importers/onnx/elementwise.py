@@ -5,14 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from dlc.dialects import array, nn
 from dlc.dialects.array.arithmetic import plus, reciprocal, times
 from dlc.dialects.array.shape import reshape
 from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.onnx.facts import DTYPES
-from dlc.importers.onnx.step import Importer, Made, Step, broadcast, stretched
+from dlc.importers.onnx.step import (
+    Constant,
+    Importer,
+    Made,
+    Operand,
+    Step,
+    broadcast,
+    stretched,
+)
+from dlc.ir.attributes import decode, encode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
+from dlc.ir.types import F64, DType
 
 
 def _unary(make: Callable[[Value], Op]) -> Importer:
@@ -60,8 +72,27 @@ def _mean(step: Step) -> Made:
 
 
 def _power(step: Step) -> Made:
+    """Computed where base and exponent both fit, then brought to the base's dtype, as ONNX says."""
     x, y = _pair(step)
-    return step.emit(array.Power(x, in_dtype(step.emit, y, array.tensor_type(x).dtype)))
+    base, exponent = step.type(0).dtype, step.type(1).dtype
+    if base.is_integer != exponent.is_integer:
+        common = F64
+    else:
+        common = max(base, exponent, key=lambda dtype: dtype.bits)
+    if base.is_float and _holds(base, step.needed(1)):
+        # The usual exponents, such as 2: nothing is gained by more bits.
+        common = base
+    emit = step.emit
+    power = emit(array.Power(in_dtype(emit, x, common), in_dtype(emit, y, common)))
+    return in_dtype(emit, power, base)
+
+
+def _holds(dtype: DType, operand: Operand) -> bool:
+    """Whether an operand is known and has only numbers that this float dtype has too."""
+    if not isinstance(operand, Constant) or operand.is_symbolic:
+        return False
+    numbers = decode(operand.array, operand.dtype).astype(np.float64)
+    return np.array_equal(decode(encode(numbers, dtype), dtype), numbers)
 
 
 def _modulo(step: Step) -> Made:
