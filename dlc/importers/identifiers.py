@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from dlc.frontend.builtins import BUILTINS, CONSTANTS
@@ -20,17 +21,19 @@ LONGEST: Final = 200
 
 
 class Identifiers:
-    """Gives each name once; those that are one of the words `never` get a `_` behind them.
+    """Gives each name once, none of those `taken`; one of the words `never` gets a `_` behind it.
 
     >>> names = Identifiers("x")
     >>> [names.of(name) for name in ("input_ids", "input.1", "input 1", "if", "537", "538")]
     ['input_ids', 'input_1', 'input_1_2', 'if_', 'x', 'x2']
     """
 
-    def __init__(self, nameless: str, never: frozenset[str] = MEANT) -> None:
+    def __init__(
+        self, nameless: str, never: frozenset[str] = MEANT, taken: Iterable[str] = ()
+    ) -> None:
         self._nameless = nameless
         self._never = never
-        self._taken: set[str] = set()
+        self._taken = {*taken}
 
     def of(self, name: str) -> str:
         """The name itself where it can be one; `nameless` and a number where it has no letters."""

@@ -94,6 +94,22 @@ def test_layers_are_chained_and_residuals_become_modules() -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-6)
 
 
+def test_modules_take_no_name_of_a_size() -> None:
+    nodes = [node for k in range(3) for node in residual(k)]
+    weights = {f"w{k}": np.full((4, 4, 1, 1), k / 8, np.float32) for k in range(1, 7)}
+    picture = np.ones((1, 4, 5, 6), np.float32)
+    shapes = {"a0": ["conv1", 4, "x", "Residual"]}
+    made = imported(model_of(nodes, {"a0": picture}, ["a3"], weights, shapes=shapes))
+    text = written(made)
+    assert "module Residual2 {" in text.text and "fn call(x2)" in text.text
+    dims = {"conv1": 1, "x": 5, "Residual": 6}
+    (got,), (wanted,) = (
+        meant(text, {"a0": picture}, dims),
+        evaluated(made, {"a0": picture}, dims),
+    )
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
 def residual(k: int) -> list[NodeProto]:
     return [
         helper.make_node("Conv", [f"a{k}", f"w{2 * k + 1}"], [f"b{k}"], kernel_shape=[1, 1]),

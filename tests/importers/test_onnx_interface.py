@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,9 @@ from onnx import ModelProto, TensorProto, helper
 from dlc.cli import main
 from dlc.driver.api import compile
 from dlc.driver.importing import import_model
-from dlc.errors import ModelError, Unsupported
+from dlc.errors import ModelError, Unsupported, UsageError
 from dlc.importers.onnx import OnnxModel
-from tests.importers.onnx_models import imported, model_of
+from tests.importers.onnx_models import evaluated, imported, model_of
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 W = np.ones((4, 4), np.float32)
@@ -139,3 +140,41 @@ def test_an_output_that_is_declared_otherwise_is_refused(
 @pytest.mark.parametrize("shape", [[3, 4], ["B", 4], [None, None], None])
 def test_an_output_may_leave_open_what_it_is(shape: list[int | str | None] | None) -> None:
     assert declared(TensorProto.FLOAT, shape).module is not None
+
+
+def test_a_size_may_be_called_like_an_input_or_the_graph(tmp_path: Path) -> None:
+    node = helper.make_node("Flatten", ["x"], ["y"])
+    picture = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    model = model_of([node], {"x": picture}, ["y"], shapes={"x": ["h", "x", "net"]})
+    model.graph.name = "net"
+    path = saved(model, tmp_path)
+    written = import_model(path, tmp_path / "other.dlm")
+    assert written.renamed == {"the size x": "x2", "net": "net2"}
+    for made in (path, written.text):
+        entry = compile(made).entry_points["net"]
+        assert [dim.name for dim in entry.dims] == ["h", "x2", "net2"]
+        np.testing.assert_array_equal(np.asarray(entry(picture))[0], picture.reshape(2, 12))
+
+
+def test_a_shape_of_the_user_takes_no_name_of_an_input(tmp_path: Path) -> None:
+    path = saved(product("x", "y", "N"), tmp_path)
+    with pytest.raises(UsageError, match="the shape of x has a size x, which is the name"):
+        import_model(path, tmp_path / "net.dlm", shapes={"x": "x,4"})
+
+
+def test_values_of_the_text_take_no_name_of_a_size(tmp_path: Path) -> None:
+    """The larger picture and the doubled one are values that are used twice: they get names."""
+    nodes = [
+        helper.make_node("Resize", ["x", "", "scales"], ["run"], mode="nearest"),
+        helper.make_node("Add", ["run", "run"], ["w"]),
+        helper.make_node("Mul", ["w", "w"], ["y"]),
+    ]
+    picture = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
+    scales = {"scales": np.asarray([1, 1, 2, 2], np.float32)}
+    model = model_of(nodes, {"x": picture}, ["y"], scales, shapes={"x": ["h2", 2, "h", "w"]})
+    written = import_model(saved(model, tmp_path), tmp_path / "Run.dlm")
+    lets = re.findall(r"let (\w+) =", written.text.read_text())
+    assert lets and not {*lets} & {"h", "h2", "w", "run"}
+    (wanted,) = evaluated(imported(model), {"x": picture}, {"h2": 1, "h": 3, "w": 4})
+    found = np.asarray(compile(written.text)(picture))[0]
+    np.testing.assert_array_equal(found, wanted)

@@ -8,7 +8,7 @@ instances of modules that were found before.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dlc.dialects.array import tensor_type
@@ -31,8 +31,6 @@ from dlc.importers.model_text.terms import (
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim
 
-SOURCE = "x"
-"""What the input of every module is called."""
 MOST = 60
 """Terms in a region."""
 LEAST = 3
@@ -70,6 +68,8 @@ class Block:
 
     name: str
     parameters: tuple[str, ...]
+    argument: str
+    """What its input is called."""
     source: Value
     terms: Mapping[Value, Term]
     shapes: Mapping[Value, tuple[Item, ...]]
@@ -77,7 +77,10 @@ class Block:
 
 
 class Repetition:
-    """Finds and replaces repeated regions; `terms` are changed. `stored` are weights without a layer."""
+    """Finds and replaces repeated regions; `terms` are changed. `stored` are weights without a layer.
+
+    `names` gives the modules theirs; `sizes` are the names of sizes, which nothing in them takes.
+    """
 
     def __init__(
         self,
@@ -85,12 +88,15 @@ class Repetition:
         stored: Mapping[Value, Weight],
         results: Sequence[Value],
         names: Names,
+        sizes: Iterable[str],
     ) -> None:
         self.blocks: list[Block] = []
         self._terms = terms
         self._stored = stored
         self._results = results
         self._names = names
+        self._sizes = frozenset(sizes)
+        self._argument = Names(self._sizes).of("x")
 
     def run(self) -> list[Block]:
         """All modules, each after those that it uses."""
@@ -166,7 +172,7 @@ class Repetition:
     # Replacing --------------------------------------------------------------------------------
 
     def _replace(self, regions: Sequence[Region]) -> None:
-        columns = _Columns([region.numbers for region in regions])
+        columns = _Columns([region.numbers for region in regions], {*self._sizes, self._argument})
         template = regions[0]
         kinds = [self._terms[value] for value in template.values]
         name = self._names.of(_name(kinds))
@@ -180,19 +186,25 @@ class Repetition:
             for value in reader.weights
         }
         parameters = tuple(columns.parameters)
-        self.blocks.append(Block(name, parameters, template.source, terms, shapes, template.result))
+        self.blocks.append(
+            Block(name, parameters, self._argument, template.source, terms, shapes, template.result)
+        )
         for k, region in enumerate(regions):
-            layer = Layer(name, columns.settings(k), self._weights(region), region.source)
+            weights = self._weights(region, parameters)
+            layer = Layer(name, columns.settings(k), weights, region.source)
             for value in region.values[:-1]:
                 del self._terms[value]
             self._terms[region.result] = layer
 
-    def _weights(self, region: Region) -> tuple[tuple[str, Weight], ...]:
+    def _weights(
+        self, region: Region, parameters: tuple[str, ...]
+    ) -> tuple[tuple[str, Weight], ...]:
         """The weights of a region by their path in the module, as its body names them."""
         terms = {value: self._terms[value] for value in region.values}
-        given = {region.source: SOURCE}
+        given = {region.source: self._argument}
         shapes = dict.fromkeys(self._stored, ())
-        body = BodyWriter(terms, given, self._stored, [region.result], shapes).run()
+        scope = (*self._sizes, *parameters)
+        body = BodyWriter(terms, given, self._stored, [region.result], shapes, scope).run()
         return tuple(body.weights.items())
 
 
@@ -309,11 +321,11 @@ def normal(layer: Layer) -> list[tuple[str, Item]]:
 class _Columns:
     """The numbers of regions that are alike, place for place: parameters where they differ."""
 
-    def __init__(self, rows: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, rows: Sequence[tuple[int, ...]], taken: Iterable[str]) -> None:
         self._rows = rows
         self._of: dict[tuple[int, ...], str] = {}
         self.items: list[Item] = []
-        names = Names()
+        names = Names(taken)
         columns = list(zip(*rows, strict=True))
         for column in columns:
             if len({*column}) == 1:

@@ -43,6 +43,7 @@ class BodyWriter:
 
     `given` are the values that have names already; `weights` those that are read from the weight file.
     In a module that has several instances, `shapes` are theirs, and their own names say nothing.
+    `scope` are names that mean something around the body, such as sizes: nothing in it takes them.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class BodyWriter:
         weights: Mapping[Value, Weight],
         results: Sequence[Value],
         shapes: Mapping[Value, Sequence[Item]] | None = None,
+        scope: Iterable[str] = (),
     ) -> None:
         self.body = Body()
         self._shapes = shapes
@@ -60,7 +62,7 @@ class BodyWriter:
         self._results = results
         self._called = dict(given)
         self._ready: dict[Value, Expr] = {}
-        self._names = Names(given.values())
+        self._names = Names([*given.values(), *scope])
         self._layers: dict[Layer, str] = {}
         self._write = Expressions(self._resolve, self._layer)
         self._uses = Counter(results)

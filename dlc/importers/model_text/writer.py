@@ -13,7 +13,7 @@ from dlc.dialects.builtin import Module
 from dlc.errors import Diagnostic, Unsupported
 from dlc.frontend.imports import library_names
 from dlc.importers.model_text import elementwise, functions, layers, shapes
-from dlc.importers.model_text.blocks import SOURCE, Block, Repetition
+from dlc.importers.model_text.blocks import Block, Repetition
 from dlc.importers.model_text.body import Body, BodyWriter
 from dlc.importers.model_text.expressions import type_text
 from dlc.importers.model_text.graph import Graph
@@ -55,11 +55,13 @@ def write_model(
     inputs = function.input_names
     given = dict(zip(function.body.arguments, inputs, strict=True))
     stored = {value: graph.weight(value) for value in _weights(graph, terms, function)}
-    root = as_type(name)
-    taken = Names([root, *library_names()])
-    blocks = Repetition(terms, stored, function.results_returned, taken).run()
-    body = BodyWriter(terms, given, stored, function.results_returned).run()
-    modules = [_module(block, stored) for block in blocks]
+    sizes = tuple(function.bounds)
+    taken = Names([*sizes, *library_names()])
+    root = taken.of(as_type(name))
+    blocks = Repetition(terms, stored, function.results_returned, taken, sizes).run()
+    scope = (*sizes, function.sym_name)
+    body = BodyWriter(terms, given, stored, function.results_returned, scope=scope).run()
+    modules = [_module(block, stored, sizes) for block in blocks]
     text = _file(function, body, inputs, root, weight_file, docs, modules)
     return Written(format_source(text, f"{name}.dlm"), body.weights)
 
@@ -139,15 +141,16 @@ def _file(
     return "\n".join(lines) + "\n"
 
 
-def _module(block: Block, stored: Mapping[Value, Weight]) -> str:
+def _module(block: Block, stored: Mapping[Value, Weight], sizes: Sequence[str]) -> str:
     """A module for what is repeated."""
-    given = {block.source: SOURCE}
-    body = BodyWriter(block.terms, given, stored, [block.result], block.shapes).run()
+    given = {block.source: block.argument}
+    scope = (*sizes, *block.parameters)
+    body = BodyWriter(block.terms, given, stored, [block.result], block.shapes, scope).run()
     lines = [f"module {block.name}({', '.join(block.parameters)}) {{"]
     lines += [member.text for member in body.members]
     # What is said of one instance is not true of the others.
     statements = [(text, "") for text, _ in body.statements]
-    lines += [f"fn call({SOURCE}) " + _block(statements, body.results[0]), "}", ""]
+    lines += [f"fn call({block.argument}) " + _block(statements, body.results[0]), "}", ""]
     return "\n".join(lines)
 
 

@@ -32,6 +32,7 @@ from dlc.importers.onnx.interface import (
     check_result,
     declare,
     entry_name,
+    input_names,
     result_names,
     with_fixed,
 )
@@ -113,9 +114,8 @@ def import_graph(
     _check_opset(graph)
     inputs = [declared.name for declared in graph.inputs]
     check_names(graph, "input", [*(shapes or {}), *(fixed or {})], inputs)
-    return _Import(
-        with_fixed(graph, fixed or {}), Sizes(shapes or {}, dims or {}), values or ValueMap()
-    ).run()
+    graph = with_fixed(graph, fixed or {})
+    return _Import(graph, Sizes(graph, shapes or {}, dims or {}), values or ValueMap()).run()
 
 
 def _unknown(graph: Graph) -> Iterator[tuple[Node, str]]:
@@ -220,18 +220,15 @@ class _Import:
     # Inputs and results.
 
     def _inputs(self) -> tuple[str, ...]:
-        entry_names = Identifiers("x")
-        found: list[str] = []
-        for declared in self._graph.inputs:
-            name = entry_names.of(declared.name)
+        found = input_names(self._graph)
+        for declared, name in zip(self._graph.inputs, found, strict=True):
             assert declared.dtype is not None
             type = TensorType(declared.dtype, self._sizes.of(declared, name))
             argument = self._block.add_argument(type, name)
             self._known[declared.name] = argument
             self._arguments[argument] = declared.name
-            found.append(name)
         self._sizes.check(self._graph)
-        return tuple(found)
+        return found
 
     def _function(self, inputs: tuple[str, ...]) -> None:
         last = self._place(max(1, len(self._graph.nodes)))

@@ -26,6 +26,12 @@ def entry_name(graph: Graph) -> str:
     return Identifiers("run").of("" if graph.name in MEANINGLESS else graph.name)
 
 
+def input_names(graph: Graph) -> tuple[str, ...]:
+    """What the inputs are called."""
+    called = Identifiers("x")
+    return tuple([called.of(declared.name) for declared in graph.inputs])
+
+
 def result_names(graph: Graph) -> tuple[str, ...]:
     """What the results are called; no expression can mean them, so few words are out of question."""
     called = Identifiers("y", NEVER_NAMES)
@@ -79,12 +85,18 @@ def _fitting(declared: Input, value: Array) -> Tensor:
 
 
 class Sizes:
-    """The shapes of inputs: declared ones or others, with names for sizes or numbers in their place."""
+    """The shapes of inputs: declared ones or others, with names for sizes or numbers in their place.
 
-    def __init__(self, shapes: Mapping[str, Shape], dims: Mapping[str, int]) -> None:
+    In ONNX a size may be called like an input or like the graph; ours are names in one scope, so such a
+    size gets another.
+    """
+
+    def __init__(self, graph: Graph, shapes: Mapping[str, Shape], dims: Mapping[str, int]) -> None:
         self._shapes = shapes
         self._numbers = dims
-        self._names = Identifiers("N")
+        self._tensors = {declared.name for declared in (*graph.inputs, *graph.declared)}
+        self._taken = {entry_name(graph), *input_names(graph)}
+        self._names = Identifiers("N", taken=self._taken)
         self._named: dict[str, Size] = {}
 
     @property
@@ -95,7 +107,11 @@ class Sizes:
     @property
     def renamed(self) -> dict[str, str]:
         """What sizes of the file are called, where that is something else."""
-        return {old: str(new) for old, new in self._named.items() if old != str(new)}
+        return {
+            f"the size {old}" if old in self._tensors else old: str(new)
+            for old, new in self._named.items()
+            if old != str(new)
+        }
 
     def of(self, declared: Input, name: str) -> Shape:
         """The shape of an input, which is called `name` from now on."""
@@ -104,6 +120,13 @@ class Sizes:
             axes = enumerate(declared.axes)
             shape = tuple([self._size(f"{name}_{number}", axis) for number, axis in axes])
         for used in sorted({dim for size in shape for dim in names(size)}):
+            if used in self._taken:
+                raise UsageError(
+                    f"the shape of {declared.name} has a size {used}, which is the name of an input "
+                    "or of the entry point",
+                    code="D0901",
+                    help="give the size another name",
+                )
             self._named.setdefault(used, symbol(used))
         return tuple([substitute(size, self._numbers) for size in shape])
 
