@@ -90,6 +90,14 @@ def parts_of(module: Module, name: str) -> list[Op]:
     return [op for op in module.body if _name(op) in needed]
 
 
+def keep_entry(module: Module, name: str) -> None:
+    """Leave an entry point and all that it refers to, and nothing else."""
+    kept = set(parts_of(module, name))
+    for op in list(module.body):
+        if op not in kept:
+            op.erase()
+
+
 def _name(op: Op) -> str:
     return str(op.attributes.get("sym_name", ""))
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dlc.driver.calls import choose
+from dlc.driver.entries import find_entry, keep_entry
 from dlc.driver.make import Wanted
-from dlc.driver.memory.asked import artifacts_of
+from dlc.driver.memory.asked import artifacts_of, compile_for_plan, opened_of
 from dlc.driver.outputs import JSON
+from dlc.errors import UsageError
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.decisions import SECTION, DecisionRecord, read_decisions
 
@@ -26,18 +30,20 @@ class Decided:
 
 
 def decisions_of(wanted: Wanted, words: Sequence[str], entry: str | None = None) -> Decided:
-    """What was decided about a model, or as much of it as all the words occur in.
+    """What was decided about a model or an entry point, or as much of it as all the words occur in.
 
-    A word is looked for in the pass, the decision, its subject and its place, and in the line of the text.
-    Of a model that trains, the functions of training are among it.
+    A word is looked for in the pass, the decision, its subject and its place, and in the line of the text;
+    it is not part of a longer word there. Of a model that trains, the functions of training are among it.
+    Raises UsageError: D0904 for an entry point that does not exist, D0905 for one of several of an
+    artifact, which keeps what was decided about all of them together.
     """
     texts: dict[str, str] = {}
     found: dict[DecisionRecord, None] = {}
-    for artifact in artifacts_of(wanted, entry):
+    for artifact in _artifacts(wanted, entry):
         texts.update(artifact.texts())
         found.update(dict.fromkeys(_read(artifact)))
-    wanted_words = [word.lower() for word in words]
-    kept = (each for each in found if all(w in _searched(each, texts) for w in wanted_words))
+    forms = [_whole(word) for word in words]
+    kept = (each for each in found if all(f.search(_searched(each, texts)) for f in forms))
     return Decided(wanted.path, tuple(kept), texts)
 
 
@@ -75,6 +81,43 @@ def decisions_data(decided: Decided) -> JSON:
     }
 
 
+def _artifacts(wanted: Wanted, entry: str | None) -> Iterator[Artifact]:
+    """What has the decisions: compiled with that entry point alone, where one is named.
+
+    The two functions of a training are always together.
+    """
+    if entry is None:
+        yield from artifacts_of(wanted, None)
+    elif wanted.is_compiled:
+        artifact = Artifact.read(wanted.path)
+        names = [each.name for each in artifact.manifest.entries]
+        choose(names, entry)
+        if len(names) > 1:
+            raise UsageError(
+                f"{wanted.path} keeps what was decided about all its entry points together",
+                code="D0905",
+                help="leave --entry out, or ask about the text of the model",
+            )
+        yield artifact
+    else:
+        for opened in opened_of(wanted, entry):
+            find_entry(opened.module, entry)
+            if opened.training is None:
+                keep_entry(opened.module, entry)
+            yield compile_for_plan(opened, wanted)
+
+
+def _whole(word: str) -> re.Pattern[str]:
+    """A word, in capitals or not, where it is not part of a longer one of letters and digits.
+
+    >>> [bool(_whole("fuse").search(text)) for text in ("fuse x", "refused", "fuse_rows", "FUSED")]
+    [True, False, True, False]
+    """
+    before = "(?<![^\\W_])" if word[:1].isalnum() else ""
+    after = "(?![^\\W_])" if word[-1:].isalnum() else ""
+    return re.compile(before + re.escape(word) + after, re.IGNORECASE)
+
+
 def _read(artifact: Artifact) -> tuple[DecisionRecord, ...]:
     if SECTION not in artifact.sections:
         return ()
@@ -86,7 +129,7 @@ def _read(artifact: Artifact) -> tuple[DecisionRecord, ...]:
 
 def _searched(each: DecisionRecord, texts: Mapping[str, str]) -> str:
     line = _source_line(_line_of(each.place), texts)
-    return f"{each.by} {each.kind} {each.what} {each.subject} {each.place} {line}".lower()
+    return f"{each.by} {each.kind} {each.what} {each.subject} {each.place} {line}"
 
 
 def _line_of(place: str) -> tuple[str, int]:

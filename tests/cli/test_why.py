@@ -54,6 +54,32 @@ def test_words_choose_what_is_shown(dlc: Command, model: Path) -> None:
     assert {each["kind"] for each in refused} == {"refused"}
 
 
+def test_a_word_is_not_part_of_another(dlc: Command, model: Path) -> None:
+    fused = decisions(dlc, "f.dlm", "fuse")
+    assert fused
+    assert {each["pass"] for each in fused} == {"fuse"}
+    assert decisions(dlc, "f.dlm", "refused")
+    assert decisions(dlc, "f.dlm", "refuse") == []
+    assert decisions(dlc, "f.dlm", "kernel.gemm") == decisions(dlc, "f.dlm", "KERNEL.GEMM")
+    assert decisions(dlc, "f.dlm", "kernel.gem") == []
+
+
+def test_an_entry_point_alone_is_told_of(dlc: Command, folder: Path) -> None:
+    one = "export fn one(x: f32[8]) -> f32[8] = exp(2 * x) + 1\n"
+    other = "export fn other(x: f32[8, 8]) -> f32[8, 8] = softmax(x @ x)\n"
+    (folder / "one.dlm").write_text(f"dlc 1\n{one}")
+    (folder / "two.dlm").write_text(f"dlc 1\n{one}{other}")
+    told = dlc("why", "two.dlm", "--entry", "one").out
+    assert told.replace("two.dlm", "one.dlm") == dlc("why", "one.dlm").out
+    assert "two.dlm:3 |" in dlc("why", "two.dlm").out
+    assert "D0904" in dlc("why", "two.dlm", "--entry", "non").err
+    assert dlc("compile", "two.dlm").code == 0
+    refused = dlc("why", "two.dlc", "--entry", "one")
+    assert (refused.code, "D0905" in refused.err) == (2, True)
+    assert dlc("compile", "one.dlm").code == 0
+    assert dlc("why", "one.dlc", "--entry", "one").out == dlc("why", "one.dlm").out
+
+
 def test_words_that_occur_nowhere_have_an_answer(dlc: Command, model: Path) -> None:
     assert dlc("why", "f.dlm", "nowhere").out == "nothing was decided about that\n"
     assert decisions(dlc, "f.dlm", "nowhere") == []
@@ -71,6 +97,7 @@ def test_without_optimisation_little_is_decided(dlc: Command, model: Path) -> No
 def test_training_is_among_it(dlc: Command, folder: Path) -> None:
     (folder / "small.dlm").write_text(TRAINED)
     assert decisions(dlc, "small.dlm", "differentiated")
+    assert decisions(dlc, "small.dlm", "--entry", "train_step", "differentiated")
 
 
 def test_every_name_of_the_data_is_documented(dlc: Command, model: Path) -> None:
