@@ -17,7 +17,8 @@ def command(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[WORD]...", help="Only where all these words occur, as whole words: fuse, %scores, mlp.dlm:7."
+            metavar="[WORD]...",
+            help="Only where all these words occur, as whole words: fuse, %scores, mlp.dlm:7.",
         ),
     ] = None,
     entry: options.Entry = None,

@@ -26,6 +26,9 @@ _MESSAGES = {
     Status.BOUND: "the computed size {a} exceeds its bound {b}",
     Status.VERSION: "the engine in the artifact is of another version of the call interface",
 }
+_FROM_0 = (
+    "an index that is computed counts from 0: where(i < 0, i + {b}, i) counts from the end, too"
+)
 _NOTHING = "there is nothing to take from an axis of size 0"
 _OF_AN_OP = (Status.INDEX, Status.LIMIT, Status.BOUND)
 
@@ -52,7 +55,11 @@ def call_error(
     named = op.name if quoted is None and op.name != op.kernel else ""
     told = [op.place if quoted is None else "", what, named, message]
     return CallError(
-        ": ".join(filter(None, told)), code=_CODES[status], place=quoted, sources=sources
+        ": ".join(filter(None, told)),
+        code=_CODES[status],
+        place=quoted,
+        help=None if op.message else _way_out(status, a, b),
+        sources=sources,
     )
 
 
@@ -62,13 +69,20 @@ def failure(status: Status, a: int, b: int, place: Place | None) -> CallError:
     >>> print(failure(Status.INDEX, 3, 2, None))
     error[D0807]: the index 3 is out of range for an axis of size 2
     """
-    return CallError(_told(status, a, b), code=_CODES[status], place=place)
+    return CallError(
+        _told(status, a, b), code=_CODES[status], place=place, help=_way_out(status, a, b)
+    )
 
 
 def _told(status: Status, a: int, b: int) -> str:
     if status == Status.INDEX and b == 0:
         return _NOTHING
     return _filled(_MESSAGES[status], a, b)
+
+
+def _way_out(status: Status, a: int, b: int) -> str | None:
+    """What to write for an index that would count from the end, as only those in the text do."""
+    return _filled(_FROM_0, a, b) if status == Status.INDEX and -b <= a < 0 else None
 
 
 def _filled(message: str, a: int, b: int) -> str:

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from dlc.errors import ArtifactError, CallError, Unsupported, UsageError
 from dlc.runtime import blas
+from dlc.runtime.abi import Status
 from dlc.runtime.manifest import Dim, Entry, Input, Library, Measured, Need, Op, Output, Program
 from dlc.runtime.model import Model, load
+from dlc.runtime.status import failure
 from dlc.runtime.tensor import Tensor
 from tests.runtime import building
 
@@ -354,6 +356,18 @@ def test_a_failure_while_running_points_at_the_line(many: Model) -> None:
     assert said.message == "pick: the index 5 is out of range for an axis of size 3"
     assert str(said.place) == "model.dlm:2:5"
     assert "export fn f(x: f32[B, 4])" in caught.value.render()
+    assert said.help is None
+
+
+def test_a_computed_index_that_would_count_from_the_end_has_a_way_out(many: Model) -> None:
+    """Compiled and evaluated; below the axis there is none."""
+    for index in (-1, -3, -4):
+        with pytest.raises(CallError) as caught:
+            many.pick([1.0, 2.0, 3.0], index)
+        evaluated = failure(Status.INDEX, index, 3, None)
+        way_out = caught.value.diagnostics[0].help
+        assert way_out == evaluated.diagnostics[0].help
+        assert ("where(i < 0, i + 3, i)" in (way_out or "")) == (index >= -3)
 
 
 def test_a_size_that_would_be_below_0_points_at_the_line() -> None:

@@ -43,7 +43,8 @@ PAGES: dict[str, Page] = {
     "D0807": Page(
         "an index is out of range",
         "An index that was computed while the model ran lies outside the axis it indexes, or the sizes of "
-        "the call leave no room for an index, a slice or the best k that the text asks for. dlc never "
+        "the call leave no room for an index, a slice or the best k that the text asks for. Only numbers "
+        "in the text count from the end, as in `x[-1]`; what is computed counts from 0. dlc never "
         "clamps: the call fails and its outputs are not returned.",
     ),
     "D0808": Page(
