@@ -67,7 +67,7 @@ def import_model(
     check_writable(target)
     made = read_onnx(path, shapes=wanted, dims=dims, fixed=values)
     docs = f"{path.stem}, imported from {path.name}."
-    written = write_model(made.module, made.arrays, target.stem, weights.name, docs)
+    written = write_model(made, target.stem, weights.name, docs)
     tensors = {
         name: Tensor.from_bits(weight.array, weight.dtype.name)
         for name, weight in written.weights.items()

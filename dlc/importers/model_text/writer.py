@@ -1,4 +1,4 @@
-"""A function of graph IR as model text, with the weights that it reads."""
+"""An imported model as model text, with the weights that it reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from dlc.dialects import func, weight
 from dlc.dialects.array import tensor_type
-from dlc.dialects.builtin import Module
 from dlc.errors import Diagnostic, Unsupported
 from dlc.frontend.imports import library_names
 from dlc.importers.model_text import elementwise, functions, layers, shapes
@@ -20,13 +19,13 @@ from dlc.importers.model_text.graph import Graph
 from dlc.importers.model_text.names import Names, as_type
 from dlc.importers.model_text.spelling import spelled
 from dlc.importers.model_text.terms import Term, Weight, values_of
-from dlc.importers.onnx.facts import Array
+from dlc.importers.onnx import OnnxModel
+from dlc.importers.onnx.facts import Node, counted
 from dlc.ir.core import Op, Value
 from dlc.text.fmt import format_source
 
 SPELLED = (layers, functions, shapes, elementwise)
 """The modules that fill the table of spellings, those that recognise most first."""
-SHOWN = 5
 ROOM = 90
 """Signs of a statement and its remark in one line."""
 
@@ -39,19 +38,17 @@ class Written:
     weights: Mapping[str, Weight]
 
 
-def write_model(
-    module: Module, arrays: Mapping[str, Array], name: str, weight_file: str, docs: str
-) -> Written:
-    """The text of the only function of a module at graph level.
+def write_model(made: OnnxModel, name: str, weight_file: str, docs: str) -> Written:
+    """The text of the only function of an imported model.
 
     `name` is that of the model, `weight_file` that of the file the weights will lie in, beside the text;
-    `docs` is said at its head. Raises Unsupported (D0712) with every operation that the language has no
-    words for.
+    `docs` is said at its head. Raises Unsupported (D0712) with every operator that is not written as text.
     """
-    (function,) = [op for op in module.body if isinstance(op, func.Func)]
-    origins = {op.sym_name: op.key for op in module.body if isinstance(op, weight.Source)}
-    graph = Graph(function.body, arrays, origins)
-    terms = _terms(graph, function)
+    body_of_file = made.module.body
+    (function,) = [op for op in body_of_file if isinstance(op, func.Func)]
+    origins = {op.sym_name: op.key for op in body_of_file if isinstance(op, weight.Source)}
+    graph = Graph(function.body, made.arrays, origins)
+    terms = _terms(graph, function, made)
     inputs = function.input_names
     given = dict(zip(function.body.arguments, inputs, strict=True))
     stored = {value: graph.weight(value) for value in _weights(graph, terms, function)}
@@ -66,10 +63,10 @@ def write_model(
     return Written(format_source(text, f"{name}.dlm"), body.weights)
 
 
-def _terms(graph: Graph, function: func.Func) -> dict[Value, Term]:
+def _terms(graph: Graph, function: func.Func, made: OnnxModel) -> dict[Value, Term]:
     """The term of every value that results follow from, in the order of the operations."""
     found: dict[Value, Term] = {}
-    missing: dict[str, list[Op]] = defaultdict(list)
+    missing: list[Op] = []
     pending = list(function.results_returned)
     seen = {*pending}
     while pending:
@@ -78,15 +75,15 @@ def _terms(graph: Graph, function: func.Func) -> dict[Value, Term]:
             continue
         term = spelled(graph, value)
         if term is None:
-            missing[value.op.name].append(value.op)
-            continue
-        found[value] = term
-        for needed in values_of(term):
+            missing.append(value.op)
+        else:
+            found[value] = term
+        for needed in value.op.operands if term is None else values_of(term):
             if needed not in seen:
                 seen.add(needed)
                 pending.append(needed)
     if missing:
-        raise Unsupported([_unspelled(name, ops) for name, ops in sorted(missing.items())])
+        raise _unspelled(missing, made)
     order = {result: (k, result.index) for k, op in enumerate(graph.block) for result in op.results}
     return dict(sorted(found.items(), key=lambda pair: order[pair[0]]))
 
@@ -104,15 +101,25 @@ def _weights(graph: Graph, terms: Mapping[Value, Term], function: func.Func) -> 
             yield value
 
 
-def _unspelled(name: str, ops: list[Op]) -> Diagnostic:
-    count = "one" if len(ops) == 1 else f"{len(ops)} of them"
-    makes = ", ".join(op.results[0].name or "?" for op in ops[:SHOWN])
-    return Diagnostic(
-        "D0712",
-        f"the language has no words for this {name}: {count}, {makes}",
-        ops[0].location.place,
-        help="compile the ONNX file itself: dlc compile takes it",
-    )
+def _unspelled(ops: Iterable[Op], made: OnnxModel) -> Unsupported:
+    """The error for operations without a spelling: the nodes that they stand for, by operator."""
+    found = [op.location.place for op in ops]
+    places = {place.line: place for place in found if place is not None}
+    nodes: dict[str, list[Node]] = defaultdict(list)
+    for line in sorted(places):
+        node = made.nodes[line - 1]
+        nodes[node.kind].append(node)
+    problems = [
+        Diagnostic(
+            "D0712",
+            f"dlc import does not write {kind} as model text: {counted(alike)}",
+            places[alike[0].line],
+            help="compile the ONNX file itself: dlc compile and dlc run take it",
+        )
+        for kind, alike in nodes.items()
+    ]
+    file = next(iter(places.values())).file
+    return Unsupported(problems, sources={file: made.listing})
 
 
 # The text -----------------------------------------------------------------------------------------

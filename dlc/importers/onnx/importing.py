@@ -24,7 +24,7 @@ from dlc.importers.onnx import (
     shapes,
     windows,
 )
-from dlc.importers.onnx.facts import Array, Graph, Node
+from dlc.importers.onnx.facts import Array, Graph, Node, counted
 from dlc.importers.onnx.interface import (
     Sizes,
     bounds_of,
@@ -66,20 +66,19 @@ OPSETS = range(6, 29)
 FOLDED = 4096
 """Nodes on constants are computed while importing if they make at most this many elements."""
 
-SHOWN = 5
-"""So many nodes of a kind are named in a message."""
-
 
 @dataclass(frozen=True, slots=True)
 class OnnxModel:
-    """An imported model: IR at graph level, the arrays of its weight symbols, and a text of its nodes.
+    """An imported model: IR at graph level, the arrays of its weight symbols, and the nodes it was made of.
 
+    The line of an operation's location is that of its node in `listing`, the k-th node at line k.
     `renamed` says what is called otherwise than in the file: inputs, results and sizes.
     """
 
     module: Module
     arrays: Mapping[str, Array]
     listing: str
+    nodes: Sequence[Node]
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -156,11 +155,8 @@ def _all_nodes(graph: Graph) -> Iterator[Node]:
 def _unsupported(
     graph: Graph, message: str, nodes: list[Node], code: str, help: str | None
 ) -> Diagnostic:
-    labels = ", ".join(node.label for node in nodes[:SHOWN])
-    more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
-    count = "one node" if len(nodes) == 1 else f"{len(nodes)} nodes"
     place = FileLocation(graph.file, nodes[0].line, 1).place
-    return Diagnostic(code, f"{message}: {count}, {labels}{more}", place, help=help)
+    return Diagnostic(code, f"{message}: {counted(nodes)}", place, help=help)
 
 
 class _Lost(Exception):
@@ -203,7 +199,10 @@ class _Import:
         if self._refused:
             raise self._unsupported()
         self._function(inputs)
-        return OnnxModel(self._module, self._arrays, self._graph.listing, self._renamed(inputs))
+        graph = self._graph
+        return OnnxModel(
+            self._module, self._arrays, graph.listing, graph.nodes, self._renamed(inputs)
+        )
 
     def _unsupported(self) -> Unsupported:
         """Everything that is not imported, in the order of the file."""
