@@ -39,7 +39,8 @@ def command(
     output: Annotated[
         list[str],
         typer.Option(
-            metavar="NAME=FILE", help="Write a result to .npy, .safetensors, .txt or a picture."
+            metavar="NAME=FILE",
+            help="Write a result to .npy, .safetensors, .txt or a picture; then none is printed.",
         ),
     ] = [],  # noqa: B006
     random_inputs: options.Seed = None,
@@ -57,7 +58,8 @@ def command(
         bool, typer.Option("--check-nan", help="Stop at the first NaN or infinity (evaluates).")
     ] = False,
     grad: Annotated[
-        str | None, typer.Option(metavar="Y:X", help="Also the derivative of y by x.")
+        str | None,
+        typer.Option(metavar="Y:X", help="Also the derivative of y by x, a result named dy/dx."),
     ] = None,
     labels: Annotated[
         str | None, typer.Option(metavar="FILE", help="One label a line, for the last axis.")
@@ -154,12 +156,10 @@ def _evaluated(
 def _print(
     results: driver.Results, watch: driver.Watch, best: driver.Ranking | None, *, quiet: bool
 ) -> None:
-    """The watched values; then the best labels, or all results unless they went to files."""
+    """The watched values; then all results, or the best labels alone where results went to files."""
     if watch.seen:
         print(driver.as_text(driver.named_values(watch.seen)))
-    if best is not None:
-        for row in best:
-            for label, score in row:
-                print(f"{score:10.4f}  {label}")
-    elif not quiet:
-        print(driver.as_text(results))
+    if not quiet:
+        print(driver.as_text(results, best))
+    elif best is not None:
+        print(driver.ranking_text(results, best))

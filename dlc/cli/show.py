@@ -30,18 +30,24 @@ def command(
     ] = "graph",
     entry: options.Entry = None,
     after: Annotated[
-        str | None, typer.Option(metavar="PASS", help="As it is after this pass.")
+        str | None, typer.Option(metavar="PASS", help="As it is after this pass: text.")
     ] = None,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Each pass that changes anything.")
+        bool, typer.Option("--changed", help="Each pass that changes anything: text.")
     ] = False,
     dump_dir: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Also one file for each pass.")
+        str | None,
+        typer.Option(metavar="DIR", help="Also one file for each pass, with any of these."),
     ] = None,
     train: Annotated[
         bool, typer.Option("--train", help="The functions that train it, train_step and evaluate.")
     ] = False,
-    svg: Annotated[bool, typer.Option("--svg", help="Draw the graph, or the plan.")] = False,
+    svg: Annotated[
+        bool,
+        typer.Option(
+            "--svg", help="Draw --stage graph, kernel or plan, without --after and --changed."
+        ),
+    ] = False,
     *,
     given: options.Compilation,
     as_json: options.Json = False,

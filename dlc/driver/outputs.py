@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,38 @@ from dlc.runtime.files import map_file
 from dlc.runtime.tensor import Tensor
 
 JSON = dict[str, object]
-Ranking = list[list[tuple[str, float]]]
-"""The best labels of each row with their numbers."""
 
 
-def as_text(results: Results) -> str:
-    """Each result as `NAME: type` and NumPy's print of it."""
+class Ranking(NamedTuple):
+    """The result of this name, and the best labels of each of its rows with their numbers."""
+
+    result: str
+    rows: list[list[tuple[str, float]]]
+
+
+def as_text(results: Results, best: Ranking | None = None) -> str:
+    """Each result as `NAME: type` and NumPy's print of it, or the best labels of its rows."""
     return "\n".join(
-        f"{name}: {type_text(value)}\n{value.values()}" for name, value in results.named.items()
+        f"{name}: {type_text(value)}\n"
+        + (_ranked_text(best, value) if best and best.result == name else f"{value.values()}")
+        for name, value in results.named.items()
     )
+
+
+def ranking_text(results: Results, best: Ranking) -> str:
+    """The result with the best labels alone."""
+    value = results.named[best.result]
+    return f"{best.result}: {type_text(value)}\n{_ranked_text(best, value)}"
+
+
+def _ranked_text(best: Ranking, value: Tensor) -> str:
+    """A line for each label, under the place of its row where there are several axes."""
+    lines: list[str] = []
+    for place, row in zip(np.ndindex(value.shape[:-1]), best.rows, strict=True):
+        if place:
+            lines.append(f"[{', '.join(map(str, place))}]")
+        lines += [f"{score:10.4f}  {label}" for label, score in row]
+    return "\n".join(lines)
 
 
 def type_text(value: Tensor) -> str:
@@ -46,7 +69,7 @@ def as_data(
         data["values"] = _described(seen)
     if best is not None:
         data["labels"] = [
-            [{"label": label, "score": score} for label, score in row] for row in best
+            [{"label": label, "score": score} for label, score in row] for row in best.rows
         ]
     return data
 
@@ -114,10 +137,10 @@ def top_labels(results: Results, labels: Sequence[str] | None, count: int) -> Ra
 
     Raises UsageError (D0910) where no result fits.
     """
-    for _, value in results.values:
+    for name, value in results.named.items():
         if _is_ranked(value, labels):
             rows = cast("NDArray[np.float64]", value.values()).reshape(-1, value.shape[-1])
-            return [_best(row, labels, count) for row in rows]
+            return Ranking(name, [_best(row, labels, count) for row in rows])
     if labels is None:
         raise UsageError(
             f"no result of {results.entry} has rows of floats, of which the highest could be shown",

@@ -92,3 +92,11 @@ def test_a_wrong_setting_is_told_where_the_model_uses_it(
     assert "--> m.dlm:5:11" in done.err
     assert "note: found here: <layers/dense.dlm>" in done.err
     assert f"help: hidden is set to {value}: give another value" in done.err
+
+
+def test_help_says_which_views_of_show_do_not_go_together(dlc: Command, folder: Path) -> None:
+    for view in (("--after", "fuse"), ("--changed",)):
+        refused = dlc("show", "rows.dlm", "--stage", "kernel", "--svg", *view)
+        assert (refused.code, "D0915" in refused.err) == (2, True)
+    said = " ".join(dlc("show", "--help").out.replace("│", " ").split())
+    assert "without --after and --changed" in said

@@ -168,6 +168,9 @@ def test_a_branch_may_choose_an_infinity(dlc: Command, folder: Path) -> None:
 def test_a_derivative_is_given_after_the_results(dlc: Command) -> None:
     done = dlc("run", "rows.dlm", "--input", "x=[[1, 1, 1]]", "--grad", "total:x")
     assert done.out.endswith("dtotal/dx: f32[1, 3]\n[[1. 2. 3.]]\n")
+    given = ("run", "rows.dlm", "--input", "x=[[1, 1, 1]]", "--grad", "total:x")
+    assert dlc(*given, "--output", "dtotal/dx=d.npy").out == ""
+    assert np.load("d.npy").tolist() == [[1, 2, 3]]
 
 
 def test_a_derivative_is_of_the_entry_point_that_has_such_a_result(
@@ -203,7 +206,8 @@ def test_an_artifact_is_compiled_again_with_its_own_weights(dlc: Command, folder
 def test_the_best_labels_are_shown_in_order(dlc: Command, folder: Path) -> None:
     (folder / "labels.txt").write_text("cat\ndog\n")
     done = dlc("run", "rows.dlm", "--input", "x=[[1,0,0],[2,0,0]]", "--labels", "labels.txt")
-    assert done.out.split() == ["2.0000", "dog", "1.0000", "cat"]
+    assert done.out.endswith("rows: f32[2]\n    2.0000  dog\n    1.0000  cat\n")
+    assert done.out.startswith("total: f32\n3.0\n")
     (folder / "labels.txt").write_text("cat\ndog\nhorse\n")
     assert "D0910" in dlc("run", "rows.dlm", "--random-inputs", "0", "--labels", "labels.txt").err
 
@@ -217,7 +221,12 @@ def test_the_highest_numbers_are_shown_without_labels_with_their_places(
     )
     given = ("run", "p.dlm", "--entry", "f", "--input", "x=[[1, nan, 3, 3], [0, 1, 2, 4]]")
     shown = dlc(*given, "--top", "2")
-    assert shown.out.split() == ["nan", "1", "3.0000", "2", "4.0000", "3", "2.0000", "2"]
+    assert shown.out == (
+        "digit: i32[2]\n[1 3]\np: f32[2, 4]\n"
+        "[0]\n       nan  1\n    3.0000  2\n[1]\n    4.0000  3\n    2.0000  2\n"
+    )
+    written = dlc(*given, "--top", "1", "--output", "digit=d.npy")
+    assert written.out == "p: f32[2, 4]\n[0]\n       nan  1\n[1]\n    4.0000  3\n"
     data = cast("dict[str, list[object]]", dlc(*given, "--top", "1", "--json").data)
     assert data["labels"][1] == [{"label": "3", "score": 4.0}]
     none = dlc("run", "p.dlm", "--entry", "g", "--input", "x=[1, 2]", "--top", "2")
@@ -239,7 +248,7 @@ def test_labels_are_ranked_for_every_dtype(
     (folder / "d.dlm").write_text(f"dlc 1\nexport fn f(x: {dtype}[3]) -> {dtype}[3] = x\n")
     (folder / "labels.txt").write_text("a\nb\nc\n")
     done = dlc("run", "d.dlm", "--input", f"x={values}", "--labels", "labels.txt")
-    assert "".join(done.out.split()[1::2]) == order
+    assert "".join(line.split()[1] for line in done.out.splitlines()[1:]) == order
 
 
 def test_a_size_that_inputs_only_tell_with_another_is_asked_for(dlc: Command, folder: Path) -> None:
