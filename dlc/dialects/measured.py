@@ -6,24 +6,28 @@ before the call (or measured earlier); what follows works on as many elements as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import count
+from typing import overload
 
 import numpy as np
 
 from dlc.errors import CallError
 from dlc.ir.attributes import Attribute
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import (
     Atom,
     Dim,
     Extreme,
     Quotient,
+    Shape,
     Size,
     floor_divide,
     maximum,
     minimum,
     names,
     product,
+    substitute,
     symbol,
 )
 from dlc.ir.evaluation import Array, Evaluation
@@ -72,9 +76,36 @@ def places(op: Measuring, values: Array, limit: int, at: Evaluation) -> tuple[Ar
 
 
 def measuring(function: Op) -> dict[str, Measuring]:
-    """The operations of a function that bring dims, by dim."""
-    found = function.walk(formulas=False)
-    return {op.brings: op for op in found if isinstance(op, Measuring)}
+    """The operations of a function that bring dims, by dim. Raises ModelError where two bring the same."""
+    found: dict[str, Measuring] = {}
+    for op in function.walk(formulas=False):
+        if isinstance(op, Measuring) and found.setdefault(op.brings, op) is not op:
+            raise op.fail(f"{op.name} counts {op.brings}, which another operation counts already")
+    return found
+
+
+def count_anew(block: Block, taken: Iterable[str]) -> None:
+    """Let what is measured in a block, a copy of another one, have names that are not `taken`."""
+    known = set(taken)
+    anew: dict[str, Size] = {}
+    for op in [op for outer in block for op in outer.walk() if isinstance(op, Measuring)]:
+        name = unused(op.brings, known)
+        known.add(name)
+        anew[op.brings] = symbol(name)
+        op.attributes["dim"] = name
+    if not anew:
+        return
+    for op in [op for outer in block for op in outer.walk()]:
+        for key, attribute in op.attributes.items():
+            op.attributes[key] = _mentioning(attribute, anew)
+        arguments = [argument for region in op.regions for argument in region.arguments]
+        for value in (*arguments, *op.results):
+            value.type = _mentioning(value.type, anew)
+
+
+def unused(name: str, taken: Container[str]) -> str:
+    """A name for a dim: `n`, or else `n_1`, `n_2`, ..."""
+    return next(each for k in count() if (each := f"{name}_{k}" if k else name) not in taken)
 
 
 def limits_of(found: Mapping[str, Measuring]) -> dict[str, Size]:
@@ -168,3 +199,31 @@ def _names_in(what: Attribute | Type) -> Iterator[str]:
                 yield from _names_in(item)
         case _:
             pass
+
+
+@overload
+def _mentioning(what: Type, sizes: Mapping[str, Size]) -> Type: ...
+@overload
+def _mentioning(what: Attribute, sizes: Mapping[str, Size]) -> Attribute: ...
+def _mentioning(what: Attribute | Type, sizes: Mapping[str, Size]) -> Attribute | Type:
+    """The same with other sizes in the place of some dims."""
+    match what:
+        case Dim():
+            return substitute(what, sizes)
+        case TensorType(dtype, shape):
+            return TensorType(dtype, _shape(shape, sizes))
+        case ViewType(dtype, shape, strides):
+            return ViewType(dtype, _shape(shape, sizes), _shape(strides, sizes))
+        case FunctionType(inputs, results):
+            return FunctionType(
+                tuple([_mentioning(type, sizes) for type in inputs]),
+                tuple([_mentioning(type, sizes) for type in results]),
+            )
+        case tuple():
+            return tuple([_mentioning(item, sizes) for item in what])
+        case _:
+            return what
+
+
+def _shape(shape: Shape, sizes: Mapping[str, Size]) -> Shape:
+    return tuple([substitute(size, sizes) for size in shape])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlc.dialects import array, flow, func
+from dlc.dialects.measured import count_anew, measuring
 from dlc.driver.entries import entry_functions, find_function
 from dlc.driver.opened import Opened
 from dlc.errors import UsageError
@@ -84,6 +85,7 @@ def _extend(function: func.Func, position: int, input: int, name: str) -> None:
     body = function.body
     names = _result_names(function)
     derivative = _derivative_body(body, position)
+    count_anew(derivative, {*function.bounds, *measuring(function)})
     terminator = body.terminator
     emit = Builder.before_op(terminator)
     value = terminator.operands[position]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlc.dialects.comm import HOST, PLACED
+from dlc.dialects.measured import unused
 from dlc.errors import Diagnostic, Label, ModelError, Place
 from dlc.frontend.problems import Problems, Stop
 from dlc.ir.builder import Builder
@@ -175,11 +176,7 @@ class Trace(Builder):
 
     def fresh_dim(self, name: str) -> str:
         """The name of a size that an operation brings: `n`, `n_1`, ..., none of them declared."""
-        count = 0
-        unique = name
-        while unique in self.bounds or unique in self.brought:
-            count += 1
-            unique = f"{name}_{count}"
+        unique = unused(name, {*self.bounds, *self.brought})
         self.brought.add(unique)
         return unique
 

@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dlc.dialects.measured import measuring
 from dlc.driver.calls import Request
 from dlc.driver.check import check_model
+from dlc.driver.entries import find_function
 from dlc.driver.inspect import inspect_file
 from dlc.driver.make import Wanted, evaluate_model, make_artifact, run_model
+from dlc.driver.open import read_ir
+from dlc.driver.settings import Settings
 from dlc.driver.show import Shown, show_stage
 from dlc.driver.watch import Watch
-from dlc.errors import CallError, ModelError
+from dlc.errors import CallError, ModelError, Unsupported
 from dlc.runtime.model import Model, load
 from dlc.runtime.signature import signature_text
 from dlc.runtime.spelling import dims_text
@@ -129,3 +133,53 @@ def test_a_size_that_is_counted_has_no_name_in_a_type() -> None:
 def test_a_missing_type_is_said_as_it_is_written() -> None:
     assert "it is f(...) -> f32[_, B]" in refused("= compress(x * x[:, new], x > 0)")
     assert "it is f(...) -> (places: i64[_, 1], count: i64)" in refused("= nonzero(x)")
+
+
+TWICE = """\
+dlc 1
+export fn f(x: f32[3] = [1, 2, 0]) -> (y: f32, kept: f32[_], n: i64) {
+  let (places, n) = nonzero(x > 0)
+  let kept = x[places[:, 0]]
+  let there = if sum(x) > 9 then 0.0 else f32(nonzero(x)[1])
+  return (y=sum(kept * kept) / f32(n) + there, kept=kept, n=n)
+}
+"""
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_derivative_beside_what_is_counted_counts_apart(level: int) -> None:
+    """Of y = (1 + 4) / 2 + 2 it is 2 x / 2 where x is counted."""
+    wanted = Wanted("m.dlm", TWICE, settings=Settings(level), gradient=(None, "y", "x"))
+    opened = wanted.open()
+    assert list(measuring(find_function(opened.module, "f"))) == ["n", "n_1", "n_2", "n_1_1"]
+    request = Request("m.dlm")
+    for results, _ in (evaluate_model(wanted, request, Watch()), run_model(wanted, request)):
+        y, kept, n, gradient = [value.bits for value in results.named.values()]
+        assert (float(y), kept.tolist(), int(n)) == (4.5, [1, 2], 2)
+        assert gradient.tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        "if sum(x) > 9 then 0.0 else sum(x[nonzero(x)[0][:, 0]])",
+        "sum(scan r in stack([x, x]) { yield sum(sin(r[nonzero(r)[0][:, 0]])) })",
+    ],
+    ids=["branch", "loop"],
+)
+def test_what_is_counted_inside_is_not_kept_for_a_derivative(counted: str) -> None:
+    text = f"dlc 1\nexport fn f(x: f32[3]) -> f32 {{\n  return {counted}\n}}\n"
+    with pytest.raises(Unsupported, match=r"(?s)D0716.*is counted in a branch or a loop.*m.dlm:3"):
+        make_artifact(Wanted("m.dlm", text, gradient=(None, "f", "x")))
+
+
+def test_a_size_is_counted_once() -> None:
+    counted = '"array.nonzero"(%x) <{dim = "n"}> : (tensor<3xf32>) -> '
+    counted += '(tensor<?x1xi64, #dlc.dims<"n, 1">>, tensor<i64>)'
+    text = (
+        '"func.func"() <{sym_name = "f", function_type = (tensor<3xf32>) -> tensor<i64>}> ({\n'
+        f"^bb0(%x: tensor<3xf32>):\n  %a:2 = {counted}\n  %b:2 = {counted}\n"
+        '  "func.return"(%b#1) : (tensor<i64>) -> ()\n}) : () -> ()\n'
+    )
+    with pytest.raises(ModelError, match="counts n, which another operation counts already"):
+        read_ir(text, "f.dlir")

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from dlc.dialects.flow.recompute import repeated_ops
+from dlc.dialects.measured import Measuring
+from dlc.errors import Unsupported
 from dlc.ir.clone import clone
 from dlc.ir.core import Block, Op, Value
+from dlc.ir.dims import names
+from dlc.ir.types import TensorType
 
 
 def captured(
@@ -20,9 +24,12 @@ def captured(
 
     What is cheaper to compute again than to keep is repeated in `backward`. Values `at_hand` need not be
     kept: arguments that are passed again, and what the forward half hands over anyway.
+    Raises Unsupported (D0716) for one of a size that `forward` counts, which nobody knows outside.
     """
     _repeat(backward, forward, repeated_ops(_uses(backward, forward), at_hand))
-    return _uses(backward, forward)
+    kept = _uses(backward, forward)
+    _refuse_counted(kept, forward)
+    return kept
 
 
 def bind(backward: Block, value: Value) -> Value:
@@ -50,6 +57,20 @@ def arrange(block: Block, arguments: Sequence[Value]) -> None:
 def _uses(backward: Block, forward: Block) -> list[Value]:
     used = (operand for op in backward for operand in op.operands)
     return list(dict.fromkeys(value for value in used if value.block is forward))
+
+
+def _refuse_counted(kept: Sequence[Value], forward: Block) -> None:
+    counted = {op.brings for op in forward if isinstance(op, Measuring)}
+    for value in kept if counted else ():
+        assert isinstance(value.type, TensorType)
+        size = min(names(value.type.size) & counted, default=None)
+        if size is not None:
+            raise Unsupported(
+                f"the derivative needs {value.type.text}, and {size} is counted in a branch or a loop",
+                code="D0716",
+                place=None if value.op is None else value.op.location.place,
+                help="count before it, and use in it what was counted",
+            )
 
 
 def _repeat(backward: Block, forward: Block, ops: set[Op]) -> None:

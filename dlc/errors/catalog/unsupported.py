@@ -109,4 +109,14 @@ PAGES: dict[str, Page] = {
         "dlc 1\ndim T = 2..64\nexport fn f(x: f32[T]) -> f32 = sum(x[5:])",
         "dlc 1\ndim T = 5..64\nexport fn f(x: f32[T]) -> f32 = sum(x[5:])",
     ),
+    "D0716": Page(
+        "a derivative that needs what was counted in a branch or a loop",
+        "What a branch or a round of a loop computes is kept for its derivative, with a size that is known "
+        "outside of it. `nonzero` or `compress` there counts a size that is not: count before the branch.",
+        "dlc 1\nfn g(x: f32[9]) -> f32 = if x[0] > 0 then sum(exp(compress(x, x > 1))) else 0.0\n"
+        "export fn f(x: f32[9]) -> f32[9] = grad(g)(x)",
+        "dlc 1\nfn g(x: f32[9]) -> f32 {\n  let large = compress(x, x > 1)\n"
+        "  return if x[0] > 0 then sum(exp(large)) else 0.0\n}\n"
+        "export fn f(x: f32[9]) -> f32[9] = grad(g)(x)",
+    ),
 }
