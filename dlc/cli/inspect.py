@@ -6,6 +6,7 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, progress
 from dlc.cli.values import parameters
+from dlc.errors import visible
 
 
 def command(
@@ -20,4 +21,4 @@ def command(
     if as_json:
         print_json(found.data())
     else:
-        print(found.text)
+        print(visible(found.text))

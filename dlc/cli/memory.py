@@ -12,7 +12,7 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, progress
 from dlc.cli.values import check_kept, memory, sizes
-from dlc.errors import UsageError
+from dlc.errors import UsageError, visible
 from dlc.runtime.atomic import check_writable
 
 
@@ -99,7 +99,7 @@ def _show(asked: driver.Asked, files: Mapping[str, str], as_json: bool) -> None:
     if as_json:
         print_json(driver.memory_data(found))
     elif not files:
-        print(driver.memory_text(found))
+        print(visible(driver.memory_text(found)))
 
 
 def _found(asked: driver.Asked) -> driver.ModelMemory:

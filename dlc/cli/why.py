@@ -9,6 +9,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, progress
+from dlc.errors import visible
 
 
 @options.compiling("level", "target", "matmul", "disable_pass", "chosen", "module", "place")
@@ -35,4 +36,4 @@ def command(
     if as_json:
         print_json(driver.decisions_data(found))
     else:
-        print(driver.decisions_text(found))
+        print(visible(driver.decisions_text(found)))

@@ -38,6 +38,7 @@ __all__ = [
     "diagnostic_data",
     "not_installed",
     "render",
+    "visible",
 ]
 
 
@@ -235,10 +236,10 @@ def render(diagnostic: Diagnostic, sources: Mapping[str, str]) -> str:
         lines += [f"  note: {label.text} ({label.place})" for label in diagnostic.labels]
     if diagnostic.help:
         lines.append(f"{' ' * width} = help: {_short(diagnostic.help)}")
-    return "\n".join(map(_visible, lines))
+    return "\n".join(map(visible, lines))
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """A text without what a terminal obeys: models and names of files may come from strangers."""
     if text.isprintable():
         return text

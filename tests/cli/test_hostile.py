@@ -257,6 +257,15 @@ def test_what_a_terminal_obeys_is_not_shown(dlc: Command, folder: Path) -> None:
         assert "error[D" in done.err
 
 
+def test_nor_where_a_model_documents_itself(dlc: Command, folder: Path) -> None:
+    (folder / "m.dlm").write_text("dlc 1\n## Shouts.\nexport fn f(x: f32[3]) -> f32 = sum(x)\n")
+    graph = dlc("show", "m.dlm", "--stage", "graph").out
+    (folder / "loud.dlir").write_text(graph.replace("Shouts.", r"Shouts.\1B[31m"))
+    done = dlc("inspect", "loud.dlir")
+    assert "Shouts.\ufffd[31m" in done.out
+    assert done.code == 0
+
+
 def test_no_name_has_no_page(dlc: Command) -> None:
     done = dlc("doc", "")
     assert "D0914" in done.err
