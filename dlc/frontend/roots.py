@@ -33,7 +33,8 @@ class Layer:
 
 def root_definition(ev: Evaluator, file: File, name: str | None) -> ModuleDefinition | None:
     """The module that is asked for; else the one with entry points; else the one that is trained."""
-    modules = {item.name: item for item in file.tree.items if isinstance(item, ast.Module)}
+    # A name that is declared twice was reported, and is the first that it is declared as.
+    modules = {n: item for n, item in file.declared.items() if isinstance(item, ast.Module)}
     if name is not None:
         if name not in modules:
             near = suggest(name, modules)

@@ -45,3 +45,11 @@ def test_a_size_that_no_artifact_holds_is_refused_where_it_stands(size: str) -> 
     (found,) = caught.value.diagnostics
     assert (found.code, found.place and found.place.line) == ("D0329", 3)
     assert "beyond 2**62" in found.message
+
+
+def test_a_module_named_as_something_else_is_is_declared_twice() -> None:
+    text = "dlc 1\ndim Net = 1..4\nmodule Net {\n  export fn f(x: f32[3]) -> f32 = sum(x)\n}\n"
+    with pytest.raises(ModelError) as caught:
+        elaborate("twice.dlm", text=text)
+    (found,) = caught.value.diagnostics
+    assert (found.code, found.place and found.place.line) == ("D0202", 3)
