@@ -11,8 +11,7 @@ module Language(V = 256, D = 512, F: dtype = f32) {
   use head = Linear(D, V, F=F)
 
   ## How likely each token is to come next, at every place.
-  export fn logits(ids: i32[B, T]) -> f32[B, T, V] =
-    f32(head(rnn2(rnn1(tokens[ids]).y).y))
+  export fn logits(ids: i32[B, T]) -> f32[B, T, V] = f32(head(rnn2(rnn1(tokens[ids]).y).y))
 }
 
 train Language {

@@ -30,8 +30,8 @@ module Stage(I, M, n, stride, F: dtype = f32) {
 }
 
 module ResNet50(classes = 1000, F: dtype = f32) {
-  use stem = chain(Conv2d(3, 64, kernel=7, stride=2, padding=3, bias=false, F=F), BatchNorm(64, F=F),
-                   relu, max_pool2d(3, stride=2, padding=1))
+  use stem = chain(Conv2d(3, 64, kernel=7, stride=2, padding=3, bias=false, F=F),
+                   BatchNorm(64, F=F), relu, max_pool2d(3, stride=2, padding=1))
   use stages = chain(Stage(64, 64, 3, 1, F), Stage(256, 128, 4, 2, F), Stage(512, 256, 6, 2, F),
                      Stage(1024, 512, 3, 2, F))
   use head = Linear(2048, classes, F=F)

@@ -19,6 +19,7 @@ import numpy as np
 from dlc import dialects
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
+from dlc.dialects.measured import Measuring
 from dlc.errors import ModelError
 from dlc.ir.attributes import Attribute, Dense, Symbol, encode
 from dlc.ir.builder import Builder
@@ -82,6 +83,7 @@ class RandomModule:
         self._kinds = [kind for kind in kinds if "sym_name" not in signature_of(kind).attributes]
         self._ends = [kind for kind in self._kinds if kind.terminator]
         self.made: set[str] = set()
+        self._counted = 0
 
     def module(self, functions: int = 2, operations: int = 40) -> Module:
         """A module of so many functions with at most so many operations each."""
@@ -125,12 +127,17 @@ class RandomModule:
         attributes = self._attributes(kind)
         if len(segments) > 1:
             attributes["segments"] = tuple(segments)
+        if issubclass(kind, Measuring):
+            self._counted += 1
+            attributes["dim"] = f"n{self._counted}"
         if signature.regions and depth > 1:
             return None
         inner = [] if kind.isolated else visible
         regions = tuple([self._region(inner, depth) for _ in range(signature.regions)])
         op = object.__new__(kind)
         try:
+            if not kind.isolated and any(map(_counts, regions)):
+                raise ValueError("a formula counts no size")
             if signature.misfits(len(operands), len(regions), signature.ordered(attributes)):
                 raise ValueError("the parts are not what the class declares")
             Op.__init__(
@@ -305,3 +312,7 @@ def listed(items: list[Attribute]) -> tuple[Attribute, ...]:
     return tuple(
         [7 if isinstance(item, int) and abs(item) > MAX_FACTOR else item for item in items]
     )
+
+
+def _counts(block: Block) -> bool:
+    return any(isinstance(op, Measuring) for outer in block for op in outer.walk())
