@@ -18,7 +18,7 @@ from typer.models import OptionInfo
 from dlc.errors import UsageError
 from dlc.text.suggest import suggest
 
-__all__ = ["UNREADABLE", "Verb", "misread", "refused"]
+__all__ = ["UNREADABLE", "Verb", "meant", "misread", "refused"]
 
 UNREADABLE = cast("type[Exception]", typer.BadParameter.__base__)
 """What the library raises for any command line that it cannot read."""

@@ -28,8 +28,7 @@ def fuse_attention_gradients(module: Op, context: Context) -> None:
 @define_pass("fuse_gpu_attention_gradients")
 def fuse_gpu_attention_gradients(module: Op, context: Context) -> None:
     """Compute what the operands of attention receive by two walks, where a GPU computes it."""
-    on_gpu = kernels_on_gpu(module)
-    _fuse_among([op for op in module.walk() if op in on_gpu], context)
+    _fuse_among(kernels_on_gpu(module), context)
 
 
 def _fuse_among(ops: Sequence[Op], context: Context) -> None:

@@ -49,8 +49,7 @@ def split_folds(module: Op, context: Context) -> None:
 @define_pass("split_gpu_folds")
 def split_gpu_folds(module: Op, context: Context) -> None:
     """Compute long folds of few elements in parts, where a GPU computes them."""
-    on_gpu = kernels_on_gpu(module)
-    _split_among([op for op in module.walk() if op in on_gpu], context)
+    _split_among(kernels_on_gpu(module), context)
 
 
 def _split_among(ops: Sequence[Op], context: Context) -> None:

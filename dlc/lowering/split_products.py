@@ -50,7 +50,7 @@ def split_products(module: Op, context: Context) -> None:
 @define_pass("split_gpu_products")
 def split_gpu_products(module: Op, context: Context) -> None:
     """Compute products of few tiles in parts of their sums, where a GPU computes them."""
-    _split_among(kernels_on_gpu(module), module, context)
+    _split_among(set(kernels_on_gpu(module)), module, context)
 
 
 def _split_among(chosen: Collection[Op], module: Op, context: Context) -> None:

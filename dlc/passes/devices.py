@@ -79,16 +79,16 @@ def uses_gpu(module: Op) -> bool:
     return False
 
 
-def kernels_on_gpu(module: Op) -> set[Op]:
-    """The kernels of the placed functions of a module that a GPU runs."""
-    found: set[Op] = set()
+def kernels_on_gpu(module: Op) -> list[Op]:
+    """The kernels of the placed functions of a module that a GPU runs, in order of text."""
+    found: list[Op] = []
     for function in [op for op in module.walk() if isinstance(op, func.Func)]:
         devices = devices_of(function)
-        found |= {
+        found += [
             op
             for op in function.walk()
             if not isinstance(op, Send) and any(is_gpu(devices.get(v)) for v in op.results)
-        }
+        ]
     return found
 
 

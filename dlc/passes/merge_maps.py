@@ -65,7 +65,7 @@ def merge_maps(module: Op, context: Context) -> None:
 @define_pass("merge_gpu_maps")
 def merge_gpu_maps(module: Op, context: Context) -> None:
     """Compute formulas over the same elements together, where a GPU computes them."""
-    _merge_among(kernels_on_gpu(module), module, context)
+    _merge_among(set(kernels_on_gpu(module)), module, context)
 
 
 def _merge_among(chosen: set[Op], module: Op, context: Context) -> None:

@@ -31,8 +31,7 @@ def take_operands(module: Op, context: Context) -> None:
 @define_pass("take_gpu_operands")
 def take_gpu_operands(module: Op, context: Context) -> None:
     """Let products read operands as they were before, where a GPU computes them."""
-    on_gpu = kernels_on_gpu(module)
-    _take([op for op in module.walk() if op in on_gpu], context)
+    _take(kernels_on_gpu(module), context)
 
 
 def _take(ops: Sequence[Op], context: Context) -> None:
@@ -66,8 +65,7 @@ def keep_blanks(module: Op, context: Context) -> None:
 @define_pass("keep_gpu_blanks")
 def keep_gpu_blanks(module: Op, context: Context) -> None:
     """Have the zeros around pictures as numbers of the artifact, where a GPU reads the pictures."""
-    on_gpu = kernels_on_gpu(module)
-    _keep_blanks_of([op for op in module.walk() if op in on_gpu])
+    _keep_blanks_of(kernels_on_gpu(module))
 
 
 def _keep_blanks_of(ops: Sequence[Op]) -> None:

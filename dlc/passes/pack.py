@@ -29,7 +29,7 @@ def pack(module: Op, context: Context) -> None:
     """Put the right operands of generated products into panels."""
     assert isinstance(module, Module)
     options = context.options
-    on_gpu = kernels_on_gpu(module)
+    on_gpu = set(kernels_on_gpu(module))
     for op in list(module.walk()):
         if op in on_gpu:
             continue

@@ -156,7 +156,7 @@ def test_beside_a_processor_only_what_the_gpu_computes_is_done_in_parts(short: N
     on_gpu = kernels_on_gpu(opened.module)
     split = [op for op in opened.module.walk() if isinstance(op, Gemm) and op.part]
     assert len(split) == 1
-    assert {*split} <= on_gpu
+    assert {*split} <= {*on_gpu}
     (conv,) = [op for op in opened.module.walk() if isinstance(op, Conv)]
     assert isinstance(conv.blank.op, array.Constant)
     folds = [op for op in on_gpu if isinstance(op, kernel.Generic) and op.adds_floats]
