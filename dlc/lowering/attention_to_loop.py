@@ -74,7 +74,7 @@ class _Attention:
         self.op = op
         self.writer = Writer(op)
         *self.batch, self.m, self.depth = kernel.array_type(op.query).shape
-        self.shape: Shape = shape_for(F32, self.m, context.options, grouped=True)
+        self.shape: Shape = shape_for(F32, self.m, op.panel, 1, context.options)
         width = panel_count(op.width, op.panel)
         assert isinstance(width, int)
         self.out_panels = width

@@ -2,8 +2,8 @@
 
 The right operand comes in *panels*: `panel[k][NR]`, NR columns side by side for every k. For each k the
 panel's row is loaded once and multiplied by one element of each row of the left operand. The shape is
-chosen so that sums, one panel row and one broadcast element fill the registers: with 16 of them 6 rows of
-2 registers, with 32 (AVX-512) 8 rows of 3. Products of few rows take several panels at a time instead:
+chosen so that sums, one panel row and one broadcast element fill the registers
+(`dlc.passes.panel_width`). Products of few rows take several panels at a time instead:
 additions that wait for each other must be many, and one stream from memory is slower than four.
 """
 
@@ -19,16 +19,12 @@ from dlc.ir.dims import Size
 from dlc.ir.passes import Options
 from dlc.ir.types import DType, VectorType
 from dlc.lowering.loop_words import for_each, index, minimum
+from dlc.passes.panel_width import rows_of, tile_of, tiles_of
 
 UNROLL = 2
 """Steps of k per round: enough to hide the counting, and short code."""
 MAX_PANELS = 4
 """Panels that are read at the same time."""
-LATENCY_ROWS = 4
-"""Fewer rows of one panel take as long: an addition waits for the one before."""
-FEWER_ROWS_PERCENT = 3
-"""What a row less costs the others: each load from a panel serves fewer of them."""
-
 STRETCH = 4096
 """Products added to one sum before it joins a total: a sum loses digits with each addition."""
 
@@ -59,30 +55,20 @@ class Shape:
         return self.panels * self.registers
 
 
-def panel_registers(options: Options) -> int:
-    """Registers in a row of a panel."""
-    return 3 if options.vector_bytes == 64 else 2
+def shape_for(dtype: DType, m: Size, panel: int, beside: Size, options: Options) -> Shape:
+    """The tile of sums for a product of `m` rows with panels of so many columns on the target.
 
-
-def shape_for(dtype: DType, m: Size, options: Options, *, grouped: bool = False) -> Shape:
-    """The tile of sums for a product of `m` rows on the target; in a grouped one panels stay alone."""
-    lanes = options.vector_bytes // dtype.bytes
-    most = 8 if options.vector_bytes == 64 else 6
-    rows = _rows(m, most) if isinstance(m, int) else most
-    panels = 1 if grouped else min(most // rows, MAX_PANELS)
-    register = VectorType(dtype, lanes)
-    return Shape(rows, panels, panel_registers(options), register, options.fma)
-
-
-def _rows(m: int, most: int) -> int:
-    """Rows of the tile: fewer than possible where the last one would be rather empty."""
-    if m <= most:
-        return max(m, 1)
-
-    def cost(rows: int) -> int:
-        return -(-m // rows) * rows * (100 + FEWER_ROWS_PERCENT * (most - rows))
-
-    return min(range(most, LATENCY_ROWS - 1, -1), key=cost)
+    `beside` counts the panels that a tile may go through: of a group of products, or of all columns.
+    """
+    register = VectorType(dtype, options.vector_bytes // dtype.bytes)
+    registers = panel // register.lanes
+    most = tile_of(registers, options.vector_bytes).rows
+    rows = rows_of(m, most) if isinstance(m, int) else most
+    sums = max(tile.rows * tile.registers for tile in tiles_of(options.vector_bytes))
+    panels = min(max(sums // (rows * registers), 1), MAX_PANELS)
+    if isinstance(beside, int):
+        panels = min(panels, max(beside, 1))
+    return Shape(rows, panels, registers, register, options.fma)
 
 
 Sums = list[Value]

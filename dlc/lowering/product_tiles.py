@@ -51,9 +51,10 @@ class ProductTiles:
     def __init__(self, op: Gemm | Conv, context: Context) -> None:
         self.product = op
         self.writer = Writer(op)
-        self.shape: Shape = shape_for(
-            op.accumulator, op.domain[-2], context.options, grouped=self.groups > 1
-        )
+        panel = op.packs or op.panel if isinstance(op, Gemm) else op.panel
+        # The panels of two groups do not meet the same rows.
+        beside = 1 if self.groups > 1 else panel_count(op.columns, panel)
+        self.shape: Shape = shape_for(op.accumulator, op.domain[-2], panel, beside, context.options)
         lanes = lanes_of(op.epilogue, context.options.vector_bytes)
         self.body = epilogue_body(op, self.writer, lanes)
 

@@ -14,11 +14,12 @@ from dlc.dialects.kernel_products import Conv, Gemm, Product, panel_count
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import Dim, product
+from dlc.ir.dims import Dim, Size, product
 from dlc.ir.passes import Context, Options, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
-from dlc.ir.types import F32, F64, DType
+from dlc.ir.types import F32, F64
 from dlc.passes.devices import kernels_on_gpu
+from dlc.passes.panel_width import panel_columns
 
 THIN = 16
 """Channels: with fewer, the loop over those that one tap meets is too short to be fast."""
@@ -43,7 +44,7 @@ def pack(module: Op, context: Context) -> None:
                 context.log.did(f"call BLAS: {reason}", op)
                 continue
             context.log.did("generate the product", op)
-            columns = _columns(op, options.vector_bytes)
+            columns = _columns(op, op.inner, options.vector_bytes)
             if _stored(op.rhs) is None and not _stays_in_loop(op.rhs):
                 op.attributes["packs"] = columns
             else:
@@ -80,7 +81,8 @@ def _convolution(op: Conv, module: Module, context: Context) -> None:
     if _is_thin(op):
         context.log.did("write a border of zeros around the picture", op)
         _add_border(op)
-    _use_panels(op, _columns(op, context.options.vector_bytes), module)
+    depth = product(kernel.array_type(op.rhs).shape[:-1])
+    _use_panels(op, _columns(op, depth, context.options.vector_bytes), module)
 
 
 def _by_rows(op: Conv, rewriter: Rewriter) -> None:
@@ -120,7 +122,9 @@ def window_rows(emit: Builder, op: Conv) -> Value:
 def _attention(op: Attention, vector_bytes: int) -> None:
     """Put the keys, as columns, and the values of attention into panels."""
     emit = Builder.before_op(op)
-    columns = panel_columns(kernel.array_type(op.query).dtype, vector_bytes)
+    query = kernel.array_type(op.query)
+    *_, rows, depth = query.shape
+    columns = panel_columns(query.dtype, rows, op.width, depth, vector_bytes)
     keys = panels_of(emit, op.keys, columns, True)
     values = panels_of(emit, op.values, columns, False)
     op.set_operands([op.query, keys, values, *op.operands[3:]])
@@ -149,15 +153,11 @@ def _bordered(emit: Builder, op: Conv) -> Value:
     return emit(array.Pad(op.lhs, zero, (0, *low, 0), (0, *high, 0), (0, 0, 0, 0)))
 
 
-def _columns(op: Product, vector_bytes: int) -> int:
-    """Columns of a panel: those of the micro-kernel."""
-    return panel_columns(op.accumulator, vector_bytes)
-
-
-def panel_columns(dtype: DType, vector_bytes: int) -> int:
-    """Columns of a panel of numbers: two registers, or three where there are many."""
-    registers = 3 if vector_bytes == 64 else 2
-    return registers * vector_bytes // dtype.bytes
+def _columns(op: Product, depth: Size, vector_bytes: int) -> int:
+    """Columns of a panel, which are all of one group, for sums of so many products."""
+    groups = op.groups if isinstance(op, Conv) else 1
+    rows, columns = op.domain[-2], op.columns // groups
+    return panel_columns(op.accumulator, rows, columns, depth, vector_bytes)
 
 
 def _why_blas(op: Gemm, options: Options) -> str:

@@ -96,12 +96,14 @@ def check(
     dims: Mapping[str, tuple[int, int | None]] | None = None,
     at: Sequence[Mapping[str, int]] = ({},),
     rtol: float = 1e-5,
+    vector_bytes: int = Options().vector_bytes,
 ) -> Context:
     """Compare machine code, and the evaluation after every pass, with the evaluated graph.
 
-    With `dims`, everything is compared at each of the sizes `at`.
+    With `dims`, everything is compared at each of the sizes `at`. Vectors wider than the processor's
+    are several registers in machine code.
     """
-    context = Context(options=Options(level=level, matmul=matmul))
+    context = Context(options=Options(level=level, matmul=matmul, vector_bytes=vector_bytes))
     module, function = function_of(program, types, dims or {})
     return_counts(function)
     visible = len(function.results_returned) - function.hidden_results

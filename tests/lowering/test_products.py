@@ -9,13 +9,15 @@ import pytest
 
 from dlc.dialects import array, mem
 from dlc.dialects.array.elementwise import tensor_type
+from dlc.dialects.kernel_products import panel_count
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import Size, symbol
 from dlc.ir.passes import Options
 from dlc.ir.types import F32, F64, I32, DType, TensorType
-from dlc.lowering.micro_kernel import shape_for
+from dlc.lowering.micro_kernel import Shape, shape_for
 from dlc.lowering.panels_to_loop import tile_panels, tile_rows
+from dlc.passes.panel_width import panel_columns
 from tests.lowering.everywhere import (
     Program,
     assert_close,
@@ -45,6 +47,13 @@ def layer(emit: Builder, x: Value, w: Value, b: Value, residual: Value) -> Seque
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 7, 49])
 def test_a_layer_of_any_height_and_width(m: int, n: int) -> None:
     check(layer, f32(m, 37), f32(37, n), f32(n), f32(m, n), matmul="generated")
+
+
+@pytest.mark.parametrize("vector_bytes", [32, 64])
+@pytest.mark.parametrize("n", [8, 16, 24, 32, 64, 128])
+def test_a_layer_of_panels_of_any_width(n: int, vector_bytes: int) -> None:
+    types = f32(9, 37), f32(37, n), f32(n), f32(9, n)
+    check(layer, *types, matmul="generated", vector_bytes=vector_bytes)
 
 
 @pytest.mark.parametrize("dtype", [F64, I32])
@@ -221,22 +230,58 @@ def test_a_row_times_a_column_takes_no_more_memory_than_its_products() -> None:
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 6, 8, 9, 49, 196])
+@pytest.mark.parametrize("n", [1, 8, 16, 24, 32, 48, 64, 100, 1000])
 @pytest.mark.parametrize("options", [Options(), AVX512], ids=["avx2", "avx512"])
-def test_sums_a_panel_row_and_one_element_fit_into_the_registers(m: int, options: Options) -> None:
-    shape = shape_for(F32, m, options)
+def test_sums_a_panel_row_and_one_element_fit_into_the_registers(
+    m: int, n: int, options: Options
+) -> None:
+    panel = panel_columns(F32, m, n, 64, options.vector_bytes)
+    shape = shape_for(F32, m, panel, panel_count(n, panel), options)
     registers = 32 if options is AVX512 else 16
     assert shape.rows * shape.across + shape.registers + 1 <= registers
     assert shape.rows <= max(m, 1)
+    assert shape.panel == panel
+    assert shape.panels <= -(-n // panel)
+
+
+@pytest.mark.parametrize(
+    ("n", "avx2", "avx512"),
+    [
+        (8, 8, 16),
+        (16, 16, 16),
+        (24, 24, 32),
+        (32, 16, 32),
+        (48, 16, 48),
+        (64, 16, 64),
+        (96, 16, 48),
+        (128, 16, 64),
+        (1000, 16, 48),
+        (symbol("N"), 16, 48),
+    ],
+)
+def test_panels_are_full_where_they_can_be(n: Size, avx2: int, avx512: int) -> None:
+    assert panel_columns(F32, 784, n, 64, 32) == avx2
+    assert panel_columns(F32, 784, n, 64, 64) == avx512
+
+
+def test_a_panel_stays_in_the_second_level_cache() -> None:
+    assert panel_columns(F32, 784, 512, 9 * 256, 64) == 64
+    assert panel_columns(F32, 784, 512, 9 * 512, 64) == 48
 
 
 def test_a_few_rows_more_do_not_cost_a_whole_tile() -> None:
-    assert shape_for(F32, 49, Options()).rows == 5
-    assert shape_for(F32, 784, Options()).rows == 6
+    assert _shape(49).rows == 5
+    assert _shape(784).rows == 6
+
+
+def _shape(m: int) -> Shape:
+    """The tile of a product with many panels of 16 columns."""
+    return shape_for(F32, m, 16, 64, Options())
 
 
 def test_tiles_are_about_equal() -> None:
     assert tile_rows(196, 1024, 6) == 66
     assert tile_rows(5, 1024, 6) == 6
-    shape = shape_for(F32, 196, Options())
+    shape = _shape(196)
     assert tile_panels(64, 66, 256, shape) == 5
-    assert tile_panels(63, 1, 25088, shape_for(F32, 1, Options())) == 4
+    assert tile_panels(63, 1, 25088, _shape(1)) == 4
