@@ -1,8 +1,12 @@
 """`kernel.generic` for a GPU, a thread to some neighbouring elements.
 
-What lies side by side in memory is loaded and stored 16 bytes at a time. A thread whose formula is
-short has several such groups and loads all of them before it stores any, so that more is on its way at
-once. At the end of the domain what is left is done one by one.
+What lies side by side in memory is loaded and stored 16 bytes at a time: the widest of the arrays says
+how many elements these are. Of narrower ones a thread has fewer bytes, so that the threads of a warp still
+move one whole stretch of each array together. With 16 bytes of the narrowest, each access to the others
+would touch half of every 32 bytes that memory moves, and there would be twice as many of those to move.
+
+A thread whose formula is short has several such groups and loads all of them before it stores any, so that
+more is on its way at once. At the end of the domain what is left is done one by one.
 """
 
 from __future__ import annotations
@@ -18,13 +22,13 @@ from dlc.lowering.lanes import Lane, Linear, Uniform
 from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.multiples import ACCESS, known_multiple
-from dlc.lowering.rows import checks_depend_on, turns_axes
+from dlc.lowering.rows import checks_depend_on, counts_up, turned_arrays
 from dlc.lowering.simt_writer import GridWriter, either
 from dlc.lowering.work import ceil_divide, element_work, nanoseconds
 
 THREADS = 256
-MOST = 8
-"""Elements of a group, at most."""
+SECTOR = 32
+"""Bytes that memory moves together: what only one thread reads is made of whole ones."""
 SHORT = 24
 """Operations of a formula of which a thread does several groups."""
 TOGETHER = 2
@@ -37,8 +41,10 @@ BUSY = 1 << 18
 
 def lower_elements(op: kernel.Generic) -> Lowered:
     """The function for a kernel whose elements are a thread's work each."""
-    if turns_axes(op) and in_groups(op.domain[-2], MOST) > 1:
-        return _turned(op)
+    turned = turned_arrays(op)
+    rows = in_groups(op.domain[-2], SECTOR // _widest(turned)) if turned else 1
+    if rows > 1:
+        return _turned(op, rows)
     writer, group = GridWriter(op, THREADS), group_of(op)
     body = Body(writer, {argument: view for view, argument in enumerate(op.arrays)}, group)
     short = op.is_map and sum(1 for _ in op.body) <= SHORT
@@ -56,14 +62,13 @@ def lower_elements(op: kernel.Generic) -> Lowered:
     )
 
 
-def _turned(op: kernel.Generic) -> Lowered:
+def _turned(op: kernel.Generic, group: int) -> Lowered:
     """A kernel that reads along rows what it writes along columns, and the other way round.
 
-    Each thread has neighbours along the axis that is read; neighbouring threads have neighbours along
-    the one that is written. So what either moves is whole stretches of 32 bytes.
+    Each thread has `group` neighbours along the axis that is read; neighbouring threads have neighbours
+    along the one that is written. So what a thread reads and what a warp writes are whole sectors.
     """
     *outer, rows, columns = op.domain
-    group = in_groups(rows, MOST)
     writer = GridWriter(op, THREADS)
     body = Body(writer, {argument: view for view, argument in enumerate(op.arrays)}, group)
 
@@ -89,14 +94,13 @@ def _computed(op: kernel.Generic, body: Body, point: Point, place: Sequence[Lane
 
 
 def group_of(op: kernel.Generic) -> int:
-    """How many neighbours along the last axis a thread computes side by side: 1, 2, 4 or 8.
+    """How many neighbours along the last axis a thread computes side by side: 1, 2, 4, 8 or 16.
 
     Groups do not reach beyond a row, so that all of one have the same other indices.
     """
     if not op.domain or checks_depend_on(op, op.indices[-1:]):
         return 1
-    widest = max(kernel.array_type(value).dtype.bytes for value in _side_by_side(op))
-    group = min(MOST, ACCESS // widest)
+    group = ACCESS // _widest(_side_by_side(op))
     if len(op.domain) > 1:
         group = in_groups(op.domain[-1], group)
     count = product(op.domain)
@@ -109,8 +113,13 @@ def _side_by_side(op: kernel.Generic) -> list[Value]:
     """The arrays of which neighbouring elements are neighbours in memory: results, and most inputs."""
     last = op.indices[-1]
     loads = (load for load in op.walk() if isinstance(load, kernel.Load) and load.indices)
-    read = {load.array for load in loads if load.indices[-1] is last}
+    read = {load.array for load in loads if counts_up(load.indices[-1], last)}
     return [*op.outs, *[argument for argument in op.arrays if argument in read]]
+
+
+def _widest(arrays: Sequence[Value]) -> int:
+    """The bytes of an element of the array whose elements have most."""
+    return max(kernel.array_type(array).dtype.bytes for array in arrays)
 
 
 def in_groups(length: Size, most: int) -> int:

@@ -27,7 +27,7 @@ from dlc.lowering.rows import (
     folds_along_memory,
     has_stage,
     row_in_result,
-    turns_axes,
+    turned_arrays,
 )
 from dlc.lowering.work import ceil_divide, element_work, tile_rows, tiles
 
@@ -94,7 +94,7 @@ class _Generic:
         upper = minimum(emit, end, writer.size(rows, "rows"))
         extents = [writer.size(size, "extent", axis) for axis, size in enumerate(outer)]
         stop = writer.size(inner, "extent", len(outer)) if inner != 1 else index(emit, 1)
-        if not self.folds_in_registers and turns_axes(self.op):
+        if not self.folds_in_registers and turned_arrays(self.op):
             self._down_the_rows(lower, upper, extents, stop)
             return tiles(rows, per_tile, inner * work)
 

@@ -32,12 +32,12 @@ def folds_along_memory(op: kernel.Generic) -> bool:
         if isinstance(inner, kernel.Fold) and inner.extents:
             last = inner.body.arguments[-1]
             loads = (load for load in inner.body if isinstance(load, kernel.Load) and load.indices)
-            if any(_counts_up(load.indices[-1], last) for load in loads):
+            if any(counts_up(load.indices[-1], last) for load in loads):
                 return True
     return False
 
 
-def _counts_up(place: Value, index: Value) -> bool:
+def counts_up(place: Value, index: Value) -> bool:
     """Whether a place is the index, or the index and something else added up."""
     return place is index or (isinstance(place.op, scalar.Add) and index in place.op.operands)
 
@@ -53,13 +53,13 @@ def checks_depend_on(op: kernel.Generic, indices: Sequence[Value]) -> bool:
     return False
 
 
-def turns_axes(op: kernel.Generic) -> bool:
-    """Whether a formula reads along the last axis but one what it writes along the last."""
+def turned_arrays(op: kernel.Generic) -> list[Value]:
+    """What a formula reads along the last axis but one of its domain, where it writes along the last."""
     if len(op.domain) < 2 or not op.is_map:
-        return False
+        return []
     row, column = op.indices[-2:]
     loads = (load for load in op.body if isinstance(load, kernel.Load) and load.indices)
-    return any(load.indices[-1] is row and column in load.indices for load in loads)
+    return [load.array for load in loads if load.indices[-1] is row and column in load.indices]
 
 
 def dense_strides(emit: Builder, extents: Sequence[Value]) -> tuple[Value | None, ...]:

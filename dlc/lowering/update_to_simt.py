@@ -47,8 +47,8 @@ class _Update:
         target, update = (kernel.array_type(value) for value in op.inputs[:2])
         self.dtype, self.shape, self.part = target.dtype, target.shape, update.shape
         self.out = len(op.inputs)
-        # What is chosen between begins anywhere; what is only copied is read 16 bytes at a time.
-        most = ACCESS // self.dtype.bytes if self.in_place else 1
+        # Updates of whole rows begin with them; neighbours of others may have any address.
+        most = ACCESS // self.dtype.bytes if self._is_whole(-1) else 1
         self.group = in_groups(self.part[-1], most)
         self.body = Body(self.writer, {}, self.group)
 
@@ -66,6 +66,10 @@ class _Update:
         tiles = over_groups(writer, domain, self.group, groups, groups_at)
         return writer.finish(tiles, nanoseconds(THREADS * self.group * groups * PICOSECONDS))
 
+    def _is_whole(self, axis: int) -> bool:
+        """Whether the update is as long as the target, and so begins at 0."""
+        return self.part[axis] == self.shape[axis]
+
     def _start(self, emit: Builder, axis: int) -> Value:
         """Where the update begins along an axis; the call fails, and it is 0, where that leaves no room."""
         lane = self.body.load(Point(emit, 1, {}), 2 + axis, [], I64)
@@ -76,7 +80,7 @@ class _Update:
         inside = emit(scalar.And(low, emit(scalar.Compare(value, room, "lt"))))
         failure = loop.Fail(self.writer.tile, value, room, int(Status.INDEX))
         when(emit, emit(scalar.Not(inside)), failure)
-        return emit(scalar.Select(inside, value, zero))
+        return zero if self._is_whole(axis) else emit(scalar.Select(inside, value, zero))
 
     def _put(self, point: Point, place: Place, starts: Sequence[Value]) -> None:
         """Write a group of the update to where it belongs."""

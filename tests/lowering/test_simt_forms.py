@@ -17,7 +17,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, symbol
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Context, Manager, Options
-from dlc.ir.types import BF16, BOOL, F32, I32, I64, DType, TensorType
+from dlc.ir.types import BF16, BOOL, F32, I8, I32, I64, U8, DType, TensorType
 from dlc.lowering import long_rows_to_simt, rows_to_simt
 from dlc.lowering.plan_evaluation import evaluate_plan
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
@@ -70,7 +70,10 @@ def of_two_widths(emit: Builder, x: Value) -> Sequence[Value]:
         pytest.param(scaled_sum, [tensor(2048)] * 2, id="one-tile"),
         pytest.param(scaled_sum, [tensor(3, 7)] * 2, id="less-than-a-tile"),
         pytest.param(scaled_sum, [tensor(300, 12, dtype=BF16)] * 2, id="of-16-bits"),
+        pytest.param(scaled_sum, [tensor(8200, dtype=U8)] * 2, id="of-8-bits"),
+        pytest.param(scaled_sum, [tensor(300, 48, dtype=I8)] * 2, id="of-8-bits-with-sign"),
         pytest.param(of_two_widths, [tensor(1030, dtype=BF16)], id="of-two-widths"),
+        pytest.param(of_two_widths, [tensor(1030, dtype=U8)], id="of-widths-far-apart"),
         pytest.param(beginning_later, [tensor(6, 12)], id="beginning-within-a-group"),
     ],
 )
@@ -78,16 +81,19 @@ def test_elements_by_groups_of_neighbours(program: Program, types: list[TensorTy
     check(program, types)
 
 
-@pytest.mark.parametrize("shape", [(3, 40, 24), (3, 20, 9), (3, 7, 9)])
-def test_axes_are_turned(shape: tuple[int, ...]) -> None:
-    """A thread has eight rows, four, or one."""
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((3, 40, 24), F32), ((3, 20, 9), F32), ((3, 7, 9), F32), ((2, 32, 9), BF16), ((2, 64, 9), U8)],
+)
+def test_axes_are_turned(shape: tuple[int, ...], dtype: DType) -> None:
+    """A thread has eight rows, four, or one; of narrow elements it has sixteen, or 32."""
 
     def turned(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
         moved = emit(array.Transpose(x, (0, 2, 1)))
-        return (emit(array.Add(emit(array.Sin(moved)), y)),)
+        return (emit(array.Add(emit(array.Multiply(moved, moved)), y)),)
 
     batch, rows, columns = shape
-    check(turned, [tensor(batch, columns, rows), tensor(*shape)])
+    check(turned, [tensor(batch, columns, rows, dtype=dtype), tensor(*shape, dtype=dtype)])
 
 
 # Rows.
@@ -164,11 +170,12 @@ def test_pieces_one_behind_the_other() -> None:
         return (emit(array.Concatenate(list(parts), 1)),)
 
     check(joined, [tensor(70, 8), tensor(70, 4), tensor(70, 12)])
+    check(joined, [tensor(70, 32, dtype=BOOL), tensor(70, 16, dtype=BOOL)])
     check(joined, [tensor(70, 5), tensor(70, 4), tensor(70, 1)])
 
 
-@pytest.mark.parametrize("start", [0, 3])
-def test_an_update_of_a_part(start: int) -> None:
+@pytest.mark.parametrize(("start", "columns"), [(0, 8), (3, 8), (0, 16)])
+def test_an_update_of_a_part(start: int, columns: int) -> None:
     def updated(emit: Builder, target: Value, part: Value, *starts: Value) -> Sequence[Value]:
         return (emit(array.DynamicUpdateSlice(target, part, list(starts))),)
 
@@ -176,7 +183,7 @@ def test_an_update_of_a_part(start: int) -> None:
         target = emit(array.Sin(x))
         return (emit(array.DynamicUpdateSlice(target, part, list(starts))),)
 
-    types = [tensor(20, 16), tensor(9, 8), *[tensor(dtype=I64)] * 2]
+    types = [tensor(20, 16), tensor(9, columns), *[tensor(dtype=I64)] * 2]
     numbers = random_inputs(types[:2], {})
     given = [*numbers, np.asarray(2, np.int64), np.asarray(start, np.int64)]
     for program in (updated, over_itself):
