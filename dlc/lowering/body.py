@@ -15,6 +15,7 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import BOOL, INDEX, DType, VectorType
 from dlc.lowering.lanes import (
+    Clamped,
     Lane,
     Linear,
     Uniform,
@@ -22,6 +23,7 @@ from dlc.lowering.lanes import (
     combine,
     compute,
     in_lanes,
+    is_unclamped,
     register,
 )
 from dlc.lowering.loop_words import add, for_each, index, nest, times, whole_registers
@@ -30,6 +32,9 @@ from dlc.runtime.abi import Status
 
 ACCUMULATORS = 4
 """Registers that a fold adds into in turn: an addition takes about four cycles."""
+
+WIDE = 16
+"""Lanes from which half a register is used, too."""
 
 Step = Callable[[Builder, Value, list[Value]], Sequence[Value]]
 """The body of a counted loop, from the position and the carried values."""
@@ -84,12 +89,15 @@ class Body:
         lanes: int,
         *,
         folds_in_registers: bool = False,
+        branches: bool = False,
         room: Room | None = None,
     ) -> None:
+        """With `branches`, registers that reach beyond an end are read apart from those that do not."""
         self.writer = writer
         self.arrays = arrays
         self.lanes = lanes
         self.folds_in_registers = folds_in_registers
+        self.branches = branches
         self.room = room
 
     def stretch_loops(
@@ -100,8 +108,14 @@ class Body:
         element_at: Callable[[int], Step],
         together: int = 1,
     ) -> None:
-        """Whole registers first, as many `together` as there are, then what is left one by one."""
-        for width in sorted({self.lanes * together, self.lanes}, reverse=True):
+        """Whole registers first, as many `together` as there are, then what is left one by one.
+
+        Of wide registers there is half a one between: else 15 elements may be left.
+        """
+        widths = {self.lanes * together, self.lanes}
+        if self.lanes >= WIDE:
+            widths.add(self.lanes // 2)
+        for width in sorted(widths, reverse=True):
             if width > 1:
                 whole = whole_registers(emit, lower, upper, width)
                 for_each(emit, lower, whole, width, (), element_at(width), parallel=True)
@@ -158,6 +172,8 @@ class Body:
         strides: Sequence[Value | None],
         dtype: DType,
     ) -> Lane:
+        if self.branches and indices and isinstance(indices[-1], Clamped) and strides[-1] is None:
+            return self._read_clamped(point, pointer, indices, strides, dtype)
         address = self.address(point, indices, strides)
         match address:
             case Uniform(offset):
@@ -169,8 +185,29 @@ class Body:
                 type = VectorType(dtype, point.lanes)
                 moved = point.emit(loop.Offset(pointer, start, dtype))
                 return Varying(point.emit(vec.Gather(moved, steps, type)))
-            case Varying():
+            case Clamped() | Varying():
                 raise AssertionError("an address in each lane has a start")
+
+    def _read_clamped(
+        self,
+        point: Point,
+        pointer: Value,
+        indices: Sequence[Lane],
+        strides: Sequence[Value | None],
+        dtype: DType,
+    ) -> Lane:
+        """Neighbours at once where none is clamped, else each by itself."""
+        *outer, last = indices
+        assert isinstance(last, Clamped)
+        lanes, emit = point.lanes, point.emit
+        branches: list[Block] = []
+        for place in (Linear(last.base), Varying(register(emit, last, lanes))):
+            branches.append(Block())
+            here = point.at(Builder(branches[-1], emit.location), lanes)
+            found = self._read(here, pointer, [*outer, place], strides, dtype)
+            here.emit.place(loop.Yield([register(here.emit, found, lanes)]))
+        inside = is_unclamped(emit, last, lanes)
+        return Varying(emit(loop.If(inside, *branches)))
 
     def address(
         self, point: Point, indices: Sequence[Lane], strides: Sequence[Value | None]
@@ -187,7 +224,8 @@ class Body:
                 case Linear(base):
                     offset = add(emit, offset, times(emit, base, stride))
                     counting.append(stride)
-                case Varying(value):
+                case Clamped() | Varying():
+                    value = register(emit, lane, lanes)
                     apart = add(emit, apart, self._times(emit, value, stride, lanes))
         start = index(emit, 0) if offset is None else offset
         if apart is None and not counting:

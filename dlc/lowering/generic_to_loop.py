@@ -52,6 +52,7 @@ class _Generic:
             arrays,
             self.lanes,
             folds_in_registers=self.folds_in_registers,
+            branches=True,
             room=self._room,
         )
         self.scratch: Size = 0

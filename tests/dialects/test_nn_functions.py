@@ -257,6 +257,15 @@ def test_pools_take_the_strides_of_their_window_and_channels_in_front() -> None:
     assert len(ops(program(built, [tensor(2, 3, 4, 6)]), array.ReduceWindow)) == 1
 
 
+def test_what_a_window_has_in_the_picture_is_counted_once_for_all_channels() -> None:
+    def built(emit: Builder, x: Value) -> Value:
+        return nn.avg_pool(emit, x, (3, 3), padding=((1, 1), (1, 1)), dims="nchw")
+
+    summed, counted = ops(program(built, [tensor(2, 3, 4, 6)]), array.ReduceWindow)
+    assert array.tensor_type(summed.result).shape == (2, 3, 2, 2)
+    assert array.tensor_type(counted.result).shape == (1, 1, 2, 2)
+
+
 def test_pools_over_the_whole_picture() -> None:
     assert_close(evaluate(nn.global_avg_pool, X)[0], X.mean(axis=(1, 2)), rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(evaluate(nn.global_max_pool, X)[0], X.max(axis=(1, 2)))

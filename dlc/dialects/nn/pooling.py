@@ -53,8 +53,14 @@ def avg_pool(
             size *= extent
         number = array.constant_like(emit, size, summed)
     else:
-        ones = array.constant_like(emit, 1, wide)
-        number = emit(_windowed(ones, "sum", window, strides, padding, dilations, dims))
+        # It is the same in every picture and channel.
+        type, spatial = tensor_type(wide), LAYOUTS[dims].spatial
+        extents = [size if axis in spatial else 1 for axis, size in enumerate(type.shape)]
+        ones = array.fill(emit, 1, type.with_shape(tuple(extents)))
+        counted = emit(_windowed(ones, "sum", window, strides, padding, dilations, dims))
+        shape = tensor_type(summed).shape
+        found = emit(array.Reshape(counted, tuple([shape[axis] for axis in spatial])))
+        number = emit(array.Broadcast(found, shape, tuple(spatial)))
     return in_dtype(emit, emit(array.Divide(summed, number)), tensor_type(x).dtype)
 
 
