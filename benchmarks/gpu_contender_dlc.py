@@ -102,15 +102,15 @@ def transfers(point: GpuEntryPoint, arrays: list[Tensor]) -> dict[str, float]:
 def copy_rate(driver: Driver, size: int) -> float:
     """Gigabytes that a copy on the device reads and writes in a second, at best."""
     one, other = DeviceBytes(driver, size), DeviceBytes(driver, size)
-    driver.use()
     begin, end = driver.event(), driver.event()
     best = float("inf")
-    for _ in range(COPIES):
-        driver.record(begin, driver.home)
-        driver.copy(other.address, one.address, size, driver.home)
-        driver.record(end, driver.home)
-        driver.wait(driver.home)
-        best = min(best, driver.milliseconds(begin, end))
+    with driver:
+        for _ in range(COPIES):
+            driver.record(begin, driver.home)
+            driver.copy(other.address, one.address, size, driver.home)
+            driver.record(end, driver.home)
+            driver.wait(driver.home)
+            best = min(best, driver.milliseconds(begin, end))
     return 2 * size / best / 1e6
 
 

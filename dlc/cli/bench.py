@@ -17,6 +17,7 @@ from dlc.cli.report import print_json, progress
     "weights",
     "level",
     "target",
+    "device",
     "matmul",
     "matmul_precision",
     "disable_pass",

@@ -12,6 +12,7 @@ import typer
 
 from dlc import driver
 from dlc.cli.values import bounds, memory, pairs, parameters
+from dlc.runtime.device_names import device_or_none
 
 Result = TypeVar("Result")
 
@@ -58,6 +59,10 @@ Level: TypeAlias = Annotated[
 Target: TypeAlias = Annotated[
     str, typer.Option(help="cpu (this machine), cpu:x86-64-v3, cuda, cuda:sm_90a, auto ...")
 ]
+Device: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Run on cpu, or a GPU: cuda:0, cuda:1 ... (the first one by default)."),
+]
 Weights: TypeAlias = Annotated[
     str | None, typer.Option(help="A weight file, or init:SEED for initial values.")
 ]
@@ -100,6 +105,7 @@ class Compilation:
 
     level: Level = 2
     target: Target = "cpu"
+    device: Device = None
     weights: Weights = None
     matmul: Matmul = "auto"
     matmul_precision: Precision = "ieee"
@@ -137,6 +143,7 @@ class Compilation:
             module=self.module,
             parameters=parameters(self.chosen),
             places=pairs("--place", self.place),
+            device=device_or_none(self.device),
             weights=self.weights,
             settings=self.settings(),
             untrusted=self.untrusted,

@@ -14,13 +14,13 @@ from dlc.cli.report import print_json
 from dlc.cli.values import check_kept, pairs, sizes
 from dlc.runtime.atomic import check_writable
 
-ONCE = ("--entry", "--random-inputs", "--threads")
+ONCE = ("--entry", "--random-inputs", "--threads", "--device")
 VALUED = (*ONCE, "--input", "--output", "--dim")
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRun:
-    """The run of an artifact: texts of inputs, files for results, and how many threads."""
+    """The run of an artifact: texts of inputs, files for results, how many threads, which device."""
 
     path: str
     entry: str | None = None
@@ -29,6 +29,7 @@ class PlainRun:
     dims: tuple[str, ...] = ()
     seed: int | None = None
     threads: int | None = None
+    device: str | None = None
     weights: str | None = None
     resize: bool = False
     as_json: bool = False
@@ -58,7 +59,9 @@ class PlainRun:
     def do(self) -> None:
         """Run it and show the results."""
         request = self.request()
-        with driver.load_model(self.path, weights=self.weights, threads=self.threads) as model:
+        with driver.load_model(
+            self.path, weights=self.weights, threads=self.threads, device=self.device
+        ) as model:
             results = driver.call(model, request)
         self.hand_over(results, request)
 
@@ -114,6 +117,7 @@ def plain_run(arguments: Sequence[str]) -> PlainRun | None:
         reader.all("--dim"),
         seed,
         threads,
+        reader.one("--device"),
         as_json="--json" in reader.found,
         words=tuple(arguments),
     )

@@ -22,6 +22,7 @@ TOP = 5
     "weights",
     "level",
     "target",
+    "device",
     "matmul",
     "matmul_precision",
     "disable_pass",
@@ -85,6 +86,7 @@ def command(
         tuple(dims),
         random_inputs,
         threads,
+        given.device,
         given.weights,
         resize,
         as_json,
@@ -99,7 +101,11 @@ def command(
     if interpret or values or check_nan:
         target = None if given.target == "cpu" else given.target
         _check_evaluated(
-            threads=threads, max_memory=max_memory, verify_each=given.verify_each, target=target
+            threads=threads,
+            max_memory=max_memory,
+            verify_each=given.verify_each,
+            target=target,
+            device=given.device,
         )
         results = _evaluated(wanted, request, watch)
     else:

@@ -36,6 +36,7 @@ class Stopped(Exception):
     "weights",
     "level",
     "target",
+    "device",
     "matmul",
     "matmul_precision",
     "chosen",

@@ -32,10 +32,11 @@ WORDINGS: Final[tuple[tuple[re.Pattern[str], Wording], ...]] = (
     (re.compile(r"--matmul-precision (\w+) or (\w+)"), r'matmul_precision="\1" or "\2"'),
     (re.compile(r"--matmul-precision (\w+)"), r'matmul_precision="\1"'),
     (re.compile(r"--matmul-precision"), "matmul_precision"),
-    (re.compile(r"--(module|weights|target|matmul) ([\w:.-]+)"), r'\1="\2"'),
+    (re.compile(r"--(module|weights|target|device|matmul) ([\w:.-]+)"), r'\1="\2"'),
     (re.compile(r"--disable-pass (\w+)"), r'disable=["\1"]'),
     (re.compile(r"--(?:max-memory) (\d+)(\w+)"), r"max_memory=\1 * \2"),
     (re.compile(r"--max-memory"), "max_memory"),
+    (re.compile(r"--device"), "device"),
     (re.compile(r"-O(\d)"), r"level=\1"),
 )
 """What each option is as an argument of `dlc.compile` and `dlc.trainer`."""

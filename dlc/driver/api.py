@@ -23,11 +23,13 @@ from dlc.driver.python_arguments import (
 from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
 from dlc.driver.weights import Given
+from dlc.runtime.device_names import device_or_none
 from dlc.runtime.model import Model
 from dlc.runtime.trainer import Trainer
 
 PRECISION = '"ieee" or "tf32"'
 TARGET = 'what to compile for, such as "cpu" or "cuda"'
+DEVICE = 'what to run on, such as "cuda:1"'
 
 
 @in_python()
@@ -40,6 +42,7 @@ def compile(
     settings: Mapping[str, Setting] | None = None,
     level: int = 2,
     target: str = "cpu",
+    device: str | None = None,
     matmul: str = "auto",
     matmul_precision: str = "ieee",
     disable: Iterable[str] = (),
@@ -54,11 +57,12 @@ def compile(
     `weights` is the path of a weight file, `"init:SEED"`, or arrays by name; without it the model's own
     files and initialisers are used. `settings` gives values to the parameters of the root module, which
     `module` names where several have entry points. `level` is 0 to 3 as `-O`, `target` as `--target`,
-    `matmul` is `blas`, `generated` or `auto`, `matmul_precision` how a GPU multiplies f32 (`ieee` or
-    `tf32`, which has factors of 10 bits of mantissa), `disable` names passes to leave out. `max_memory` is
-    the most bytes that a call may need, as `limit memory`; `dims` are narrower bounds of sizes, such as
-    `{"B": (1, 64)}`; `places` puts submodules on devices, such as `{"head": "cpu:1"}`. Raises ModelError
-    with everything that is wrong in the model, Unsupported for what dlc cannot do.
+    `device` which GPU runs it (`cuda:1`; without it the first one), `matmul` is `blas`, `generated` or
+    `auto`, `matmul_precision` how a GPU multiplies f32 (`ieee` or `tf32`, which has factors of 10 bits of
+    mantissa), `disable` names passes to leave out. `max_memory` is the most bytes that a call may need, as
+    `limit memory`; `dims` are narrower bounds of sizes, such as `{"B": (1, 64)}`; `places` puts submodules
+    on devices, such as `{"head": "cpu:1"}`. Raises ModelError with everything that is wrong in the model,
+    Unsupported for what dlc cannot do.
     """
     wanted = Wanted(
         path=model_path(path, text, "dlc.compile"),
@@ -66,6 +70,7 @@ def compile(
         module=or_none("module", module, str, "the name of a module"),
         parameters=settings_of(settings),
         places=places or {},
+        device=device_or_none(or_none("device", device, str, DEVICE)),
         weights=weights_of(weights),
         settings=Settings(
             whole("level", level),
@@ -91,6 +96,7 @@ def trainer(
     module: str | None = None,
     level: int = 2,
     target: str = "cpu",
+    device: str | None = None,
     matmul: str = "auto",
     matmul_precision: str = "ieee",
     threads: int | None = None,
@@ -100,14 +106,15 @@ def trainer(
 
     `settings` are parameters of the root module, and `batch`, `epochs` and `seed` of the `train` block.
     The whole step, forward, backward and optimizer, is compiled as one program. `target` is `cpu` or
-    `cuda`: a GPU, where the weights stay between steps. `weights` are what it begins with: a file,
-    `"init:SEED"`, or arrays by name.
+    `cuda`: a GPU, where the weights stay between steps, and `device` says which one. `weights` are what it
+    begins with: a file, `"init:SEED"`, or arrays by name.
     """
     wanted = Wanted(
         path=model_path(path, text, "dlc.trainer"),
         text=text,
         module=or_none("module", module, str, "the name of a module"),
         parameters=settings_of(settings),
+        device=device_or_none(or_none("device", device, str, DEVICE)),
         weights=weights_of(weights),
         settings=Settings(
             whole("level", level),

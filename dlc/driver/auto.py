@@ -31,6 +31,8 @@ from dlc.lowering.estimate import picoseconds
 from dlc.lowering.estimate_gpu import gpu_picoseconds, transfer_picoseconds
 from dlc.passes.devices import devices_of
 from dlc.passes.min_cut import Cut, smallest_cut
+from dlc.runtime.cuda.devices import driver_of
+from dlc.runtime.device_names import CPU
 from dlc.runtime.threads import default_threads
 from dlc.text import ast
 from dlc.text.parser import parse
@@ -84,7 +86,7 @@ def automatic(wanted: Wanted, machine: Machine | None = None, *, trains: bool = 
     if not wanted.is_undecided:
         return wanted
     if machine is None:
-        machine = machine_here(wanted.settings.target.partition(":")[2])
+        machine = machine_here(wanted.settings.target.partition(":")[2], wanted.device)
     on_cpu = replace(wanted, settings=replace(wanted.settings, target="cpu"))
     if machine.gpu is None:
         why = "there is no GPU here"
@@ -95,11 +97,16 @@ def automatic(wanted: Wanted, machine: Machine | None = None, *, trains: bool = 
     return _chosen(on_cpu, found, machine.gpu)
 
 
-def machine_here(architecture: str = "") -> Machine:
-    """This machine; with a GPU of that architecture where one is named. Raises UsageError (D0920)."""
+def machine_here(architecture: str = "", device: str | None = None) -> Machine:
+    """This machine with one of its GPUs; with one of that architecture where one is named.
+
+    Raises UsageError (D0920) for no architecture, Unsupported (D0702) for a GPU that is not there.
+    """
     if architecture:
         return Machine(default_threads(), Gpu.named(architecture).architecture)
-    return Machine(default_threads(), newest_here())
+    if device is not None and device != CPU:
+        driver_of(device)
+    return Machine(default_threads(), newest_here(device))
 
 
 # What each part takes --------------------------------------------------------------------------------
@@ -252,7 +259,7 @@ def _chosen(wanted: Wanted, found: Estimate, architecture: str) -> Wanted:
         if name != HOST and not name.startswith(("cpu:", "cuda:")):
             decided.append(_about(name, part, found, name in on_gpu))
     if not on_gpu and not any(map(is_gpu, found.parts)):
-        return replace(wanted, decided=tuple(decided))
+        return replace(wanted, decided=tuple(decided), device=None)
     places = {**wanted.places, **dict.fromkeys(sorted(on_gpu), "cuda:0")}
     settings = replace(wanted.settings, target=f"cpu+cuda:{architecture}")
     return replace(wanted, settings=settings, places=places, decided=tuple(decided))

@@ -61,7 +61,7 @@ def measure(
         compile_s = time.perf_counter() - began
     arguments = request.arguments(artifact.manifest.entries)
     loading = time.perf_counter()
-    model = Model(artifact, threads=threads)
+    model = Model(artifact, threads=threads, device=wanted.device)
     load_ms = (time.perf_counter() - loading) * 1e3
     if wanted.is_compiled and wanted.weights is not None:
         model = model.with_weights(wanted.weights)

@@ -202,9 +202,10 @@ def load_model(
     weights: str | os.PathLike[str] | Mapping[str, object] | None = None,
     threads: int | None = None,
     max_memory: int | None = None,
+    device: str | None = None,
 ) -> Model:
     """An artifact, perhaps with other weights: those of a file, or arrays by name."""
-    model = load(path, threads=threads, max_memory=max_memory)
+    model = load(path, threads=threads, max_memory=max_memory, device=device)
     return model if weights is None else model.with_weights(weights)
 
 

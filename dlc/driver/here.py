@@ -10,44 +10,56 @@ from dlc.errors import Unsupported
 from dlc.ir.core import Op
 from dlc.passes.devices import uses_gpu
 from dlc.runtime.cuda.devices import lacking
+from dlc.runtime.device_names import CPU, FIRST_GPU
 
 
-def to_run_here(settings: Settings) -> Settings:
-    """The choices for code that runs here: `cuda` without a name is the GPU of this machine.
+def to_run_here(settings: Settings, device: str | None = None) -> Settings:
+    """The choices for code that runs here: `cuda` without a name is the kind of the GPU that runs it.
 
-    Raises Unsupported (D0714) where there is no GPU, no driver, or an older GPU than the named one, and
-    UsageError for a target that does not exist.
+    That is the first one where no `device` is named. Raises Unsupported (D0714) where there is no GPU, no
+    driver, or an older GPU than the named one, and UsageError for a target that does not exist.
     """
     if settings.kind != "cuda":
         return settings
-    newest = newest_here()
+    newest = newest_here(device)
     if settings.target == "cuda" and newest is not None:
         return replace(settings, target=f"cuda:{newest}")
-    _check(settings, f"the target {settings.target}", "use --target cpu")
+    way_out = "use --target cpu" if device is None else "name another --device, or use --target cpu"
+    _check(settings, device, f"the target {settings.target}", way_out)
     return settings
 
 
-def placed_here(settings: Settings, module: Op) -> Settings:
+def placed_here(settings: Settings, module: Op, device: str | None = None) -> Settings:
     """The choices for a model that is to run here, with the GPU of this machine for what is placed on one.
 
-    Raises Unsupported (D0714) where a part is placed on a GPU and there is none that runs it.
+    Raises Unsupported (D0714) where a part is placed on a GPU and there is none that runs it, or nothing
+    is and the device is a GPU.
     """
-    if settings.kind != "cpu" or not uses_gpu(module):
+    if settings.kind != "cpu":
         return settings
-    newest = newest_here()
+    if not uses_gpu(module):
+        if device not in (None, CPU):
+            raise Unsupported(
+                f"the target {settings.target} runs on the processor, and not on {device}",
+                code="D0714",
+                help=f"use --target cuda --device {device}",
+            )
+        return settings
+    newest = newest_here(device)
     if "+" not in settings.target and newest is not None:
         return replace(settings, target=f"{settings.target}+cuda:{newest}")
-    _check(settings, "what is placed on cuda:0", "place it on cpu")
+    _check(settings, device, "what is placed on cuda:0", "place it on cpu")
     return settings
 
 
-def newest_here() -> str | None:
-    """The newest kind of code that the GPU of this machine runs; None where there is no GPU."""
-    return next((name for name in reversed(VERSIONS) if lacking(name) is None), None)
+def newest_here(device: str | None = None) -> str | None:
+    """The newest kind of code that a GPU of this machine runs, the first one; None where there is none."""
+    named = device or FIRST_GPU
+    return next((name for name in reversed(VERSIONS) if lacking(name, named) is None), None)
 
 
-def _check(settings: Settings, what: str, way_out: str) -> None:
-    missing = lacking(settings.gpu.architecture)
+def _check(settings: Settings, device: str | None, what: str, way_out: str) -> None:
+    missing = lacking(settings.gpu.architecture, device or FIRST_GPU)
     if missing is not None:
         raise Unsupported(
             f"{what} {missing}",

@@ -34,7 +34,8 @@ class Wanted:
 
     With `text` the model is that text, called `path`. `gradient` is `(entry, y, x)`: the entry point
     also gives the derivative of its result `y` by its input `x`. With `untrusted` the machine code of an
-    artifact is never run: what runs is compiled from its graph. `places` has devices of submodules by path.
+    artifact is never run: what runs is compiled from its graph. `places` has devices of submodules by path,
+    `device` is the one that the model runs on, where that is not the first GPU, or the processor.
     `to_train` is for the functions that train the model instead of those that it exports. `decided` is what
     was chosen for the user, which the decision log begins with.
     """
@@ -44,6 +45,7 @@ class Wanted:
     module: str | None = None
     parameters: Mapping[str, Datum] = field(default_factory=dict[str, Datum])
     places: Mapping[str, str] = field(default_factory=dict[str, str])
+    device: str | None = None
     weights: Given = None
     settings: Settings = field(default_factory=Settings)
     gradient: tuple[str | None, str, str] | None = None
@@ -73,14 +75,14 @@ class Wanted:
 
     def to_run_here(self) -> Wanted:
         """The same, for a machine that is this one. Raises Unsupported (D0714) where there is no GPU."""
-        return replace(self, settings=to_run_here(self.settings))
+        return replace(self, settings=to_run_here(self.settings, self.device))
 
     def with_gpu_for(self, opened: Opened) -> Wanted:
         """The same, with this machine's GPU for what a model has on one.
 
         Raises Unsupported (D0714) where it has, and there is no GPU.
         """
-        return replace(self, settings=placed_here(self.settings, opened.module))
+        return replace(self, settings=placed_here(self.settings, opened.module, self.device))
 
     def meant(self, opened: Opened, request: Request) -> Request:
         """The request, with what it leaves to be understood.
@@ -146,7 +148,7 @@ def make_artifact(wanted: Wanted, *, stage: str | None = None) -> Made:
 def make_model(wanted: Wanted, threads: int | None = None) -> tuple[Model, Made]:
     """Compile a model to be called in this process. Raises Unsupported (D0714) where there is no GPU."""
     made = make_here(wanted)
-    return Model(made.artifact, threads=threads), made
+    return Model(made.artifact, threads=threads, device=wanted.device), made
 
 
 def make_here(wanted: Wanted) -> Made:
@@ -174,7 +176,8 @@ def run_model(
     opened = wanted.open()
     arguments = wanted.meant(opened, request).arguments(interfaces(opened.module))
     made = _made(wanted.with_gpu_for(opened), opened)
-    with Model(made.artifact, threads=threads, max_memory=max_memory) as model:
+    artifact, device = made.artifact, wanted.device
+    with Model(artifact, threads=threads, max_memory=max_memory, device=device) as model:
         return call_with(model, arguments), made.report.notes
 
 
@@ -189,8 +192,13 @@ def evaluate_model(
 def _run_artifact(
     wanted: Wanted, request: Request, threads: int | None, max_memory: int | None
 ) -> Results:
-    weights = wanted.weights
-    with load_model(wanted.path, weights=weights, threads=threads, max_memory=max_memory) as model:
+    with load_model(
+        wanted.path,
+        weights=wanted.weights,
+        threads=threads,
+        max_memory=max_memory,
+        device=wanted.device,
+    ) as model:
         return call(model, request)
 
 

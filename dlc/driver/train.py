@@ -105,10 +105,11 @@ class Planned:
                 pass
             case opened:
                 wanted = self.wanted
-                settings = placed_here(wanted.settings, opened.module)
+                settings = placed_here(wanted.settings, opened.module, wanted.device)
                 artifact = compile_opened(opened, settings, wanted.weights, report=report)
                 report.notes = (*opened.remarks, *report.notes)
-        trainer = Trainer(artifact, threads=threads, folder=self._folder)
+        device = self.wanted.device
+        trainer = Trainer(artifact, threads=threads, folder=self._folder, device=device)
         if self.resume is not None:
             trainer.resume(self.resume)
         return trainer, report

@@ -38,8 +38,8 @@ class Loaded(NamedTuple):
         return machine.weights(sources, None, Preparation(prepare.bytes, run))
 
 
-def load_code(artifact: Artifact, untrusted: bool) -> Loaded:
-    """Choose the target for this machine, check its programs, and load its code.
+def load_code(artifact: Artifact, untrusted: bool, device: str | None = None) -> Loaded:
+    """Choose the target for this machine and a device, check its programs, and load its code.
 
     With `untrusted` the first target is checked and none is loaded. Raises ArtifactError.
     """
@@ -47,7 +47,7 @@ def load_code(artifact: Artifact, untrusted: bool) -> Loaded:
     if untrusted and manifest.targets:
         target = manifest.targets[0]
     else:
-        target = choose_target(manifest, artifact.where)
+        target = choose_target(manifest, artifact.where, device)
     programs = {
         entry.name: CompiledProgram(
             artifact, target, target.programs[entry.name], len(entry.inputs) + len(entry.outputs)
@@ -59,7 +59,7 @@ def load_code(artifact: Artifact, untrusted: bool) -> Loaded:
         prepare = CompiledProgram(artifact, target, target.prepare.program, 0)
         prepare.at({}, ())
     tables = [*programs.values(), *([] if prepare is None else [prepare])]
-    machine = None if untrusted else load_machine(artifact, target, tables)
+    machine = None if untrusted else load_machine(artifact, target, tables, device)
     return Loaded(target, machine, programs, prepare)
 
 

@@ -13,6 +13,7 @@ from dlc.runtime import cuda
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes
 from dlc.runtime.compiled import CompiledProgram
+from dlc.runtime.device_names import CPU, FIRST_GPU
 from dlc.runtime.entry import EntryPoint
 from dlc.runtime.frames import CallFrame, Frame, FrameSource
 from dlc.runtime.manifest import Manifest, Target
@@ -36,7 +37,7 @@ class Machine(FrameSource, Protocol):
 
     @property
     def device(self) -> str:
-        """`cpu`, `cuda:0`, or `cpu+cuda:0` where a part of it is on a GPU."""
+        """`cpu`, `cuda:1`, or `cpu+cuda:1` where a part of it is on that GPU."""
         ...
 
     @property
@@ -63,7 +64,7 @@ class Processor:
     """This machine's processor, as the machine that a model runs on."""
 
     entry_point = EntryPoint
-    device = "cpu"
+    device = CPU
     gpu_alone = None
 
     def __init__(self, native: Native) -> None:
@@ -91,13 +92,14 @@ class Processor:
         return WeightStore(sources, prepared, preparation)
 
 
-def choose_target(manifest: Manifest, where: Where) -> Target:
-    """The first target that runs on this machine; raises ArtifactError that says what each lacks."""
+def choose_target(manifest: Manifest, where: Where, device: str | None) -> Target:
+    """The first target that runs on this machine, on a device where one is named.
+
+    Raises ArtifactError (D0608) that says what each lacks.
+    """
     reasons: list[str] = []
     for target in manifest.targets:
-        reason = misfit(target.cpu) if target.cpu is not None else None
-        if reason is None and target.gpu is not None:
-            reason = cuda.devices.lacking(target.gpu.architecture)
+        reason = _lacking(target, device)
         if reason is None:
             check_interface(target, where)
             return target
@@ -111,15 +113,29 @@ def choose_target(manifest: Manifest, where: Where) -> Target:
     )
 
 
+def _lacking(target: Target, device: str | None) -> str | None:
+    """Why a target does not run here, or not on the device that is named; None if it does."""
+    if device is not None and (device == CPU) != (target.gpu is None):
+        return f"does not run on {device}" + (" alone" if target.cpu and target.gpu else "")
+    reason = misfit(target.cpu) if target.cpu is not None else None
+    if reason is None and target.gpu is not None:
+        reason = cuda.devices.lacking(target.gpu.architecture, device or FIRST_GPU)
+    return reason
+
+
 def load_machine(
-    artifact: Artifact, target: Target, programs: Sequence[CompiledProgram]
+    artifact: Artifact, target: Target, programs: Sequence[CompiledProgram], device: str | None
 ) -> Machine:
-    """Load a target's code, for all of its programs. Raises ArtifactError."""
+    """Load a target's code, for all of its programs; `device` names the GPU, else it is the first.
+
+    Raises ArtifactError.
+    """
     native = None if target.cpu is None else load_native(artifact, target.cpu)
     if target.gpu is None:
         assert native is not None
         return Processor(native)
-    gpu = _gpu_machine()(artifact, target.gpu)
+    driver = cuda.devices.driver_of(device or FIRST_GPU)
+    gpu = _gpu_machine()(artifact, target.gpu, driver)
     if native is None:
         return gpu
     tables = [(each.program, each.words) for each in programs]

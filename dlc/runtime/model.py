@@ -20,6 +20,7 @@ from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import as_bytes
 from dlc.runtime.collector import without_collections
 from dlc.runtime.container import Data
+from dlc.runtime.device_names import device_or_none
 from dlc.runtime.entry import EntryPoint, Runner
 from dlc.runtime.files import check_path
 from dlc.runtime.loaded import Loaded, load_code
@@ -58,6 +59,7 @@ class Model:
         threads: int | None = None,
         untrusted: bool = False,
         max_memory: int | None = None,
+        device: str | None = None,
         _shared: Loaded | None = None,
     ) -> None:
         """Run an artifact; see `load`. Raises ArtifactError if it is inconsistent or does not fit here."""
@@ -67,7 +69,8 @@ class Model:
         if artifact.manifest.promise is not None:
             self._threads = min(self._threads, artifact.manifest.promise.threads)
         self._max_memory = max_memory
-        self._loaded = _shared or load_code(artifact, untrusted)
+        self._wanted_device = device_or_none(device)
+        self._loaded = _shared or load_code(artifact, untrusted, self._wanted_device)
         self._sources = as_bytes(artifact.section("weights"))
         self._store = self._loaded.weight_store(artifact, self._sources, self._threads)
         entries = self._entries()
@@ -79,14 +82,22 @@ class Model:
         spent = (time.perf_counter() - began) * 1e3
         self._load_ms = artifact.timings.read_ms + spent
 
-    def __reduce__(self) -> tuple[Callable[..., Model], tuple[bytes, int, int | None]]:
+    def __reduce__(self) -> tuple[Callable[..., Model], tuple[object, ...]]:
         data = bytes(self._artifact.to_bytes())
-        return _again, (data, self._threads, self._max_memory)
+        return _again, (data, self._threads, self._max_memory, self._wanted_device)
 
     @classmethod
-    def from_bytes(cls, data: Data, *, threads: int | None = None, untrusted: bool = False) -> Self:
-        """The model whose `.dlc` file has these bytes."""
-        return cls(Artifact.from_bytes(data), threads=threads, untrusted=untrusted)
+    def from_bytes(
+        cls,
+        data: Data,
+        *,
+        threads: int | None = None,
+        untrusted: bool = False,
+        device: str | None = None,
+    ) -> Self:
+        """The model whose `.dlc` file has these bytes; see `load`."""
+        artifact = Artifact.from_bytes(data)
+        return cls(artifact, threads=threads, untrusted=untrusted, device=device)
 
     def _entries(self) -> dict[str, EntryPoint]:
         runner = None
@@ -151,7 +162,7 @@ class Model:
 
     @property
     def device(self) -> str:
-        """What it runs on: `cpu`, `cuda:0`, or `cpu+cuda:0` where a part of it is on a GPU."""
+        """What it runs on: `cpu`, `cuda:1`, or `cpu+cuda:1` where a part of it is on that GPU."""
         machine = self._loaded.machine
         return "cpu" if machine is None else machine.device
 
@@ -190,6 +201,7 @@ class Model:
             self._artifact.with_weights(block.data),
             threads=self._threads,
             max_memory=self._max_memory,
+            device=self._wanted_device,
             _shared=self._loaded,
         )
 
@@ -266,12 +278,13 @@ class Model:
         return model_report.as_html(self)
 
 
-def _again(data: bytes, threads: int, max_memory: int | None) -> Model:
+def _again(data: bytes, threads: int, max_memory: int | None, device: str | None) -> Model:
     """A model that was pickled."""
-    return Model(Artifact.from_bytes(data), threads=threads, max_memory=max_memory)
+    artifact = Artifact.from_bytes(data)
+    return Model(artifact, threads=threads, max_memory=max_memory, device=device)
 
 
-def _check_kinds(sha256: object, max_memory: object) -> None:
+def _check_kinds(sha256: object, max_memory: object, device: object) -> None:
     """Raises UsageError (D0902) for arguments of other kinds than `load` says."""
     if sha256 is not None and not isinstance(sha256, str):
         raise UsageError(
@@ -283,6 +296,12 @@ def _check_kinds(sha256: object, max_memory: object) -> None:
             code="D0902",
             help="write max_memory=512 << 20",
         )
+    if device is not None and not isinstance(device, str):
+        raise UsageError(
+            f"device is the name of one, found {device!r}",
+            code="D0902",
+            help='write device="cuda:1"',
+        )
 
 
 def load(
@@ -292,6 +311,7 @@ def load(
     sha256: str | None = None,
     untrusted: bool = False,
     max_memory: int | None = None,
+    device: str | None = None,
 ) -> Model:
     """Load a compiled model from a `.dlc` file.
 
@@ -299,11 +319,13 @@ def load(
     not depend on it). `sha256` pins the file to what `sha256sum` prints for it. A `.dlc` file contains
     machine code and is as trustworthy as any program: with `untrusted=True` its code is never mapped,
     so that it can be inspected but not called. `max_memory` limits, in bytes, the working memory of a
-    call. Raises ArtifactError if the file is damaged, inconsistent, or not for this machine; UsageError
-    if it cannot be read.
+    call. `device` is what it runs on, `cpu`, or `cuda:0` and so on: without it the first GPU, if the file
+    has code for one; where a text says `on cuda:0`, that is the GPU that is named here. Raises
+    ArtifactError if the file is damaged, inconsistent, or not for this machine and device; Unsupported for
+    a device that there is not; UsageError if it cannot be read.
     """
     check_path("a model is loaded from the path of its file", path)
-    _check_kinds(sha256, max_memory)
+    _check_kinds(sha256, max_memory, device)
     if Path(path).suffix in (".dlm", ".dlir", ".onnx"):
         raise UsageError(
             f"{os.fspath(path)} must be compiled first",
@@ -312,4 +334,6 @@ def load(
         )
     with without_collections():
         artifact = Artifact.read(path, sha256=sha256)
-        return Model(artifact, threads=threads, untrusted=untrusted, max_memory=max_memory)
+        return Model(
+            artifact, threads=threads, untrusted=untrusted, max_memory=max_memory, device=device
+        )

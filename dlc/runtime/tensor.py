@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from dlc.errors import UsageError
 from dlc.runtime import cuda, dlpack
 from dlc.runtime.cuda.array import DeviceArray
+from dlc.runtime.device_names import CPU, device_named
 from dlc.runtime.dtypes import (
     BF16,
     DTYPES,
@@ -136,7 +137,7 @@ class Tensor(NDArrayOperatorsMixin):
     @property
     def device(self) -> str:
         """Where the elements lie: `cpu`, or `cuda:0` and so on."""
-        return self._memory.device if isinstance(self._memory, DeviceArray) else "cpu"
+        return self._memory.device if isinstance(self._memory, DeviceArray) else CPU
 
     @property
     def memory(self) -> Array | DeviceArray:
@@ -153,10 +154,10 @@ class Tensor(NDArrayOperatorsMixin):
 
         Raises Unsupported (D0702) for a device that is not there.
         """
-        wanted = "cpu" if device == "cpu:0" else "cuda:0" if device == "cuda" else device
+        wanted = device_named(device)
         if wanted == self.device:
             return self
-        if wanted == "cpu":
+        if wanted == CPU:
             return Tensor.from_bits(self._stored, self.dtype)
         return Tensor.on_device(
             DeviceArray.copied(cuda.devices.driver_of(wanted), self._stored), self.dtype

@@ -123,15 +123,17 @@ class Trainer:
         *,
         threads: int | None = None,
         folder: str | os.PathLike[str] = ".",
+        device: str | None = None,
     ) -> None:
         """Train what an artifact holds, from where it was when it was saved; its data lies in `folder`.
 
+        `device` is what it runs on, as for `dlc.load`.
         Raises UsageError (D0814) for an artifact that does not train.
         """
         self._artifact = artifact
         self._facts = facts = training_of(artifact)
         self._folder = Path(folder)
-        self._model = Model(artifact, threads=threads)
+        self._model = Model(artifact, threads=threads, device=device)
         self._weights = weights = TrainedWeights(artifact, self._model.gpu)
         self._step = _Call(self._model.entry_points[STEP], weights.passed, facts)
         self._evaluate = _Call(self._model.entry_points[EVALUATE], weights.passed, facts)

@@ -352,7 +352,7 @@ def test_kernels_and_networks_have_tables_of_their_own(tmp_path: Path) -> None:
 def test_without_a_gpu_it_says_so_before_work_begins(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def none(device: int = 0) -> Driver:
+    def none(device: int) -> Driver:
         raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
 
     monkeypatch.setattr(devices, "open_driver", none)

@@ -81,7 +81,7 @@ def test_a_gpu_is_named_with_its_kind() -> None:
 
 
 def test_what_a_gpu_needs_is_said_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(device: int = 0) -> Driver:
+    def none(device: int) -> Driver:
         raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
 
     monkeypatch.setattr(devices, "open_driver", none)

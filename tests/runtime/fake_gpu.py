@@ -7,11 +7,12 @@ to wait reads what was there before. Memory that is pinned is read and written t
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import cast
+from typing import Self, cast
 
 import numpy as np
 import pytest
@@ -31,6 +32,8 @@ from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu
 
 PAGE = 4096
 """What pinned memory begins at a multiple of."""
+MOST_BLOCKS = MOST_STREAMS = 10_000
+"""What a GPU has of either, so that each has numbers of its own."""
 NOBODY = simt.Barrier()
 """What stands for the host in messages about memory."""
 
@@ -67,6 +70,14 @@ class Graph:
         return found
 
 
+@dataclass(frozen=True)
+class Function:
+    """A kernel that one GPU has loaded."""
+
+    gpu: FakeGpu
+    kernel: simt.Func
+
+
 @dataclass(eq=False)
 class Mark:
     """A place in a stream."""
@@ -79,21 +90,37 @@ class Mark:
 class Event:
     """A moment: which of all the pieces of work the device had done then, where it was recorded last."""
 
+    gpu: FakeGpu
     moment: int = -1
     mark: Mark | None = None
 
 
+class _Current(threading.local):
+    """The GPUs that a thread has entered, the last one in force."""
+
+    def __init__(self) -> None:
+        self.entered: list[FakeGpu] = []
+
+
+_CURRENT = _Current()
+
+
 class FakeGpu:
-    """A `Driver` for the kernels of the modules that it was told of."""
+    """A `Driver` for the kernels of the modules that it was told of, of as many GPUs as a test has.
+
+    What takes a stream, an event, a graph or memory of another GPU, or is called while another is that of
+    the thread, is a failure.
+    """
 
     name = "evaluator"
-    number = 0
-    capability: tuple[int, int] = (8, 0)
 
-    def __init__(self, kernels: Mapping[str, simt.Func] | None = None) -> None:
-        self.kernels = dict(kernels or {})
+    def __init__(self, number: int = 0, capability: tuple[int, int] = (8, 0)) -> None:
+        self.number = number
+        self.capability = capability
         self.modules: dict[bytes, Mapping[str, simt.Func]] = {}
         self.memory = Memory()
+        for _ in range(number * MOST_BLOCKS):  # so no address is one of another GPU
+            self.memory.add(Stretch("memory of another GPU", np.empty(0, np.uint8)))
         self.allocated: dict[int, int] = {}
         self.pinned: dict[int, ctypes.Array[ctypes.c_char]] = {}
         self.launched: list[str] = []
@@ -106,20 +133,29 @@ class FakeGpu:
         self.fails: str | None = None
         """The name of a kernel that fails while it runs."""
         self._streams: dict[int, list[Work]] = {}
-        self._numbers = count(1)
+        self._numbers = count(1 + number * MOST_STREAMS)
         self.home = self.stream()
         self.spare: dict[int, list[int]] = {}
         self.events = 0
         """Those that were not given back."""
         self._done = 0
 
-    def use(self) -> None:
-        """There is only this one."""
+    def __enter__(self) -> Self:
+        _CURRENT.entered.append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        assert _CURRENT.entered.pop() is self
+
+    def _check_entered(self) -> None:
+        assert _CURRENT.entered, "no GPU is that of this thread"
+        assert _CURRENT.entered[-1] is self, "another GPU is that of this thread"
 
     # Memory
 
     def allocate(self, count: int) -> int:
         place = self.memory.add(Stretch("device memory", np.full(max(count, 1), POISON, np.uint8)))
+        assert len(self.allocated) < MOST_BLOCKS
         self.allocated[place] = count
         return place
 
@@ -183,9 +219,11 @@ class FakeGpu:
         del self._streams[stream]
 
     def _later(self, stream: int, work: Work) -> None:
+        self._check_entered()
         self._streams[stream].append(work)
 
     def wait(self, stream: int) -> None:
+        self._check_entered()
         works = self._streams[stream]
         while works:
             works.pop(0)()
@@ -197,20 +235,25 @@ class FakeGpu:
         return any(self._streams.values())
 
     def wait_all(self) -> None:
-        for stream in self._streams:
-            self.wait(stream)
+        with self:
+            for stream in self._streams:
+                self.wait(stream)
 
     def event(self) -> Handle:
         self.events += 1
-        return Event()
+        return Event(self)
 
     def end_event(self, event: Handle) -> None:
-        assert isinstance(event, Event)
+        self._own(event)
         self.events -= 1
 
-    def record(self, event: Handle, stream: int) -> None:
+    def _own(self, event: Handle) -> Event:
         assert isinstance(event, Event)
+        assert event.gpu is self
+        return event
 
+    def record(self, event: Handle, stream: int) -> None:
+        event = self._own(event)
         mark = event.mark = Mark(stream)
 
         def happen() -> None:
@@ -220,16 +263,16 @@ class FakeGpu:
         self._later(stream, happen)
 
     def after(self, stream: int, event: Handle) -> None:
-        assert isinstance(event, Event)
-        mark = event.mark
+        mark = self._own(event).mark
         assert mark is not None, "it was never recorded"
         self._later(stream, lambda: self._reach(mark))
 
     def wait_event(self, event: Handle) -> None:
-        assert isinstance(event, Event)
-        assert event.mark is not None, "it was never recorded"
+        self._check_entered()
+        mark = self._own(event).mark
+        assert mark is not None, "it was never recorded"
         self.done.append("wait")
-        self._reach(event.mark)
+        self._reach(mark)
 
     def _reach(self, mark: Mark) -> None:
         """Do what stands before a place in a stream."""
@@ -238,22 +281,26 @@ class FakeGpu:
             self._done += 1
 
     def milliseconds(self, begin: Handle, end: Handle) -> float:
-        assert isinstance(begin, Event)
-        assert isinstance(end, Event)
-        assert 0 <= begin.moment < end.moment
-        return float(end.moment - begin.moment)
+        self._check_entered()
+        first, last = self._own(begin).moment, self._own(end).moment
+        assert 0 <= first < last
+        return float(last - first)
 
     # Kernels
 
     def load(self, image: bytes) -> Handle:
-        assert image
-        return self.modules.get(image.rstrip(b"\0"), self.kernels)
+        return self.modules[image.rstrip(b"\0")]
 
     def unload(self, module: Handle) -> None:
         assert isinstance(module, dict)
 
     def function(self, module: Handle, name: str) -> Handle:
-        return cast("Mapping[str, simt.Func]", module)[name]
+        return Function(self, cast("Mapping[str, simt.Func]", module)[name])
+
+    def _function(self, kernel: Kernel) -> simt.Func:
+        assert isinstance(kernel.function, Function)
+        assert kernel.function.gpu is self
+        return kernel.function.kernel
 
     def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
         node = self._node(kernel, tiles, words)
@@ -262,8 +309,8 @@ class FakeGpu:
     def _node(
         self, kernel: Kernel, tiles: int, words: Sequence[int], after: Sequence[Node] = ()
     ) -> Node:
-        function = kernel.function
-        assert isinstance(function, simt.Func)
+        self._check_entered()
+        function = self._function(kernel)
         assert kernel.threads == function.threads
         if function.sym_name == self.refuses:
             raise CallError("the GPU's driver refuses cuLaunchKernel: as told", code="D0818")
@@ -272,8 +319,7 @@ class FakeGpu:
     def _run(self, node: Node) -> None:
         if node.kernel is None:
             return
-        function = node.kernel.function
-        assert isinstance(function, simt.Func)
+        function = self._function(node.kernel)
         if function.sym_name == self.fails:
             raise CallError("the GPU's driver refuses cuStreamSynchronize: as told", code="D0818")
         self.launched.append(function.sym_name)
@@ -290,6 +336,7 @@ class FakeGpu:
     # Graphs
 
     def new_graph(self) -> Handle:
+        self._check_entered()
         self.graphs.append(Graph())
         return self.graphs[-1]
 
@@ -307,6 +354,7 @@ class FakeGpu:
         return self._added(graph, Node(None, 0, [], cast("Sequence[Node]", after)))
 
     def _added(self, graph: Handle, node: Node) -> Node:
+        assert graph in self.graphs
         assert isinstance(graph, Graph)
         assert not graph.is_complete
         assert len({id(other) for other in node.after}) == len(node.after)
@@ -319,6 +367,7 @@ class FakeGpu:
         graph.is_complete = True
 
     def launch_graph(self, graph: Handle, stream: int) -> None:
+        assert graph in self.graphs
         assert isinstance(graph, Graph)
         assert graph.is_complete
         assert not graph.is_free
@@ -331,6 +380,8 @@ class FakeGpu:
     def change(
         self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]
     ) -> None:
+        self._check_entered()
+        assert graph in self.graphs
         assert isinstance(graph, Graph)
         assert isinstance(node, Node)
         assert node in graph.nodes
@@ -353,7 +404,7 @@ def kernels_of(module: Op) -> dict[str, simt.Func]:
 def no_gpu() -> Generator[None]:
     """Meanwhile this machine has no GPU, whatever it has."""
 
-    def none(device: int = 0) -> Driver:
+    def none(device: int) -> Driver:
         raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -363,17 +414,27 @@ def no_gpu() -> Generator[None]:
 
 @contextmanager
 def fake_gpu() -> Generator[FakeGpu]:
-    """Meanwhile this machine has a GPU: all that is compiled for one runs on the evaluator.
+    """Meanwhile this machine has a GPU: all that is compiled for one runs on the evaluator."""
+    with fake_gpus((8, 0)) as (fake,):
+        yield fake
+
+
+@contextmanager
+def fake_gpus(*capabilities: tuple[int, int]) -> Generator[Sequence[FakeGpu]]:
+    """Meanwhile this machine has GPUs of these kinds: all that is compiled for one runs on the evaluator.
 
     Nothing comes from the cache, where there are no kernels to evaluate, and no PTX is made.
     """
-    fake = FakeGpu()
+    fakes = [FakeGpu(number, kind) for number, kind in enumerate(capabilities)]
+    modules: dict[bytes, Mapping[str, simt.Func]] = {}
+    for fake in fakes:
+        fake.modules = modules
     latest: dict[str, simt.Func] = {}
 
-    def opened(device: int = 0) -> Driver:
-        if device:
-            raise NoGpu(f"GPU {device}, and there are 1 here")
-        return fake
+    def opened(device: int) -> Driver:
+        if device >= len(fakes):
+            raise NoGpu(f"GPU number {device}, and the last one here is number {len(fakes) - 1}")
+        return fakes[device]
 
     def texts(module: Module) -> Mapping[str, str]:
         nonlocal latest
@@ -384,8 +445,8 @@ def fake_gpu() -> Generator[FakeGpu]:
         return dict.fromkeys(latest, "") if only else assembling.kernel_texts(module)
 
     def ptx(texts: object, kind: GpuKind, cache: object) -> str:
-        image = f"// module {len(fake.modules)} for {kind.architecture}"
-        fake.modules[image.encode()] = latest
+        image = f"// module {len(modules)} for {kind.architecture}"
+        modules[image.encode()] = latest
         return image
 
     def nothing(ptx: str, kind: GpuKind, cache: object) -> bytes:
@@ -397,4 +458,4 @@ def fake_gpu() -> Generator[FakeGpu]:
         patch.setattr(code, "kernel_texts", texts)
         patch.setattr(code, "compile_ptx", ptx)
         patch.setattr(code, "assemble_ptx", nothing)
-        yield fake
+        yield fakes

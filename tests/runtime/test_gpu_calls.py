@@ -155,7 +155,7 @@ def test_a_block_of_half_a_warp_is_refused(both: Both) -> None:
 
 
 def test_without_a_gpu_loading_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(device: int = 0) -> Driver:
+    def none(device: int) -> Driver:
         raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
 
     monkeypatch.setattr(devices, "open_driver", none)

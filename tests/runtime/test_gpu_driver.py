@@ -26,7 +26,7 @@ GIVEN: dict[str, tuple[object, ...]] = {
     "cuDeviceGet": (0, 0),
     "cuDevicePrimaryCtxRetain": (0, "context"),
     "cuDeviceGetName": (0, b"NVIDIA H200\0\0"),
-    "cuCtxSetCurrent": (0,),
+    "cuCtxPopCurrent": (0, "context"),
     "cuDeviceGetDefaultMemPool": (0, "pool"),
     "cuMemPoolSetAttribute": (0,),
     "cuStreamCreate": (0, 77),
@@ -45,6 +45,8 @@ GIVEN: dict[str, tuple[object, ...]] = {
     "cuMemHostAlloc": (0, 512),
 }
 """What functions end with; those that are not here end with success and nothing else."""
+WITHOUT_CONTEXT = ("cuInit", "cuDevice", "cuCtx", "cuGetErrorString", "cuMemPool")
+"""How the names of functions begin that are called where a thread may have no GPU."""
 FIELDS = ("gridDimX", "blockDimX", "sharedMemBytes")
 """What a node of a graph is looked at for."""
 
@@ -66,6 +68,8 @@ class Bindings:
     def __init__(self, pools: bool, **given: tuple[object, ...]) -> None:
         self.given = {**GIVEN, **given}
         self.calls: list[tuple[str, tuple[object, ...]]] = []
+        self.entered: list[object] = []
+        """The contexts that were made that of the thread."""
         self.attributes = {"MAJOR": 9, "MINOR": 0, "MEMORY_POOLS_SUPPORTED": int(pools)}
 
     def __getattr__(self, name: str) -> object:
@@ -76,6 +80,11 @@ class Bindings:
         def function(*arguments: object) -> tuple[object, ...]:
             assert len(arguments) == declared(name), name
             self.calls.append((name, arguments))
+            assert self.entered or name.startswith(WITHOUT_CONTEXT), name
+            if name == "cuCtxPushCurrent":
+                self.entered += arguments
+            if name == "cuCtxPopCurrent":
+                self.entered.pop()
             if name == "cuDeviceGetAttribute":
                 which = cast(Enum, arguments[0]).name
                 return 0, next(n for end, n in self.attributes.items() if which.endswith(end))
@@ -89,7 +98,8 @@ class Bindings:
 
     @property
     def names(self) -> list[str]:
-        return [name for name, _ in self.calls]
+        """What was called, but for the changes of context."""
+        return [name for name, _ in self.calls if not name.startswith("cuCtxP")]
 
 
 class Opened:
@@ -107,7 +117,11 @@ class Opened:
             return self.noted
 
         self._patch.setattr(nvidia, "import_module", imported)
-        return open_driver()
+        return open_driver(0)
+
+    def entered(self, **given: tuple[object, ...]) -> Driver:
+        """One that is that of this thread until the end of the test."""
+        return self(pools=True, **given).__enter__()
 
 
 @pytest.fixture
@@ -154,7 +168,7 @@ def test_a_device_that_is_full_is_no_fault_of_it(opened: Opened) -> None:
 
 
 def test_a_machine_without_devices_has_none(opened: Opened) -> None:
-    with pytest.raises(NoGpu, match="GPU 0, and there are 0 here"):
+    with pytest.raises(NoGpu, match="an NVIDIA GPU with its driver, and there is none here"):
         opened(cuDeviceGetCount=(0, 0))
 
 
@@ -163,8 +177,27 @@ def test_a_driver_that_does_not_begin_is_none(opened: Opened) -> None:
         opened(cuInit=(100,))
 
 
-def test_a_kernel_gets_the_addresses_of_its_words(opened: Opened) -> None:
+def test_a_gpu_is_that_of_a_thread_for_a_while(opened: Opened) -> None:
     driver = opened()
+    noted = opened.noted
+    noted.entered.append("that of another library")
+    with driver:
+        driver.free(8192)
+        with driver:
+            assert noted.entered[1:] == ["context", "context"]
+        assert noted.entered[1:] == ["context"]
+    assert noted.entered == ["that of another library"]
+    assert noted.arguments("cuCtxPopCurrent") == ()
+
+
+def test_a_gpu_of_a_number_that_is_not_there_is_none(opened: Opened) -> None:
+    opened()
+    with pytest.raises(NoGpu, match="GPU number 3, and the last one here is number 0"):
+        open_driver(3)
+
+
+def test_a_kernel_gets_the_addresses_of_its_words(opened: Opened) -> None:
+    driver = opened.entered()
     words: list[int] = []
 
     def launched(address: int, count: int) -> None:
@@ -185,7 +218,7 @@ def test_a_kernel_gets_the_addresses_of_its_words(opened: Opened) -> None:
 
 
 def test_a_graph_is_made_launched_changed_and_freed(opened: Opened) -> None:
-    driver = opened()
+    driver = opened.entered()
     kernel = Kernel(bindings.CUfunction(), 64)
     graph = driver.new_graph()
     first = driver.add(graph, kernel, 5, [7], [])
@@ -210,7 +243,7 @@ def test_a_graph_is_made_launched_changed_and_freed(opened: Opened) -> None:
 
 
 def test_a_graph_that_was_not_completed_is_freed(opened: Opened) -> None:
-    driver = opened(cuGraphInstantiate=(700,))
+    driver = opened.entered(cuGraphInstantiate=(700,))
     graph = driver.new_graph()
     with pytest.raises(CallError, match="D0818"):
         driver.complete(graph)
@@ -220,7 +253,7 @@ def test_a_graph_that_was_not_completed_is_freed(opened: Opened) -> None:
 
 
 def test_more_blocks_than_a_launch_takes_are_refused(opened: Opened) -> None:
-    driver = opened()
+    driver = opened.entered()
     kernel, graph = Kernel(bindings.CUfunction(), 64), driver.new_graph()
     driver.launch(kernel, MOST_BLOCKS, [7], 77)
     with pytest.raises(CallError, match=r"D0818.*2147483648 blocks"):
@@ -230,8 +263,7 @@ def test_more_blocks_than_a_launch_takes_are_refused(opened: Opened) -> None:
 
 
 def test_every_other_function_is_called_as_it_is_declared(opened: Opened) -> None:
-    driver = opened()
-    driver.use()
+    driver = opened.entered()
     driver.unpin(driver.pin(100))
     stream = driver.stream()
     driver.upload(1, 2, 3, stream)

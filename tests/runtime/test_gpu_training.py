@@ -173,7 +173,7 @@ def test_dlc_bench_shows_transfers_apart(
 
 def test_a_gpu_that_is_too_old_is_said_before_work_begins(folder: Path, fake: FakeGpu) -> None:
     with pytest.raises(
-        Unsupported, match="cuda:sm_90a needs a GPU of the kind sm_90a, this is sm_80"
+        Unsupported, match="cuda:sm_90a needs a GPU of the kind sm_90a, cuda:0 is sm_80"
     ):
         dlc.compile(folder / "line.dlm", target="cuda:sm_90a")
     with pytest.raises(Unsupported, match="D0714"):

@@ -43,7 +43,8 @@ PAGES: dict[str, Page] = {
     "D0608": Page(
         "no code for this machine",
         "An artifact holds machine code for the targets it was compiled for. This machine lacks a "
-        "feature that each of them needs, or is of another kind. Compile for a lower level.",
+        "feature that each of them needs, or is of another kind; or `--device` names one that they are "
+        "not for. Compile for a lower level, or for that kind of device.",
         "dlc compile mlp.dlm -o mlp.dlc",
         "dlc compile mlp.dlm -o mlp.dlc --target cpu:x86-64-v2",
     ),

@@ -33,7 +33,8 @@ PAGES: dict[str, Page] = {
     "D0805": Page(
         "a value is not an array that dlc can read",
         "Inputs are NumPy arrays, dlc.Tensor, anything with DLPack in the memory of the CPU, Python "
-        "numbers, or lists of numbers that all fit the input's dtype.",
+        "numbers, or lists of numbers that all fit the input's dtype. A model on a GPU also takes arrays "
+        "that lie on that GPU, and no other: `x.to(model.device)` makes a copy there.",
     ),
     "D0806": Page(
         "an output array does not fit",

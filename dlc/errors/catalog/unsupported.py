@@ -9,10 +9,11 @@ PAGES: dict[str, Page] = {
         "every such place at once; the evaluator (`dlc run --interpret`) can still compute them.",
     ),
     "D0702": Page(
-        "an array on a device that dlc does not reach",
+        "a device that dlc does not reach",
         "A model on the CPU takes arrays in memory that the CPU can read; move others there first, in the "
         "library that made them. A model on a GPU also takes those that lie on the same GPU, if they are "
-        "dense. `dlc.Tensor.to` knows `cpu`, and `cuda:0` and so on where there are such devices.",
+        "dense. `dlc.Tensor.to`, `device=` and `--device` know `cpu`, and `cuda:0` and so on where there "
+        "are such devices.",
         "model.predict(x.cuda())",
         "model.predict(x.cpu())",
     ),
@@ -92,11 +93,12 @@ PAGES: dict[str, Page] = {
         "dlc 1\nexport fn f(x: f32[1000]) -> f32 = sum(x[:, new, new] * x[new, :, new] * x)",
     ),
     "D0714": Page(
-        "no GPU to run on",
+        "no device to run on",
         "What is to run here was asked for with `--target cuda`, or a part of it was placed on `cuda:0`, "
         "and this machine has no NVIDIA GPU, no driver, not the package cuda-python, or an older GPU than "
-        "the one that is named. Nothing has been compiled. `dlc compile` needs none of them: the artifact "
-        "runs where there is such a GPU.",
+        "the one that is named. Or `--device` names a GPU that there is not, or one that is not of the "
+        "target's kind: with `--target cpu` it is the GPU of what is placed on one. Nothing has been "
+        "compiled. `dlc compile` needs no GPU: the artifact runs where there is one.",
         "dlc run mlp.dlm --random-inputs 0 --target cuda",
         "dlc run mlp.dlm --random-inputs 0",
     ),

@@ -70,19 +70,17 @@ class DeviceArray:
     def download(self) -> Array:
         """A copy on the host."""
         found = np.empty(self.shape, self.dtype)
-        driver = self.driver
-        driver.use()
-        driver.download(address(found), self.address, self.nbytes, driver.home)
-        driver.wait(driver.home)
+        with self.driver as driver:
+            driver.download(address(found), self.address, self.nbytes, driver.home)
+            driver.wait(driver.home)
         return found
 
     def upload(self, array: Array) -> None:
         """Write the elements of an array of the host over its own."""
         dense = np.ascontiguousarray(array)
-        driver = self.driver
-        driver.use()
-        driver.upload(self.address, address(dense), self.nbytes, driver.home)
-        driver.wait(driver.home)
+        with self.driver as driver:
+            driver.upload(self.address, address(dense), self.nbytes, driver.home)
+            driver.wait(driver.home)
 
     def part(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Self:
         """An array on the same memory, so many bytes behind its beginning."""

@@ -7,7 +7,7 @@ streams: work in one is done in order, and asynchronously unless it is said that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, Self, TypeAlias
 
 Handle: TypeAlias = object
 
@@ -24,7 +24,7 @@ class Kernel(NamedTuple):
 
 
 class Driver(Protocol):
-    """One GPU. A thread calls `use` before anything that takes a stream."""
+    """One GPU. What takes a stream, an event or a graph is done within `with driver:`."""
 
     capability: tuple[int, int]
     """What its processor can do, as NVIDIA counts: (8, 0) is `sm_80`."""
@@ -37,9 +37,11 @@ class Driver(Protocol):
     spare: dict[int, list[int]]
     """Addresses of blocks that nobody has any more, by their sizes, for the next of the same size."""
 
-    def use(self) -> None:
-        """Make it the GPU of this thread."""
+    def __enter__(self) -> Self:
+        """Make it the GPU of this thread until the end of `with`; then the one before is that again."""
         ...
+
+    def __exit__(self, *error: object) -> None: ...
 
     # Memory
 

@@ -151,8 +151,8 @@ class GpuEntryPoint(LaunchingEntryPoint):
             )
         if array.address % ALIGNED and array.nbytes:
             copy = DeviceArray.new(array.driver, array.shape, array.dtype)
-            array.driver.use()
-            array.driver.copy(copy.address, array.address, array.nbytes, stream)
+            with array.driver as driver:
+                driver.copy(copy.address, array.address, array.nbytes, stream)
             return copy
         return array
 

@@ -110,7 +110,10 @@ class GpuFrame:
                 code="D0817",
                 help="leave it out",
             )
-        self._driver.use()
+        with self._driver:
+            return self._run(sized)
+
+    def _run(self, sized: Sized) -> int:
         layout = self._layout(sized)
         roots = self._roots(sized, layout)
         try:
@@ -298,9 +301,10 @@ class GpuFrame:
         """The same, and how long its parts took."""
         self._events = [self._driver.event() for _ in range(4)]
         try:
-            status = self.run(sized)
-            pairs = zip(self._events, self._events[1:], strict=False)
-            return status, CallTimes(*[self._driver.milliseconds(*pair) for pair in pairs])
+            with self._driver as driver:
+                status = self.run(sized)
+                pairs = zip(self._events, self._events[1:], strict=False)
+                return status, CallTimes(*[driver.milliseconds(*pair) for pair in pairs])
         finally:
             for event in self._events:
                 self._driver.end_event(event)

@@ -6,7 +6,7 @@ import time
 
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes, as_bytes
-from dlc.runtime.cuda.devices import capability_of, driver_of
+from dlc.runtime.cuda.devices import capability_of
 from dlc.runtime.cuda.driver import Driver, Kernel
 from dlc.runtime.cuda.memory import DeviceBytes
 from dlc.runtime.manifest import GpuCode
@@ -16,8 +16,8 @@ from dlc.runtime.weights import Preparation, WeightStore
 class Gpu:
     """Kernels by their numbers, and where the constants are."""
 
-    def __init__(self, artifact: Artifact, code: GpuCode) -> None:
-        self.driver = driver_of("cuda:0")
+    def __init__(self, artifact: Artifact, code: GpuCode, driver: Driver) -> None:
+        self.driver = driver
         fits = code.cubin and _is_for(code.architecture, self.driver.capability)
         # The driver makes machine code of PTX, which ends with a zero, where there is none that fits.
         image = bytes(artifact.section(code.cubin if fits else code.ptx)) + b"\0"

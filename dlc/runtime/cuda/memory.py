@@ -28,9 +28,9 @@ class DeviceBytes:
     def of(cls, driver: Driver, data: Bytes) -> DeviceBytes:
         """A copy of bytes of the host."""
         block = cls(driver, data.nbytes)
-        driver.use()
-        driver.upload(block.address, address(data), data.nbytes, driver.home)
-        driver.wait(driver.home)
+        with driver:
+            driver.upload(block.address, address(data), data.nbytes, driver.home)
+            driver.wait(driver.home)
         return block
 
     def __del__(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol, Self, cast
 
 from dlc.errors import CallError
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu
@@ -25,7 +25,7 @@ MOST_BLOCKS = (1 << 31) - 1
 
 
 @cache
-def open_driver(device: int = 0) -> Driver:
+def open_driver(device: int) -> Driver:
     """The GPU of that number. Raises NoGpu."""
     return _CudaDriver(device)
 
@@ -78,13 +78,11 @@ class _CudaDriver:
             self._cuda = cast(_Bindings, import_module("cuda.bindings.driver"))
         except ImportError:
             raise NoGpu("the package cuda-python, which is not installed") from None
-        try:
-            self._do("cuInit", 0)
-            (count,) = self._do("cuDeviceGetCount")
-        except (CallError, RuntimeError):  # the latter where there is no library of the driver
-            raise NoGpu("an NVIDIA GPU with its driver, and there is none here") from None
-        if not isinstance(count, int) or device >= count:
-            raise NoGpu(f"GPU {device}, and there are {count} here")
+        count = self._count()
+        if not count:
+            raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
+        if device >= count:
+            raise NoGpu(f"GPU number {device}, and the last one here is number {count - 1}")
         self.number = device
         self.spare: dict[int, list[int]] = {}
         (self._device,) = self._do("cuDeviceGet", device)
@@ -97,6 +95,15 @@ class _CudaDriver:
         self.capability = major, minor
         self.home = self.stream()
         self._has_pool = self._keep_pool()
+
+    def _count(self) -> int:
+        """How many GPUs there are, none where there is no driver either."""
+        try:
+            self._do("cuInit", 0)
+            (count,) = self._do("cuDeviceGetCount")
+        except (CallError, RuntimeError):  # the latter where there is no library of the driver
+            return 0
+        return cast(int, count)
 
     def _attribute(self, name: str) -> int:
         which = self._named("CUdevice_attribute", f"CU_DEVICE_ATTRIBUTE_{name}")
@@ -132,21 +139,27 @@ class _CudaDriver:
         return tuple(results)
 
     def _here(self, name: str, *arguments: object) -> tuple[object, ...]:
-        """The same in a thread that may not have called `use`."""
-        self.use()
-        return self._do(name, *arguments)
+        """The same where the thread may have another GPU at the moment, or none."""
+        with self:
+            return self._do(name, *arguments)
 
-    def use(self) -> None:
-        self._do("cuCtxSetCurrent", self._context)
+    def __enter__(self) -> Self:
+        self._do("cuCtxPushCurrent", self._context)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # What it says of work that failed before was said where that was waited for.
+        self._cuda.cuCtxPopCurrent()
 
     # Memory ---------------------------------------------------------------------------------------
 
     def allocate(self, count: int) -> int:
-        if self._has_pool:
-            (found,) = self._here("cuMemAllocAsync", max(count, 1), self.home)
-            self.wait(self.home)  # every stream may use it from now on
-        else:
-            (found,) = self._here("cuMemAlloc", max(count, 1))
+        with self:
+            if not self._has_pool:
+                (found,) = self._do("cuMemAlloc", max(count, 1))
+            else:
+                (found,) = self._do("cuMemAllocAsync", max(count, 1), self.home)
+                self.wait(self.home)  # every stream may use it from now on
         return int(cast(int, found))
 
     def free(self, address: int) -> None:
@@ -283,10 +296,10 @@ class _CudaDriver:
 
     def free_graph(self, graph: Handle) -> None:
         made = cast(_Graph, graph)
-        self.use()
-        if made.executable is not None:
-            self._do("cuGraphExecDestroy", made.executable)
-        self._do("cuGraphDestroy", made.source)
+        with self:
+            if made.executable is not None:
+                self._do("cuGraphExecDestroy", made.executable)
+            self._do("cuGraphDestroy", made.source)
 
 
 def _grid(tiles: int) -> tuple[int, int, int]:

@@ -95,20 +95,20 @@ class MixedFrame:
         the driver's words; KernelFailed where it is known which kernel failed.
         """
         try:
-            return self._run(sized, arena)
+            with self._machine.gpu.driver:
+                return self._run(sized, arena)
         except BadParts as error:
             raise ArtifactError(str(error), code="D0610") from None
 
     def run_timed(self, sized: Sized) -> tuple[int, CallTimes]:
         """The same, and how long copies there, kernels of the GPU and copies back took by its clock."""
-        self._flights.begin_times()
-        status = self.run(sized)
-        return status, self._flights.end_times()
+        with self._machine.gpu.driver:
+            self._flights.begin_times()
+            status = self.run(sized)
+            return status, self._flights.end_times()
 
     def _run(self, sized: Sized, arena: int) -> int:
         at = self._at if self._at is not None and self._at.sized is sized else self._begin(sized)
-        driver = self._machine.gpu.driver
-        driver.use()
         base = arena or self._host.of(working_bytes(sized, self._threads))
         self.roots[Root.ARENA] = base
         self._on_gpu = self._device_roots(at)
