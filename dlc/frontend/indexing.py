@@ -320,15 +320,18 @@ def updated(
     value: Datum,
     scope: Scope,
     span: Span,
+    mode: str = "set",
 ) -> Value:
-    """A copy of a tensor with a value, which stretches, at the places that an index names."""
+    """A copy of a tensor with a value, which stretches, at the places that an index names.
+
+    `mode` is that of `array.scatter`: what is done with the value and the element in its place.
+    """
     at = ev.at
     chosen = _selection(ev, target, items, scope)
     at.stand(span)
     if chosen.new:
         raise at.fail("D0305", "`new` names no place that could be updated", span)
-    places = _places(at, target, chosen)
-    shape = tensor_type(places[0]).shape
+    places = _Places(at, target, chosen)
     part = as_tensor(at, value, dtype_of(target))
     if dtype_of(part) is not dtype_of(target):
         raise at.fail(
@@ -336,70 +339,72 @@ def updated(
             f"cannot put {show(part)} into {show(target)}",
             help=f"convert it: {dtype_of(target).name}(...)",
         )
-    part = _stretched(at, part, shape, chosen)
+    part = places.stretched(part)
     axes = tuple(range(tensor_type(target).rank))
-    return at(array.Scatter(target, part, tuple(places), axes, "set", not chosen.tensors))
+    indices = [places.along(axis) for axis in axes]
+    return at(array.Scatter(target, part, indices, axes, mode, not chosen.tensors))
 
 
-def _stretched(at: Trace, part: Value, shape: Sequence[Size], chosen: Selection) -> Value:
-    """The value in the shape of the places, in which axes named by a number have size 1."""
-    own = list(tensor_type(part).shape)
-    open_axes = [k for k in range(len(shape)) if k not in _single(chosen)]
-    if len(own) > len(open_axes):
-        raise at.fail("D0301", f"{show(part)} has more axes than the place that it is put into")
-    aligned: list[Size] = [1] * len(shape)
-    for axis, size in zip(reversed(open_axes), reversed(own), strict=False):
-        aligned[axis] = size
-    if any(a not in (1, n) for a, n in zip(aligned, shape, strict=True)):
-        wanted = [str(shape[axis]) for axis in open_axes]
-        raise at.fail("D0301", f"{show(part)} does not fit a place of [{', '.join(wanted)}]")
-    return broadcast_to(at, reshape(at, part, tuple(aligned)), tuple(shape))
+class _Places:
+    """The places of an update: their shape, and where in it each axis of the target lies.
 
+    The axes of index tensors stand where the first of these stands, as in an index.
+    """
 
-def _single(chosen: Selection) -> set[int]:
-    """The axes of the places that a number named: with index tensors these stand at their front."""
-    return set(chosen.dropped)
+    def __init__(self, at: Trace, target: Value, chosen: Selection) -> None:
+        self.at, self.chosen = at, chosen
+        wide = {axis: convert(at, index, I64) for axis, index in chosen.tensors.items()}
+        self.indices = dict(zip(wide, unify(at, [*wide.values()]), strict=True))
+        self.shape: list[Size] = []
+        self.first: dict[int, int] = {}
+        """Where in the shape an axis begins."""
+        for axis in range(tensor_type(target).rank):
+            lead = min(self.indices) if axis in self.indices else axis
+            self.first[axis] = self.first.get(lead, len(self.shape))
+            if lead == axis:
+                self.shape += self._sizes(axis)
 
-
-def _places(at: Trace, target: Value, chosen: Selection) -> list[Value]:
-    """For every axis the index of each place, all of one shape: an axis for each of the target's."""
-    shape: list[Size] = []
-    rank = tensor_type(target).rank
-    if any(tensor_type(index).rank > 1 for index in chosen.tensors.values()):
-        raise at.fail(
-            "D0305",
-            "an update takes index tensors of one axis at most",
-            help="flatten the indices and the value",
-        )
-    if len(chosen.tensors) > 1:
-        raise at.fail(
-            "D0305",
-            "an update takes one index tensor at most",
-            help="compute one index: i * n + j on reshape(x, [_])",
-        )
-    for axis in range(rank):
-        index = chosen.tensors.get(axis)
+    def _sizes(self, axis: int) -> Sequence[Size]:
+        """The sizes of the places for an axis; a single place has one too, which any value fits."""
+        index = self.indices.get(axis)
         if index is not None:
-            shape.append(tensor_type(index).size)
-        else:
-            step = chosen.steps[axis]
-            shape.append((chosen.limits[axis] - chosen.starts[axis] + (step - 1)) // step)
-    whole = tuple(shape)
-    return [_along(at, axis, whole, chosen) for axis in range(rank)]
+            return tensor_type(index).shape or (1,)
+        step = self.chosen.steps[axis]
+        return [(self.chosen.limits[axis] - self.chosen.starts[axis] + (step - 1)) // step]
 
+    def stretched(self, part: Value) -> Value:
+        """The value in the shape of the places, in which axes named by a number have size 1."""
+        single = {self.first[axis] for axis in self.chosen.dropped}
+        open_axes = [k for k in range(len(self.shape)) if k not in single]
+        own = list(tensor_type(part).shape)
+        if len(own) > len(open_axes):
+            raise self.at.fail(
+                "D0301", f"{show(part)} has more axes than the place that it is put into"
+            )
+        aligned: list[Size] = [1] * len(self.shape)
+        for axis, size in zip(reversed(open_axes), reversed(own), strict=False):
+            aligned[axis] = size
+        if any(a not in (1, n) for a, n in zip(aligned, self.shape, strict=True)):
+            wanted = [str(self.shape[axis]) for axis in open_axes]
+            raise self.at.fail(
+                "D0301", f"{show(part)} does not fit a place of [{', '.join(wanted)}]"
+            )
+        return broadcast_to(self.at, reshape(self.at, part, tuple(aligned)), tuple(self.shape))
 
-def _along(at: Trace, axis: int, shape: tuple[Size, ...], chosen: Selection) -> Value:
-    """The index along one axis, in every place."""
-    index = chosen.tensors.get(axis)
-    if index is not None:
-        row = convert(at, reshape(at, index, (shape[axis],)), I64)
-        return at(array.Broadcast(row, shape, (axis,)))
-    counted = at(array.Iota(shape, axis, I64))
-    if axis in chosen.reversed:
-        counted = at(array.Reverse(counted, (axis,)))
-    step, start = chosen.steps[axis], chosen.starts[axis]
-    if step != 1:
-        counted = at(array.Multiply(counted, array.constant_like(at, step, counted)))
-    if isinstance(start, Dim):
-        return at(array.Add(*unify(at, (counted, start))))
-    return at(array.Add(counted, array.constant_like(at, start, counted))) if start else counted
+    def along(self, axis: int) -> Value:
+        """The index along one axis, in every place."""
+        at, shape, first = self.at, tuple(self.shape), self.first[axis]
+        index = self.indices.get(axis)
+        if index is not None:
+            own = tuple(self._sizes(axis))
+            axes = tuple(range(first, first + len(own)))
+            return at(array.Broadcast(reshape(at, index, own), shape, axes))
+        counted = at(array.Iota(shape, first, I64))
+        if axis in self.chosen.reversed:
+            counted = at(array.Reverse(counted, (first,)))
+        step, start = self.chosen.steps[axis], self.chosen.starts[axis]
+        if step != 1:
+            counted = at(array.Multiply(counted, array.constant_like(at, step, counted)))
+        if isinstance(start, Dim):
+            return at(array.Add(*unify(at, (counted, start))))
+        return at(array.Add(counted, array.constant_like(at, start, counted))) if start else counted

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dlc.dialects.array.index import MODES
 from dlc.frontend.builtins.registry import SPECIALS
 from dlc.frontend.evaluator import Evaluator, evaluates
 from dlc.frontend.indexing import updated
 from dlc.frontend.scope import Scope
 from dlc.frontend.tensors import as_tensor
-from dlc.frontend.values import Datum, Special
+from dlc.frontend.values import Datum, Special, describe
 from dlc.text import ast
 
 
@@ -15,6 +16,7 @@ def _update(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
     named = {item.name: item.value for item in node.arguments if item.name is not None}
     positional = [item.value for item in node.arguments if item.name is None]
     place = named.pop("at", None)
+    mode = ev.eval(named.pop("mode"), scope) if "mode" in named else "set"
     names = [name for name in ("x", "value") if name not in named]
     parts = dict(zip(names, positional, strict=False)) | named
     if place is None or len(positional) > len(names) or set(parts) != {"x", "value"}:
@@ -26,9 +28,16 @@ def _update(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
         )
     if not isinstance(place, ast.List | ast.Place):
         raise ev.at.fail("D0320", "a place is written like an index: at=[0, ..]", place.span)
+    if not isinstance(mode, str) or mode not in MODES:
+        raise ev.at.fail(
+            "D0208",
+            f"update has no mode {mode if isinstance(mode, str) else describe(mode)}",
+            node.span,
+            help=f"it has {', '.join(MODES)}",
+        )
     target, value = ev.eval(parts["x"], scope), ev.eval(parts["value"], scope)
     ev.at.stand(parts["x"].span)
-    return updated(ev, as_tensor(ev.at, target), place.items, value, scope, node.span)
+    return updated(ev, as_tensor(ev.at, target), place.items, value, scope, node.span, mode)
 
 
 @evaluates(ast.Place)
@@ -44,8 +53,10 @@ def _place(ev: Evaluator, node: ast.Place, scope: Scope) -> Datum:
 SPECIALS["update"] = Special(
     "update",
     _update,
-    "update(x, at=[i, ..], value)",
-    "A copy of x with a value, which stretches, at a place that is written like an index.",
+    'update(x, at=[i, ..], value, mode="set")',
+    "A copy of x with a value, which stretches, at a place that is written like an index. The modes add, "
+    "multiply, max and min combine it with what is there; where index tensors name a place several times, "
+    "each value counts, in order.",
     "update([1, 2, 3], 9, at=[0])",
     "[9, 2, 3]",
     "shapes",

@@ -11,10 +11,12 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from dlc.dialects import func
+from dlc.dialects import func, weight
 from dlc.driver.compile import compile_opened
 from dlc.driver.opened import Opened
 from dlc.driver.settings import Settings
+from dlc.frontend.elaborate import elaborate
+from dlc.importers.model_text import Written, write_model
 from dlc.importers.onnx import OnnxModel, import_graph
 from dlc.importers.onnx.reading import graph_of
 from dlc.ir.evaluation import Evaluation
@@ -91,3 +93,19 @@ def results(model: Model, inputs: Sequence[Array]) -> list[Array]:
     if isinstance(found, tuple):
         return [np.asarray(result) for result in cast("tuple[Array, ...]", found)]
     return [np.asarray(found)]
+
+
+def written(made: OnnxModel) -> Written:
+    """An imported model as text."""
+    return write_model(made, "net", "net.safetensors", "A test.")
+
+
+def meant(
+    text: Written, inputs: Mapping[str, Array], dims: dict[str, int] | None = None
+) -> list[Array]:
+    """What a text means for these inputs."""
+    module = elaborate(Path("net.dlm"), text=text.text).module
+    sources = [op for op in module.body if isinstance(op, weight.Source)]
+    arrays = {op.sym_name: text.weights[op.sym_name].array for op in sources}
+    (entry,) = [op for op in module.body if isinstance(op, func.Func)]
+    return list(Evaluation(dims, arrays).run(entry.body, list(inputs.values())))

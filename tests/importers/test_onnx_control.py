@@ -10,7 +10,17 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from dlc.dialects import flow
 from dlc.errors import ModelError, Unsupported
-from tests.importers.onnx_models import Array, compiled, evaluated, expected, imported, model_of
+from dlc.text.fmt import format_source
+from tests.importers.onnx_models import (
+    Array,
+    compiled,
+    evaluated,
+    expected,
+    imported,
+    meant,
+    model_of,
+    written,
+)
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 
@@ -37,8 +47,12 @@ def graph(
 
 
 def check(model: ModelProto, inputs: Mapping[str, Array]) -> None:
+    """The import, its code and its text: all compute what onnxruntime does."""
     wanted = expected(model, inputs)
-    for found in (evaluated(imported(model), inputs), compiled(model, inputs)):
+    made = imported(model)
+    text = written(made)
+    assert format_source(text.text, "net.dlm") == text.text
+    for found in (meant(text, inputs), evaluated(made, inputs), compiled(model, inputs)):
         for got, right in zip(found, wanted, strict=True):
             assert (got.dtype, got.shape) == (right.dtype, right.shape)
             np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-5)
@@ -117,7 +131,7 @@ def test_a_loop_that_stacks_an_unknown_number_of_results_is_refused() -> None:
 
 
 def scan_of(
-    inputs: Mapping[str, Array], **attributes: Sequence[int]
+    inputs: Mapping[str, Array], filled: int = 1, **attributes: Sequence[int]
 ) -> tuple[ModelProto, Mapping[str, Array]]:
     """`s += row of each input; z = s * k`, over the columns of the inputs."""
     rows = [f"row_{name}" for name in inputs]
@@ -132,7 +146,7 @@ def scan_of(
     )
     scan = helper.make_node(
         "Scan", ["start", *inputs], ["last", "rows"], body=body, num_scan_inputs=len(inputs),
-        scan_input_axes=[1] * len(inputs), scan_output_axes=[1],
+        scan_input_axes=[1] * len(inputs), scan_output_axes=[filled],
         **attributes,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
     constants = {"start": np.zeros(2, np.float32), "k": scalar(3)}
@@ -144,12 +158,83 @@ def scan_of(
 def test_a_scan(taken: int | None, stacked: int | None) -> None:
     given = {"scan_input_directions": taken, "scan_output_directions": stacked}
     attributes = {name: [way] for name, way in given.items() if way is not None}
-    check(*scan_of({"x": X}, **attributes))
+    check(*scan_of({"x": X}, 1, **attributes))
 
 
 def test_a_scan_walks_each_of_its_inputs_in_its_own_direction() -> None:
     check(*scan_of({"x": X, "other": 10 * X}, scan_input_directions=[0, 1]))
     check(*scan_of({"x": X, "other": 10 * X}, scan_input_directions=[1, 1]))
+
+
+def test_a_scan_walks_one_axis_and_fills_another() -> None:
+    check(*scan_of({"x": X, "other": 10 * X}, filled=0))
+    model, inputs = scan_of({"x": X}, filled=0)
+    assert "scan row_x in transpose(x) with s" in written(imported(model)).text
+    check(model, inputs)
+
+
+def a_branch(name: str, weight: str) -> GraphProto:
+    """`z = x @ weight; name = tanh(z) + h, z * z`, where h is a value around the branch."""
+    nodes = [
+        helper.make_node("MatMul", ["x", weight], [f"z_{name}"]),
+        helper.make_node("Tanh", [f"z_{name}"], [f"t_{name}"]),
+        helper.make_node("Add", [f"t_{name}", "h"], [f"a_{name}"]),
+        helper.make_node("Mul", [f"z_{name}", f"z_{name}"], [f"b_{name}"]),
+    ]
+    return graph(nodes, [], [f"a_{name}", f"b_{name}"])
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_branches_have_layers_and_several_results(condition: bool) -> None:
+    nodes = [
+        helper.make_node("Exp", ["x"], ["h"]),
+        helper.make_node(
+            "If", ["c"], ["y", "z"], then_branch=a_branch("p", "v"), else_branch=a_branch("q", "w")
+        ),
+    ]
+    inputs = {"c": np.asarray(condition), "x": X}
+    weights = {
+        name: np.arange(9, dtype=np.float32).reshape(3, 3) - k for k, name in enumerate("vw")
+    }
+    model = model_of(nodes, inputs, ["y", "z"], weights)
+    text = written(imported(model)).text
+    # What a branch uses of what is around it is computed there, once.
+    assert "let h = exp(x)" in text
+    assert text.count("= Linear(3, 3, bias=false)") == 2
+    check(model, inputs)
+
+
+def test_a_loop_inside_a_loop() -> None:
+    (inner,) = a_loop(["m"], "")
+    body = graph(
+        [
+            helper.make_node("Identity", ["go"], ["go2"]),
+            inner,
+            helper.make_node("Sub", ["last", "x"], ["x2"]),
+        ],
+        [("k", TensorProto.INT64), ("go", TensorProto.BOOL), ("x", TensorProto.FLOAT)],
+        ["go2", "x2", "rows"],
+        {"m": np.asarray(2)},
+    )
+    loop = helper.make_node("Loop", ["n", "", "start"], ["end", "all"], body=body)
+    check(model_of([loop], {"start": X}, ["end", "all"], {"n": np.asarray(3)}), {"start": X})
+
+
+def test_a_condition_of_several_steps_goes_into_braces() -> None:
+    body = graph(
+        [
+            helper.make_node("Mul", ["s", "x"], ["s2"]),
+            helper.make_node("ReduceMax", ["s2"], ["top"], keepdims=0),
+            helper.make_node("Less", ["top", "limit"], ["c2"]),
+        ],
+        [("i", TensorProto.INT64), ("c", TensorProto.BOOL), ("s", TensorProto.FLOAT)],
+        ["c2", "s2"],
+        {"limit": scalar(20)},
+    )
+    loop = helper.make_node("Loop", ["", "go", "x"], ["y"], body=body)
+    for goes_on in (True, False):
+        inputs = {"go": np.asarray(goes_on), "x": X}
+        check(model_of([loop], inputs, ["y"]), inputs)
 
 
 def test_a_loop_inside_a_choice() -> None:

@@ -182,6 +182,8 @@ CASES = [
         for way in ("add", "mul", "max", "min")
     ],
     case("ScatterND", floats(4, 3), np.asarray([[2], [-4]]), floats(2, 3)),
+    case("ScatterND", floats(4, 3), np.asarray([[[2], [-4]], [[1], [0]]]), floats(2, 2, 3)),
+    case("ScatterND", floats(4, 3), np.asarray([1]), floats(3), reduction="max"),
     case("ScatterND", floats(4, 3), np.asarray([[2, 0], [2, 0]]), floats(2), reduction="add"),
     case("TopK", floats(3, 6), k=(ints(4),), outputs=2),
     case("TopK", floats(6, 3), k=(ints(2),), outputs=2, axis=0, largest=0),
@@ -217,7 +219,10 @@ CASES = [
     case("ReduceLogSum", abs(floats(3, 5)), k=(ints(0),)),
     case("GroupNormalization", PICTURE, k=(floats(2), floats(2) + 1), num_groups=2),
     case("GroupNormalization", PICTURE, k=(floats(4), floats(4) + 1), num_groups=2, opset=21),
+    case("MaxPool", np.asarray(PICTURE * 20, np.uint8), kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+    case("Einsum", floats(3, 4, 4), equation="...ii->...i"),
     case("RMSNormalization", floats(3, 5), k=(floats(5),), opset=23),
+    case("RMSNormalization", floats(2, 3, 4), k=(floats(3, 4),), axis=1, opset=23),
     # Recurrent layers: 3 steps of 2 sequences of 4 numbers, 5 cells.
     *[
         case(

@@ -103,6 +103,7 @@ class Gather(Op):
 
 Places: TypeAlias = NDArray[np.int64]
 MODES = ("set", "add", "multiply", "max", "min")
+"""What a scatter does with an update and the element in its place."""
 
 
 @op("array.scatter")

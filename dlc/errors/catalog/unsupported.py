@@ -80,8 +80,8 @@ PAGES: dict[str, Page] = {
     "D0712": Page(
         "an operation that is not written as model text",
         "`dlc import` writes a model as text. It says what the operations of the model mean in the "
-        "functions of the language, which it does not do for those that are listed, such as choices, "
-        "loops and scatters. The ONNX file itself can be compiled, run and inspected all the same.",
+        "functions of the language, and has no words for those that are listed. The ONNX file itself can "
+        "be compiled, run and inspected all the same.",
         "dlc import model.onnx -o model.dlm",
         "dlc compile model.onnx -o model.dlc",
     ),

@@ -16,7 +16,7 @@ from dlc.frontend.values import Callee, Datum, is_number
 from dlc.ir import dims
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Dim
-from dlc.ir.types import BOOL
+from dlc.ir.types import BOOL, DType
 
 GROUP: Final = "each element"
 
@@ -135,6 +135,17 @@ for _name, (_op, _example, _result) in PAIRS.items():
 @builtin("bit_not(x: tensor)", GROUP, documentation(array.Not), "bit_not([0, 5])", "[-1, -6]")
 def bit_not(at: Trace, x: Value) -> Datum:
     return at(array.Not(x))
+
+
+@builtin(
+    "bitcast(x: tensor, dtype: dtype)",
+    GROUP,
+    "The bits of each element, read as those of another dtype of the same width.",
+    "bitcast([1.0, -2.0], i32)",
+    "[1065353216, -1073741824]",
+)
+def bitcast(at: Trace, x: Value, dtype: DType) -> Datum:
+    return at(array.Bitcast(x, dtype))
 
 
 @builtin("identity(x: any)", GROUP, "x itself.", "identity([1, 2])", "[1, 2]")

@@ -277,12 +277,12 @@ def _avg_pool(
 
 
 _POOLED: Final = (
-    (1, "[[[1], [4], [2], [3]]]", "[[[4.0], [3.0]]]", "[[[2.5], [2.5]]]"),
-    (2, "[[[[1], [4]], [[2], [3]]]]", "[[[[4.0]]]]", "[[[[2.5]]]]"),
+    (1, "[[[1], [4], [2], [3]]]", "[[[4], [3]]]", "[[[2.5], [2.5]]]"),
+    (2, "[[[[1], [4]], [[2], [3]]]]", "[[[[4]]]]", "[[[[2.5]]]]"),
     (
         3,
         "[[[[[1], [4]], [[2], [3]]], [[[0], [0]], [[0], [0]]]]]",
-        "[[[[[4.0]]]]]",
+        "[[[[[4]]]]]",
         "[[[[[1.25]]]]]",
     ),
 )
@@ -290,7 +290,7 @@ _POOLED: Final = (
 
 for _n, _row, _largest, _mean in _POOLED:
     add_builtin(
-        f"max_pool{_n}d(x: float, size: any, stride: any = none, padding: any = 0, "
+        f"max_pool{_n}d(x: tensor, size: any, stride: any = none, padding: any = 0, "
         "dims: text = none, dilation: any = 1)",
         GROUP,
         "The largest element of each window of `size`, `stride` apart (by default the size).",
@@ -323,11 +323,11 @@ def global_avg_pool(at: Trace, x: Value, dims: str | None) -> Datum:
 
 
 @builtin(
-    "global_max_pool(x: float, dims: text = none)",
+    "global_max_pool(x: tensor, dims: text = none)",
     GROUP,
     "The largest element of each channel of each picture: [batch, channel].",
     "global_max_pool([[[1], [3]]])",
-    "[[3.0]]",
+    "[[3]]",
 )
 def global_max_pool(at: Trace, x: Value, dims: str | None) -> Datum:
     name, _ = _layout(at, x, dims)

@@ -2,7 +2,8 @@
 
 `terms` what a value is in the text · `graph` what is known about values · `pattern` recognising what a
 function makes · `spelling` the table, filled by `layers`, `functions`, `shapes` and `elementwise` ·
-`expressions` terms as text · `body` what gets a name · `names` · `writer` the whole.
+`regions` the operations of a function, with those in choices and loops · `expressions` terms as text ·
+`body` what gets a name · `members` what is declared · `names` · `writer` the whole.
 """
 
 from dlc.importers.model_text.writer import Written, write_model

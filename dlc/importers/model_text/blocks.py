@@ -12,20 +12,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dlc.dialects.array import tensor_type
-from dlc.importers.model_text.body import BodyWriter
+from dlc.importers.model_text.body import write_body
 from dlc.importers.model_text.names import Names
 from dlc.importers.model_text.terms import (
     Call,
     Code,
     Cut,
+    If,
     Index,
     Infix,
     Item,
     Layer,
     Part,
     Prefix,
+    Scan,
     Term,
     Weight,
+    While,
     values_of,
 )
 from dlc.ir.core import Value
@@ -204,7 +207,7 @@ class Repetition:
         given = {region.source: self._argument}
         shapes = dict.fromkeys(self._stored, ())
         scope = (*self._sizes, *parameters)
-        body = BodyWriter(terms, given, self._stored, [region.result], shapes, scope).run()
+        body = write_body(terms, given, self._stored, [region.result], shapes, scope)
         return tuple(body.weights.items())
 
 
@@ -268,7 +271,7 @@ class _Reader:
                 return (self.read(start), self.read(stop), step)
             case tuple():
                 return tuple(map(self.read, item))
-            case Dim() | Part() | Weight():
+            case Dim() | Part() | Weight() | If() | Scan() | While():
                 raise LookupError
             case _:
                 return (type(item), item)

@@ -97,12 +97,19 @@ def _cast(graph: Graph, value: Value) -> Term:
     return Call(tensor_type(value).dtype.name, _op(value).operands)
 
 
+@spells(array.Bitcast)
+def _bitcast(graph: Graph, value: Value) -> Term:
+    return Call("bitcast", (*_op(value).operands, tensor_type(value).dtype))
+
+
 @spells(array.Fill, array.Constant)
 def _constant(graph: Graph, value: Value) -> Term | None:
     number = graph.number(value)
     if number is None:
         return None
     type = tensor_type(value)
+    if not type.rank:
+        return Call(type.dtype.name, (short(number, type.dtype),))
     natural = BOOL if isinstance(number, bool) else I32 if isinstance(number, int) else F32
     named: tuple[tuple[str, Item], ...] = (("dtype", type.dtype),)
     return Call(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,16 +11,20 @@ from dlc.importers.model_text.terms import (
     Call,
     Code,
     Cut,
+    Form,
+    If,
     Index,
     Infix,
     Item,
     Layer,
     Part,
     Prefix,
+    Scan,
     Weight,
+    While,
 )
 from dlc.ir.core import Value
-from dlc.ir.dims import Dim, Size
+from dlc.ir.dims import Dim, Size, names
 from dlc.ir.types import DType, TensorType
 from dlc.text.literals import quote
 from dlc.text.parser_expressions import LEVELS, NOT_LEVEL
@@ -29,6 +33,10 @@ SIGN: Final = LEVELS["*"] + 1
 POWER: Final = SIGN + 1
 VALUE: Final = POWER + 1
 """How tightly signs, powers and values hold together: more than any operator."""
+UNCHAINED: Final = frozenset({"update"})
+"""Functions that look at their arguments as they are written: nothing is handed on to them by `|>`."""
+FORM: Final = 0
+"""Choices and loops reach as far as they can: no operator holds together less tightly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +86,18 @@ Resolve = Callable[[Value, bool], Expr]
 
 
 class Expressions:
-    """Writes terms; `resolve` says what their values are called, `layer` how a layer is called."""
+    """Writes terms.
 
-    def __init__(self, resolve: Resolve, layer: Callable[[Layer], str]) -> None:
+    `resolve` says what their values are called, `layer` how a layer is called; `form` writes what has
+    braces.
+    """
+
+    def __init__(
+        self, resolve: Resolve, layer: Callable[[Layer], str], form: Callable[[Form], Expr]
+    ) -> None:
         self._resolve = resolve
         self._layer = layer
+        self._form = form
 
     def of(self, item: Item, first: bool = False) -> Expr:
         """The expression of an item."""
@@ -105,6 +120,8 @@ class Expressions:
                 return Expr(f"{self.of(source).at(VALUE)}[{inside}]")
             case Part(whole):
                 return self.of(whole)
+            case If() | Scan() | While():
+                return self._form(item)
             case tuple():
                 return Expr(f"[{', '.join(self.of(part).text for part in item)}]")
             case Weight():
@@ -118,7 +135,8 @@ class Expressions:
         pairs = [self.of(value).text for value in items[1:]]
         pairs += [f"{name}={self.of(value).text}" for name, value in named]
         more = ", ".join(pairs)
-        if items and isinstance(items[0], Value | Call | Infix | Index | Layer | Prefix):
+        chained = items and isinstance(items[0], Value | Call | Infix | Index | Layer | Prefix)
+        if chained and function not in UNCHAINED:
             return self.of(items[0], True).applied(function, more)
         start = "" if not items else self.of(items[0]).text
         return Expr(f"{function}({start}{', ' if start and more else ''}{more})")
@@ -136,6 +154,17 @@ class Expressions:
             return self.of(place).text
         ends = ["" if end is None else self.of(end).text for end in (place.start, place.stop)]
         return ":".join(ends if place.step == 1 else [*ends, str(place.step)])
+
+
+def setting(item: Item) -> str:
+    """An argument of a layer, which is known when compiling."""
+    match item:
+        case tuple():
+            return f"[{', '.join(map(setting, item))}]"
+        case Code() | Dim() | DType() | float() | int() | str() | None:
+            return known(item).text
+        case _:
+            raise AssertionError(item)
 
 
 def known(item: Code | Dim | DType | float | str | None) -> Expr:
@@ -178,7 +207,10 @@ def size(value: Size) -> Expr:
     return Expr(text, VALUE if plain else LEVELS["+"])
 
 
-def type_text(type: TensorType) -> str:
-    """A type: `f32[B, 3 * D]`."""
-    shape = ", ".join(size(extent).text for extent in type.shape)
+def type_text(type: TensorType, counted: Container[str] = ()) -> str:
+    """A type: `f32[B, 3 * D]`, with `_` for sizes of which some are counted in the call."""
+    shape = ", ".join(
+        "_" if any(name in counted for name in names(extent)) else size(extent).text
+        for extent in type.shape
+    )
     return f"{type.dtype.name}[{shape}]" if type.shape else type.dtype.name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from dlc.dialects import array, flow, nn
@@ -11,7 +11,7 @@ from dlc.dialects.nn.rows import mean
 from dlc.importers.model_text.graph import Graph, short, unstretched
 from dlc.importers.model_text.pattern import HOLES, Build, matched
 from dlc.importers.model_text.spelling import reads, spells
-from dlc.importers.model_text.terms import Call, Item, Term
+from dlc.importers.model_text.terms import Call, Infix, Item, Term
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size
@@ -106,29 +106,38 @@ spells(nn.LogSumExp)(_axis("logsumexp"))
 
 @spells(nn.LayerNorm)
 def _layer_norm(graph: Graph, value: Value) -> Term:
-    """Over several axes the rows are made one axis first."""
     op = value.op
     assert isinstance(op, nn.LayerNorm)
-    type = tensor_type(op.source)
-    eps: Named = (("eps", short(op.eps, type.dtype)),)
-    names = [("scale", op.scale), ("shift", op.shift)]
-    rows = [(name, some[0]) for name, some in names if some]
-    if op.axis == type.rank - 1:
-        return Call("layer_norm", (op.source,), (*rows, *eps))
-    flat = Call("flatten", (op.source, op.axis))
-    given = tuple([(name, Call("flatten", (row, 0))) for name, row in rows])
-    return Call("reshape", (Call("layer_norm", (flat,), (*given, *eps)), type.shape))
+    return _normalized("layer_norm", op, [("scale", op.scale), ("shift", op.shift)])
 
 
 @spells(nn.RMSNorm)
-def _rms_norm(graph: Graph, value: Value) -> Term | None:
+def _rms_norm(graph: Graph, value: Value) -> Term:
     op = value.op
     assert isinstance(op, nn.RMSNorm)
+    return _normalized("rms_norm", op, [("scale", op.scale)])
+
+
+def _normalized(
+    name: str, op: nn.LayerNorm | nn.RMSNorm, rows: Sequence[tuple[str, Sequence[Value]]]
+) -> Term:
+    """Over several axes the rows are made one axis first."""
     type = tensor_type(op.source)
-    if op.axis != type.rank - 1:
-        return None
-    named: Named = (("eps", short(op.eps, type.dtype)),)
-    return Call("rms_norm", (op.source, *op.scale), named)
+    eps: Named = (("eps", short(op.eps, type.dtype)),)
+    given = [(key, some[0]) for key, some in rows if some]
+    if op.axis == type.rank - 1:
+        return Call(name, (op.source,), (*given, *eps))
+    flat = Call("flatten", (op.source, op.axis))
+    wide = [(key, Call("flatten", (row, 0))) for key, row in given]
+    return Call("reshape", (Call(name, (flat,), (*wide, *eps)), type.shape))
+
+
+@spells(nn.Linear)
+def _linear(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, nn.Linear)
+    product = Infix("@", op.source, op.weight)
+    return Infix("+", product, op.bias[0]) if op.bias else product
 
 
 @spells(nn.LSTM)

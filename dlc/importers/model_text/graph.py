@@ -26,18 +26,17 @@ SMALL = 64
 
 
 class Graph:
-    """The block of a function, with the numbers of its weights by symbol."""
+    """The operations of a function, with the numbers of its weights by symbol."""
 
     def __init__(
         self, block: Block, arrays: Mapping[str, Array], origins: Mapping[str, str]
     ) -> None:
-        self.block = block
         self.origins = origins
         """What the weight symbols were called in the file that they come from."""
         self._at = Evaluation(None, arrays)
         self._arrays: dict[Value, Array] = {}
         self._fixed: dict[Value, int] = {}
-        for op in block:
+        for op in [inner for outer in block for inner in outer.walk()]:
             size = self._fixed_size(op)
             if size is not None:
                 self._fixed.update(dict.fromkeys(op.results, size))

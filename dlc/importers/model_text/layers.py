@@ -71,6 +71,16 @@ def _linear_and_bias(graph: Graph, value: Value) -> Term | None:
     return None
 
 
+@reads(nn.Linear)
+def _linear_at_once(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, nn.Linear)
+    if not _own(graph, op.weight, *op.bias):
+        return None
+    weights = [("w", graph.weight(op.weight)), *[("b", graph.weight(bias)) for bias in op.bias]]
+    return _linear(op.weight, weights, op.source)
+
+
 @reads(array.MatMul, array.Reshape)
 def _linear_alone(graph: Graph, value: Value) -> Term | None:
     found = _rows(graph, value)

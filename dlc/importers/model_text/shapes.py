@@ -124,28 +124,47 @@ def _taken(graph: Graph, value: Value) -> Term | None:
 
 
 def _in_place(op: array.Gather) -> tuple[int, ...]:
-    """The order of axes that puts those of the index where the axis was."""
-    front, axis = tensor_type(op.indices[0]).rank, op.axes[0]
-    rank = tensor_type(op.source).rank
-    return (*range(front, front + axis), *range(front), *range(front + axis, front + rank - 1))
+    """The order of axes that puts those of the index where the first that it names was."""
+    front, first = tensor_type(op.indices[0]).rank, op.axes[0]
+    rest = tensor_type(op.source).rank - len(op.axes)
+    return (*range(front, front + first), *range(front), *range(front + first, front + rest))
 
 
 def _indexed(op: array.Gather) -> Term:
-    places = [ALL] * op.axes[0]
-    return Index(op.source, (*places, op.indices[0]))
+    named = dict(zip(op.axes, op.indices, strict=True))
+    return Index(op.source, tuple([named.get(axis, ALL) for axis in range(op.axes[-1] + 1)]))
 
 
 @spells(array.Gather)
 def _gather(graph: Graph, value: Value) -> Term | None:
     op = value.op
     assert isinstance(op, array.Gather)
-    if any(tensor_type(index).dtype.bits < 32 for index in op.indices):
+    if list(op.axes) != sorted(op.axes):
         return None
-    if op.axes == tuple(range(len(op.axes))):
-        return Index(op.source, tuple(op.indices))
-    if len(op.axes) > 1:
+    order = _in_place(op)
+    if order == tuple(range(len(order))):
+        return _indexed(op)
+    return Call("permute", (_indexed(op), inverse(order)))
+
+
+@spells(array.Scatter)
+def _scatter(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, array.Scatter)
+    if op.axes != tuple(range(len(op.axes))):
         return None
-    return Call("permute", (_indexed(op), inverse(_in_place(op))))
+    named: Named = (("at", tuple(op.indices)),)
+    named += () if op.mode == "set" else (("mode", op.mode),)
+    return Call("update", (op.target, op.updates), named)
+
+
+@spells(array.NonZero)
+def _nonzero(graph: Graph, value: Value) -> Term:
+    """The places and how many they are."""
+    op = value.op
+    assert isinstance(op, array.NonZero)
+    named: Named = () if op.bound is None else (("bound", op.bound),)
+    return Call("nonzero", (op.source,), named)
 
 
 @spells(array.Transpose)

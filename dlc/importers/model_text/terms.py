@@ -6,13 +6,13 @@ are written in place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from dlc.importers.onnx.facts import Array
 from dlc.ir.core import Value
-from dlc.ir.dims import Dim
+from dlc.ir.dims import Dim, Size
 from dlc.ir.types import DType
 
 
@@ -95,7 +95,53 @@ class Part:
     index: int
 
 
-Term: TypeAlias = Call | Infix | Prefix | Index | Layer | Part
+@dataclass(frozen=True, slots=True, eq=False)
+class Braces:
+    """What is computed in braces: terms in their order, and the values that these hand over.
+
+    `arguments` are what a loop names anew in each step. All else is a value around the braces.
+    """
+
+    terms: Mapping[Value, Term]
+    arguments: tuple[Value, ...]
+    results: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If:
+    """`if condition then ... else ...`."""
+
+    condition: Value
+    then: Braces
+    otherwise: Braces
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """`scan pattern in sources with ... { ... }`: the arguments are the number of the step, what is
+    carried, and this step's parts of the sources. The body hands over what is carried, then the yields.
+    """
+
+    sources: tuple[Value, ...]
+    length: Size
+    along: int
+    reverse: bool
+    initial: tuple[Value, ...]
+    body: Braces
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class While:
+    """`while condition with ... { ... }`: both take what is carried."""
+
+    condition: Braces
+    initial: tuple[Value, ...]
+    body: Braces
+
+
+Form: TypeAlias = If | Scan | While
+"""What is written with braces."""
+Term: TypeAlias = Call | Infix | Prefix | Index | Layer | Part | Form
 Known: TypeAlias = "Weight | Code | Dim | DType | bool | int | float | str | None"
 Item: TypeAlias = "Value | Term | Known | tuple[Item, ...]"
 """Something in a term: a value, a term in place, or something known: a tuple is a list."""
@@ -125,8 +171,27 @@ def values_of(item: Item | Cut) -> Iterator[Value]:
             yield source
         case Part(whole):
             yield from values_of(whole)
+        case If(condition, then, otherwise):
+            yield condition
+            yield from _around(then)
+            yield from _around(otherwise)
+        case Scan(sources=sources, initial=initial, body=body):
+            yield from sources
+            yield from initial
+            yield from _around(body)
+        case While(condition, initial, body):
+            yield from initial
+            yield from _around(condition)
+            yield from _around(body)
         case tuple():
             for part in item:
                 yield from values_of(part)
         case _:
             pass
+
+
+def _around(braces: Braces) -> Iterator[Value]:
+    """The values that stand around braces and are used in them."""
+    own = {*braces.terms, *braces.arguments}
+    for part in (*braces.terms.values(), *braces.results):
+        yield from [value for value in values_of(part) if value not in own]

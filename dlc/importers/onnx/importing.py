@@ -332,6 +332,8 @@ class _Import:
         names = [declared.name for declared in graph.inputs]
         self._block = Block(types)
         bound = [self._block.arguments[number] for number in arguments]
+        for name, argument in zip(names, bound, strict=True):
+            argument.name = name
         self._known = {**known, **dict(zip(names, bound, strict=True))}
         try:
             results = self.inline(graph)

@@ -133,7 +133,8 @@ class _Layer:
         gates = emit(nn.Linear(self.x, one.wx, (one.bx,)))
         type = array.tensor_type(gates)
         slice_type = TensorType(type.dtype, type.shape[1:])
-        block = Block([flow.COUNTER, one.hidden.type, slice_type, one.wh.type, one.bh.type])
+        types = [flow.COUNTER, one.hidden.type, slice_type, one.wh.type, one.bh.type]
+        block = Block(types, ["index", "h", "gates", "wh", "bh"])
         _, hidden, gate, wh, bh = block.arguments
         at = Builder(block, emit.location)
         following = body(at, gate, hidden, wh, bh)
