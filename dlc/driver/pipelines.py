@@ -30,6 +30,7 @@ from dlc.lowering import (
 from dlc.passes import (
     algebra,
     autodiff,
+    borders,
     canonicalize,
     collapse,
     cse,
@@ -55,6 +56,7 @@ LOADED = (
     algebra,
     array_to_kernel,
     autodiff,
+    borders,
     bundle_calls,
     canonicalize,
     collapse,
@@ -123,6 +125,8 @@ KERNEL = (
 
 PREPARE = ("make_prepare", "lower_to_kernels")
 """What is computed when weights are loaded; for CPUs, packing finds most of it."""
+BORDERS = ("add_borders", "lower_to_kernels")
+"""Pictures of convolutions get zeros around them; writing these is one more kernel."""
 OF_A_PART = {
     "fuse_attention_gradients": "fuse_gpu_attention_gradients",
     "take_operands": "take_gpu_operands",
@@ -175,6 +179,9 @@ REASONS = (
     Order("lower_to_kernels", "as_stored", "products are known there"),
     Order("as_stored", "fuse", "what makes an operand may go into a kernel that it follows"),
     Order("as_stored", "pack", "panels may be made of what is stored transposed"),
+    Order("lower_to_kernels", "add_borders", "convolutions are known there"),
+    Order("add_borders", "fuse", "what makes a picture writes it with its border"),
+    Order("add_borders", "pack", "it is the padding of products that were generated"),
     Order("take_operands", "fuse", "what makes an operand may go into a kernel that it follows"),
     Order("pack", "hoist", "most of what leaves a loop are panels of weights"),
     Order("pack", "make_prepare", "panels of weights are made when they are loaded"),
@@ -228,8 +235,8 @@ def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
             gpu = kind if level >= 2 else "cpu"
             whole = _for_gpu(gpu, "fuse_attention_gradients")
             stored = _for_gpu(gpu, "take_operands")
-            if kind != "cuda" and level >= 2:
-                stored = (*stored, "as_stored")
+            if kind != "cuda":
+                stored = (*stored, *(("as_stored",) if level >= 2 else ()), *BORDERS)
             fused = KERNEL if level else ()
             split = _for_gpu(gpu, "keep_blanks", "split_folds", "split_products")
             merged = _for_gpu(gpu, "merge_maps")

@@ -26,6 +26,7 @@ from dlc.lowering.rows import (
     element_of,
     folds_along_memory,
     has_stage,
+    is_narrow,
     row_in_result,
     turned_arrays,
 )
@@ -43,6 +44,7 @@ class _Generic:
         self.op = op
         self.writer = Writer(op)
         self.lanes = lanes_of(op.body, vector_bytes)
+        self.is_narrow = is_narrow(op)
         self.folds_in_registers = has_stage(op.body) or folds_along_memory(op)
         if checks_depend_on(op, op.indices[-1:]) and not self.folds_in_registers:
             self.lanes = 1
@@ -60,13 +62,18 @@ class _Generic:
 
     def lower(self) -> Lowered:
         op = self.op
-        if op.domain and not self.folds_in_registers:
+        columns: Size = 1
+        if self.is_narrow:
+            *outer, inner, columns = op.domain
+            write = self._narrow_rows
+        elif op.domain and not self.folds_in_registers:
             *outer, inner = op.domain
             write = self._elements
         else:
             outer, inner = list(op.domain), 1
             write = self._one_element
-        tiles, cost = self._tiles(outer, inner, write)
+        work = element_work(op.body, self.lanes) * columns
+        tiles, cost = self._tiles(outer, inner, work, write)
         scratch = () if self._scratch is None else (self._scratch,)
         return self.writer.finish(tiles, cost, self.scratch, scratch)
 
@@ -74,11 +81,14 @@ class _Generic:
         self,
         outer: Sequence[Size],
         inner: Size,
+        work: Size,
         write: Callable[[Point, list[Value], Value, Value], None],
     ) -> tuple[Size, Size]:
-        """The loop over the rows of a tile; with a single row, tiles are stretches of it instead."""
+        """The loop over the rows of a tile; with a single row, tiles are stretches of it instead.
+
+        `work` is that of one of the `inner` elements of a row.
+        """
         writer, emit = self.writer, self.writer.emit
-        work = element_work(self.op.body, self.lanes)
         zero = index(emit, 0)
         if not outer:
             chunk = self._stretch(work)
@@ -95,7 +105,7 @@ class _Generic:
         upper = minimum(emit, end, writer.size(rows, "rows"))
         extents = [writer.size(size, "extent", axis) for axis, size in enumerate(outer)]
         stop = writer.size(inner, "extent", len(outer)) if inner != 1 else index(emit, 1)
-        if not self.folds_in_registers and turned_arrays(self.op):
+        if not (self.folds_in_registers or self.is_narrow) and turned_arrays(self.op):
             self._down_the_rows(lower, upper, extents, stop)
             return tiles(rows, per_tile, inner * work)
 
@@ -191,6 +201,30 @@ class _Generic:
 
         self.body.stretch_loops(point.emit, lower, upper, element_at, _columns_together(self.op))
 
+    def _narrow_rows(self, point: Point, indices: list[Value], lower: Value, upper: Value) -> None:
+        """Rows `lower` to `upper` of few columns: a register of rows for each column."""
+        row, last = self.op.indices[-2:]
+        columns = self.op.domain[-1]
+        assert isinstance(columns, int)
+        known: dict[Value, Lane] = {
+            argument: Uniform(value)
+            for argument, value in zip(self.op.indices[:-2], indices, strict=True)
+        }
+
+        def element_at(lanes: int) -> Step:
+            def write(emit: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
+                lane = Uniform(position) if lanes == 1 else Linear(position)
+                for number in range(columns):
+                    column = Uniform(index(emit, number))
+                    here = point.at(emit, lanes, {**known, row: lane, last: column})
+                    places: list[Lane] = [*map(Uniform, indices), lane, column]
+                    self._store_at(self.body.run(self.op.body, here), places)
+                return ()
+
+            return write
+
+        self.body.stretch_loops(point.emit, lower, upper, element_at)
+
     def _room(self, op: kernel.Stage, point: Point, extents: list[Value]) -> Row:
         """Where a staged row goes: into the result that it is, else into the thread's scratch."""
         row = row_in_result(self.body, self.op, op, point, extents)
@@ -207,13 +241,16 @@ class _Generic:
         return Row(start, dense_strides(emit, extents))
 
     def _store_results(self, point: Point, indices: Sequence[Value]) -> None:
+        places: list[Lane] = [Uniform(position) for position in indices]
+        if point.lanes > 1:
+            places[-1] = Linear(indices[-1])
+        self._store_at(point, places)
+
+    def _store_at(self, point: Point, places: Sequence[Lane]) -> None:
         for number, value in enumerate(self.op.body.terminator.operands):
             if isinstance(value.type, TensorType):
                 continue  # a staged row: it was written where it belongs
             view = len(self.op.inputs) + number
-            places: list[Lane] = [Uniform(position) for position in indices]
-            if point.lanes > 1:
-                places[-1] = Linear(indices[-1])
             pointer = self.writer.pointers[view]
             self.body.store(point, point.lane(value), pointer, places, self.body.strides(view))
 

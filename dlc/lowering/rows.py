@@ -13,6 +13,9 @@ from dlc.lowering.body import Body, Point, Row
 from dlc.lowering.lanes import Uniform
 from dlc.lowering.loop_words import times
 
+NARROW = 4
+"""Columns that are written one after the other: the channels of pictures."""
+
 
 def element_of(op: kernel.Stage) -> DType:
     """The dtype of a staged row."""
@@ -60,6 +63,27 @@ def turned_arrays(op: kernel.Generic) -> list[Value]:
     row, column = op.indices[-2:]
     loads = (load for load in op.body if isinstance(load, kernel.Load) and load.indices)
     return [load.array for load in loads if load.indices[-1] is row and column in load.indices]
+
+
+def is_narrow(op: kernel.Generic) -> bool:
+    """Whether a formula has few columns, and reads along its rows where it writes along the columns."""
+    if len(op.domain) < 2 or not op.is_map or checks_depend_on(op, op.indices[-2:]):
+        return False
+    columns = op.domain[-1]
+    if not isinstance(columns, int) or not 1 < columns <= NARROW:
+        return False
+    row, column = op.indices[-2:]
+    loads = (load for load in op.body if isinstance(load, kernel.Load) and load.indices)
+    return any(column in load.indices and _follows(load.indices[-1], row) for load in loads)
+
+
+def _follows(place: Value, index: Value) -> bool:
+    """Whether a place is the index, moved and kept within bounds perhaps."""
+    match place.op:
+        case scalar.Add() | scalar.Subtract() | scalar.Minimum() | scalar.Maximum() as op:
+            return any(_follows(operand, index) for operand in op.operands)
+        case _:
+            return place is index
 
 
 def dense_strides(emit: Builder, extents: Sequence[Value]) -> tuple[Value | None, ...]:

@@ -18,11 +18,9 @@ from dlc.ir.dims import Dim, Size, product
 from dlc.ir.passes import Context, Options, define_pass
 from dlc.ir.rewrite import EQUAL, Rewriter
 from dlc.ir.types import F32, F64
+from dlc.passes.borders import bordered
 from dlc.passes.devices import kernels_on_gpu
 from dlc.passes.panel_width import panel_columns
-
-THIN = 16
-"""Channels: with fewer, the loop over those that one tap meets is too short to be fast."""
 
 
 @define_pass("pack", required=True)
@@ -78,9 +76,6 @@ def _convolution(op: Conv, module: Module, context: Context) -> None:
         _by_rows(op, context.rewriter)
         return
     context.log.did("generate the convolution", op)
-    if _is_thin(op):
-        context.log.did("write a border of zeros around the picture", op)
-        _add_border(op)
     depth = product(kernel.array_type(op.rhs).shape[:-1])
     _use_panels(op, _columns(op, depth, context.options.vector_bytes), module)
 
@@ -102,7 +97,7 @@ def window_rows(emit: Builder, op: Conv) -> Value:
     batch, _, _, channels = kernel.array_type(op.lhs).shape
     picture = op.lhs
     if any(pair != (0, 0) for pair in op.padding):
-        picture = _bordered(emit, op)
+        picture = bordered(emit, op)
     height, width = op.extents
     taps: list[Value] = []
     for h in range(op.window[0]):
@@ -129,28 +124,6 @@ def _attention(op: Attention, vector_bytes: int) -> None:
     values = panels_of(emit, op.values, columns, False)
     op.set_operands([op.query, keys, values, *op.operands[3:]])
     op.attributes["panel"] = columns
-
-
-def _is_thin(op: Conv) -> bool:
-    """Whether the channels are so few that the sums are best taken over whole rows of the window."""
-    channels = kernel.array_type(op.lhs).shape[-1]
-    few = isinstance(channels, int) and channels < THIN and op.groups == 1
-    return few and op.window[1] > 1 and op.dilations[1] == 1 and op.padding[1] != (0, 0)
-
-
-def _add_border(op: Conv) -> None:
-    """Read a larger picture, with zeros around it, in place of the padding."""
-    emit = Builder.before_op(op)
-    padded = _bordered(emit, op)
-    op.set_operands([padded, *op.operands[1:]])
-    op.attributes["padding"] = ((0, 0), (0, 0))
-
-
-def _bordered(emit: Builder, op: Conv) -> Value:
-    """The picture with its padding."""
-    low, high = ([pair[k] for pair in op.padding] for k in (0, 1))
-    zero = array.fill(emit, 0, kernel.array_type(op.lhs).with_shape(()))
-    return emit(array.Pad(op.lhs, zero, (0, *low, 0), (0, *high, 0), (0, 0, 0, 0)))
 
 
 def _columns(op: Product, depth: Size, vector_bytes: int) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from dlc.dialects import loop, nn, vec
+from dlc.dialects import array, kernel, loop, nn, vec
+from dlc.dialects.kernel_products import Conv
 from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
@@ -48,3 +49,36 @@ def test_neighbours_are_read_one_by_one_at_the_ends_only() -> None:
         branch = gather.parent and gather.parent.parent
         assert isinstance(branch, loop.If)
         assert any(isinstance(op, vec.Load) for op in branch.then)
+
+
+@pytest.mark.parametrize("vector_bytes", VECTOR_BYTES)
+@pytest.mark.parametrize("channels", [2, 3, 4, 5])
+def test_few_channels_behind_rows_that_were_in_front_of_them(
+    channels: int, vector_bytes: int
+) -> None:
+    def turned(emit: Builder, x: Value) -> Sequence[Value]:
+        pixels = emit(array.Transpose(x, (0, 2, 3, 1)))
+        zero = array.fill(emit, 0, TensorType(F32, ()))
+        padded = emit(array.Pad(pixels, zero, (0, 1, 2, 0), (0, 0, 1, 0), (0, 0, 0, 0)))
+        return (emit(array.Multiply(padded, padded)),)
+
+    check(turned, TensorType(F32, (2, channels, 3, 29)), vector_bytes=vector_bytes)
+
+
+def test_a_picture_of_few_channels_is_written_once_with_its_border() -> None:
+    def seen(emit: Builder, x: Value, w: Value) -> Sequence[Value]:
+        halved = emit(array.Multiply(x, array.constant_like(emit, 0.5, x)))
+        pads = ((1, 1), (1, 1))
+        return (emit(nn.Conv(halved, w, (), (1, 1), pads, (1, 1), (1, 1), 1, "nchw")),)
+
+    types = TensorType(F32, (1, 3, 8, 9)), TensorType(F32, (5, 3, 3, 3))
+    check(seen, *types, matmul="generated")
+    module, _ = function_of(seen, types, {})
+    Manager(Context(options=Options(matmul="generated"))).run(
+        module, pipeline("graph", "kernel", 2)
+    )
+    (conv,) = [op for op in module.walk() if isinstance(op, Conv)]
+    picture = conv.lhs.op
+    assert isinstance(picture, kernel.Generic)
+    assert [kernel.array_type(value).shape for value in picture.arrays] == [(1, 3, 8, 9)]
+    assert conv.padding == ((0, 0), (0, 0))

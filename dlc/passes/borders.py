@@ -1,0 +1,48 @@
+"""Zeros around pictures of few channels, so that convolutions sum over whole rows of the window.
+
+The elements that one row of the window covers are neighbours in memory then, and the loop over them is not
+as short as the channels are few. What makes the picture goes into the kernel that writes the border.
+"""
+
+from __future__ import annotations
+
+from dlc.dialects import array, kernel
+from dlc.dialects.builtin import Module
+from dlc.dialects.kernel_products import Conv
+from dlc.ir.builder import Builder
+from dlc.ir.core import Op, Value
+from dlc.ir.passes import Context, define_pass
+from dlc.passes.devices import kernels_on_gpu
+
+THIN = 16
+"""Channels: with fewer, the loop over those that one tap meets is too short to be fast."""
+
+
+@define_pass("add_borders")
+def add_borders(module: Op, context: Context) -> None:
+    """Write zeros around the pictures of convolutions that have few channels."""
+    assert isinstance(module, Module)
+    if context.options.matmul == "blas":
+        return  # BLAS multiplies the matrix that has every window as a row
+    on_gpu = set(kernels_on_gpu(module))
+    for op in list(module.walk()):
+        if isinstance(op, Conv) and op not in on_gpu and _is_thin(op):
+            context.log.did("write a border of zeros around the picture", op)
+            emit = Builder.before_op(op)
+            padded = bordered(emit, op)
+            op.set_operands([padded, *op.operands[1:]])
+            op.attributes["padding"] = ((0, 0), (0, 0))
+
+
+def bordered(emit: Builder, op: Conv) -> Value:
+    """The picture of a convolution with its padding."""
+    low, high = ([pair[k] for pair in op.padding] for k in (0, 1))
+    zero = array.fill(emit, 0, kernel.array_type(op.lhs).with_shape(()))
+    return emit(array.Pad(op.lhs, zero, (0, *low, 0), (0, *high, 0), (0, 0, 0, 0)))
+
+
+def _is_thin(op: Conv) -> bool:
+    """Whether the channels are so few that the sums are best taken over whole rows of the window."""
+    channels = kernel.array_type(op.lhs).shape[-1]
+    few = isinstance(channels, int) and channels < THIN and op.groups == 1
+    return few and op.window[1] > 1 and op.dilations[1] == 1 and op.padding[1] != (0, 0)
