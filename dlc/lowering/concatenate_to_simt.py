@@ -16,9 +16,9 @@ from dlc.lowering.elements_to_simt import (
     groups_of,
     in_groups,
     over_groups,
+    whole_stores,
 )
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.multiples import ACCESS
 from dlc.lowering.simt_writer import GridWriter, either
 from dlc.lowering.work import nanoseconds
 
@@ -31,7 +31,7 @@ def lower_concatenate(op: kernel.Kernel, context: Context) -> Lowered:
     assert isinstance(op, Concatenate)
     (result,) = op.result_types()
     widths = [kernel.array_type(value).shape[1] for value in op.inputs]
-    group = ACCESS // result.dtype.bytes
+    group = whole_stores(op.outs[0])
     for width in widths:
         group = in_groups(width, group)
     writer = GridWriter(op, THREADS)

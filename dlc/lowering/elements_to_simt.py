@@ -21,7 +21,7 @@ from dlc.lowering.body import Body, Point
 from dlc.lowering.lanes import Lane, Linear, Uniform
 from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.multiples import ACCESS, known_multiple
+from dlc.lowering.multiples import ACCESS, known_multiple, unit_of
 from dlc.lowering.rows import checks_depend_on, counts_up, turned_arrays
 from dlc.lowering.simt_writer import GridWriter, either
 from dlc.lowering.work import ceil_divide, element_work, nanoseconds
@@ -100,7 +100,7 @@ def group_of(op: kernel.Generic) -> int:
     """
     if not op.domain or checks_depend_on(op, op.indices[-1:]):
         return 1
-    group = ACCESS // _widest(_side_by_side(op))
+    group = min(ACCESS // _widest(_side_by_side(op)), *[whole_stores(out) for out in op.outs])
     if len(op.domain) > 1:
         group = in_groups(op.domain[-1], group)
     count = product(op.domain)
@@ -120,6 +120,15 @@ def _side_by_side(op: kernel.Generic) -> list[Value]:
 def _widest(arrays: Sequence[Value]) -> int:
     """The bytes of an element of the array whose elements have most."""
     return max(kernel.array_type(array).dtype.bytes for array in arrays)
+
+
+def whole_stores(out: Value) -> int:
+    """The most neighbours of a result that surely are stored by one instruction.
+
+    More of them would be several stores, each of which leaves gaps between the threads of a warp; loads
+    may, because the next one finds what lies in the gaps in the cache.
+    """
+    return max(1, unit_of(out) // kernel.array_type(out).dtype.bytes)
 
 
 def in_groups(length: Size, most: int) -> int:

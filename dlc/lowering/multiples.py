@@ -51,6 +51,14 @@ def in_units(view: Value, axis: int, unit: int) -> bool:
     )
 
 
+def unit_of(view: Value) -> int:
+    """What the addresses of the rows of a view are multiples of, in bytes, up to those of an access."""
+    type = view.type
+    assert isinstance(type, ViewType)
+    rows = [type.dtype.bytes * known_multiple(stride) for stride in type.strides[:-1]]
+    return gcd(ACCESS, start_of(view), *rows)
+
+
 def align_registers(function: simt.Func, arguments: Sequence[int]) -> None:
     """Note at each access to a register what its address is a multiple of.
 

@@ -21,11 +21,11 @@ from dlc.lowering.elements_to_simt import (
     groups_of,
     in_groups,
     over_groups,
+    whole_stores,
 )
 from dlc.lowering.lanes import in_lanes
 from dlc.lowering.loop_words import index
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.multiples import ACCESS
 from dlc.lowering.simt_writer import GridWriter, either, when
 from dlc.lowering.work import nanoseconds
 from dlc.runtime.abi import Status
@@ -48,7 +48,7 @@ class _Update:
         self.dtype, self.shape, self.part = target.dtype, target.shape, update.shape
         self.out = len(op.inputs)
         # Updates of whole rows begin with them; neighbours of others may have any address.
-        most = ACCESS // self.dtype.bytes if self._is_whole(-1) else 1
+        most = whole_stores(op.outs[0]) if self._is_whole(-1) else 1
         self.group = in_groups(self.part[-1], most)
         self.body = Body(self.writer, {}, self.group)
 

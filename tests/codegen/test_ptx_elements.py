@@ -12,6 +12,7 @@ from benchmarks.gpu_kernels import ARCHITECTURES, OPTIONS, Assembler
 from dlc.codegen.ptx import kernel_ptx
 from dlc.codegen.simt_to_llvm import kernel_text
 from dlc.dialects import array, simt
+from dlc.driver.open import open_model
 from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
@@ -28,6 +29,11 @@ def accesses(program: Program, *types: TensorType, kind: str = "generic") -> Cou
     Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "loop", OPTIONS.level, "cuda"))
     functions = [op for op in module.body if isinstance(op, simt.Func)]
     (function,) = [op for op in functions if op.sym_name.startswith(kind)]
+    return accesses_of(function)
+
+
+def accesses_of(function: simt.Func) -> Counter[str]:
+    """How often PTX of a kernel has each load and store; nothing may spill."""
     for architecture in ARCHITECTURES:
         (usage,) = Assembler(architecture).usage([function])
         assert usage.spilled == usage.stack == 0, usage
@@ -114,6 +120,27 @@ def test_rows_that_begin_elsewhere_are_read_in_what_divides_that() -> None:
 
     found = accesses(program, tensor(U8, 30, 64))
     assert {*found} == {"ld.global.v2.b32", "st.global.v4.b32"}
+
+
+STACKED = """dlc 1
+export fn f(x: f32[5, {0}]) -> f32[5, {0}] {{
+  let (_, rows) = scan row in x with s = ones([{0}]) {{
+    next s = s * row
+    yield s + row
+  }}
+  return rows
+}}
+"""
+
+
+@pytest.mark.parametrize(("length", "access"), [(8, "v4.b32"), (6, "v2.b32"), (7, "b32")])
+def test_rows_that_are_stacked_are_written_in_what_divides_them(length: int, access: str) -> None:
+    """They begin at multiples of their length, and stores of a warp leave no gaps."""
+    opened = open_model("stacked.dlm", text=STACKED.format(length))
+    opened.context.options = OPTIONS
+    Manager(opened.context).run(opened.module, pipeline("graph", "loop", OPTIONS.level, "cuda"))
+    *_, function = [op for op in opened.module.body if isinstance(op, simt.Func)]
+    assert {*accesses_of(function)} == {f"ld.global.{access}", f"st.global.{access}"}
 
 
 @pytest.mark.parametrize(("dtype", "rows"), [(U8, 32), (BF16, 16), (F32, 8)], ids=str)

@@ -13,7 +13,7 @@ from dlc.ir.core import Block, Value
 from dlc.ir.dims import Shape, Size, symbol
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import BF16, F32, F64, U8, DType, TensorType, ViewType
-from dlc.lowering.multiples import known_multiple, start_of
+from dlc.lowering.multiples import known_multiple, start_of, unit_of
 from tests.lowering.everywhere import HERE, Program, function_of
 
 B = symbol("B")
@@ -39,6 +39,26 @@ def test_a_view_begins_where_its_offset_and_its_steps_let_it(
     counters = tuple(range(len(steps)))
     view = emit(mem.View(root, ViewType(F32, (4,)), offset, counters, steps))
     assert start_of(view) == start
+
+
+@pytest.mark.parametrize(
+    ("dtype", "strides", "offset", "unit"),
+    [
+        (F32, (1,), 0, 16),
+        (F32, (1,), 8, 8),
+        (F32, (6, 1), 0, 8),
+        (U8, (6, 1), 0, 2),
+        (F32, (B, 4, 1), 16, 4),
+        (F64, (), 0, 16),
+    ],
+)
+def test_rows_of_a_view_begin_where_its_offset_and_its_strides_let_them(
+    dtype: DType, strides: Shape, offset: int, unit: int
+) -> None:
+    emit = Builder(Block(), HERE)
+    root = emit(mem.Root("arena", 0, 1024, offset=0))
+    view = emit(mem.View(root, ViewType(dtype, (2,) * len(strides), strides), offset, (), ()))
+    assert unit_of(view) == unit
 
 
 def with_its_square(emit: Builder, x: Value) -> Sequence[Value]:
