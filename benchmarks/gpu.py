@@ -85,9 +85,18 @@ class Effort:
 
 
 class Contender(Process):
-    """One that has written its results."""
+    """One that has written its results, about the case that a folder has."""
 
-    def __init__(self, name: str, case: GpuCase, folder: Path, patience: float | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        case: GpuCase,
+        folder: Path,
+        patience: float | None,
+        *,
+        python: str = sys.executable,
+        device: str = "cuda",
+    ) -> None:
         stem = name.replace(" ", "_").replace(".", "_")
         self._results, self._gradients = folder / f"{stem}.npz", case.gradients
         spec = {
@@ -96,17 +105,24 @@ class Contender(Process):
             "text": str(folder / "model.dlm"),
             "start": str(folder / "dlc.npz"),
             "results": str(self._results),
+            "device": device,
         }
         path = folder / f"{stem}.json"
         path.write_text(json.dumps(spec), encoding="utf-8")
         module = f"benchmarks.gpu_contender_{PEERS.get(name, 'dlc')}"
         how = {"torch eager": ["eager"], "torch.compile": ["compiled"]}.get(name, [])
-        super().__init__(name, [sys.executable, "-m", module, str(path), *how], SETTINGS, patience)
+        super().__init__(name, [python, "-m", module, str(path), *how], SETTINGS, patience)
 
     def results(self) -> dict[str, Array]:
         """What is compared: results, losses, moments."""
         with np.load(self._results) as file:
             return {key: file[key] for key in file.files if is_compared(key, self._gradients)}
+
+
+def write_case(case: GpuCase, folder: Path) -> None:
+    """Leave in a folder what contenders read there."""
+    np.savez(folder / "given.npz", allow_pickle=False, **case.arrays())
+    (folder / "model.dlm").write_text(case.text, encoding="utf-8")
 
 
 def is_compared(name: str, gradients: str) -> bool:
@@ -121,8 +137,7 @@ def measure(case: GpuCase, peers: Sequence[str], effort: Effort) -> list[Outcome
     missing: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as made, ExitStack() as alive:
         folder = Path(made)
-        np.savez(folder / "given.npz", allow_pickle=False, **case.arrays())
-        (folder / "model.dlm").write_text(case.text, encoding="utf-8")
+        write_case(case, folder)
         ours = alive.enter_context(Contender("dlc", case, folder, None))
         running: list[Contender] = []
         # Beside each other, because compiling is what takes long; all are ready before any is timed.
