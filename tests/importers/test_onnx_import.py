@@ -52,6 +52,64 @@ def test_shapes_are_followed_through_symbolic_sizes() -> None:
     np.testing.assert_array_equal(found, expected(model, {"x": X})[0])
 
 
+@pytest.mark.parametrize("size", [1, 2, 7, 10])
+@pytest.mark.parametrize("scale", [0.7, 1.5])
+def test_a_size_that_has_a_name_is_scaled_and_rounded_down(size: int, scale: float) -> None:
+    rows = np.arange(size * 2, dtype=np.float32).reshape(1, 1, size, 2)
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")
+    scales = {"scales": np.asarray([1, 1, scale, 1], np.float32)}
+    model = model_of([node], {"x": rows}, ["y"], scales, shapes={"x": [1, 1, "H", 2]})
+    (found,) = evaluated(imported(model), {"x": rows}, {"H": size})
+    (wanted,) = expected(model, {"x": rows})
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_corners_of_no_whole_size_are_refused() -> None:
+    """ONNX and onnxruntime differ in where they lie."""
+    node = helper.make_node(
+        "Resize", ["x", "", "scales"], ["y"], coordinate_transformation_mode="align_corners"
+    )
+    scales = {"scales": np.asarray([1, 0.6], np.float32)}
+    with pytest.raises(Unsupported, match="to no whole size with its corners aligned"):
+        imported(model_of([node], {"x": X}, ["y"], scales))
+
+
+@pytest.mark.parametrize("scale", [0, -1, np.inf, np.nan, 1e-30, 1e30])
+def test_a_scale_without_a_meaning_is_an_error(scale: float) -> None:
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"])
+    scales = {"scales": np.asarray([1, scale], np.float32)}
+    with pytest.raises(ModelError, match=r"has the scales \[1.0, .*\] for 2 axes"):
+        imported(model_of([node], {"x": X}, ["y"], scales))
+
+
+@pytest.mark.parametrize("kind", ["Conv", "ConvTranspose"])
+def test_a_kernel_whose_size_has_a_name_is_refused(kind: str) -> None:
+    picture = np.ones((1, 1, 8, 8), np.float32)
+    inputs = {"x": picture, "k": picture}
+    node = helper.make_node(kind, ["x", "k"], ["y"])
+    model = model_of([node], inputs, ["y"], shapes={"k": [1, 1, "K", 3]})
+    said = rf"{kind} with a kernel of \[K, 3\], which are no numbers, is not imported: one node"
+    with pytest.raises(Unsupported, match=said):
+        imported(model)
+    flat = model_of([node], inputs | {"k": picture[0]}, ["y"])
+    with pytest.raises(ModelError, match="a kernel of 1 spatial axes for a picture of 2"):
+        imported(flat)
+
+
+@pytest.mark.parametrize("kind", ["InstanceNormalization", "GroupNormalization"])
+def test_channels_whose_number_has_a_name_are_refused(kind: str) -> None:
+    row, picture = np.ones(4, np.float32), np.ones((1, 4, 8), np.float32)
+    node = helper.make_node(kind, ["x", "row", "row"], ["y"])
+    if kind == "GroupNormalization":
+        node.attribute.append(helper.make_attribute("num_groups", 2))
+    shapes = {"x": [1, "C", 8], "row": ["C"]}
+    model = model_of([node], {"x": picture, "row": row}, ["y"], shapes=shapes, opset=21)
+    said = f"{kind} takes pictures whose number of channels is a number"
+    with pytest.raises(Unsupported, match=said):
+        imported(model)
+
+
 def test_only_large_initialisers_become_weights() -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "large"], ["m"]),

@@ -167,6 +167,19 @@ CASES = [
     ],
     case("Resize", PICTURE, opset=10, k=(np.asarray([1, 1, 2, 3], np.float32),)),
     case("Upsample", PICTURE, opset=9, k=(np.asarray([1, 1, 2, 2], np.float32),), mode="linear"),
+    # By a scale that gives no whole size: 0.6 * 7 and 1.3 * 9.
+    *[
+        case(
+            "Resize", PICTURE, k=(np.zeros(0, np.float32), np.asarray([1, 1, *scales], np.float32)),
+            mode=mode, coordinate_transformation_mode=coordinates, nearest_mode=nearest,
+        )
+        for scales in ((0.6, 1.3), (0.7, 1.1), (2 / 3, 1 / 3), (1.05, 0.9999))
+        for coordinates in ("half_pixel", "asymmetric", "pytorch_half_pixel")
+        for mode, nearest in (
+            ("linear", "floor"), ("nearest", "floor"), ("nearest", "ceil"),
+            ("nearest", "round_prefer_ceil"), ("nearest", "round_prefer_floor"),
+        )
+    ],
     *[case("DepthToSpace", floats(2, 8, 3, 2), blocksize=2, mode=mode) for mode in ("DCR", "CRD")],
     case("SpaceToDepth", floats(2, 3, 4, 6), blocksize=2),
     case("Range", k=(np.asarray(3), np.asarray(10), np.asarray(2))),

@@ -29,6 +29,9 @@ SHARE = {
         *("reduce_sum_keepdims_example", "reshape_allowzero_reordered", "tril_pos"),
         *("split_equal_parts_1d_opset18",),
         *("range_bfloat16_type_positive_delta", "resize_upsample_sizes_nearest_axes_2_3"),
+        # Scales that give no whole size.
+        *("resize_downsample_scales_linear", "resize_downsample_scales_nearest"),
+        *("resize_downsample_sizes_nearest_not_smaller",),
         *("resize_upsample_scales_nearest", "constantofshape_float_ones", "expand_dim_changed"),
         # What the suite has found.
         *("l2normalization_axis_0", "spacetodepth_crd_mode_example", "cumprod_1d"),
@@ -57,7 +60,7 @@ def test_nothing_in_the_suite_is_wrong() -> None:
     found = outcomes(KINDS, "", 0, 1)
     assert [one.name for one in found if one.verdict in ("wrong", "broken")] == []
     passed = Counter(one.kind for one in found if one.verdict == "passed")
-    assert passed["Node"] >= 1444
+    assert passed["Node"] >= 1447
     assert (passed["PyTorchConverted"], passed["PyTorchOperator"]) == (82, 35)
 
 

@@ -6,13 +6,15 @@ Where output element i of n falls on an input axis of size s is a matter of conv
 - `asymmetric`: i * s / n
 - `align_corners`: i * (s - 1) / (n - 1)
 
-Places are fractions of integers, so that no rounding decides which element is the nearest.
+Places are fractions of integers, so that no rounding decides which element is the nearest. n / s is the
+scale, which may be given where n is a rounded size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from dlc.dialects import array
 from dlc.dialects.array import tensor_type
@@ -39,40 +41,48 @@ def resize_nearest(
     x: Value,
     sizes: Mapping[int, Size],
     *,
+    scales: Mapping[int, Fraction] = {},
     coordinates: str = "half_pixel",
     rounding: str = "round_prefer_floor",
 ) -> Value:
     """The element nearest to each place; `sizes` has the new size of each axis that changes.
 
-    `rounding` is round_prefer_floor, round_prefer_ceil, floor or ceil.
+    `scales` has the scale of an axis where it is not the ratio of the sizes. `rounding` is
+    round_prefer_floor, round_prefer_ceil, floor or ceil.
     """
     for axis, size in sizes.items():
         old = tensor_type(x).shape[axis]
         factor = size // old
         if (
             (coordinates, rounding) in REPEATING
+            and axis not in scales
             and isinstance(factor, int)
             and factor * old == size
         ):
             x = _repeated(emit, x, axis, factor)
         else:
-            place = _place(emit, old, size, coordinates)
+            place = _place(emit, old, size, coordinates, scales.get(axis))
             x = _taken(emit, x, axis, place.rounded(emit, rounding), old)
     return x
 
 
 def resize_linear(
-    emit: Builder, x: Value, sizes: Mapping[int, Size], *, coordinates: str = "half_pixel"
+    emit: Builder,
+    x: Value,
+    sizes: Mapping[int, Size],
+    *,
+    scales: Mapping[int, Fraction] = {},
+    coordinates: str = "half_pixel",
 ) -> Value:
     """A value on the line between the two elements next to each place, along one axis after another.
 
-    Outside the outermost elements it is theirs.
+    Outside the outermost elements it is theirs. `scales` as for `resize_nearest`.
     """
     for axis, size in sizes.items():
-        old = tensor_type(x).shape[axis]
-        if old == size:
+        old, scale = tensor_type(x).shape[axis], scales.get(axis)
+        if old == size and scale is None:
             continue
-        place = _place(emit, old, size, coordinates)
+        place = _place(emit, old, size, coordinates, scale)
         before = emit(array.FloorDivide(place.numerator, place.denominator))
         low = _taken(emit, x, axis, before, old)
         high = _taken(emit, x, axis, plus(emit, before, 1), old)
@@ -113,9 +123,13 @@ def _ceil(emit: Builder, over: Value, under: Value) -> Value:
     return emit(array.Negate(emit(array.FloorDivide(emit(array.Negate(over)), under))))
 
 
-def _place(emit: Builder, old: Size, new: Size, coordinates: str) -> Place:
+def _place(emit: Builder, old: Size, new: Size, coordinates: str, scale: Fraction | None) -> Place:
     type = TensorType(I64, (new,))
     i = array.iota(emit, type, 0)
+    if scale is not None:
+        # Only the ratio of the sizes counts, but for corners, which are places themselves.
+        assert coordinates != "align_corners"
+        old, new = scale.denominator, scale.numerator
     if coordinates == "half_pixel":
         odd = plus(emit, emit(array.Add(i, i)), 1)
         scaled = emit(array.Multiply(odd, numbers(emit, old, type)))

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from fractions import Fraction
+
+import numpy as np
 
 from dlc.dialects import nn
 from dlc.importers.onnx.step import Importer, Made, Step
-from dlc.ir.dims import Shape, Size
+from dlc.ir.dims import Shape, Size, floor_divide
+
+Resized = tuple[Size, Fraction | None]
+"""The new size of an axis, and the scale where that is not the ratio of the sizes."""
+MOST = 1e9
+"""Places are computed in i64: scales above, or so far below 1, would leave it."""
 
 
 def _resize(step: Step) -> Made:
@@ -22,59 +30,73 @@ def _resize(step: Step) -> Made:
         raise step.unsupported(f"with coordinates {coordinates!r} is not imported")
     if step.flag("antialias"):
         raise step.unsupported("with antialias is not imported")
-    sizes = _resized(step, shape)
+    resized = _resized(step, shape)
+    sizes = {axis: size for axis, (size, _) in resized.items()}
+    scales = {axis: scale for axis, (_, scale) in resized.items() if scale is not None}
+    if scales and coordinates == "align_corners":
+        raise step.unsupported("to no whole size with its corners aligned is not imported")
     if coordinates == "pytorch_half_pixel":
         if 1 in sizes.values():
             raise step.unsupported(
                 f"with coordinates {coordinates!r} to a size of 1 is not imported"
             )
         coordinates = "half_pixel"
+    emit, x = step.emit, step.value(0)
     if mode == "nearest":
         return nn.resize_nearest(
-            step.emit, step.value(0), sizes, coordinates=coordinates, rounding=rounding
+            emit, x, sizes, scales=scales, coordinates=coordinates, rounding=rounding
         )
     if mode == "linear":
-        return nn.resize_linear(step.emit, step.value(0), sizes, coordinates=coordinates)
+        return nn.resize_linear(emit, x, sizes, scales=scales, coordinates=coordinates)
     raise step.unsupported(f"in mode {mode!r} is not imported")
 
 
-def _resized(step: Step, shape: Shape) -> Mapping[int, Size]:
-    """The new size of each axis that changes."""
+def _resized(step: Step, shape: Shape) -> dict[int, Resized]:
+    """What becomes of each axis that changes."""
     axes = [step.axis(axis, len(shape)) for axis in step.list("axes") or range(len(shape))]
     old = [shape[axis] for axis in axes]
-    wanted = _wanted_sizes(step, old)
+    wanted = _wanted(step, old)
     if len(wanted) != len(old):
         raise step.wrong(f"has {len(wanted)} sizes or scales for {len(old)} axes")
-    sizes = zip(axes, wanted, old, strict=True)
-    return {axis: size for axis, size, before in sizes if size != before}
+    pairs = zip(axes, wanted, old, strict=True)
+    return {axis: found for axis, found, before in pairs if found != (before, None)}
 
 
-def _wanted_sizes(step: Step, shape: Sequence[Size]) -> list[Size]:
+def _wanted(step: Step, shape: Sequence[Size]) -> list[Resized]:
     new = step.node.kind == "Resize" and step.opset >= 11
     if new and step.operand(3) is not None:
         return _kept_aspect(step, shape, step.sizes(3))
     scales = step.numbers("scales") if step.opset < 9 else step.floats(2 if new else 1)
-    if len(scales) != len(shape) or min(scales, default=1) <= 0:
+    sensible = all(1 / MOST < scale < MOST for scale in scales)
+    if len(scales) != len(shape) or not sensible:
         raise step.wrong(f"has the scales {scales} for {len(shape)} axes")
-    return [_scaled(step, size, scale) for size, scale in zip(shape, scales, strict=True)]
+    return [_scaled(size, scale) for size, scale in zip(shape, scales, strict=True)]
 
 
-def _scaled(step: Step, size: Size, scale: float) -> Size:
-    """Places are fractions of the sizes: only of whole sizes do they mean what the scale says."""
-    if scale == int(scale):
-        return size * int(scale)
-    if not isinstance(size, int):
-        raise step.unsupported(f"by {scale} of an axis whose size is no number")
-    if int(size * scale) != size * scale:
-        raise step.unsupported(f"by {scale} of an axis of {size} gives no whole size")
-    return int(size * scale)
+def _scaled(size: Size, scale: float) -> Resized:
+    """The size times the scale, rounded down."""
+    exact = _fraction(scale)
+    whole = size * exact.numerator
+    new = floor_divide(whole, exact.denominator)
+    return new, None if new * exact.denominator == whole else exact
 
 
-def _kept_aspect(step: Step, shape: Sequence[Size], wanted: list[Size]) -> list[Size]:
+def _fraction(scale: float) -> Fraction:
+    """The simplest fraction that rounds to a scale, which is an f32: 2/3 for 0.6666667.
+
+    What rounding took off the scale would otherwise decide which size is whole, and which place lies on
+    an element.
+    """
+    exact = Fraction(scale)
+    simple = [exact.limit_denominator(10**digits) for digits in range(1, 18)]
+    return next(found for found in simple if np.float32(found) == np.float32(scale))
+
+
+def _kept_aspect(step: Step, shape: Sequence[Size], wanted: list[Size]) -> list[Resized]:
     """The sizes, or those nearest to them for which all axes have one scale."""
     policy = step.text("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
-        return wanted
+        return [(size, None) for size in wanted]
     pairs = [
         (new, old)
         for new, old in zip(wanted, shape, strict=True)
@@ -85,9 +107,8 @@ def _kept_aspect(step: Step, shape: Sequence[Size], wanted: list[Size]) -> list[
     scales = [Fraction(new, old) for new, old in pairs]
     scale = min(scales) if policy == "not_larger" else max(scales)
     sizes = [old * scale for _, old in pairs]
-    if any(size.denominator != 1 for size in sizes):
-        raise step.unsupported(f"by {scale} gives no whole size")
-    return [int(size) for size in sizes]
+    half = Fraction(1, 2)
+    return [(math.floor(size + half), None if size.denominator == 1 else scale) for size in sizes]
 
 
 IMPORTERS: dict[str, Importer] = {

@@ -72,14 +72,22 @@ def _padding(
     return tuple(found)
 
 
+def _extents(step: Step, window: Shape, count: int) -> list[int]:
+    """The spatial sizes of a kernel, as numbers."""
+    if len(window) != count:
+        raise step.wrong(f"has a kernel of {len(window)} spatial axes for a picture of {count}")
+    found = [size for size in window if isinstance(size, int)]
+    if len(found) < count:
+        text = ", ".join(map(str, window))
+        raise step.unsupported(f"with a kernel of [{text}], which are no numbers, is not imported")
+    return found
+
+
 def _conv(step: Step) -> Made:
     x, kernel, bias = step.value(0), step.value(1), step.optional(2)
     dims = _layout(step, x)
     spatial, window = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape[2:]
-    extents = [size for size in window if isinstance(size, int)]
-    count = len(spatial)
-    if len(extents) != count:
-        raise step.wrong(f"has a kernel of {len(window)} spatial axes for a picture of {count}")
+    extents, count = _extents(step, window, len(spatial)), len(spatial)
     strides, dilations = _numbers(step, "strides", count), _numbers(step, "dilations", count)
     padding = _padding(step, spatial, extents, strides, dilations)
     extra = () if bias is None else (bias,)
@@ -95,9 +103,9 @@ def _conv_transpose(step: Step) -> Made:
     dims = _layout(step, x)
     spatial, shape = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape
     count, groups = len(spatial), step.integer("group", 1)
-    window = [size for size in shape[2:] if isinstance(size, int)]
-    if len(window) != count or groups < 1:
-        raise step.wrong(f"has a kernel of {len(window)} spatial axes in {groups} groups")
+    window = _extents(step, shape[2:], count)
+    if groups < 1:
+        raise step.wrong(f"has {groups} groups")
     strides, dilations = _numbers(step, "strides", count), _numbers(step, "dilations", count)
     extra = _numbers(step, "output_padding", count, 0)
     pads = _transposed_pads(step, spatial, window, strides, dilations, extra)
@@ -288,7 +296,9 @@ def _group_normalization(step: Step) -> Made:
     """Before opset 21 there is a scale and a shift for each group, since then for each channel."""
     x, groups, emit = step.value(0), step.integer("num_groups"), step.emit
     channels = array.tensor_type(x).shape[1]
-    if not isinstance(channels, int) or groups < 1 or channels % groups:
+    if not isinstance(channels, int):
+        raise step.unsupported("takes pictures whose number of channels is a number")
+    if groups < 1 or channels % groups:
         raise step.wrong(f"makes {groups} groups of {channels} channels")
     rows = [step.value(1), step.value(2)]
     if step.opset < 21:
