@@ -109,14 +109,21 @@ class _Multiples:
                 return self.address(pointer, index, dtype.bytes)
             case simt.Shared():
                 return ACCESS
+            case loop.For() as op:
+                return self.of(op.body.arguments[1 + value.index])
             case None:
                 return self._of_argument(value)
             case _:
                 return 1
 
     def _of_argument(self, value: Value) -> int:
-        """The index of a loop goes from one multiple to the next; of what is carried nothing is known."""
+        """The index of a loop goes from multiple to multiple; what it carries begins and goes on as one."""
         around: Op | None = value.block.parent if value.block is not None else None
-        if isinstance(around, loop.For) and value.index == 0:
+        if not isinstance(around, loop.For):
+            return 1
+        if value.index == 0:
             return gcd(self.of(around.lower), self.of(around.step))
-        return 1
+        self._known[value] = 1  # so much is sure where the next one is made of it
+        carried = value.index - 1
+        following = around.body.terminator.operands[carried]
+        return gcd(self.of(around.initial[carried]), self.of(following))

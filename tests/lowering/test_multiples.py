@@ -82,6 +82,17 @@ def test_groups_end_with_their_row() -> None:
     assert {*registers(TensorType(F32, (5, 6)), with_a_row)} == {(2, 8)}
 
 
+def test_long_rows_are_read_16_bytes_at_a_time_to_their_end() -> None:
+    """The loop that takes what is left begins where the one before has ended."""
+
+    def total(emit: Builder, x: Value) -> Sequence[Value]:
+        return (emit(array.ReduceSum(x, (1,))),)
+
+    found = registers(TensorType(F32, (2, 20004)), total)
+    assert len(found) > 4
+    assert {*found} == {(4, 16)}
+
+
 def registers(type: TensorType, program: Program) -> list[tuple[int, int | None]]:
     """The lanes and the alignment of each load of a register in a program for a GPU."""
     module, _ = function_of(program, [type], {})
