@@ -58,6 +58,8 @@ class Row:
     kernels: int
     by_tiles: int
     registers: int
+    core_registers: int
+    """Of the blocks that a core is to run at once; it has 65,536."""
     spilled: int
     shared: int
     seconds: float
@@ -149,11 +151,17 @@ def measure(name: str, open_it: Open, assemblers: Sequence[Assembler]) -> Iterat
             len(functions),
             sum(kind not in with_form for kind in kinds),
             max((one.registers for one in usage), default=0),
+            max(map(_of_core, functions, usage), default=0),
             max((one.spilled for one in usage), default=0),
             max((one.shared for one in usage), default=0),
             round(now - begin, 1),
         )
         begin = now
+
+
+def _of_core(function: simt.Func, usage: Usage) -> int:
+    """The registers of the blocks of a kernel that a core is to run at once."""
+    return usage.registers * function.threads * function.blocks
 
 
 def head(architectures: Sequence[str]) -> list[str]:
