@@ -162,9 +162,15 @@ def _evaluated(
 def _print(
     results: driver.Results, watch: driver.Watch, best: driver.Ranking | None, *, quiet: bool
 ) -> None:
-    """The watched values; then all results, or the best labels alone where results went to files."""
-    if watch.seen:
-        print(driver.as_text(driver.named_values(watch.seen)))
+    """The watched values; then all results, or the best labels alone where results went to files.
+
+    A value that is a result of the same name is printed as that alone.
+    """
+    ranked = set() if best is None else {best.result}
+    shown = {} if quiet else {k: v for k, v in results.named.items() if k not in ranked}
+    beside = watch.beside(shown)
+    if beside:
+        print(driver.as_text(driver.named_values(beside)))
     if not quiet:
         print(driver.as_text(results, best))
     elif best is not None:

@@ -13,7 +13,7 @@ from dlc.driver.calls import Arguments, Request
 from dlc.driver.entries import find_entry, interfaces, settle_interfaces
 from dlc.driver.opened import Opened
 from dlc.driver.results import Results
-from dlc.driver.watch import Watch, observing
+from dlc.driver.watch import Watch, observing, renamed_values
 from dlc.driver.weights import Given, Weights, derive, gather
 from dlc.errors import UsageError
 from dlc.ir.evaluation import Array, Evaluation
@@ -74,7 +74,8 @@ def evaluate_arguments(
         else:
             evaluation = Evaluation(dims, stored)
             inputs = dict(zip(function.body.arguments, entry.inputs, strict=True))
-            observer = observing(opened.context.values, watch, evaluation, inputs)
+            renamed = renamed_values(function, opened.texts.values()) if watch.watches else {}
+            observer = observing(opened.context.values, watch, evaluation, inputs, renamed)
             found = Evaluation(dims, stored, observer).run(function.body, arrays)
     pairs = [
         (output, Tensor.from_bits(array, output.dtype))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -51,6 +52,14 @@ class Watch:
         """Whether the user asked for the value."""
         return ALL in self.names or name in self.names
 
+    def beside(self, shown: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What was seen, without what these show already: the same numbers under the same name."""
+        return {
+            name: value
+            for name, value in self.seen.items()
+            if name not in shown or not _is_same(value, shown[name])
+        }
+
     def check_found(self) -> None:
         """Raises UsageError (D0911) for names that did not come by."""
         missing = [name for name in self.names if name != ALL and name not in self.seen]
@@ -64,9 +73,16 @@ class Watch:
 
 
 def observing(
-    values: ValueMap, watch: Watch, at: Evaluation, inputs: Mapping[Value, Input]
+    values: ValueMap,
+    watch: Watch,
+    at: Evaluation,
+    inputs: Mapping[Value, Input],
+    renamed: Mapping[str, str],
 ) -> Callable[[Value, Array], None] | None:
-    """What an evaluation shows its values to; None where nothing is watched."""
+    """What an evaluation shows its values to; None where nothing is watched.
+
+    `renamed` says what the text calls values that have other names in the IR.
+    """
     if not watch.watches:
         return None
     check = _Check(inputs, watch.remarks)
@@ -74,7 +90,7 @@ def observing(
     def observe(value: Value, array: Array) -> None:
         if not isinstance(value.type, TensorType):
             return
-        for name, seen in _names_of(value, array, values, at):
+        for name, seen in _names_of(value, array, values, at, renamed):
             watch.known.add(name)
             if watch.wants(name):
                 watch.seen[name] = Tensor.from_bits(np.array(seen), value.type.dtype.name)
@@ -85,12 +101,41 @@ def observing(
 
 
 def _names_of(
-    value: Value, array: Array, values: ValueMap, at: Evaluation
+    value: Value, array: Array, values: ValueMap, at: Evaluation, renamed: Mapping[str, str]
 ) -> list[tuple[str, Array]]:
     origins = values.origins_of(value)
     if origins:
         return [(origin.name, origin.recover(array, at)) for origin in origins]
-    return [(value.name, array)] if value.name else []
+    return [(renamed.get(value.name, value.name), array)] if value.name else []
+
+
+def renamed_values(function: Op, texts: Iterable[str]) -> dict[str, str]:
+    """The names of values that no text has and that only a number tells from others.
+
+    In IR that was printed, as it is in an artifact, the second value called `h` is `h_1`; it is `h.1` for
+    the value map of the text, and here.
+    """
+    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    names = {value.name: 0 for value in _values_in(function) if value.name}
+    found: dict[str, str] = {}
+    for name in names:
+        first, _, number = name.rpartition("_")
+        if number.isdecimal() and first in names and name.rpartition(".")[2] not in words:
+            names[first] += 1
+            found[name] = f"{first}.{names[first]}"
+    return found
+
+
+def _values_in(function: Op) -> Iterator[Value]:
+    for op in function.walk():
+        yield from op.results
+        for region in op.regions:
+            yield from region.arguments
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    alike = one.dtype == other.dtype and one.bits.shape == other.bits.shape
+    return alike and one.bits.tobytes() == other.bits.tobytes()
 
 
 @dataclass(slots=True)

@@ -125,7 +125,7 @@ class _Scan(Loop):
     def elaborated(self, source: Datum, carried: Sequence[Datum]) -> Step:
         """Elaborate the body on these carried values."""
         self.at.count(REGION)
-        index = self.index = self.block.add_argument(flow.COUNTER, "index")
+        index = self.index = self.block.add_argument(flow.COUNTER)
         inner = self.scope.inner()
         with self.at.inside(self.block), self.at.looping(self):
             for carry, value in zip(self.node.carries, carried, strict=True):
@@ -169,7 +169,9 @@ class _Scan(Loop):
                 raise AssertionError(source)
 
     def slice_of(self, value: Value) -> Value:
-        return self._slice(value, 0)
+        part = self._slice(value, 0)
+        part.name = part.name or value.name
+        return part
 
     def _slice(self, value: Value, axis: int) -> Value:
         """This step's part of a tensor along an axis: an argument of the body, made once."""
@@ -177,7 +179,7 @@ class _Scan(Loop):
         if known is None:
             type = tensor_type(value)
             part = type.with_shape(type.shape[:axis] + type.shape[axis + 1 :])
-            known = self.slices[value, axis] = self.block.add_argument(part, value.name)
+            known = self.slices[value, axis] = self.block.add_argument(part)
             self.xs.append(value)
             self.x_axes.append(axis)
             if value in self.at.declared:

@@ -95,6 +95,40 @@ def test_a_misspelt_value_is_told_its_neighbour(dlc: Command, folder: Path) -> N
     assert "did you mean hidden?" in done.err
 
 
+TWICE = """dlc 1
+fn doubled(x: f32[3]) -> f32[3] {
+  let g = x * 2
+  let g_1 = g + 1
+  return g_1 - 1
+}
+export fn f(x: f32[3]) -> (y: f32[3], z: f32) {
+  let y = doubled(doubled(x))
+  let z = sum(y)
+  let (_, t) = scan row in y with s = 0.0 {
+    next s = s + row
+    yield s
+  }
+  return (y = y, z = z + sum(t))
+}
+"""
+
+
+def test_every_value_is_printed_once_under_the_name_of_the_text(dlc: Command, folder: Path) -> None:
+    """Also from an artifact, whose graph has one name for one value; `z` is not the result `z`."""
+    (folder / "f.dlm").write_text(TWICE)
+    dlc("compile", "f.dlm", "-o", "f.dlc")
+    for model in ("f.dlm", "f.dlc"):
+        done = dlc("run", model, "--input", "x=[1, 2, 3]", "--values", "all")
+        names = [line.partition(":")[0] for line in done.out.splitlines() if ":" in line]
+        assert sorted(names) == [
+            *("g", "g.1", "g_1", "g_1.1", "row", "s", "t", "x", "y", "z", "z"),
+        ]
+        assert "z: f32\n24.0\n" in done.out and "z: f32\n40.0\n" in done.out
+    done = dlc("run", "f.dlc", "--input", "x=[1, 2, 3]", "--values", "g.1,y", "--json")
+    told = cast("dict[str, dict[str, object]]", done.data)
+    assert sorted(told["values"]) == ["g.1", "y"]
+
+
 def test_the_first_value_that_is_not_finite_is_named_with_its_line(
     dlc: Command, folder: Path
 ) -> None:

@@ -134,7 +134,7 @@ class _Layer:
         type = array.tensor_type(gates)
         slice_type = TensorType(type.dtype, type.shape[1:])
         types = [flow.COUNTER, one.hidden.type, slice_type, one.wh.type, one.bh.type]
-        block = Block(types, ["index", "h", "gates", "wh", "bh"])
+        block = Block(types, [None, "h", "gates", "wh", "bh"])
         _, hidden, gate, wh, bh = block.arguments
         at = Builder(block, emit.location)
         following = body(at, gate, hidden, wh, bh)
