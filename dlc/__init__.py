@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Unsupported,
         UsageError,
     )
+    from dlc.runtime.cuda.pinned import pinned
     from dlc.runtime.model import Model, load
     from dlc.runtime.tensor import Tensor
     from dlc.runtime.trainer import Trainer
@@ -39,6 +40,7 @@ __all__ = [
     "UsageError",
     "compile",
     "load",
+    "pinned",
     "trainer",
 ]
 
@@ -50,6 +52,7 @@ _HOMES = {
     "Trainer": "dlc.runtime.trainer",
     "compile": "dlc.driver.api",
     "load": "dlc.runtime.model",
+    "pinned": "dlc.runtime.cuda.pinned",
     "trainer": "dlc.driver.api",
 }
 """Where each public name lives; the others are errors."""

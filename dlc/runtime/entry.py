@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dlc.errors import CallError
 from dlc.runtime.abi import Root
 from dlc.runtime.binding import Shape
-from dlc.runtime.buffers import Bytes, address, aligned_bytes
+from dlc.runtime.buffers import Bytes, address, aligned_array, aligned_bytes
 from dlc.runtime.call_arguments import ArgumentReader
 from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.dtypes import BF16, DTYPES, numpy_bfloat16
@@ -82,7 +82,8 @@ class EntryPoint:
         self._closed = False
         self._sizing = Sizing(entry, program, dict[str, str] if runner is None else runner.texts)
         self._reader = ArgumentReader(entry, self._sizing.free)
-        self._results = Results(entry)
+        self._new_array = aligned_array if runner is None else runner.machine.new_array
+        self._results = Results(entry, self._new_array)
         self._dtypes = [passed_as(item.dtype) for item in entry.inputs]
         self._idle: list[CallFrame] = []
         self._running: set[CallFrame] = set()

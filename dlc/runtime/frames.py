@@ -88,7 +88,13 @@ class CallFrame(Protocol):
 
 
 class FrameSource(Protocol):
-    """What makes frames for calls: a machine with a model's code."""
+    """What makes frames and arrays for calls: a machine with a model's code."""
+
+    def new_array(
+        self, shape: tuple[int, ...], dtype: np.dtype[np.generic], length: int
+    ) -> NDArray[np.generic]:
+        """A C-contiguous array of so many bytes for a result, where the machine writes it best."""
+        ...
 
     def frame(
         self,

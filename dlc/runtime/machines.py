@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dlc.runtime import cuda
 from dlc.runtime.artifact import Artifact
-from dlc.runtime.buffers import Bytes
+from dlc.runtime.buffers import Bytes, aligned_array
 from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.device_names import CPU, FIRST_GPU
 from dlc.runtime.entry import EntryPoint
@@ -66,6 +66,7 @@ class Processor:
     entry_point = EntryPoint
     device = CPU
     gpu_alone = None
+    new_array = staticmethod(aligned_array)
 
     def __init__(self, native: Native) -> None:
         self._native = native

@@ -19,6 +19,8 @@ from dlc.runtime.spelling import counted
 from dlc.runtime.tensor import Tensor
 
 Array = NDArray[np.generic]
+NewArray: TypeAlias = Callable[[tuple[int, ...], np.dtype[np.generic], int], Array]
+"""What makes an array of a shape and a dtype, which take so many bytes."""
 Result: TypeAlias = "Array | Tensor"
 Out: TypeAlias = "Result | Sequence[Result] | Mapping[str, Result]"
 
@@ -58,7 +60,9 @@ class _Apart(NamedTuple):
 class Results:
     """How the outputs of one entry point are taken and handed over."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, new_array: NewArray = aligned_array) -> None:
+        """`new_array` makes an array for a result."""
+        self._new_array = new_array
         self._entry = entry.name
         self._inputs = [item.name for item in entry.inputs]
         self._outputs = entry.outputs
@@ -80,10 +84,11 @@ class Results:
 
     def allocate(self, storages: Sequence[Storage], inputs: Sequence[Array] = ()) -> list[Array]:
         """New arrays, 64-byte aligned; for an output that updates one of the inputs that array."""
+        new = self._new_array
         if not self._changed:
-            return [aligned_array(each.shape, each.dtype, each.bytes) for each in storages]
+            return [new(each.shape, each.dtype, each.bytes) for each in storages]
         return [
-            aligned_array(each.shape, each.dtype, each.bytes) if place is None else inputs[place]
+            new(each.shape, each.dtype, each.bytes) if place is None else inputs[place]
             for each, place in zip(storages, self.updates, strict=True)
         ]
 

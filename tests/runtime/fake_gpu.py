@@ -1,7 +1,7 @@
 """A GPU made of the evaluator: kernels run warp by warp on memory of this process.
 
 What is put into a stream is done when somebody waits for it, as late as a real one might: what forgets
-to wait reads what was there before. Memory that is pinned is read and written then, other memory at once.
+to wait reads what was there before. Memory of the host is read and written then, and has to be pinned.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from dlc.ir.core import Op
 from dlc.runtime.buffers import address
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu
+from dlc.runtime.cuda.pinned_pool import PinnedPool
 
 PAGE = 4096
 """What pinned memory begins at a multiple of."""
@@ -122,7 +123,8 @@ class FakeGpu:
         for _ in range(number * MOST_BLOCKS):  # so no address is one of another GPU
             self.memory.add(Stretch("memory of another GPU", np.empty(0, np.uint8)))
         self.allocated: dict[int, int] = {}
-        self.pinned: dict[int, ctypes.Array[ctypes.c_char]] = {}
+        self.pinned: dict[int, tuple[int, object]] = {}
+        """The sizes of pinned blocks, and what holds them; a test may have some of another library."""
         self.launched: list[str] = []
         self.graphs: list[Graph] = []
         self.transfers: list[tuple[str, int]] = []
@@ -136,9 +138,14 @@ class FakeGpu:
         self._numbers = count(1 + number * MOST_STREAMS)
         self.home = self.stream()
         self.spare: dict[int, list[int]] = {}
+        self.spare_pinned = PinnedPool(self.pin, self.unpin)
+        self.pins = True
+        """Whether the system has more memory to pin."""
         self.events = 0
         """Those that were not given back."""
         self._done = 0
+        self._working = threading.RLock()
+        """Threads that wait do the work of streams one after the other."""
 
     def __enter__(self) -> Self:
         _CURRENT.entered.append(self)
@@ -163,27 +170,35 @@ class FakeGpu:
         del self.allocated[address]
 
     def pin(self, count: int) -> int:
-        held = ctypes.create_string_buffer(max(count, 1) + PAGE)
+        if not self.pins:
+            raise CallError("the GPU's driver refuses cuMemHostAlloc: as told", code="D0613")
+        held = ctypes.create_string_buffer(bytes([POISON]) * (max(count, 1) + PAGE))
         place = -(-ctypes.addressof(held) // PAGE) * PAGE
-        self.pinned[place] = held
+        self.pinned[place] = max(count, 1), held
         return place
 
     def unpin(self, address: int) -> None:
         del self.pinned[address]
 
     def upload(self, address: int, source: int, count: int, stream: int) -> None:
+        self._check_pinned(source, count)
         self.transfers.append(("up", count))
-        if self._is_pinned(source, count):
-            self._later(stream, lambda: self._move(self._host(address, count), source, count, "up"))
-        else:
-            read = ctypes.string_at(source, count)
-            self._later(stream, lambda: self._move(self._host(address, count), read, count, "up"))
+
+        def move() -> None:
+            self._check_pinned(source, count)
+            self._move(self._host(address, count), source, count, "up")
+
+        self._later(stream, move)
 
     def download(self, target: int, address: int, count: int, stream: int) -> None:
+        self._check_pinned(target, count)
         self.transfers.append(("down", count))
-        self._later(stream, lambda: self._move(target, self._host(address, count), count, "down"))
-        if not self._is_pinned(target, count):
-            self.wait(stream)
+
+        def move() -> None:
+            self._check_pinned(target, count)
+            self._move(target, self._host(address, count), count, "down")
+
+        self._later(stream, move)
 
     def copy(self, target: int, source: int, count: int, stream: int) -> None:
         self._later(
@@ -198,10 +213,15 @@ class FakeGpu:
         self.done.append(what)
         ctypes.memmove(target, source, count)
 
-    def _is_pinned(self, place: int, count: int) -> bool:
+    def is_pinned(self, address: int, count: int) -> bool:
         return any(
-            start <= place and place + count <= start + len(held) - PAGE
-            for start, held in self.pinned.items()
+            start <= address and address + count <= start + size
+            for start, (size, _) in list(self.pinned.items())
+        )
+
+    def _check_pinned(self, place: int, count: int) -> None:
+        assert not count or self.is_pinned(place, count), (
+            "memory that is not pinned, or not any more"
         )
 
     def _host(self, place: int, count: int) -> int:
@@ -225,9 +245,10 @@ class FakeGpu:
     def wait(self, stream: int) -> None:
         self._check_entered()
         works = self._streams[stream]
-        while works:
-            works.pop(0)()
-            self._done += 1
+        with self._working:
+            while works:
+                works.pop(0)()
+                self._done += 1
 
     @property
     def is_busy(self) -> bool:
@@ -276,9 +297,10 @@ class FakeGpu:
 
     def _reach(self, mark: Mark) -> None:
         """Do what stands before a place in a stream."""
-        while not mark.is_past:
-            self._streams[mark.stream].pop(0)()
-            self._done += 1
+        with self._working:
+            while not mark.is_past:
+                self._streams[mark.stream].pop(0)()
+                self._done += 1
 
     def milliseconds(self, begin: Handle, end: Handle) -> float:
         self._check_entered()

@@ -43,6 +43,7 @@ GIVEN: dict[str, tuple[object, ...]] = {
     "cuModuleLoadData": (0, "module"),
     "cuModuleGetFunction": (0, "function"),
     "cuMemHostAlloc": (0, 512),
+    "cuPointerGetAttribute": (0, 1),
 }
 """What functions end with; those that are not here end with success and nothing else."""
 WITHOUT_CONTEXT = ("cuInit", "cuDevice", "cuCtx", "cuGetErrorString", "cuMemPool")
@@ -153,6 +154,47 @@ def test_memory_is_the_drivers_where_there_is_no_pool(opened: Opened) -> None:
     driver.free(4096)
     assert "cuMemPoolSetAttribute" not in opened.noted.names
     assert opened.noted.arguments("cuMemFree") == (4096,)
+
+
+def test_pinned_memory_is_so_for_every_gpu(opened: Opened) -> None:
+    driver = opened()
+    assert driver.pin(100) == 512
+    assert opened.noted.arguments("cuMemHostAlloc") == (100, bindings.CU_MEMHOSTALLOC_PORTABLE)
+    driver.unpin(512)
+    assert opened.noted.arguments("cuMemFreeHost") == (512,)
+
+
+@pytest.mark.parametrize(
+    ("told", "pinned"),
+    [
+        ((0, bindings.CUmemorytype.CU_MEMORYTYPE_HOST), True),
+        ((0, int(bindings.CUmemorytype.CU_MEMORYTYPE_HOST)), True),
+        ((0, int(bindings.CUmemorytype.CU_MEMORYTYPE_UNIFIED)), False),
+        ((bindings.CUresult.CUDA_ERROR_INVALID_VALUE, None), False),
+    ],
+)
+def test_the_driver_says_which_memory_is_pinned(
+    opened: Opened, told: tuple[object, ...], pinned: bool
+) -> None:
+    driver = opened.entered(cuPointerGetAttribute=told)
+    assert driver.is_pinned(4096, 10) is pinned
+    asked = [given for name, given in opened.noted.calls if name == "cuPointerGetAttribute"]
+    assert {place for _, place in asked} <= {4096, 4105}
+    assert len(asked) == (2 if pinned else 1), "its first byte and its last one"
+
+
+def test_nothing_is_given_back_when_python_ends(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = opened()
+    monkeypatch.setattr(nvidia.sys, "is_finalizing", lambda: True)
+    before = len(opened.noted.calls)
+    driver.free(1)
+    driver.unpin(2)
+    driver.end_stream(3)
+    driver.end_event(4)
+    driver.unload(5)
+    assert len(opened.noted.calls) == before
 
 
 def test_a_refusal_has_the_words_of_the_driver(opened: Opened) -> None:

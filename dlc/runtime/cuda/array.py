@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.runtime.buffers import address
+from dlc.runtime.cuda import staging
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.memory import DeviceBytes, SpareBytes
 
@@ -70,17 +71,13 @@ class DeviceArray:
     def download(self) -> Array:
         """A copy on the host."""
         found = np.empty(self.shape, self.dtype)
-        with self.driver as driver:
-            driver.download(address(found), self.address, self.nbytes, driver.home)
-            driver.wait(driver.home)
+        staging.download(self.driver, address(found), self.address, self.nbytes)
         return found
 
     def upload(self, array: Array) -> None:
         """Write the elements of an array of the host over its own."""
         dense = np.ascontiguousarray(array)
-        with self.driver as driver:
-            driver.upload(self.address, address(dense), self.nbytes, driver.home)
-            driver.wait(driver.home)
+        staging.upload(self.driver, self.address, address(dense), self.nbytes)
 
     def part(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Self:
         """An array on the same memory, so many bytes behind its beginning."""

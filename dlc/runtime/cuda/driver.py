@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
+from dlc.runtime.cuda.pinned_pool import PinnedPool
+
 Handle: TypeAlias = object
 
 
@@ -36,6 +38,8 @@ class Driver(Protocol):
     """A stream for what belongs to no call."""
     spare: dict[int, list[int]]
     """Addresses of blocks that nobody has any more, by their sizes, for the next of the same size."""
+    spare_pinned: PinnedPool
+    """Blocks of pinned memory, likewise."""
 
     def __enter__(self) -> Self:
         """Make it the GPU of this thread until the end of `with`; then the one before is that again."""
@@ -59,12 +63,16 @@ class Driver(Protocol):
 
     def unpin(self, address: int) -> None: ...
 
+    def is_pinned(self, address: int, count: int) -> bool:
+        """Whether bytes of the host are pinned, by this library or another."""
+        ...
+
     def upload(self, address: int, source: int, count: int, stream: int) -> None:
-        """Copy bytes from the host. Those that are not pinned have been read when it returns."""
+        """Copy bytes from pinned memory of the host, which are read when the stream comes there."""
         ...
 
     def download(self, target: int, address: int, count: int, stream: int) -> None:
-        """Copy bytes to the host. Those that are not pinned have been written when it returns."""
+        """Copy bytes to pinned memory of the host, which are written when the stream comes there."""
         ...
 
     def copy(self, target: int, source: int, count: int, stream: int) -> None:

@@ -17,7 +17,7 @@ from dlc.errors import CallError
 from dlc.runtime import dlpack
 from dlc.runtime.abi import Root
 from dlc.runtime.arguments import as_array
-from dlc.runtime.buffers import address, aligned_array
+from dlc.runtime.buffers import address
 from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.cuda import exchange
 from dlc.runtime.cuda.array import ALIGNED, DeviceArray
@@ -206,7 +206,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
             elif number in given:
                 found.append(given[number])
             elif out is _HERE:
-                found.append(aligned_array(storage.shape, storage.dtype, storage.bytes))
+                found.append(self._new_array(storage.shape, storage.dtype, storage.bytes))
             else:
                 driver = self._gpu_driver()
                 found.append(DeviceArray.new(driver, storage.shape, storage.dtype))

@@ -2,13 +2,15 @@
 
 Each frame has a stream, an arena and graphs of its own, so calls that run at the same time do not meet.
 Small arrays of the host travel together: they are copied to pinned memory, which goes to the device as
-one block, and results come back likewise. Large ones have blocks of their own and go as they are. What
-lies on the device already is used where it is.
+one block, and results come back likewise. Large ones have blocks of their own: they go as they are where
+they are pinned, else piece by piece (`dlc.runtime.cuda.staging`). What lies on the device already is used
+where it is.
 """
 
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -29,15 +31,17 @@ from dlc.runtime.cuda.launching import (
     Launcher,
     hinted,
 )
-from dlc.runtime.cuda.memory import Growing, Pinned
+from dlc.runtime.cuda.memory import Growing
 from dlc.runtime.cuda.outcome import FINE, ended_with, first_failure
+from dlc.runtime.cuda.pinned import LARGE, GrowingPinned
+from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.cuda.walk import NUMBER, Steps, Walk
 from dlc.runtime.frames import Sized, Words
 
-LARGE = 1 << 20
-"""Bytes from which an array goes alone: copying it to pinned memory first would take longer."""
 ALIGNED = 256
 """What an array in a block begins at a multiple of."""
+WORD = 8
+"""Bytes of the largest number that the host reads while it walks."""
 
 
 class CallTimes(NamedTuple):
@@ -80,9 +84,12 @@ class GpuFrame:
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._arena, self._scratch = Growing(driver), Growing(driver)
         self._travelling = Growing(driver)
-        self._pinned = Pinned(driver)
+        self._pinned = GrowingPinned(driver)
+        self._staging = Staging(driver, self.stream)
         self._large = [Growing(driver) for _ in range(tensors)]
         self._no_faults = bytes(self._steps.fault_bytes)
+        self._word = 0
+        """Where numbers of the device come that the host reads."""
         self._clean = 0
         """The address of the notes of failing kernels, if there are none in them."""
         self._status = FINE
@@ -159,7 +166,7 @@ class GpuFrame:
         An output that lies where an input does is written over it, there as here.
         """
         base = self._travelling.of(layout.size)
-        self._pinned.of(layout.size)
+        self._word = self._pinned.of(layout.size + WORD) + layout.size
         arena, scratch = self._arena.of(sized.arena), self._scratch.of(sized.scratch)
         roots = [arena, *self._fixed, scratch, self._gpu.constants]
         known: dict[int, int] = {}
@@ -191,7 +198,7 @@ class GpuFrame:
             if self.resident[number] or not size:
                 continue
             if inside is None:
-                self._driver.upload(roots[Root.INPUTS + number], given, size, self.stream)
+                self._staging.upload(roots[Root.INPUTS + number], given, size)
             else:
                 ctypes.memmove(self._pinned.address + inside, given, size)
                 travelling = inside + size
@@ -201,6 +208,7 @@ class GpuFrame:
     def _download(self, sized: Sized, layout: Layout, roots: Sequence[int]) -> None:
         """Bring back what kernels noted, and the results: the small ones to pinned memory."""
         end = layout.inputs + self._steps.fault_bytes
+        alone: list[tuple[int, int, int]] = []
         for number in range(self._inputs, len(sized.tensors)):
             place, size = roots[Root.INPUTS + number], sized.tensors[number]
             inside = layout.places[number]
@@ -209,10 +217,12 @@ class GpuFrame:
             if inside is not None and self._travels(inside, place, layout, roots):
                 end = inside + size
             else:
-                given = self.roots[Root.INPUTS + number]
-                self._driver.download(given, place, size, self.stream)
+                alone.append((self.roots[Root.INPUTS + number], place, size))
         pinned, size = self._pinned.address + layout.inputs, end - layout.inputs
         self._driver.download(pinned, roots[-1], size, self.stream)
+        with hinted():  # what is not pinned is waited for
+            for target, place, size in alone:
+                self._staging.download(target, place, size)
 
     def _travels(self, inside: int, place: int, layout: Layout, roots: Sequence[int]) -> bool:
         """Whether an output lies in the block that comes back, and not over an input."""
@@ -275,11 +285,10 @@ class GpuFrame:
 
     def _read(self, roots: Sequence[int], root: int, offset: int, count: int) -> int:
         """A number of so many bytes on the device, once all that was launched is done."""
-        word = ctypes.c_int64(0)
         place = offset if root == NUMBER else roots[root] + offset
-        self._driver.download(ctypes.addressof(word), place, count, self.stream)
+        self._driver.download(self._word, place, count, self.stream)
         self._wait()
-        return word.value
+        return int.from_bytes(ctypes.string_at(self._word, count), sys.byteorder)
 
     def _wait(self) -> None:
         """Wait for all that was launched."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dlc.runtime.buffers import Bytes
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.entry import GpuEntryPoint
 from dlc.runtime.cuda.frame import GpuFrame
 from dlc.runtime.cuda.gpu import Gpu, GpuWeights
+from dlc.runtime.cuda.pinned import new_result
 from dlc.runtime.weights import Preparation, WeightStore
 
 
@@ -37,6 +41,11 @@ class GpuMachine(Gpu):
         outputs: int = 0,
     ) -> GpuFrame:
         return GpuFrame(self, program, fixed, inputs, inputs + outputs)
+
+    def new_array(
+        self, shape: tuple[int, ...], dtype: np.dtype[np.generic], length: int
+    ) -> NDArray[np.generic]:
+        return new_result(self.driver, shape, dtype, length)
 
     def preparing_frame(self, program: Bytes, threads: int, fixed: tuple[int, int]) -> GpuFrame:
         return self.frame(program, threads, fixed)

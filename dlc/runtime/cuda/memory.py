@@ -1,8 +1,9 @@
-"""Memory on a device and memory of the host that it copies from and to, given back when nobody has it."""
+"""Memory on a device, given back when nobody has it."""
 
 from __future__ import annotations
 
 from dlc.runtime.buffers import Bytes, address
+from dlc.runtime.cuda import staging
 from dlc.runtime.cuda.driver import Driver
 
 SMALL = 1 << 20
@@ -28,9 +29,7 @@ class DeviceBytes:
     def of(cls, driver: Driver, data: Bytes) -> DeviceBytes:
         """A copy of bytes of the host."""
         block = cls(driver, data.nbytes)
-        with driver:
-            driver.upload(block.address, address(data), data.nbytes, driver.home)
-            driver.wait(driver.home)
+        staging.upload(driver, block.address, address(data), data.nbytes)
         return block
 
     def __del__(self) -> None:
@@ -82,29 +81,3 @@ class Growing:
             self._block = None  # the old one goes before the new one comes
             self._block = DeviceBytes(self._driver, size)
         return self._block.address
-
-
-class Pinned:
-    """Memory of the host that the device reads and writes by itself, which grows as it is needed."""
-
-    __slots__ = ("_driver", "address", "size")
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self.address = self.size = 0
-
-    def of(self, size: int) -> int:
-        """The address of so many bytes; what was there before may be lost."""
-        if size > self.size or not self.address:
-            self._close()
-            self.address = self._driver.pin(size)
-            self.size = size
-        return self.address
-
-    def _close(self) -> None:
-        if self.address:
-            self._driver.unpin(self.address)
-            self.address = self.size = 0
-
-    def __del__(self) -> None:
-        self._close()

@@ -6,6 +6,7 @@ cuda-python is imported when the first model for a GPU is loaded, and not before
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,11 +15,14 @@ from typing import Protocol, Self, cast
 
 from dlc.errors import CallError
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu
+from dlc.runtime.cuda.pinned_pool import PinnedPool
 
 _NON_BLOCKING = 1
 """A stream that does not wait for the one which other libraries use by default."""
 _KEPT = (1 << 64) - 1
 """Bytes that a pool of memory keeps for later instead of giving them back: all."""
+_FOR_ALL = 1
+"""Memory of the host that is pinned for every GPU."""
 _NAME_BYTES = 96
 MOST_BLOCKS = (1 << 31) - 1
 """Of one launch."""
@@ -85,6 +89,7 @@ class _CudaDriver:
             raise NoGpu(f"GPU number {device}, and the last one here is number {count - 1}")
         self.number = device
         self.spare: dict[int, list[int]] = {}
+        self.spare_pinned = PinnedPool(self.pin, self.unpin)
         (self._device,) = self._do("cuDeviceGet", device)
         (self._context,) = self._do("cuDevicePrimaryCtxRetain", self._device)
         (name,) = self._do("cuDeviceGetName", _NAME_BYTES, self._device)
@@ -143,6 +148,11 @@ class _CudaDriver:
         with self:
             return self._do(name, *arguments)
 
+    def _give_back(self, name: str, *arguments: object) -> None:
+        """The same for what ends something; when Python ends, the end of the process does all of that."""
+        if not sys.is_finalizing():
+            self._here(name, *arguments)
+
     def __enter__(self) -> Self:
         self._do("cuCtxPushCurrent", self._context)
         return self
@@ -164,16 +174,28 @@ class _CudaDriver:
 
     def free(self, address: int) -> None:
         if self._has_pool:
-            self._here("cuMemFreeAsync", address, self.home)
+            self._give_back("cuMemFreeAsync", address, self.home)
         else:
-            self._here("cuMemFree", address)
+            self._give_back("cuMemFree", address)
 
     def pin(self, count: int) -> int:
-        (found,) = self._here("cuMemHostAlloc", max(count, 1), 0)
+        (found,) = self._here("cuMemHostAlloc", max(count, 1), _FOR_ALL)
         return int(cast(int, found))
 
     def unpin(self, address: int) -> None:
-        self._here("cuMemFreeHost", address)
+        self._give_back("cuMemFreeHost", address)
+
+    def is_pinned(self, address: int, count: int) -> bool:
+        return all(self._is_pinned(place) for place in {address, address + max(count, 1) - 1})
+
+    def _is_pinned(self, place: int) -> bool:
+        """Whether a byte is pinned; memory that the driver does not know is not, and no error."""
+        which = self._named("CUpointer_attribute", "CU_POINTER_ATTRIBUTE_MEMORY_TYPE")
+        status, found = self._cuda.cuPointerGetAttribute(which, place)
+        if int(cast(int, status)):
+            return False
+        host = self._named("CUmemorytype", "CU_MEMORYTYPE_HOST")
+        return int(cast(int, found)) == int(cast(int, host))
 
     def upload(self, address: int, source: int, count: int, stream: int) -> None:
         if count:
@@ -198,7 +220,7 @@ class _CudaDriver:
         return int(cast(int, found))
 
     def end_stream(self, stream: int) -> None:
-        self._here("cuStreamDestroy", stream)
+        self._give_back("cuStreamDestroy", stream)
 
     def wait(self, stream: int) -> None:
         self._do("cuStreamSynchronize", stream)
@@ -211,7 +233,7 @@ class _CudaDriver:
         return found
 
     def end_event(self, event: Handle) -> None:
-        self._here("cuEventDestroy", event)
+        self._give_back("cuEventDestroy", event)
 
     def record(self, event: Handle, stream: int) -> None:
         self._do("cuEventRecord", event, stream)
@@ -234,7 +256,7 @@ class _CudaDriver:
         return module
 
     def unload(self, module: Handle) -> None:
-        self._here("cuModuleUnload", module)
+        self._give_back("cuModuleUnload", module)
 
     def function(self, module: Handle, name: str) -> Handle:
         (found,) = self._here("cuModuleGetFunction", module, name.encode())
@@ -296,10 +318,9 @@ class _CudaDriver:
 
     def free_graph(self, graph: Handle) -> None:
         made = cast(_Graph, graph)
-        with self:
-            if made.executable is not None:
-                self._do("cuGraphExecDestroy", made.executable)
-            self._do("cuGraphDestroy", made.source)
+        if made.executable is not None:
+            self._give_back("cuGraphExecDestroy", made.executable)
+        self._give_back("cuGraphDestroy", made.source)
 
 
 def _grid(tiles: int) -> tuple[int, int, int]:

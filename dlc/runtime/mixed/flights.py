@@ -7,12 +7,15 @@ the same memory, and for no others. So a copy overlaps with whatever else the pl
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
 from dlc.runtime.cuda.frame import CallTimes
+from dlc.runtime.cuda.pinned import GrowingPinned
+from dlc.runtime.cuda.staging import Staging
 
 
 class Bytes(NamedTuple):
@@ -35,6 +38,7 @@ class _Way:
 
     def __init__(self, driver: Driver) -> None:
         self.stream = driver.stream()
+        self.staging = Staging(driver, self.stream)
         self.copies: dict[tuple[Bytes, Bytes], _Copy] = {}
         self.seen = 0
         """The kernels, by number, that all later copies come after."""
@@ -55,6 +59,7 @@ class Flights:
         self._kernels = driver.stream()
         self._up, self._down = _Way(driver), _Way(driver)
         self._mark = driver.event()
+        self._fetched = GrowingPinned(driver)
         self._launched = 0
         self._read: dict[Bytes, int] = {}
         """The last kernel that reads, or writes, each stretch of the device's memory."""
@@ -129,7 +134,7 @@ class Flights:
                 self._driver.after(way.stream, copy.event)
         self._after_kernels(way, device, (self._read, self._written))
         with self._time(way.stream):
-            self._driver.upload(device.first, host.first, host.end - host.first, way.stream)
+            way.staging.upload(device.first, host.first, host.end - host.first)
         self._note(way, host, device)
 
     def download(self, host: Bytes, device: Bytes) -> None:
@@ -140,14 +145,17 @@ class Flights:
                 self._driver.after(way.stream, copy.event)
         self._after_kernels(way, device, (self._written,))
         with self._time(way.stream):
-            self._driver.download(host.first, device.first, host.end - host.first, way.stream)
+            way.staging.download(host.first, device.first, host.end - host.first)
         self._note(way, host, device)
 
     def fetch(self, target: int, device: Bytes) -> None:
         """Copy to memory of the host that is in no plan, and wait for it."""
         self._join(self._up, (device,))
-        self._driver.download(target, device.first, device.end - device.first, self._kernels)
+        count = device.end - device.first
+        place = self._fetched.of(count)
+        self._driver.download(place, device.first, count, self._kernels)
         self._driver.wait(self._kernels)
+        ctypes.memmove(target, place, count)
 
     def _after_kernels(self, way: _Way, device: Bytes, used: Iterable[dict[Bytes, int]]) -> None:
         """Let the copies to come wait for the kernels so far, if one of them used this memory."""

@@ -18,6 +18,7 @@ from dlc.errors import ArtifactError, CallError
 from dlc.runtime import parts as places
 from dlc.runtime.abi import (
     ON_GPU,
+    ArgWord,
     CallWord,
     FaultWord,
     Opcode,
@@ -30,12 +31,14 @@ from dlc.runtime.buffers import Bytes as Block
 from dlc.runtime.buffers import address
 from dlc.runtime.cuda.frame import CallTimes
 from dlc.runtime.cuda.launching import hinted, named, waits_for_each
-from dlc.runtime.cuda.memory import Growing, Pinned
+from dlc.runtime.cuda.memory import Growing
 from dlc.runtime.cuda.outcome import FINE, ended_with, first_failure
+from dlc.runtime.cuda.pinned import GrowingPinned
 from dlc.runtime.cuda.walk import NUMBER, Steps, Walk
 from dlc.runtime.frames import Frame, Sized, Words, working_bytes
 from dlc.runtime.mixed.both import Both
 from dlc.runtime.mixed.flights import Bytes, Flights
+from dlc.runtime.mixed.landing import Landing
 from dlc.runtime.mixed.stretches import Stretch, Stretches
 from dlc.runtime.parts import BadParts, Parts
 
@@ -56,9 +59,15 @@ class MixedFrame:
     """A call of one program, with the interface of `dlc.runtime.frames.Frame`."""
 
     def __init__(
-        self, machine: Both, program: Block, threads: int, fixed: tuple[int, int], tensors: int
+        self,
+        machine: Both,
+        program: Block,
+        threads: int,
+        fixed: tuple[int, int],
+        inputs: int,
+        tensors: int,
     ) -> None:
-        """`fixed` are the addresses of WEIGHTS and SOURCES on the host."""
+        """`fixed` are the host's addresses of WEIGHTS and SOURCES; `tensors` counts inputs and outputs."""
         self._machine = machine
         self._threads = threads
         self._fixed = fixed
@@ -71,7 +80,8 @@ class MixedFrame:
         self._at: _At | None = None
         driver = machine.gpu.driver
         self._flights = Flights(driver)
-        self._host, self._device = Pinned(driver), Growing(driver)
+        self._landing = Landing(driver, _copied(self._steps), inputs)
+        self._host, self._device = GrowingPinned(driver), Growing(driver)
         self._scratch, self._faults = Growing(driver), Growing(driver)
         self._running: Frame | None = None
         self._cancelled = False
@@ -111,6 +121,7 @@ class MixedFrame:
         at = self._at if self._at is not None and self._at.sized is sized else self._begin(sized)
         base = arena or self._host.of(working_bytes(sized, self._threads))
         self.roots[Root.ARENA] = base
+        self._landing.begin(self.roots, sized.tensors)
         self._on_gpu = self._device_roots(at)
         self._flights.clear(self._on_gpu[-1], self._steps.fault_bytes)
         with hinted():
@@ -122,6 +133,8 @@ class MixedFrame:
                 raise
             self._flights.wait()
             self._status = self._first_failure(by_host)
+        if self._status[CallWord.STATUS] == Status.OK:
+            self._landing.hand_over()
         return self._status[CallWord.STATUS]
 
     def _begin(self, sized: Sized) -> _At:
@@ -303,6 +316,13 @@ class MixedFrame:
     def __del__(self) -> None:
         if hasattr(self, "_flights"):
             self._flights.close()
+
+
+def _copied(steps: Steps) -> set[int]:
+    """The roots that copies between the memories name."""
+    calls = [step for step in steps.steps if step[StepWord.OPCODE] == Opcode.CALL]
+    firsts = [step[StepWord.B] for step in calls if places.is_copy(step)]
+    return {steps.arguments[first + k][ArgWord.ROOT] for first in firsts for k in (0, 1)}
 
 
 def _spans(roots: _Roots, stretches: Iterable[places.Stretch]) -> tuple[Bytes, ...]:

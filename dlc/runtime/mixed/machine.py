@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dlc.runtime.buffers import Bytes
+from dlc.runtime.cuda.pinned import new_result
 from dlc.runtime.frames import Frame
 from dlc.runtime.mixed.both import Both, WeightsOnBoth
 from dlc.runtime.mixed.entry import MixedEntryPoint
@@ -31,7 +35,12 @@ class MixedMachine(Both):
         inputs: int = 0,
         outputs: int = 0,
     ) -> MixedFrame:
-        return MixedFrame(self, program, threads, fixed, inputs + outputs)
+        return MixedFrame(self, program, threads, fixed, inputs, inputs + outputs)
+
+    def new_array(
+        self, shape: tuple[int, ...], dtype: np.dtype[np.generic], length: int
+    ) -> NDArray[np.generic]:
+        return new_result(self.gpu.driver, shape, dtype, length)
 
     def preparing_frame(self, program: Bytes, threads: int, fixed: tuple[int, int]) -> Frame:
         # Preparing is all the processor's.
