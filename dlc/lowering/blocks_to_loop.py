@@ -37,6 +37,8 @@ PANEL_BYTES = 128 * 1024
 """The panels of a tile, in a block, take a quarter of the second-level cache: the rows pass by them."""
 TURNED_ROWS = 96
 """Rows of a tile where the left operand is put in order, too: its strips stay in the second-level cache."""
+TURNED_ROWS_WIDE = 144
+"""The same with AVX-512: its processors have caches of 1 MiB and more, and longer parts of lines are read."""
 TURNED_PANEL_BYTES = 512 * 1024
 """There the panels pass by the strips: the more of them, the less often a strip is put in order."""
 
@@ -304,7 +306,10 @@ def _block_depth(inner: Size) -> Size:
 
 def _height(op: Gemm, bytes: Size, shape: Shape) -> Size:
     """Rows of a tile, when each reads so many bytes in a block: about as many in each tile."""
-    m, most = op.domain[-2], TURNED_ROWS if op.lhs_transposed else MOST_ROWS
+    m, most = op.domain[-2], MOST_ROWS
+    if op.lhs_transposed:
+        is_wide = shape.register.lanes * op.accumulator.bytes == 64
+        most = TURNED_ROWS_WIDE if is_wide else TURNED_ROWS
     fits = minimum(maximum(floor_divide(LEFT_BYTES, maximum(bytes, 1)), shape.rows), most)
     tiles = ceil_divide(maximum(m, 1), fits)
     return ceil_divide(ceil_divide(maximum(m, 1), tiles), shape.rows) * shape.rows

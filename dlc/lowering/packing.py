@@ -17,6 +17,9 @@ from dlc.ir.core import Value
 from dlc.ir.types import DType, VectorType
 from dlc.lowering.loop_words import for_each, index, minimum, times, whole_registers
 
+AHEAD = 16
+"""Lines that are asked for before they are copied: a processor does not look ahead from page to page."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -106,8 +109,10 @@ class _Packing:
 
         def line(inside: Builder, k: Value, _: list[Value]) -> Sequence[Value]:
             start, down = self.source.line(inside, k), self._down(inside, k)
+            later = self.source.line(inside, inside(scalar.Add(k, index(inside, AHEAD))))
 
             def row(deep: Builder, first: Value, room: Value) -> None:
+                deep.place(loop.Prefetch(later, first, self.source.dtype))
                 here = deep(loop.Offset(start, first, self.source.dtype))
                 there = deep(loop.Offset(room, down, self.source.dtype))
                 for place, lanes in _pieces(self.strips.width, self.source.lanes):
