@@ -166,7 +166,7 @@ def _print(
 
     A value that is a result of the same name is printed as that alone.
     """
-    ranked = set() if best is None else {best.result}
+    ranked: set[str] = set() if best is None else {best.result}
     shown = {} if quiet else {k: v for k, v in results.named.items() if k not in ranked}
     beside = watch.beside(shown)
     if beside:

@@ -38,7 +38,7 @@ PANEL_BYTES = 128 * 1024
 TURNED_ROWS = 96
 """Rows of a tile where the left operand is put in order, too: its strips stay in the second-level cache."""
 TURNED_ROWS_WIDE = 144
-"""The same with AVX-512: its processors have caches of 1 MiB and more, and longer parts of lines are read."""
+"""The same with AVX-512, whose processors have caches of 1 MiB and more."""
 TURNED_PANEL_BYTES = 512 * 1024
 """There the panels pass by the strips: the more of them, the less often a strip is put in order."""
 
