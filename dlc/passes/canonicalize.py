@@ -178,6 +178,54 @@ def twice(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
+@rule(array.Add)
+def parts_side_by_side(op: Op, rewriter: Rewriter) -> bool:
+    """Parts of an array with zeros around them, of which one begins where the other ends, are concatenated.
+
+    The gradients of its slices add up to that of an array.
+    """
+    match [operand.op for operand in op.operands]:
+        case [array.Pad() as one, array.Pad() as other]:
+            pairs = ((one, other), (other, one))
+        case _:
+            return False
+    for first, second in pairs:
+        axis = _axis_between(first, second)
+        if axis is not None:
+            emit = rewriter.before(op)
+            pieces = [piece for part in (first, second) for piece in _pieces(part.source, axis)]
+            joined = emit(array.Concatenate(pieces, axis))
+            whole = array.Pad(joined, first.value, first.low, second.high, first.interior)
+            rewriter.replace(op, emit(whole), relation=EQUAL)
+            return True
+    return False
+
+
+def _axis_between(first: array.Pad, second: array.Pad) -> int | None:
+    """The axis along which the second part begins where the first ends; None where it does not."""
+    if any((*first.interior, *second.interior)):
+        return None
+    if number(first.value) != 0 or number(second.value) != 0:
+        return None
+    first_around, second_around = (
+        list(zip(part.low, part.high, strict=True)) for part in (first, second)
+    )
+    axes = [k for k, pair in enumerate(first_around) if pair != second_around[k]]
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    end = first.low[axis] + tensor_type(first.source).shape[axis]
+    return axis if second.low[axis] == end else None
+
+
+def _pieces(value: Value, axis: int) -> list[Value]:
+    """What a value was concatenated from along an axis; itself if it was not."""
+    joined = value.op
+    if isinstance(joined, array.Concatenate) and joined.axis == axis:
+        return list(joined.operands)
+    return [value]
+
+
 @rule(array.Multiply)
 def merge_powers_of_two(op: Op, rewriter: Rewriter) -> bool:
     """`(x * 2) * 4` is `x * 8`: exact, as long as both factors scale in the same direction."""

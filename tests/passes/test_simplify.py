@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import pytest
 
@@ -16,7 +17,7 @@ from dlc.ir.core import Value
 from dlc.ir.passes import check_order
 from dlc.ir.types import F32, TensorType
 from dlc.text.ir_printer import print_module
-from tests.lowering.everywhere import text_after
+from tests.lowering.everywhere import Program, check, text_after
 
 MATRIX = TensorType(F32, (2, 3))
 
@@ -65,6 +66,56 @@ def test_constant_factors_meet() -> None:
     assert count(text, "multiply") == 2
     assert count(text, "power") == 0
     assert "value = 6.0" in text
+
+
+Around = tuple[tuple[int, int], tuple[int, int]]
+"""How many zeros there are before a part along each axis, and how many after it."""
+
+
+def parts(*around: Around, value: float = 0, between: int = 0) -> Program:
+    """Parts of an array with a number around them, added up one after the other."""
+
+    def program(emit: Builder, *given: Value) -> Sequence[Value]:
+        outside = array.fill(emit, value, TensorType(F32))
+        padded = [
+            emit(array.Pad(x, outside, low, high, (0, between)))
+            for x, (low, high) in zip(given, around, strict=True)
+        ]
+        return (reduce(lambda one, other: emit(array.Add(one, other)), padded),)
+
+    return program
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_parts_with_zeros_around_are_concatenated(order: tuple[int, ...]) -> None:
+    around: list[Around] = [((0, 0), (0, 6)), ((0, 3), (0, 3)), ((0, 6), (0, 0))]
+    program = parts(*[around[k] for k in order])
+    check(program, *[MATRIX] * 3)
+    text = text_after(program, [MATRIX] * 3, ("canonicalize", "dce"))
+    assert [count(text, name) for name in ("concatenate", "pad", "add")] == [1, 0, 0]
+
+
+def test_zeros_around_all_parts_stay() -> None:
+    program = parts(((1, 2), (0, 5)), ((1, 5), (0, 2)))
+    check(program, *[MATRIX] * 2)
+    text = text_after(program, [MATRIX] * 2, ("canonicalize", "dce"))
+    assert [count(text, name) for name in ("concatenate", "pad", "add")] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(parts(((0, 0), (0, 4)), ((0, 4), (0, 0))), id="a-gap"),
+        pytest.param(parts(((0, 0), (0, 2)), ((0, 2), (0, 0))), id="an-overlap"),
+        pytest.param(parts(((0, 0), (2, 3)), ((2, 3), (0, 0))), id="a-diagonal"),
+        pytest.param(parts(((0, 0), (0, 3)), ((0, 3), (0, 0)), value=1), id="ones-around"),
+        pytest.param(parts(((0, 0), (0, 5)), ((0, 5), (0, 0)), between=1), id="zeros-between"),
+    ],
+)
+def test_other_parts_are_added_up(program: Program) -> None:
+    check(program, *[MATRIX] * 2)
+    text = text_after(program, [MATRIX] * 2, ("canonicalize", "dce"))
+    assert [count(text, name) for name in ("concatenate", "pad", "add")] == [0, 2, 1]
 
 
 def test_a_pipeline_that_breaks_a_reason_is_refused() -> None:
