@@ -15,7 +15,7 @@ from dlc.errors import UsageError
 from dlc.runtime.abi import Root
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import as_bytes
-from dlc.runtime.cuda.walk import Steps
+from dlc.runtime.cuda.steps import Steps
 from dlc.runtime.mixed.stretches import Stretches
 
 TEXT = """dlc 1

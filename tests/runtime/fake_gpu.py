@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Self, cast
 
@@ -28,8 +28,10 @@ from dlc.errors import CallError
 from dlc.ir.core import Op
 from dlc.runtime.buffers import address
 from dlc.runtime.cuda import devices
-from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu
+from dlc.runtime.cuda.conditions import PTX
+from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu, Setters
 from dlc.runtime.cuda.pinned_pool import PinnedPool
+from tests.runtime.fake_ptx import PtxKernel, Reach, kernels_of_ptx
 
 PAGE = 4096
 """What pinned memory begins at a multiple of."""
@@ -43,12 +45,16 @@ Work = Callable[[], None]
 
 @dataclass(eq=False)
 class Node:
-    """A launch in a graph, behind some others; without a kernel it does nothing."""
+    """A launch in a graph, behind some others; without a kernel or a body it does nothing."""
 
     kernel: Kernel | None
     tiles: int
     words: list[int]
     after: Sequence[Node] = ()
+    body: Graph | None = None
+    """What is launched if the condition is true, or, with `again`, as long as it is."""
+    condition: int = 0
+    again: bool = False
 
 
 @dataclass(eq=False)
@@ -56,10 +62,35 @@ class Graph:
     """What is launched together. It is gone when it was freed."""
 
     nodes: list[Node] = field(default_factory=list[Node])
+    conditions: list[int] = field(default_factory=list[int])
+    """Those that were made for it and have no node yet."""
+    inside: Graph | None = None
+    """The graph that it is a body in."""
     launches: int = 0
     changes: int = 0
     is_complete: bool = False
     is_free: bool = False
+
+    @property
+    def whole(self) -> Graph:
+        """The graph that is launched."""
+        return self if self.inside is None else self.inside.whole
+
+    def with_bodies(self) -> Iterator[Graph]:
+        """It and all that it has a part in it."""
+        yield self
+        for node in self.nodes:
+            if node.body is not None:
+                yield from node.body.with_bodies()
+
+    def snapshot(self) -> Graph:
+        """As it is now, its nodes in order."""
+        return Graph(
+            [
+                replace(node, words=list(node.words), body=node.body and node.body.snapshot())
+                for node in self.in_order()
+            ]
+        )
 
     def in_order(self) -> list[Node]:
         """The nodes, as late a one as its edges allow before those that were added earlier."""
@@ -76,7 +107,7 @@ class Function:
     """A kernel that one GPU has loaded."""
 
     gpu: FakeGpu
-    kernel: simt.Func
+    kernel: simt.Func | PtxKernel
 
 
 @dataclass(eq=False)
@@ -134,6 +165,14 @@ class FakeGpu:
         """The name of a kernel that the driver does not start."""
         self.fails: str | None = None
         """The name of a kernel that fails while it runs."""
+        self.knows_conditions = True
+        """Whether graphs may have conditions."""
+        self.takes_conditions = True
+        self.setters: Setters | None = None
+        self._conditions: dict[int, int] = {}
+        """Their values while a graph runs."""
+        self.in_rounds: Work = lambda: None
+        """What happens in the host whenever a kernel has decided on a loop."""
         self._streams: dict[int, list[Work]] = {}
         self._numbers = count(1 + number * MOST_STREAMS)
         self.home = self.stream()
@@ -311,15 +350,18 @@ class FakeGpu:
     # Kernels
 
     def load(self, image: bytes) -> Handle:
+        if image == PTX.encode() + b"\0":
+            self._need_conditions("cuModuleLoadData")
+            return kernels_of_ptx(PTX)
         return self.modules[image.rstrip(b"\0")]
 
     def unload(self, module: Handle) -> None:
         assert isinstance(module, dict)
 
     def function(self, module: Handle, name: str) -> Handle:
-        return Function(self, cast("Mapping[str, simt.Func]", module)[name])
+        return Function(self, cast("Mapping[str, simt.Func | PtxKernel]", module)[name])
 
-    def _function(self, kernel: Kernel) -> simt.Func:
+    def _function(self, kernel: Kernel) -> simt.Func | PtxKernel:
         assert isinstance(kernel.function, Function)
         assert kernel.function.gpu is self
         return kernel.function.kernel
@@ -339,9 +381,16 @@ class FakeGpu:
         return Node(kernel, tiles, list(words), after)
 
     def _run(self, node: Node) -> None:
+        if node.body is not None:
+            self._run_body(node, node.body)
         if node.kernel is None:
             return
         function = self._function(node.kernel)
+        if isinstance(function, PtxKernel):
+            function.run(node.words, Reach(self._load, self._store, self._set))
+            if function.sym_name == "round":
+                self.in_rounds()
+            return
         if function.sym_name == self.fails:
             raise CallError("the GPU's driver refuses cuStreamSynchronize: as told", code="D0818")
         self.launched.append(function.sym_name)
@@ -355,7 +404,29 @@ class FakeGpu:
             said = np.array(note, np.int64)
             ctypes.memmove(self._host(notes, said.nbytes), address(said), said.nbytes)
 
+    def _run_body(self, node: Node, body: Graph) -> None:
+        while self._conditions[node.condition]:
+            for inner in body.nodes:
+                self._run(inner)
+            if not node.again:
+                return
+
+    def _load(self, place: int, count: int) -> int:
+        host = place if self.is_pinned(place, count) else self._host(place, count)
+        return int.from_bytes(ctypes.string_at(host, count), "little")
+
+    def _store(self, place: int, value: int, count: int) -> None:
+        ctypes.memmove(self._host(place, count), value.to_bytes(count, "little"), count)
+
+    def _set(self, condition: int, value: int) -> None:
+        assert condition in self._conditions, "it is of no graph that runs"
+        self._conditions[condition] = value
+
     # Graphs
+
+    def _need_conditions(self, name: str) -> None:
+        if not self.knows_conditions:
+            raise CallError(f"the GPU's driver refuses {name}: as told", code="D0818")
 
     def new_graph(self) -> Handle:
         self._check_entered()
@@ -376,16 +447,34 @@ class FakeGpu:
         return self._added(graph, Node(None, 0, [], cast("Sequence[Node]", after)))
 
     def _added(self, graph: Handle, node: Node) -> Node:
-        assert graph in self.graphs
         assert isinstance(graph, Graph)
-        assert not graph.is_complete
+        assert graph.whole in self.graphs
+        assert not graph.whole.is_complete
         assert len({id(other) for other in node.after}) == len(node.after)
         assert all(other in graph.nodes for other in node.after)
         graph.nodes.append(node)
         return node
 
+    def condition(self, graph: Handle) -> int:
+        assert isinstance(graph, Graph)
+        self._need_conditions("cuGraphConditionalHandleCreate")
+        graph.conditions.append(next(self._numbers) << 40)
+        return graph.conditions[-1]
+
+    def add_body(
+        self, graph: Handle, condition: int, again: bool, after: Sequence[Handle]
+    ) -> tuple[Handle, Handle]:
+        assert isinstance(graph, Graph)
+        self._need_conditions("cuGraphAddNode")
+        graph.conditions.remove(condition)
+        body = Graph(inside=graph)
+        node = Node(None, 0, [], cast("Sequence[Node]", after), body, condition, again)
+        return self._added(graph, node), body
+
     def complete(self, graph: Handle) -> None:
         assert isinstance(graph, Graph)
+        assert graph.inside is None
+        assert not any(part.conditions for part in graph.with_bodies()), "conditions without nodes"
         graph.is_complete = True
 
     def launch_graph(self, graph: Handle, stream: int) -> None:
@@ -395,8 +484,11 @@ class FakeGpu:
         assert not graph.is_free
         graph.launches += 1
         # As they are now: changes hold for the launches to come.
-        nodes = [Node(node.kernel, node.tiles, list(node.words)) for node in graph.in_order()]
-        for node in nodes:
+        found = graph.snapshot()
+        nodes = [node for part in found.with_bodies() for node in part.nodes]
+        conditions = [node.condition for node in nodes if node.body is not None]
+        self._later(stream, lambda: self._conditions.update(dict.fromkeys(conditions, 0)))
+        for node in found.nodes:
             self._later(stream, lambda node=node: self._run(node))
 
     def change(
@@ -406,7 +498,8 @@ class FakeGpu:
         assert graph in self.graphs
         assert isinstance(graph, Graph)
         assert isinstance(node, Node)
-        assert node in graph.nodes
+        assert graph.inside is None
+        assert any(node in part.nodes for part in graph.with_bodies())
         assert node.kernel is kernel
         graph.changes += 1
         node.tiles, node.words = tiles, list(words)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import cast
+from typing import Protocol, cast
 
 import pytest
 
@@ -24,7 +24,7 @@ GIVEN: dict[str, tuple[object, ...]] = {
     "cuInit": (0,),
     "cuDeviceGetCount": (0, 1),
     "cuDeviceGet": (0, 0),
-    "cuDevicePrimaryCtxRetain": (0, "context"),
+    "cuDevicePrimaryCtxRetain": (0, bindings.CUcontext(99)),
     "cuDeviceGetName": (0, b"NVIDIA H200\0\0"),
     "cuCtxPopCurrent": (0, "context"),
     "cuDeviceGetDefaultMemPool": (0, "pool"),
@@ -38,6 +38,9 @@ GIVEN: dict[str, tuple[object, ...]] = {
     "cuGraphAddKernelNode": (0, "node"),
     "cuGraphAddEmptyNode": (0, "empty"),
     "cuGraphInstantiate": (0, "executable"),
+    "cuGraphConditionalHandleCreate": (0, bindings.CUgraphConditionalHandle(1 << 40)),
+    "cuGraphAddNode": (0, "conditional"),
+    "cuGraphAddNode_v2": (0, "conditional"),
     "cuEventCreate": (0, "event"),
     "cuEventElapsedTime": (0, 1.5),
     "cuModuleLoadData": (0, "module"),
@@ -48,6 +51,8 @@ GIVEN: dict[str, tuple[object, ...]] = {
 """What functions end with; those that are not here end with success and nothing else."""
 WITHOUT_CONTEXT = ("cuInit", "cuDevice", "cuCtx", "cuGetErrorString", "cuMemPool")
 """How the names of functions begin that are called where a thread may have no GPU."""
+BODY = 0x1234
+"""The graph of the body of a node."""
 FIELDS = ("gridDimX", "blockDimX", "sharedMemBytes")
 """What a node of a graph is looked at for."""
 
@@ -66,26 +71,43 @@ def declared(name: str) -> int:
 class Bindings:
     """`cuda.bindings.driver`, whose functions only note their arguments."""
 
+    lacks: tuple[str, ...] = ()
+    """What the driver's library does not have."""
+    is_older = hasattr(bindings, "cuGraphAddNode_v2")
+    """Whether it is cuda-python for CUDA 12, where the function with data of edges has another name."""
+
     def __init__(self, pools: bool, **given: tuple[object, ...]) -> None:
         self.given = {**GIVEN, **given}
         self.calls: list[tuple[str, tuple[object, ...]]] = []
         self.entered: list[object] = []
         """The contexts that were made that of the thread."""
+        self.bodies = (ctypes.c_uint64 * 1)(BODY)
         self.attributes = {"MAJOR": 9, "MINOR": 0, "MEMORY_POOLS_SUPPORTED": int(pools)}
 
     def __getattr__(self, name: str) -> object:
-        real = getattr(bindings, name)
+        if name == "cuGraphAddNode_v2" and not self.is_older:
+            raise AttributeError(name)
+        real = getattr(bindings, name, None) or bindings.cuGraphAddNode
         if not name.startswith("cu") or isinstance(real, type):
             return real
 
         def function(*arguments: object) -> tuple[object, ...]:
-            assert len(arguments) == declared(name), name
+            if name in self.lacks:
+                raise RuntimeError(f'Function "{name}" not found')
+            with_edges = name == "cuGraphAddNode_v2" or (
+                name == "cuGraphAddNode" and not self.is_older
+            )
+            assert len(arguments) == (5 if with_edges else declared(name)), name
             self.calls.append((name, arguments))
             assert self.entered or name.startswith(WITHOUT_CONTEXT), name
             if name == "cuCtxPushCurrent":
                 self.entered += arguments
             if name == "cuCtxPopCurrent":
                 self.entered.pop()
+            if name.startswith("cuGraphAddNode"):
+                # The driver says where it has the graphs of the bodies, 16 bytes into the parameters.
+                place = cast(Parameters, arguments[-1]).conditional.getPtr() + 16
+                ctypes.c_uint64.from_address(place).value = ctypes.addressof(self.bodies)
             if name == "cuDeviceGetAttribute":
                 which = cast(Enum, arguments[0]).name
                 return 0, next(n for end, n in self.attributes.items() if which.endswith(end))
@@ -101,6 +123,18 @@ class Bindings:
     def names(self) -> list[str]:
         """What was called, but for the changes of context."""
         return [name for name, _ in self.calls if not name.startswith("cuCtxP")]
+
+
+class Parameters(Protocol):
+    """`CUgraphNodeParams`."""
+
+    type: object
+    conditional: Parameters
+    handle: int
+    size: int
+    ctx: int
+
+    def getPtr(self) -> int: ...
 
 
 class Opened:
@@ -282,6 +316,50 @@ def test_a_graph_is_made_launched_changed_and_freed(opened: Opened) -> None:
     driver.free_graph(graph)
     # Nodes go by the names of those of the graph that was made, so it lives as long.
     assert noted.names[-2:] == ["cuGraphExecDestroy", "cuGraphDestroy"]
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_node_with_a_body_is_made(opened: Opened, is_older: bool, again: bool) -> None:
+    driver = opened.entered()
+    noted = opened.noted
+    noted.is_older = is_older
+    graph = driver.new_graph()
+    condition = driver.condition(graph)
+    assert condition == 1 << 40
+    source, context, first, flags = noted.arguments("cuGraphConditionalHandleCreate")
+    assert (source, int(cast(int, context)), first, flags) == ("graph", 99, 0, 1)
+
+    node, body = driver.add_body(graph, condition, again, ["node", "empty"])
+    assert node == "conditional"
+    name = "cuGraphAddNode_v2" if is_older else "cuGraphAddNode"
+    source, before, edges, count, parameters = noted.arguments(name)
+    assert (source, before, count) == ("graph", ["node", "empty"], 2)
+    assert [type(edge) for edge in cast("list[object]", edges)] == [bindings.CUgraphEdgeData] * 2
+    made = cast(Parameters, parameters)
+    assert made.type == bindings.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
+    kinds = bindings.CUgraphConditionalNodeType
+    wanted = kinds.CU_GRAPH_COND_TYPE_WHILE if again else kinds.CU_GRAPH_COND_TYPE_IF
+    assert made.conditional.type == wanted
+    numbers = (made.conditional.handle, made.conditional.size, made.conditional.ctx)
+    assert [int(number) for number in numbers] == [1 << 40, 1, 99]
+
+    driver.add(body, Kernel(bindings.CUfunction(), 1), 1, [7], [])
+    assert int(cast(int, noted.arguments("cuGraphAddKernelNode")[0])) == BODY
+    driver.complete(graph)
+    assert noted.arguments("cuGraphInstantiate") == ("graph", 0)
+
+
+def test_a_driver_without_conditions_refuses_them(opened: Opened) -> None:
+    driver = opened.entered()
+    opened.noted.lacks = ("cuGraphConditionalHandleCreate",)
+    graph = driver.new_graph()
+    with pytest.raises(CallError, match=r"D0818.*has no cuGraphConditionalHandleCreate"):
+        driver.condition(graph)
+    opened.noted.lacks = ()
+    opened.noted.given["cuGraphConditionalHandleCreate"] = (801, None)
+    with pytest.raises(CallError, match=r"D0818.*refuses cuGraphConditionalHandleCreate"):
+        driver.condition(graph)
 
 
 def test_a_graph_that_was_not_completed_is_freed(opened: Opened) -> None:

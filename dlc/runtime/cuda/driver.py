@@ -25,6 +25,13 @@ class Kernel(NamedTuple):
     threads: int
 
 
+class Setters(NamedTuple):
+    """The kernels that set conditions of graphs (`dlc.runtime.cuda.conditions`), of one thread each."""
+
+    branch: Kernel
+    round: Kernel
+
+
 class Driver(Protocol):
     """One GPU. What takes a stream, an event or a graph is done within `with driver:`."""
 
@@ -40,6 +47,10 @@ class Driver(Protocol):
     """Addresses of blocks that nobody has any more, by their sizes, for the next of the same size."""
     spare_pinned: PinnedPool
     """Blocks of pinned memory, likewise."""
+    takes_conditions: bool
+    """Whether graphs may have conditions: so it seems until the driver refuses something of them."""
+    setters: Setters | None
+    """What sets conditions, once it is loaded."""
 
     def __enter__(self) -> Self:
         """Make it the GPU of this thread until the end of `with`; then the one before is that again."""
@@ -152,6 +163,20 @@ class Driver(Protocol):
         """A node that does nothing, behind some others."""
         ...
 
+    def condition(self, graph: Handle) -> int:
+        """A condition for one node of a graph in the making. Raises CallError where there are none."""
+        ...
+
+    def add_body(
+        self, graph: Handle, condition: int, again: bool, after: Sequence[Handle]
+    ) -> tuple[Handle, Handle]:
+        """A node, behind some others, that launches a graph if the condition is true, or, with `again`, as
+        long as it is; and that graph, in the making, which is a part of the other.
+
+        Raises CallError where there are no such nodes.
+        """
+        ...
+
     def complete(self, graph: Handle) -> None:
         """Make a graph ready to be launched, with the nodes that it has."""
         ...
@@ -161,7 +186,7 @@ class Driver(Protocol):
     def change(
         self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]
     ) -> None:
-        """Give a node other arguments, for the launches to come."""
+        """Give a node other arguments, for the launches to come; `graph` is the one that is launched."""
         ...
 
     def free_graph(self, graph: Handle) -> None:

@@ -10,38 +10,28 @@ where it is.
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from dlc.errors import CallError
-from dlc.runtime.abi import CallWord, FaultWord, Opcode, Root, Status, StepWord, TraceWord
+from dlc.runtime.abi import CallWord, Root, Status, TraceWord
 from dlc.runtime.buffers import Bytes
 from dlc.runtime.cuda.driver import Handle
+from dlc.runtime.cuda.failing import hinted
 from dlc.runtime.cuda.gpu import Gpu
-from dlc.runtime.cuda.launching import (
-    MAX_SEGMENTS,
-    Kept,
-    Known,
-    KnownSegments,
-    Launcher,
-    hinted,
-)
 from dlc.runtime.cuda.memory import Growing
-from dlc.runtime.cuda.outcome import FINE, ended_with, first_failure
+from dlc.runtime.cuda.outcome import FINE, outcome
 from dlc.runtime.cuda.pinned import LARGE, GrowingPinned
 from dlc.runtime.cuda.staging import Staging
-from dlc.runtime.cuda.walk import NUMBER, Steps, Walk
+from dlc.runtime.cuda.steps import Steps
+from dlc.runtime.cuda.walker import Walker
 from dlc.runtime.frames import Sized, Words
 
 ALIGNED = 256
 """What an array in a block begins at a multiple of."""
-WORD = 8
-"""Bytes of the largest number that the host reads while it walks."""
 
 
 class CallTimes(NamedTuple):
@@ -76,11 +66,9 @@ class GpuFrame:
         self._steps = Steps(program, Root.INPUTS + tensors)
         self._inputs = inputs
         self._fixed = fixed
-        self._cancelled = False
         self.stream = driver.stream()
         """Where all its work is put."""
-        self._known = KnownSegments()
-        self._launcher = Launcher(driver, gpu.kernels, self.stream)
+        self._walker = Walker(gpu, self._steps, self.stream)
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._arena, self._scratch = Growing(driver), Growing(driver)
         self._travelling = Growing(driver)
@@ -88,8 +76,6 @@ class GpuFrame:
         self._staging = Staging(driver, self.stream)
         self._large = [Growing(driver) for _ in range(tensors)]
         self._no_faults = bytes(self._steps.fault_bytes)
-        self._word = 0
-        """Where numbers of the device come that the host reads."""
         self._clean = 0
         """The address of the notes of failing kernels, if there are none in them."""
         self._status = FINE
@@ -138,11 +124,11 @@ class GpuFrame:
         self._mark(0)
         self._upload(sized, layout, roots)
         self._mark(1)
-        by_host = self._walk(sized, roots)
+        by_host = self._walker.walk(sized, roots)
         self._mark(2)
         self._download(sized, layout, roots)
         self._mark(3)
-        self._wait()
+        self._walker.wait()
         return by_host
 
     def _abandon(self) -> None:
@@ -166,7 +152,7 @@ class GpuFrame:
         An output that lies where an input does is written over it, there as here.
         """
         base = self._travelling.of(layout.size)
-        self._word = self._pinned.of(layout.size + WORD) + layout.size
+        self._pinned.of(layout.size)
         arena, scratch = self._arena.of(sized.arena), self._scratch.of(sized.scratch)
         roots = [arena, *self._fixed, scratch, self._gpu.constants]
         known: dict[int, int] = {}
@@ -239,70 +225,13 @@ class GpuFrame:
                 given = self.roots[Root.INPUTS + number]
                 ctypes.memmove(given, self._pinned.address + inside, size)
 
-    # The program ----------------------------------------------------------------------------------
-
-    def _walk(self, sized: Sized, roots: Sequence[int]) -> list[int] | None:
-        """Walk to the end; what the words of the call say (`CallWord`) if it ends before that."""
-        kept = self._known.of(sized)
-        if kept.whole is not None and not self._cancelled:
-            self._launcher.launch(kept.whole, roots, again=True)
-            return None
-        walk = Walk(self._steps, kept.numbers, partial(self._read, roots))
-        place = 0
-        while True:
-            if self._cancelled:
-                return ended_with(Status.CANCELLED)
-            begun = place
-            place = self._segment(kept, walk, place, roots)
-            step = self._steps.steps[place]
-            if step[StepWord.OPCODE] == Opcode.END:
-                if begun == 0 and len(kept.segments) == 1:
-                    (kept.whole,) = kept.segments.values()
-                return None
-            limit = walk.limit(place)
-            if limit is not None:
-                return ended_with(Status.LIMIT, step[StepWord.C], 0, limit)
-            if step[StepWord.OPCODE] == Opcode.CALL:
-                for launch in walk.launch(place):
-                    self._launcher.one(launch, roots)
-                place += 1
-            else:
-                place = walk.control(place)
-
-    def _segment(self, kept: Kept, walk: Walk, place: int, roots: Sequence[int]) -> int:
-        """Launch all from a place on to where the host has something to do; that place."""
-        key = self._steps.key(place, walk.counters, walk.trips)
-        known = kept.segments.get(key)
-        if known is not None:
-            walk.enter(known.segment)
-            self._launcher.launch(known, roots, again=True)
-            return known.segment.end
-        known = Known(walk.segment(place))
-        if len(kept.segments) < MAX_SEGMENTS:
-            kept.segments[key] = known
-        self._launcher.launch(known, roots, again=False)
-        return known.segment.end
-
-    def _read(self, roots: Sequence[int], root: int, offset: int, count: int) -> int:
-        """A number of so many bytes on the device, once all that was launched is done."""
-        place = offset if root == NUMBER else roots[root] + offset
-        self._driver.download(self._word, place, count, self.stream)
-        self._wait()
-        return int.from_bytes(ctypes.string_at(self._word, count), sys.byteorder)
-
-    def _wait(self) -> None:
-        """Wait for all that was launched."""
-        with hinted():
-            self._driver.wait(self.stream)
-
     def _outcome(self, layout: Layout, by_host: list[int] | None) -> list[int]:
         """The first failure in the order of the program: what ended the walk, or a kernel's note."""
         noted = ctypes.string_at(self._pinned.address + layout.inputs, len(self._no_faults))
         if noted == self._no_faults:
             return by_host or FINE
         self._clean = 0
-        rows = np.frombuffer(noted, np.int64).reshape(-1, FaultWord.COUNT)
-        return first_failure(rows, self._steps.ops, by_host)
+        return outcome(np.frombuffer(noted, np.int64), self._steps, by_host)
 
     # Times and the rest of the interface ----------------------------------------------------------
 
@@ -333,17 +262,17 @@ class GpuFrame:
         return self._status
 
     def cancel(self) -> None:
-        """Ask the call that this frame is running to end before it launches more."""
-        self._cancelled = True
+        """Ask the call that this frame is running to end soon."""
+        self._walker.cancel()
 
     def reset(self) -> None:
         """Forget a request to cancel and where arrays were, before the frame serves another call."""
-        self._cancelled = False
+        self._walker.reset()
         self.resident = self._all_here
 
     def __del__(self) -> None:
-        if hasattr(self, "_known"):  # else it has no stream yet
-            self._known.forget()
+        if hasattr(self, "_walker"):  # else it has no stream yet
+            self._walker.forget()
             self._driver.end_stream(self.stream)
 
 

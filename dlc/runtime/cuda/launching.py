@@ -1,68 +1,25 @@
 """Launching segments: kernel by kernel the first time, as one CUDA graph from then on.
 
-In a graph the kernels between two barriers of the program run side by side. The graphs of the last eight
-tuples of sizes are kept. Where memory has moved, because a caller gives other arrays on the device, only
-the kernels that are given such addresses are changed in the graph.
+The graphs of the last eight tuples of sizes are kept.
 """
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import groupby
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from dlc.errors import CallError, Diagnostic
-from dlc.runtime.abi import Root
-from dlc.runtime.cuda.driver import Driver, Handle, Kernel
-from dlc.runtime.cuda.walk import NUMBER, Launch, Segment
+from dlc.errors import CallError
+from dlc.runtime.cuda.driver import Driver, Kernel
+from dlc.runtime.cuda.failing import named, waits_for_each
+from dlc.runtime.cuda.graphs import Graph, GraphMaker, at_roots
+from dlc.runtime.cuda.walk import Launch, Segment
 from dlc.runtime.frames import Sized
 
 MAX_KEPT = 8
 """Tuples of sizes whose graphs are kept."""
-WAIT = "DLC_GPU_WAIT"
-"""In the environment: wait for each kernel, so that the one that fails is known, and make no graphs."""
-_NOWHERE = -1
 MAX_SEGMENTS = 64
 """Segments that are kept for each; there are more only where a loop runs by the device's word."""
-
-
-class Graph:
-    """A segment as a graph of the driver."""
-
-    def __init__(
-        self,
-        driver: Driver,
-        graph: Handle,
-        nodes: Sequence[tuple[Handle, Launch]],
-        roots: Sequence[int],
-    ) -> None:
-        """`nodes` are those of the launches, `roots` the addresses that they were given."""
-        self._driver = driver
-        self._graph = graph
-        self._nodes = nodes
-        self._roots = list(roots)
-        self._users: dict[int, list[int]] = {}
-        for number, (_, launch) in enumerate(nodes):
-            for root in {root for root, _ in launch.words}:
-                self._users.setdefault(root, []).append(number)
-
-    def launch(self, kernels: Sequence[Kernel], roots: Sequence[int], stream: int) -> None:
-        """Launch it with these addresses."""
-        if self._roots != roots:
-            moved = [k for k, place in enumerate(roots) if place != self._roots[k]]
-            self._roots = [_NOWHERE] * len(roots)  # until every node has been changed
-            for number in sorted({user for root in moved for user in self._users.get(root, ())}):
-                node, launch = self._nodes[number]
-                kernel, words = kernels[launch.kernel], words_at(launch, roots)
-                self._driver.change(self._graph, node, kernel, launch.tiles, words)
-            self._roots = list(roots)
-        self._driver.launch_graph(self._graph, stream)
-
-    def __del__(self) -> None:
-        self._driver.free_graph(self._graph)
 
 
 @dataclass(slots=True)
@@ -71,6 +28,8 @@ class Known:
 
     segment: Segment
     graph: Graph | None = None
+    is_longest: bool = False
+    """Whether it was tried to let it go on over conditions."""
 
 
 @dataclass(slots=True)
@@ -83,7 +42,12 @@ class Kept:
     segments: dict[tuple[int, ...], Known]
     """By what they depend on."""
     whole: Known | None = None
-    """The segment that is the whole program, where there is but one."""
+    """The segment that is the whole program, where there is one."""
+
+    def forget(self) -> None:
+        """Drop the segments."""
+        self.segments.clear()
+        self.whole = None
 
 
 class KnownSegments:
@@ -109,111 +73,55 @@ class KnownSegments:
         self._kept.clear()
 
 
-class KernelFailed(CallError):
-    """The driver refused a kernel, that of the operation `op` by its number, or it failed."""
-
-    def __init__(self, message: str | Sequence[Diagnostic], op: int = 0) -> None:
-        super().__init__(message)
-        self.op = op
-
-
 class Launcher:
-    """Launches segments in a stream. Raises KernelFailed where the driver refuses one."""
+    """Launches segments in a stream. Raises KernelFailed where the driver refuses a kernel."""
 
-    def __init__(self, driver: Driver, kernels: Sequence[Kernel], stream: int) -> None:
+    def __init__(
+        self, driver: Driver, kernels: Sequence[Kernel], stream: int, stop: int = 0
+    ) -> None:
+        """`stop` is the address of the word with which the host asks loops on the device to end."""
         self._driver = driver
         self._kernels = kernels
         self._stream = stream
         self._waits = waits_for_each()
+        self._maker = GraphMaker(driver, kernels, stop)
+
+    @property
+    def takes_conditions(self) -> bool:
+        """Whether conditional segments can be made graphs, as far as is known."""
+        return not self._waits and self._driver.takes_conditions
 
     def launch(self, known: Known, roots: Sequence[int], again: bool) -> None:
         """Launch a segment with these addresses; `again` says that it was launched before."""
-        if not known.segment.launches:
+        segment = known.segment
+        if known.graph is None and again and not self._waits and segment.items:
+            known.graph = self._maker.graph(segment.items, roots)
+        if known.graph is not None:
+            known.graph.launch(roots, self._stream)
             return
-        if known.graph is None and again and not self._waits:
-            known.graph = self._made(known.segment, roots)
-        if known.graph is None:
-            for launch in known.segment.launches:
-                self.one(launch, roots)
-        else:
-            known.graph.launch(self._kernels, roots, self._stream)
+        for item in segment.items:
+            assert isinstance(item, Launch), "only a graph reads conditions"
+            self.one(item, roots)
+
+    def launch_conditional(self, known: Known, roots: Sequence[int]) -> bool:
+        """Launch a segment that has conditions, unless the driver refuses anything of it.
+
+        Then nothing was launched, and the driver is not asked again. What it refused for another reason
+        it refuses once more where the host reads the conditions, and that is told.
+        """
+        try:
+            if known.graph is None:
+                known.graph = self._maker.graph(known.segment.items, roots)
+            known.graph.launch(roots, self._stream)
+        except CallError:
+            self._driver.takes_conditions = False
+            return False
+        return True
 
     def one(self, launch: Launch, roots: Sequence[int]) -> None:
         """Launch a kernel."""
         kernel = self._kernels[launch.kernel]
-        with named(launch):
-            self._driver.launch(kernel, launch.tiles, words_at(launch, roots), self._stream)
+        with named(launch.op):
+            self._driver.launch(kernel, launch.tiles, at_roots(launch.words, roots), self._stream)
             if self._waits:
                 self._driver.wait(self._stream)
-
-    def _made(self, segment: Segment, roots: Sequence[int]) -> Graph:
-        driver = self._driver
-        graph = driver.new_graph()
-        nodes: list[tuple[Handle, Launch]] = []
-        before: list[Handle] = []
-        try:
-            for _, each in groupby(segment.launches, key=lambda launch: launch.epoch):
-                epoch = list(each)
-                if len(before) > 1 and len(epoch) > 1:
-                    before = [driver.join(graph, before)]
-                first = len(nodes)
-                self._add(graph, epoch, roots, before, nodes)
-                before = [node for node, _ in nodes[first:]]
-            driver.complete(graph)
-        except CallError:
-            driver.free_graph(graph)
-            raise
-        return Graph(driver, graph, nodes, roots)
-
-    def _add(
-        self,
-        graph: Handle,
-        epoch: Sequence[Launch],
-        roots: Sequence[int],
-        before: Sequence[Handle],
-        nodes: list[tuple[Handle, Launch]],
-    ) -> None:
-        """Put the kernels of an epoch into a graph: side by side, but for those that use scratch."""
-        last_with_scratch: list[Handle] = []
-        for launch in epoch:
-            uses_scratch = any(root == Root.SCRATCH for root, _ in launch.words)
-            after = [*before, *(last_with_scratch if uses_scratch else ())]
-            words = words_at(launch, roots)
-            with named(launch):
-                kernel = self._kernels[launch.kernel]
-                node = self._driver.add(graph, kernel, launch.tiles, words, after)
-            nodes.append((node, launch))
-            if uses_scratch:
-                last_with_scratch = [node]
-
-
-def waits_for_each() -> bool:
-    """Whether each kernel is to be waited for before the next one."""
-    return bool(os.environ.get(WAIT))
-
-
-@contextmanager
-def named(launch: Launch) -> Generator[None]:
-    """Let what the driver refuses meanwhile be known as that of a kernel."""
-    try:
-        yield
-    except CallError as error:
-        raise KernelFailed(error.diagnostics, launch.op) from error
-
-
-@contextmanager
-def hinted() -> Generator[None]:
-    """Let what the driver refuses meanwhile say how to find the kernel, where that is not known."""
-    try:
-        yield
-    except KernelFailed:
-        raise
-    except CallError as error:
-        help = f"with {WAIT}=1 in the environment it names the operation that failed"
-        told = [replace(said, help=said.help or help) for said in error.diagnostics]
-        raise CallError(told) from error
-
-
-def words_at(launch: Launch, roots: Sequence[int]) -> list[int]:
-    """What the kernel is given where the roots are at these addresses."""
-    return [value if root == NUMBER else roots[root] + value for root, value in launch.words]

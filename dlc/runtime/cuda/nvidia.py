@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Protocol, Self, cast
 
 from dlc.errors import CallError
-from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu
+from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu, Setters
 from dlc.runtime.cuda.pinned_pool import PinnedPool
 
 _NON_BLOCKING = 1
@@ -24,6 +24,8 @@ _KEPT = (1 << 64) - 1
 _FOR_ALL = 1
 """Memory of the host that is pinned for every GPU."""
 _NAME_BYTES = 96
+_ASSIGN_DEFAULT = 1
+"""A condition has its first value whenever the graph is launched."""
 MOST_BLOCKS = (1 << 31) - 1
 """Of one launch."""
 
@@ -55,6 +57,23 @@ class _NodeParameters(Protocol):
     blockDimY: int
     blockDimZ: int
     kernelParams: int
+
+
+class _Condition(Protocol):
+    """`CUDA_CONDITIONAL_NODE_PARAMS`."""
+
+    handle: object
+    type: object
+    size: int
+    ctx: object
+    phGraph_out: Sequence[object]
+
+
+class _AnyParameters(Protocol):
+    """`CUgraphNodeParams`."""
+
+    type: object
+    conditional: _Condition
 
 
 @dataclass(slots=True)
@@ -90,6 +109,8 @@ class _CudaDriver:
         self.number = device
         self.spare: dict[int, list[int]] = {}
         self.spare_pinned = PinnedPool(self.pin, self.unpin)
+        self.takes_conditions = True
+        self.setters: Setters | None = None
         (self._device,) = self._do("cuDeviceGet", device)
         (self._context,) = self._do("cuDevicePrimaryCtxRetain", self._device)
         (name,) = self._do("cuDeviceGetName", _NAME_BYTES, self._device)
@@ -291,6 +312,36 @@ class _CudaDriver:
         source = cast(_Graph, graph).source
         (node,) = self._do("cuGraphAddEmptyNode", source, list(after), len(after))
         return node
+
+    def condition(self, graph: Handle) -> int:
+        source = cast(_Graph, graph).source
+        (found,) = self._newer(
+            "cuGraphConditionalHandleCreate", source, self._context, 0, _ASSIGN_DEFAULT
+        )
+        return int(cast(int, found))
+
+    def add_body(
+        self, graph: Handle, condition: int, again: bool, after: Sequence[Handle]
+    ) -> tuple[Handle, Handle]:
+        parameters = cast(_AnyParameters, self._cuda.CUgraphNodeParams())
+        parameters.type = self._named("CUgraphNodeType", "CU_GRAPH_NODE_TYPE_CONDITIONAL")
+        wanted = parameters.conditional
+        wanted.handle = self._cuda.CUgraphConditionalHandle(condition)
+        kind = "CU_GRAPH_COND_TYPE_WHILE" if again else "CU_GRAPH_COND_TYPE_IF"
+        wanted.type = self._named("CUgraphConditionalNodeType", kind)
+        wanted.size, wanted.ctx = 1, self._context
+        # The function that takes data of edges has one name in cuda-python for CUDA 12, another for 13.
+        name = "cuGraphAddNode_v2" if hasattr(self._cuda, "cuGraphAddNode_v2") else "cuGraphAddNode"
+        source, edges = cast(_Graph, graph).source, [self._cuda.CUgraphEdgeData() for _ in after]
+        (node,) = self._newer(name, source, list(after), edges, len(after), parameters)
+        return node, _Graph(wanted.phGraph_out[0])
+
+    def _newer(self, name: str, *arguments: object) -> tuple[object, ...]:
+        """Call a function that drivers may not have. Raises CallError (D0818) then, too."""
+        try:
+            return self._do(name, *arguments)
+        except RuntimeError:  # cuda-python has not found it in the driver's library
+            raise CallError(f"the GPU's driver has no {name}", code="D0818") from None
 
     def complete(self, graph: Handle) -> None:
         made = cast(_Graph, graph)

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from dlc.runtime.abi import CallWord, FaultWord, Status
+from dlc.runtime.cuda.steps import EndWord, Steps
 from dlc.runtime.frames import Words
 
 FINE: Final = [0] * CallWord.COUNT
@@ -40,5 +41,29 @@ def first_failure(noted: Words, ops: Sequence[int], by_host: list[int] | None) -
         and by_host[CallWord.STATUS_STEP] < ops[first]
     ):
         return by_host
-    words: list[int] = noted[first].tolist()
-    return ended_with(words[FaultWord.STATUS], ops[first], *words[FaultWord.TILE :])
+    return _noted(noted, ops, first)
+
+
+def _noted(noted: Words, ops: Sequence[int], row: int) -> list[int]:
+    """The words of a call that ended as a kernel has noted."""
+    words: list[int] = noted[row].tolist()
+    return ended_with(words[FaultWord.STATUS], ops[row], *words[FaultWord.TILE :])
+
+
+def outcome(notes: Words, steps: Steps, by_host: list[int] | None) -> list[int]:
+    """The first failure in the order of the program, where a condition on the device may have ended it.
+
+    `notes` are all that `steps` has room for.
+    """
+    count = FaultWord.COUNT * steps.rows
+    rows, rest = notes[:count].reshape(-1, FaultWord.COUNT), notes[count:]
+    status, earlier, limit, op = rest[: EndWord.COUNT].tolist() if steps.notes_end else (0, 0, 0, 0)
+    if earlier:
+        return _noted(rows, steps.ops, earlier - 1)
+    match status:
+        case Status.OK:
+            return first_failure(rows, steps.ops, by_host)
+        case Status.LIMIT:
+            return ended_with(status, op, 0, limit)
+        case _:
+            return ended_with(status)

@@ -5,35 +5,24 @@ in the table of steps to the next where the host has to know what a kernel compu
 measured length, an address) or counts rounds against a limit. A segment depends on its place and on the
 counters that its arguments use, so it is gathered once and found again: in the next call, and in the
 next round of a loop.
+
+Where the driver lets graphs have conditions, a `while` or an `if` is a part of a segment, if nothing but
+its condition is computed: the device reads that itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from dlc.runtime.abi import (
-    ARG_WORDS,
-    HEADER_WORDS,
-    MAX_COUNTERS,
-    STEP_WORDS,
-    ArgKind,
-    ArgWord,
-    FaultWord,
-    Opcode,
-    StepWord,
-)
-from dlc.runtime.buffers import Bytes
-from dlc.runtime.frames import Words
+from dlc.runtime.abi import MAX_COUNTERS, ArgKind, Opcode, StepWord
+from dlc.runtime.blocks import Choose, While
+from dlc.runtime.cuda.steps import NUMBER, Steps, Word
 
 MAX_LAUNCHES = 4096
 """Kernels of a segment; a longer one is cut."""
-NUMBER = -1
-"""In place of a root: the word is a number as it is."""
-FAULT_BYTES = 8 * FaultWord.COUNT
-
-Word = tuple[int, int]
-"""A root, or NUMBER, and what is added to its address."""
+NO_LIMIT = (1 << 63) - 1
+"""Rounds of a `while` that has none."""
 
 
 class Launch(NamedTuple):
@@ -49,78 +38,40 @@ class Launch(NamedTuple):
     epoch: int = 0
 
 
+class WhileNode(NamedTuple):
+    """A loop that goes on as long as the device finds its condition true; alone in its epoch.
+
+    `words` are what `dlc.runtime.cuda.conditions` needs to decide on: the condition's place, that of
+    the count of rounds, the limit, its operation, where the notes of the kernels are, and their number.
+    """
+
+    words: tuple[Word, ...]
+    test: tuple[Item, ...]
+    body: tuple[Item, ...]
+    epoch: int = 0
+
+
+class IfNode(NamedTuple):
+    """What the device does if a condition is true, and what otherwise; alone in its epoch."""
+
+    condition: Word
+    then: tuple[Item, ...]
+    otherwise: tuple[Item, ...]
+    epoch: int = 0
+
+
+Item: TypeAlias = Launch | WhileNode | IfNode
+
+
 class Segment(NamedTuple):
     """What is launched from a place on, where the walk goes on, and the counters there."""
 
-    launches: tuple[Launch, ...]
+    items: tuple[Item, ...]
     end: int
     counters: tuple[int, ...]
     trips: tuple[int, ...]
-
-
-class Steps:
-    """A program, as the host walks through it."""
-
-    def __init__(self, program: Bytes, roots: int) -> None:
-        """`roots` counts those that it names; the next one is where failing kernels note it."""
-        words: Words = program.view("<i8")
-        end = HEADER_WORDS + int(words[0]) * STEP_WORDS
-        self.steps: list[list[int]] = words[HEADER_WORDS:end].reshape(-1, STEP_WORDS).tolist()
-        self.arguments: list[list[int]] = words[end:].reshape(-1, ARG_WORDS).tolist()
-        self.faults = roots
-        calls = [k for k, step in enumerate(self.steps) if step[StepWord.OPCODE] == Opcode.CALL]
-        self.ops = [self.steps[k][StepWord.F] for k in calls]
-        """Of each call, the number of its operation."""
-        self._slots = {place: slot for slot, place in enumerate(calls)}
-        self.only_counting = self._limits() - self._used()
-        """Counters that are only compared with limits: no segment depends on them."""
-
-    @property
-    def fault_bytes(self) -> int:
-        """What failing kernels note takes, those of each call apart."""
-        return FAULT_BYTES * max(1, len(self.ops))
-
-    def _limits(self) -> set[int]:
-        return {step[StepWord.A] for step in self.steps if step[0] == Opcode.LIMIT}
-
-    def _used(self) -> set[int]:
-        """The counters that arguments, loops of known lengths and combinations use."""
-        used = {
-            argument[ArgWord.COUNTER]
-            for argument in self.arguments
-            if argument[ArgWord.KIND] != ArgKind.SIZE
-        }
-        for opcode, a, b, _, d, *_ in self.steps:
-            if opcode in (Opcode.LOOP, Opcode.NEXT):
-                used.add(a)
-            elif opcode == Opcode.COMBINE:
-                used |= {a, b, d}
-        return used
-
-    def is_control(self, place: int) -> bool:
-        """Whether the host does this step between segments."""
-        opcode, a, b, c, *_ = self.steps[place]
-        match opcode:
-            case Opcode.END | Opcode.BRANCH | Opcode.LIMIT:
-                return True
-            case Opcode.LOOP:
-                return self.arguments[b][ArgWord.KIND] == ArgKind.LOADED
-            case Opcode.ZERO:
-                return a in self.only_counting
-            case Opcode.CALL:
-                given = self.arguments[b : b + c]
-                return any(argument[ArgWord.KIND] == ArgKind.LOADED for argument in given)
-            case _:
-                return False
-
-    def key(self, place: int, counters: Sequence[int], trips: Sequence[int]) -> tuple[int, ...]:
-        """What a segment depends on, besides the sizes."""
-        kept = [0 if k in self.only_counting else value for k, value in enumerate(counters)]
-        return place, *kept, *trips
-
-    def slot(self, place: int) -> Word:
-        """Where the kernel of a call notes that it fails."""
-        return self.faults, FAULT_BYTES * self._slots[place]
+    is_conditional: bool = False
+    """Whether the device reads conditions in it."""
 
 
 class Walk:
@@ -133,29 +84,105 @@ class Walk:
         self._steps = steps
         self._sizes = sizes
         self._read = read
+        self._room = 0
+        """Launches and nodes that the segment in the making may still have."""
         self.counters = [0] * MAX_COUNTERS
         self.trips = [0] * MAX_COUNTERS
 
+    # Gathering ------------------------------------------------------------------------------------
+
     def segment(self, place: int) -> Segment:
-        """What is launched from a place on without a word from the device."""
+        """What is launched from a place on without a word from the device; the walk is at its end then."""
+        self._room = MAX_LAUNCHES
+        items, end = self._gather(place, None, conditional=False)
+        return Segment(items, end, tuple(self.counters), tuple(self.trips))
+
+    def longer_segment(self, place: int) -> Segment:
+        """One that goes on over the loops and branches that can be nodes; the walk stays where it is."""
+        counters, trips = [*self.counters], [*self.trips]
+        self._room = MAX_LAUNCHES
+        items, end = self._gather(place, None, conditional=True)
+        is_conditional = not all(isinstance(item, Launch) for item in items)
+        found = Segment(items, end, tuple(self.counters), tuple(self.trips), is_conditional)
+        self.counters[:], self.trips[:] = counters, trips
+        return found
+
+    def _gather(
+        self, place: int, end: int | None, conditional: bool
+    ) -> tuple[tuple[Item, ...], int]:
+        """What is launched from a place on, up to `end` or to a step of the host's; that place."""
         steps = self._steps
-        launches: list[Launch] = []
+        items: list[Item] = []
         epoch, ends = 0, False
-        while not steps.is_control(place):
+        while place != end:
+            block = steps.nodes.get(place) if conditional else None
+            node = None if block is None or self._room <= 0 else self._node(block)
+            if block is not None and node is not None:
+                epoch += 1
+                items.append(node._replace(epoch=epoch))
+                place, ends = block.end, True
+                continue
             step = steps.steps[place]
-            if step[StepWord.OPCODE] == Opcode.CALL:
-                if len(launches) == MAX_LAUNCHES:
+            opcode = step[StepWord.OPCODE]
+            # Inside a block a jump would leave it.
+            if steps.is_control(place) or (end is not None and opcode == Opcode.JUMP):
+                break
+            if opcode == Opcode.CALL:
+                if self._room <= 0:
                     break
-                launches += [launch._replace(epoch=epoch) for launch in self.launch(place)]
+                launches = self.launch(place)
+                self._room -= len(launches)
+                items += [launch._replace(epoch=epoch) for launch in launches]
                 place += 1
                 continue
-            is_wave = step[StepWord.OPCODE] == Opcode.WAVE
+            is_wave = opcode == Opcode.WAVE
             if is_wave and ends:
                 epoch += 1
             # What one round of a loop does, the next one may rely on.
             ends = not is_wave or step[StepWord.B] == 1
             place = self._move(place, step)
-        return Segment(tuple(launches), place, tuple(self.counters), tuple(self.trips))
+        return tuple(items), place
+
+    def _node(self, block: While | Choose) -> WhileNode | IfNode | None:
+        """A loop or branch for the device to decide on, unless the host has something to do in it."""
+        room, counters, trips = self._room, [*self.counters], [*self.trips]
+        self._room -= 1
+        node = self._while(block) if isinstance(block, While) else self._if(block)
+        # Nothing later uses the counters that it has changed.
+        self.counters[:], self.trips[:] = counters, trips
+        if node is None:
+            self._room = room
+        return node
+
+    def _while(self, loop: While) -> WhileNode | None:
+        steps = self._steps.steps
+        test = self._part(*loop.test)
+        condition = self.word(steps[loop.branch][StepWord.A])
+        body = self._part(*loop.body)
+        if test is None or body is None:
+            return None
+        limit, op = NO_LIMIT, 0
+        if loop.limit is not None:
+            _, _, size, op, *_ = steps[loop.limit]
+            limit = self._sizes[size]
+        root, _ = self._steps.end
+        numbers = ((NUMBER, limit), (NUMBER, op), (root, 0), (NUMBER, self._steps.rows))
+        return WhileNode((condition, self._steps.cell(loop), *numbers), test, body)
+
+    def _if(self, choice: Choose) -> IfNode | None:
+        condition = self.word(self._steps.steps[choice.begin][StepWord.A])
+        then = self._part(choice.begin + 1, choice.otherwise - 1)
+        otherwise = self._part(choice.otherwise, choice.end)
+        if then is None or otherwise is None:
+            return None
+        return IfNode(condition, then, otherwise)
+
+    def _part(self, place: int, end: int) -> tuple[Item, ...] | None:
+        """What is launched from a place up to another, unless the host has something to do between."""
+        items, reached = self._gather(place, end, conditional=True)
+        return items if reached == end else None
+
+    # Walking --------------------------------------------------------------------------------------
 
     def enter(self, segment: Segment) -> None:
         """Be where a segment that was gathered before ends."""

@@ -29,12 +29,13 @@ from dlc.runtime.abi import (
 )
 from dlc.runtime.buffers import Bytes as Block
 from dlc.runtime.buffers import address
+from dlc.runtime.cuda.failing import hinted, named, waits_for_each
 from dlc.runtime.cuda.frame import CallTimes
-from dlc.runtime.cuda.launching import hinted, named, waits_for_each
 from dlc.runtime.cuda.memory import Growing
 from dlc.runtime.cuda.outcome import FINE, ended_with, first_failure
 from dlc.runtime.cuda.pinned import GrowingPinned
-from dlc.runtime.cuda.walk import NUMBER, Steps, Walk
+from dlc.runtime.cuda.steps import NUMBER, Steps
+from dlc.runtime.cuda.walk import Walk
 from dlc.runtime.frames import Frame, Sized, Words, working_bytes
 from dlc.runtime.mixed.both import Both
 from dlc.runtime.mixed.flights import Bytes, Flights
@@ -209,7 +210,7 @@ class MixedFrame:
             words = [v if root == NUMBER else self._on_gpu[root] + v for root, v in launch.words]
             kernel = gpu.kernels[launch.kernel - ON_GPU]
             reads, writes = (_spans(self._on_gpu, each) for each in touched)
-            with named(launch):
+            with named(launch.op):
                 self._flights.launch(kernel, launch.tiles, words, reads, writes)
                 if self._waits:
                     self._flights.wait_for_kernels()

@@ -23,8 +23,9 @@ from dlc.runtime.abi import (
     Root,
     StepWord,
 )
+from dlc.runtime.blocks import blocks
 from dlc.runtime.buffers import Bytes, aligned_copy
-from dlc.runtime.cuda.walk import Steps
+from dlc.runtime.cuda.steps import Steps
 from dlc.runtime.parts import BadParts, is_copy, is_on_gpu
 
 _POINTS = (ArgKind.POINTER, ArgKind.LOADED)
@@ -61,7 +62,8 @@ class Stretches:
             for number, (kind, root, offset, *_) in enumerate(steps.arguments)
             if kind in _POINTS and root == Root.ARENA and sizes[offset] >= start
         }
-        self._ends = _blocks(steps.steps)
+        self._ends = {begin: block.end for begin, block in blocks(steps.steps).items()}
+        """Where each loop and branch ends, by the step that it begins with."""
         self._meets = self._met()
         self.room = 0
         """How many numbers the host writes behind the sizes."""
@@ -236,23 +238,3 @@ def _arguments_of(step: Sequence[int]) -> range:
         return range(0)
     first = step[_FIRST[Opcode(opcode)]]
     return range(first, first + (step[StepWord.C] if opcode == Opcode.CALL else 1))
-
-
-def _blocks(steps: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Where each loop and branch ends, by the step that it begins with."""
-    ends: dict[int, int] = {}
-    branches = {
-        step[StepWord.B]: k for k, step in enumerate(steps) if step[0] == Opcode.BRANCH
-    }  # by where they go on when the condition is false
-    for place, step in enumerate(steps):
-        if step[StepWord.OPCODE] == Opcode.LOOP:
-            ends[place] = step[StepWord.C]
-        elif step[StepWord.OPCODE] == Opcode.JUMP:
-            target = step[StepWord.A]
-            if (
-                target <= place
-            ):  # back to the test of a `while`, which begins by setting its counter
-                ends[max(0, target - 1)] = place + 1
-            elif place + 1 in branches:  # from the end of the first branch over the other one
-                ends[branches[place + 1]] = target
-    return ends
