@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from benchmarks import gpu_kernels
@@ -28,12 +30,14 @@ from dlc.driver.make import Wanted
 from dlc.driver.open import open_training
 from dlc.driver.opened import Opened
 from dlc.driver.settings import Settings
+from dlc.errors import CallError
 from dlc.ir.attributes import decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import OPS, Block
 from dlc.ir.passes import Context
 from dlc.ir.types import BF16, TensorType
 from dlc.runtime.artifact import Artifact
+from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.dtypes import DTYPES
 from dlc.runtime.manifest import Entry, Input
 from dlc.runtime.model import Model
@@ -48,6 +52,10 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests/conformance/programs"
 NO_WEIGHTS = "init:0"
 
+WITH_LOOPS = 12040
+"""The version of a driver's interface that has loops in graphs: CUDA 12.4."""
+CALLS = 3
+"""Kernel by kernel, as a graph that was just made, and as one that is kept."""
 PROGRAM_TOLERANCE = {"f64": 1e-12, "f32": 5e-6, "f16": 2e-3, "bf16": 1e-2}
 """Of the largest magnitude of a result; integers and conditions are equal."""
 NETWORK_TOLERANCE = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16": 1e-1}
@@ -226,10 +234,43 @@ class Program:
                 wanted, _ = evaluate_entry(
                     Wanted(path, weights=NO_WEIGHTS).open(), request, NO_WEIGHTS
                 )
-                found = call(model, request)
-                pairs = zip(wanted.values, found.values, strict=True)
-                for (_, one), (_, other) in pairs:
-                    _agree(other, one, PROGRAM_TOLERANCE, entry)
+                for found in [call(model, request) for _ in range(CALLS)]:
+                    pairs = zip(wanted.values, found.values, strict=True)
+                    for (_, one), (_, other) in pairs:
+                        _agree(other, one, PROGRAM_TOLERANCE, entry)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Loops and branches that the device decides on.
+
+    Where the driver refused them, the host would, and nothing else would tell.
+    """
+
+    title: str = "conditions"
+
+    def compile(self, target: str) -> list[bytes]:
+        opened = Wanted(str(ROOT / "tests/gpu/conditions.dlm")).open()
+        return [bytes(compile_opened(opened, Settings(target=target)).to_bytes())]
+
+    def check(self, artifacts: Sequence[bytes]) -> None:
+        with Model.from_bytes(artifacts[0]) as model:
+            for a in (9, 4, 2):
+                found = np.asarray(model.root(np.float32(a)))
+                np.testing.assert_allclose(found, np.sqrt(a), rtol=1e-5)
+            for a in (1, -1, 2, -2):
+                wanted = np.exp(a) if a > 0 else -a
+                found = np.asarray(model.either(np.float32(a)))
+                np.testing.assert_allclose(found, wanted, rtol=1e-5)
+            with pytest.raises(CallError, match="limit of 100"):
+                model.root(np.float32(1e30))
+            assert driver_of(model.device).takes_conditions or _version() < WITH_LOOPS
+
+
+def _version() -> int:
+    """That of the driver's interface."""
+    _, version = import_module("cuda.bindings.driver").cuDriverGetVersion()
+    return int(version)
 
 
 @dataclass(frozen=True)
@@ -251,8 +292,7 @@ class Network:
             for entry in on_cpu.entry_points:
                 arguments = _arguments(on_cpu, entry)
                 wanted = call_with(on_cpu, arguments)
-                # Three times: kernel by kernel, as a graph that was just made, and as one that is kept.
-                for found in [call_with(on_gpu, arguments) for _ in range(3)]:
+                for found in [call_with(on_gpu, arguments) for _ in range(CALLS)]:
                     for (_, one), (_, other) in zip(found.values, wanted.values, strict=True):
                         _agree(one, other, tolerances(self.name), entry)
 

@@ -14,6 +14,7 @@ from tests.gpu.cases import (
     PROGRAMS,
     ROOT,
     Case,
+    Conditions,
     Operator,
     Program,
     derivatives,
@@ -50,6 +51,11 @@ def test_a_network_gives_what_it_gives_on_the_processor(case: Case, workshop: Wo
 
 @pytest.mark.parametrize("case", named(TEXTS))
 def test_a_program_gives_what_its_evaluation_gives(case: Case, workshop: Workshop) -> None:
+    case.check(workshop.artifacts(case))
+
+
+@pytest.mark.parametrize("case", named([Conditions()]))
+def test_the_device_decides_on_loops_and_branches(case: Case, workshop: Workshop) -> None:
     case.check(workshop.artifacts(case))
 
 

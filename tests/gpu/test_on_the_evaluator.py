@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dlc.runtime.model import Model
-from tests.gpu.cases import Case, Derivatives, Network, Operator, Program, Training
+from tests.gpu.cases import Case, Conditions, Derivatives, Network, Operator, Program, Training
 from tests.gpu.workshop import Workshop
 from tests.runtime.fake_gpu import FakeGpu, fake_gpu
 
@@ -19,6 +19,7 @@ SMALL: list[Case] = [
     Derivatives("array.multiply", 1),
     Derivatives("nn.softmax", 2, 1),
     Program("examples/poly.dlm"),
+    Conditions(),
     Network("first"),
     Network("softmax"),
     Training("tests/gpu/line.dlm"),

@@ -20,13 +20,14 @@ from dlc.runtime.cuda.nvidia import MOST_BLOCKS, open_driver
 
 bindings = pytest.importorskip("cuda.bindings.driver")
 
+CONTEXT = bindings.CUcontext(99)
 GIVEN: dict[str, tuple[object, ...]] = {
     "cuInit": (0,),
     "cuDeviceGetCount": (0, 1),
     "cuDeviceGet": (0, 0),
-    "cuDevicePrimaryCtxRetain": (0, bindings.CUcontext(99)),
+    "cuDevicePrimaryCtxRetain": (0, CONTEXT),
     "cuDeviceGetName": (0, b"NVIDIA H200\0\0"),
-    "cuCtxPopCurrent": (0, "context"),
+    "cuCtxPopCurrent": (0, CONTEXT),
     "cuDeviceGetDefaultMemPool": (0, "pool"),
     "cuMemPoolSetAttribute": (0,),
     "cuStreamCreate": (0, 77),
@@ -260,8 +261,8 @@ def test_a_gpu_is_that_of_a_thread_for_a_while(opened: Opened) -> None:
     with driver:
         driver.free(8192)
         with driver:
-            assert noted.entered[1:] == ["context", "context"]
-        assert noted.entered[1:] == ["context"]
+            assert noted.entered[1:] == [CONTEXT, CONTEXT]
+        assert noted.entered[1:] == [CONTEXT]
     assert noted.entered == ["that of another library"]
     assert noted.arguments("cuCtxPopCurrent") == ()
 
@@ -328,7 +329,7 @@ def test_a_node_with_a_body_is_made(opened: Opened, is_older: bool, again: bool)
     condition = driver.condition(graph)
     assert condition == 1 << 40
     source, context, first, flags = noted.arguments("cuGraphConditionalHandleCreate")
-    assert (source, int(cast(int, context)), first, flags) == ("graph", 99, 0, 1)
+    assert (source, context, first, flags) == ("graph", CONTEXT, 0, 1)
 
     node, body = driver.add_body(graph, condition, again, ["node", "empty"])
     assert node == "conditional"
