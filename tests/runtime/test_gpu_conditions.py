@@ -34,6 +34,7 @@ export fn root(a: f32) -> f32 =
 export fn roots(a: f32[B]) -> f32[B] =
   while any(abs(x * x - a) > 1e-5) with x = a limit 100 { next x = (x + a / x) / 2 }
 export fn either(a: f32, x: f32[B]) -> f32[B] = if a > 0.0 then exp(x) else -x
+export fn chosen(c: bool, x: f32[2]) -> f32[2] = if c then 2 * x else -x
 export fn nested(n: f32, k: f32) -> f32 {
   let (s, ..) = while i < n with s = 0.0, i = 0.0 limit 50 {
     next s = if s < 20.0 then added(s, k) else s - 7
@@ -255,15 +256,19 @@ def test_what_fails_behind_a_loop_that_ended_is_not_told(fake: FakeGpu, model: M
     assert bodies(fake.graphs[-1]) == 1
 
 
-def test_what_failed_before_a_loop_ended_is_told(fake: FakeGpu, model: Model) -> None:
+def test_what_failed_before_a_loop_ended_is_told(model: Model, compiled: Model) -> None:
     """The first round has an index before the array; a later one ends by the limit of the loop inside."""
     x = f32(1, 2, 3, 4)
-    told = [raised(lambda: model.later(x, np.array([2]))) for _ in range(3)]
-    assert "index -1 is out of range" in told[0]
-    assert told[1:] == told[:1] * 2
-    told = [raised(lambda: model.later(x, np.array([4]))) for _ in range(3)]
-    assert "limit of 5" in told[0]
-    assert told[1:] == told[:1] * 2
+    for n, why in ((2, "index -1 is out of range"), (4, "limit of 5")) * 3:
+        told = raised(lambda n=n: model.later(x, np.array([n])))
+        assert why in told
+        assert told == raised(lambda n=n: compiled.later(x, np.array([n])))
+
+
+def test_a_byte_that_is_not_0_is_true(model: Model) -> None:
+    for byte, wanted in ((2, [2, 4]), (1, [2, 4]), (0, [-1, -2]), (255, [2, 4])):
+        given = np.array(byte, np.uint8).view(np.bool_)
+        same(model.chosen(given, f32(1, 2)), wanted)
 
 
 def test_a_kernel_that_fails_in_a_body_is_told_before_the_limit(model: Model) -> None:
@@ -279,6 +284,7 @@ def test_a_loop_without_a_limit_is_ended_by_cancel(fake: FakeGpu, model: Model) 
     def another() -> None:
         nonlocal rounds
         rounds += 1
+        assert rounds < 50, "it goes on"
         if rounds == 20:
             model.cancel()
 
