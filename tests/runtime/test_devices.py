@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
@@ -119,6 +120,28 @@ def test_models_on_two_gpus_are_called_in_turns(machine: Machine) -> None:
             assert found.device == model.device
             close(found, cpu.f(x))
             close(model.f(x), cpu.f(x))
+
+
+def test_threads_call_models_on_two_gpus_at_once(machine: Machine) -> None:
+    models = [dlc.load(machine.path("cuda"), device=f"cuda:{k}") for k in (0, 1)]
+    x = numbers(4, 3)
+    wanted = dlc.load(machine.path("cpu")).f(x)
+    found: list[object] = []
+
+    def work(model: dlc.Model) -> None:
+        there = dlc.Tensor(x).to(model.device)
+        for _ in range(5):
+            found.append(model.f(x))
+            found.append(model.f(there))
+
+    threads = [threading.Thread(target=work, args=(model,)) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 20
+    for each in found:
+        close(each, wanted)
 
 
 def test_other_weights_and_a_pickled_model_are_where_the_model_is(machine: Machine) -> None:

@@ -7,7 +7,9 @@ refuses is an error in its words.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol, cast
 
@@ -161,10 +163,9 @@ class Opened:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
-    open_driver.cache_clear()
-    yield Opened(monkeypatch)
-    open_driver.cache_clear()
+def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
+    monkeypatch.setattr(nvidia, "OPENED", {})
+    return Opened(monkeypatch)
 
 
 def test_a_gpu_says_what_it_is(opened: Opened) -> None:
@@ -172,6 +173,27 @@ def test_a_gpu_says_what_it_is(opened: Opened) -> None:
     assert driver.capability == (9, 0)
     assert driver.name == "NVIDIA H200"
     assert driver.number == 0
+
+
+def test_threads_that_ask_at_once_get_the_same_gpu(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened()
+    monkeypatch.setattr(nvidia, "OPENED", {})
+    found: list[Driver] = []
+
+    def begin(flags: object) -> tuple[object, ...]:
+        time.sleep(0.02)
+        return (0,)
+
+    vars(opened.noted)["cuInit"] = begin
+    threads = [threading.Thread(target=lambda: found.append(open_driver(0))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3
+    assert all(driver is found[0] for driver in found)
 
 
 def test_memory_comes_from_the_pool_where_there_is_one(opened: Opened) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from typing import Protocol, Self, cast
 
@@ -29,11 +29,17 @@ _ASSIGN_DEFAULT = 1
 MOST_BLOCKS = (1 << 31) - 1
 """Of one launch."""
 
+OPENED: dict[int, Driver] = {}
+"""The GPUs that somebody has asked for, by their numbers."""
+_OPENING = threading.Lock()
 
-@cache
+
 def open_driver(device: int) -> Driver:
-    """The GPU of that number. Raises NoGpu."""
-    return _CudaDriver(device)
+    """The GPU of that number, the same object for all who ask. Raises NoGpu."""
+    with _OPENING:
+        if device not in OPENED:
+            OPENED[device] = _CudaDriver(device)
+        return OPENED[device]
 
 
 class _Bindings(Protocol):
