@@ -42,7 +42,7 @@ def placed_here(settings: Settings, module: Op, device: str | None = None) -> Se
             raise Unsupported(
                 f"the target {settings.target} runs on the processor, and not on {device}",
                 code="D0714",
-                help=f"use --target cuda --device {device}",
+                help="use --target cuda, too",
             )
         return settings
     newest = newest_here(device)

@@ -106,11 +106,12 @@ def choose_target(manifest: Manifest, where: Where, device: str | None) -> Targe
             return target
         reasons.append(f"{target.name} {reason}")
     message = "; ".join(reasons) or "it has no code at all"
+    other = "" if device is None else "name another device; or "
     raise where.refuse(
         "D0608",
         message,
         section="manifest",
-        help="compile it for this machine, or for a --target that it has",
+        help=f"{other}compile it for this machine, or for a --target that it has",
     )
 
 
