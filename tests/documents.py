@@ -24,17 +24,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.M | re.S)
+COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.M)
 LINK = re.compile(r"(?:\]\(|src=\"|href=\")([^)\"\s]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: the page, the line it begins at, its kind and its text."""
+    """A fenced block: the page, the line it begins at, its kind, its text and where that begins."""
 
     page: str
     line: int
     kind: str
     text: str
+    start: int
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
@@ -42,17 +44,27 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of a `console` block and what it is said to print."""
+    """A command of a `console` block, what it is said to print, and where in the page that is."""
 
     words: tuple[str, ...]
     prints: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Another text for what stands at a place of a page."""
+
+    start: int
+    old: str
+    new: str
 
 
 def blocks(page: str) -> list[Block]:
     """The fenced blocks of a page, which is named from the root of the repository."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return [
-        Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[2])
+        Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[2], found.start(2))
         for found in FENCE.finditer(text)
     ]
 
@@ -60,9 +72,9 @@ def blocks(page: str) -> list[Block]:
 def commands(block: Block) -> Iterator[Command]:
     """The commands of a `console` block; a backslash at the end of a line goes on in the next."""
     assert block.text.startswith("$ "), block
-    for part in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
-        line, _, prints = part.replace("\\\n", " ").partition("\n")
-        yield Command(tuple(shlex.split(line)), prints)
+    for found in COMMAND.finditer(block.text):
+        words = shlex.split(found[1].replace("\\\n", " "))
+        yield Command(tuple(words), found[2], block.start + found.start(2))
 
 
 def programs(found: Sequence[Block]) -> str:
@@ -134,14 +146,14 @@ def _most_alike(stretch: Sequence[str], lines: Sequence[str]) -> int:
     return max(range(max(1, len(lines) - len(stretch) + 1)), key=likeness)
 
 
-def replace_in(page: str, changes: Sequence[tuple[str, str]]) -> None:
-    """Put new texts of outputs in the place of old ones, each of which is looked for behind the last."""
-    path, place = ROOT / page, 0
+def replace_in(page: str, changes: Sequence[Change]) -> None:
+    """Put new texts of outputs in the place of old ones, which are in the order of the page."""
+    path = ROOT / page
     text = path.read_text(encoding="utf-8")
-    for old, new in changes:
-        place = text.index(old, place)
-        text = text[:place] + new + text[place + len(old) :]
-        place += len(new)
+    for change in reversed(changes):
+        end = change.start + len(change.old)
+        assert text[change.start : end] == change.old
+        text = text[: change.start] + change.new + text[end:]
     path.write_text(text, encoding="utf-8")
 
 

@@ -65,7 +65,7 @@ def test_a_model_text_on_a_page_is_right(block: Block) -> None:
 def test_commands_on_a_page_print_what_it_says(
     page: str, checkout: Path, capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
 ) -> None:
-    changes: list[tuple[str, str]] = []
+    changes: list[documents.Change] = []
     for block in documents.blocks(page):
         if block.kind == "console":
             for command in documents.commands(block):
@@ -74,7 +74,7 @@ def test_commands_on_a_page_print_what_it_says(
                 out, err = capsys.readouterr()
                 assert code == 0, f"{block}: {err}"
                 new = documents.refreshed(command.prints, out) if out else ""
-                changes.append((command.prints, new))
+                changes.append(documents.Change(command.start, command.prints, new))
                 is_told = bool(command.prints) and pytestconfig.getoption("update")
                 assert new == command.prints or is_told, f"{block}: {command.words}\n{out}"
     if pytestconfig.getoption("update"):
@@ -95,10 +95,10 @@ def test_programs_on_a_page_print_what_it_says(
         command, cwd=checkout, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    changes: list[tuple[str, str]] = []
+    changes: list[documents.Change] = []
     for block, output in documents.printed(found, done.stdout):
         new = documents.refreshed(block.text, output)
-        changes.append((block.text, new))
+        changes.append(documents.Change(block.start, block.text, new))
         assert new == block.text or pytestconfig.getoption("update"), f"{block}\n{output}"
     if pytestconfig.getoption("update"):
         documents.replace_in(page, changes)
@@ -125,3 +125,47 @@ def test_links_on_a_page_lead_somewhere(page: str) -> None:
 def test_outputs_on_a_page_are_brought_up_to_date(said: str, found: str, new: str) -> None:
     assert documents.refreshed(said, found).rstrip() == new.rstrip()
     assert documents.agrees(found, new)
+
+
+PAGE = """\
+1
+```console
+$ dlc \\
+  one
+1
+$ dlc two
+$ dlc three
+1
+```
+```python
+print(1)
+```
+```text
+```
+```text
+1
+```
+"""
+
+
+def test_an_output_is_put_where_it_belongs(tmp_path: Path) -> None:
+    """Also one that was empty, and one whose text stands elsewhere on the page too."""
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    console, _, empty, full = documents.blocks(str(page))
+    one, two, three = documents.commands(console)
+    assert [one.words, two.words, three.words] == [
+        ("dlc", name) for name in ("one", "two", "three")
+    ]
+    assert [one.prints, two.prints, three.prints] == ["1\n", "", "1\n"]
+    changes = [
+        documents.Change(two.start, two.prints, "2\n"),
+        documents.Change(three.start, three.prints, "3\n"),
+        documents.Change(empty.start, empty.text, documents.refreshed(empty.text, "4")),
+        documents.Change(full.start, full.text, documents.refreshed(full.text, "5")),
+    ]
+    documents.replace_in(str(page), changes)
+    wanted = PAGE.replace("two\n", "two\n2\n").replace("three\n1", "three\n3")
+    assert page.read_text() == wanted.replace("text\n```", "text\n4\n```").replace(
+        "text\n1", "text\n5"
+    )

@@ -9,7 +9,7 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.report import print_json, progress
+from dlc.cli.report import print_json, print_text, progress
 from dlc.cli.values import check_kept, listed, output_path
 
 
@@ -36,4 +36,4 @@ def command(
     if as_json:
         print_json({"file": file, "passes": names, "text": text})
     elif out is None:
-        print(text.rstrip("\n"))
+        print_text(text)

@@ -15,7 +15,14 @@ from contextlib import contextmanager, suppress
 from typing import TextIO, cast
 
 from dlc import __version__
-from dlc.errors import DlcError, InternalError, UsageError, diagnostic_data, not_installed
+from dlc.errors import (
+    DlcError,
+    InternalError,
+    UsageError,
+    diagnostic_data,
+    not_installed,
+    visible,
+)
 
 INTERRUPTED = 130
 _OUTPUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
@@ -151,6 +158,12 @@ def say_version(*, as_json: bool) -> None:
         print_json({"version": __version__})
     else:
         print(f"dlc {__version__}")
+
+
+def print_text(text: str) -> None:
+    """A text on stdout: to a file or another program as it is, to a terminal without what that obeys."""
+    text = text.rstrip("\n")
+    print(visible(text) if sys.stdout.isatty() else text)
 
 
 def print_json(data: object) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
-from dlc.cli.report import print_json, progress
+from dlc.cli.report import print_json, print_text, progress
 
 
 @options.compiling(
@@ -59,4 +59,4 @@ def command(
     if as_json:
         print_json({"model": model, "stage": stage, "text": text})
     else:
-        print(text.rstrip("\n"))
+        print_text(text)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dlc.driver.pictures import write_picture
 from dlc.driver.results import TEXT, Results
-from dlc.errors import UsageError
+from dlc.errors import UsageError, visible
 from dlc.runtime import safetensors
 from dlc.runtime.atomic import write_file
 from dlc.runtime.dtypes import DTYPES
@@ -32,7 +32,7 @@ class Ranking(NamedTuple):
 def as_text(results: Results, best: Ranking | None = None) -> str:
     """Each result as `NAME: type` and NumPy's print of it, or the best labels of its rows."""
     return "\n".join(
-        f"{name}: {type_text(value)}\n"
+        f"{visible(name)}: {type_text(value)}\n"
         + (_ranked_text(best, value) if best and best.result == name else f"{value.values()}")
         for name, value in results.named.items()
     )

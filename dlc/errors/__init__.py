@@ -247,7 +247,7 @@ def visible(text: str) -> str:
 
 
 def _is_harmless(sign: str) -> bool:
-    return sign.isprintable() or sign == "\n" or (sign.isspace() and sign > "\x85")
+    return sign.isprintable() or sign in "\t\n" or (sign.isspace() and sign > "\x85")
 
 
 def _short(text: str) -> str:

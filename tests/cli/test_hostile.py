@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from tests.cli.conftest import Command
+from tests.importers.onnx_models import model_of
+from tests.runtime.sealing import put_together, take_apart
 
 LAYER = """\
 dlc 1
@@ -264,6 +267,30 @@ def test_nor_where_a_model_documents_itself(dlc: Command, folder: Path) -> None:
     done = dlc("inspect", "loud.dlir")
     assert "Shouts.\ufffd[31m" in done.out
     assert done.code == 0
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_nor_where_the_text_of_an_artifact_is_shown(
+    dlc: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    """A file or another program gets the text as it is."""
+    dlc("compile", "rows.dlm", "-o", "rows.dlc")
+    manifest, sections = take_apart((folder / "rows.dlc").read_bytes())
+    sections["text/rows.dlm"] += "# \x9b31m red\n".encode()
+    (folder / "loud.dlc").write_bytes(put_together(manifest, sections))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    done = dlc("show", "loud.dlc", "--stage", "text")
+    assert done.out.split("\n")[-2] == ("# \ufffd31m red" if terminal else "# \x9b31m red")
+    assert done.code == 0
+
+
+def test_nor_in_the_names_of_values(dlc: Command, folder: Path) -> None:
+    node = helper.make_node("Neg", ["x"], ["y\x1b[31m"])
+    model = model_of([node], {"x": np.ones(2, np.float32)}, ["y\x1b[31m"])
+    (folder / "loud.onnx").write_bytes(model.SerializeToString())
+    done = dlc("run", "loud.onnx", "--input", "x=[1, 2]", "--values", "all")
+    assert "y\ufffd[31m: f32[2]\n[-1. -2.]\n" in done.out
+    assert "\x1b" not in done.out
 
 
 def test_no_name_has_no_page(dlc: Command) -> None:
