@@ -5,15 +5,14 @@ cuda-python is imported when the first model for a GPU is loaded, and not before
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, Self, cast
+from typing import Self, cast
 
 from dlc.errors import CallError
+from dlc.runtime.cuda.bindings import AnyNode, Bindings, KernelNode, SourceGraph, Words
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu, Setters
 from dlc.runtime.cuda.pinned_pool import PinnedPool
 
@@ -42,69 +41,10 @@ def open_driver(device: int) -> Driver:
         return OPENED[device]
 
 
-class _Bindings(Protocol):
-    """The part of `cuda.bindings.driver` that is used; each function gives a status first."""
-
-    def __getattr__(self, name: str) -> _Function: ...
-
-
-class _Function(Protocol):
-    def __call__(self, *arguments: object) -> tuple[object, ...]: ...
-
-
-class _NodeParameters(Protocol):
-    """`CUDA_KERNEL_NODE_PARAMS`."""
-
-    func: object
-    gridDimX: int
-    gridDimY: int
-    gridDimZ: int
-    blockDimX: int
-    blockDimY: int
-    blockDimZ: int
-    kernelParams: int
-
-
-class _Condition(Protocol):
-    """`CUDA_CONDITIONAL_NODE_PARAMS`."""
-
-    handle: object
-    type: object
-    size: int
-    ctx: object
-    phGraph_out: Sequence[object]
-
-
-class _AnyParameters(Protocol):
-    """`CUgraphNodeParams`."""
-
-    type: object
-    conditional: _Condition
-
-
-@dataclass(slots=True)
-class _Graph:
-    """A graph, and what can be launched of it, whose nodes go by the names of those of the graph."""
-
-    source: Handle
-    executable: Handle | None = None
-
-
-class _Words:
-    """The arguments of a kernel as the driver reads them: an array of the addresses of each."""
-
-    def __init__(self, words: Sequence[int]) -> None:
-        count = len(words)
-        self._held = (ctypes.c_int64 * count)(*words)
-        first = ctypes.addressof(self._held)
-        self._places = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
-        self.address = ctypes.addressof(self._places)
-
-
 class _CudaDriver:
     def __init__(self, device: int) -> None:
         try:
-            self._cuda = cast(_Bindings, import_module("cuda.bindings.driver"))
+            self._cuda = cast(Bindings, import_module("cuda.bindings.driver"))
         except ImportError:
             raise NoGpu("the package cuda-python, which is not installed") from None
         count = self._count()
@@ -290,7 +230,7 @@ class _CudaDriver:
         return found
 
     def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
-        given = _Words(words)
+        given = Words(words)
         grid, block = _grid(tiles), (kernel.threads, 1, 1)
         self._do("cuLaunchKernel", kernel.function, *grid, *block, 0, stream, given.address, 0)
 
@@ -298,7 +238,7 @@ class _CudaDriver:
 
     def new_graph(self) -> Handle:
         (found,) = self._do("cuGraphCreate", 0)
-        return _Graph(found)
+        return SourceGraph(found)
 
     def add(
         self,
@@ -308,19 +248,19 @@ class _CudaDriver:
         words: Sequence[int],
         after: Sequence[Handle],
     ) -> Handle:
-        given = _Words(words)
+        given = Words(words)
         parameters = self._parameters(kernel, tiles, given)
-        source = cast(_Graph, graph).source
+        source = cast(SourceGraph, graph).source
         (node,) = self._do("cuGraphAddKernelNode", source, list(after), len(after), parameters)
         return node
 
     def join(self, graph: Handle, after: Sequence[Handle]) -> Handle:
-        source = cast(_Graph, graph).source
+        source = cast(SourceGraph, graph).source
         (node,) = self._do("cuGraphAddEmptyNode", source, list(after), len(after))
         return node
 
     def condition(self, graph: Handle) -> int:
-        source = cast(_Graph, graph).source
+        source = cast(SourceGraph, graph).source
         (found,) = self._newer(
             "cuGraphConditionalHandleCreate", source, self._context, 0, _ASSIGN_DEFAULT
         )
@@ -329,7 +269,7 @@ class _CudaDriver:
     def add_body(
         self, graph: Handle, condition: int, again: bool, after: Sequence[Handle]
     ) -> tuple[Handle, Handle]:
-        parameters = cast(_AnyParameters, self._cuda.CUgraphNodeParams())
+        parameters = cast(AnyNode, self._cuda.CUgraphNodeParams())
         parameters.type = self._named("CUgraphNodeType", "CU_GRAPH_NODE_TYPE_CONDITIONAL")
         wanted = parameters.conditional
         wanted.handle = self._cuda.CUgraphConditionalHandle(condition)
@@ -338,9 +278,12 @@ class _CudaDriver:
         wanted.size, wanted.ctx = 1, self._context
         # The function that takes data of edges has one name in cuda-python for CUDA 12, another for 13.
         name = "cuGraphAddNode_v2" if hasattr(self._cuda, "cuGraphAddNode_v2") else "cuGraphAddNode"
-        source, edges = cast(_Graph, graph).source, [self._cuda.CUgraphEdgeData() for _ in after]
+        source, edges = (
+            cast(SourceGraph, graph).source,
+            [self._cuda.CUgraphEdgeData() for _ in after],
+        )
         (node,) = self._newer(name, source, list(after), edges, len(after), parameters)
-        return node, _Graph(wanted.phGraph_out[0])
+        return node, SourceGraph(wanted.phGraph_out[0])
 
     def _newer(self, name: str, *arguments: object) -> tuple[object, ...]:
         """Call a function that drivers may not have. Raises CallError (D0818) then, too."""
@@ -350,23 +293,23 @@ class _CudaDriver:
             raise CallError(f"the GPU's driver has no {name}", code="D0818") from None
 
     def complete(self, graph: Handle) -> None:
-        made = cast(_Graph, graph)
+        made = cast(SourceGraph, graph)
         (made.executable,) = self._do("cuGraphInstantiate", made.source, 0)
 
     def launch_graph(self, graph: Handle, stream: int) -> None:
-        self._do("cuGraphLaunch", cast(_Graph, graph).executable, stream)
+        self._do("cuGraphLaunch", cast(SourceGraph, graph).executable, stream)
 
     def change(
         self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]
     ) -> None:
-        given = _Words(words)
+        given = Words(words)
         parameters = self._parameters(kernel, tiles, given)
-        executable = cast(_Graph, graph).executable
+        executable = cast(SourceGraph, graph).executable
         self._do("cuGraphExecKernelNodeSetParams", executable, node, parameters)
 
-    def _parameters(self, kernel: Kernel, tiles: int, words: _Words) -> _NodeParameters:
+    def _parameters(self, kernel: Kernel, tiles: int, words: Words) -> KernelNode:
         """What a node of a graph launches; the words are read when it is made or changed."""
-        found = cast(_NodeParameters, self._cuda.CUDA_KERNEL_NODE_PARAMS())
+        found = cast(KernelNode, self._cuda.CUDA_KERNEL_NODE_PARAMS())
         found.func = kernel.function
         found.gridDimX, found.gridDimY, found.gridDimZ = _grid(tiles)
         found.blockDimX, found.blockDimY, found.blockDimZ = kernel.threads, 1, 1
@@ -374,7 +317,7 @@ class _CudaDriver:
         return found
 
     def free_graph(self, graph: Handle) -> None:
-        made = cast(_Graph, graph)
+        made = cast(SourceGraph, graph)
         if made.executable is not None:
             self._give_back("cuGraphExecDestroy", made.executable)
         self._give_back("cuGraphDestroy", made.source)
