@@ -271,6 +271,15 @@ class Model:
         way_out = f"; did you mean {near[0]}?" if near else ""
         raise AttributeError(f"the model has no entry point {name}{way_out}")
 
+    def __setattr__(self, name: str, value: object) -> None:
+        # What is its own is set while it is made and closed.
+        if not name.startswith("_"):
+            raise AttributeError(
+                f"a model never changes: {name} cannot be set; with_weights({{...}}) gives a model with "
+                "other weights, dlc.load(path, threads=N) one with other settings"
+            )
+        super().__setattr__(name, value)
+
     def __repr__(self) -> str:
         return model_report.as_text(self)
 

@@ -429,6 +429,15 @@ def test_a_misspelt_entry_point_gets_a_suggestion(many: Model) -> None:
     assert not hasattr(many, "nothing")
 
 
+@pytest.mark.parametrize("name", ["w", "weights", "threads", "both", "nothing"])
+def test_what_a_model_has_cannot_be_set(many: Model, name: str) -> None:
+    """Neither what is there nor anything else: it would be silently of no effect."""
+    said = rf"a model never changes: {name} cannot be set; with_weights\(\{{...\}}\) gives"
+    with pytest.raises(AttributeError, match=said):
+        setattr(many, name, X)
+    assert name == "both" or name not in vars(many)
+
+
 def test_a_model_with_several_entry_points_is_not_called_itself(many: Model) -> None:
     with pytest.raises(UsageError, match="call one of both, pick"):
         many()
