@@ -79,7 +79,7 @@ class _Sort:
         return writer.finish(rows, cost, rows * room, (scratch,))
 
     def _count(self, emit: Builder) -> Value:
-        """The smallest power of two that is not below the length."""
+        """The smallest power of two that is not below the length; 0 of a row without elements."""
 
         def below(inside: Builder, values: Sequence[Value]) -> Value:
             return inside(scalar.Compare(values[0], self.length, "lt"))
@@ -87,7 +87,8 @@ class _Sort:
         def double(inside: Builder, values: Sequence[Value]) -> Sequence[Value]:
             return [inside(scalar.Add(values[0], values[0]))]
 
-        (count,) = _while(emit, [index(emit, 1)], below, double)
+        first = minimum(emit, index(emit, 1), self.length)
+        (count,) = _while(emit, [first], below, double)
         return count
 
     def _sort(self, emit: Builder, others: Sequence[Value], row: _Row) -> None:

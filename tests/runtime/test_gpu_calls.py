@@ -30,6 +30,7 @@ TEXT = """dlc 1
 import nn (LSTM)
 dim B = 1..8
 dim T = 1..6
+dim E = 0..9
 
 module Net(n = 5) {
   param w: f32[n, 3] = normal(0.5)
@@ -37,6 +38,7 @@ module Net(n = 5) {
   export fn rows(x: f32[B, n]) -> f32[B, 3] = softmax(relu(x) @ (2.0 * w), axis=-1)
   export fn steps(x: f32[B, T, n]) -> f32[B, T, 4] = cells(x).y
   export fn picked(x: f32[6], i: i64[B]) -> f32[B] = x[i]
+  export fn ordered(x: f32[2, E]) -> f32[2, E] = sort(x)
   export fn root(a: f32) -> f32 =
     while abs(x * x - a) > 1e-5 with x = a limit 100 { next x = (x + a / x) / 2 }
   export fn either(a: f32, x: f32[4]) -> f32[4] = if a > 0.0 then exp(x) else -x
@@ -85,6 +87,12 @@ def numbers(*shape: int) -> Array:
 
 def number(value: float) -> Array:
     return np.asarray(value, np.float32)
+
+
+def test_a_row_without_elements_is_sorted(both: Both) -> None:
+    """It has no last element that the places beyond its end could stand for."""
+    for length in (0, 1, 9):
+        both.agree("ordered", numbers(2, length))
 
 
 def test_a_network_gives_what_it_gives_on_a_processor(both: Both) -> None:
