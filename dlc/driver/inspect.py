@@ -18,6 +18,7 @@ from dlc.frontend.values import Datum
 from dlc.ir.types import TensorType
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.certificate import device_bytes
+from dlc.runtime.device_names import FIRST_GPU
 from dlc.runtime.expressions import BadExpression
 from dlc.runtime.loaded import load_code
 from dlc.runtime.manifest import Compiler, Entry, Layer, Manifest, Target
@@ -155,8 +156,13 @@ def _artifact(path: str) -> Inspection:
 
 
 def _memory(artifact: Artifact) -> Iterator[Memory]:
-    """The parts of the arena; of sizes that make no sense together there is nothing to tell."""
-    programs = load_code(artifact, untrusted=True).programs
+    """The parts of the arena; of sizes that make no sense together there is nothing to tell.
+
+    A plan for a GPU alone is that of one device, which a certificate calls the host.
+    """
+    loaded = load_code(artifact, untrusted=True)
+    programs, target = loaded.programs, loaded.target
+    on_gpu = target.gpu is not None and target.cpu is None
     for entry in artifact.manifest.entries:
         dims = {
             d.name: d.lower if d.upper is None else d.upper for d in entry.dims if not d.measured
@@ -166,7 +172,7 @@ def _memory(artifact: Artifact) -> Iterator[Memory]:
         except BadExpression:
             continue
         for device, size in device_bytes(plan, stated).items():
-            yield Memory(entry.name, device, size)
+            yield Memory(entry.name, FIRST_GPU if on_gpu else device, size)
 
 
 def _model(opened: Opened) -> Inspection:

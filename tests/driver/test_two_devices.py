@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dlc.driver.inspect import inspect_file
@@ -43,6 +45,16 @@ def test_an_artifact_names_both_kinds_of_code_and_the_memory_of_each_device(file
     assert target.processor.endswith(" + sm_80")
     assert {row.device: row.bytes for row in compiled.memory} == {"cpu:0": 4096, "cuda:0": 2048}
     assert {"code/cpu", "engine/cpu", "code/cuda/ptx"} <= dict(compiled.sections).keys()
+
+
+def test_what_is_for_a_gpu_alone_works_in_memory_of_the_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "f.dlc"
+    text = "dlc 1\nexport fn f(x: f32[8, 8]) -> f32[8, 8] = x @ sin(x @ x)"
+    wanted = Wanted("model.dlm", text=text, settings=Settings(target="cuda"))
+    make_artifact(wanted).artifact.write(path)
+    compiled = inspect_file(str(path)).compiled
+    assert compiled is not None
+    assert [row.device for row in compiled.memory] == ["cuda:0"]
 
 
 def test_the_kind_of_gpu_may_be_named() -> None:
