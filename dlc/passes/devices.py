@@ -10,8 +10,9 @@ Derivatives and merged constants may bring operands together that are on two dev
 again after those who do so. Such an operation then runs on the first device of its operands that is not
 the host.
 
-Constants and weights are everywhere. What is computed from nothing else runs where it is needed first. A
-region is where its operation is: so are its arguments and what it hands over.
+Constants and weights are everywhere, in the regions that are given them too. What is computed from nothing
+else runs where it is needed first. A region is where its operation is: so are its arguments and what it
+hands over.
 
 A device is `cpu:N`, a part of this machine's memory, or `cuda:0`, the GPU.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlc.dialects import flow, func, mem
+from dlc.dialects import array, flow, func, mem, weight
 from dlc.dialects.comm import HOST, KNOWN, PLACED, Recv, Send, has_code, is_everywhere, is_gpu
 from dlc.errors import Diagnostic, Unsupported
 from dlc.ir.builder import Builder
@@ -53,8 +54,8 @@ def devices_of(function: func.Func) -> dict[Value, str]:
     if foreign:
         raise Unsupported([_no_code(device, op) for device, op in foreign.items()])
     if sends:
-        for block, home in _blocks(function):
-            found.update(_Settled(block, home).values)
+        for _, settled in _blocks(function):
+            found.update(settled.values)
     return found
 
 
@@ -104,8 +105,8 @@ def _place_function(function: func.Func, context: Context) -> None:
         return
     for op in _ops(function) if wished else ():
         op.attributes.setdefault(PLACED, HOST)
-    for block, home in _blocks(function):
-        _Cut(block, _Settled(block, home), context).run()
+    for block, settled in _blocks(function):
+        _Cut(block, settled, context).run()
     for op in _ops(function):
         op.attributes.pop(PLACED, None)
 
@@ -120,27 +121,48 @@ def _ops(function: func.Func) -> Iterator[Op]:
                 pending += op.regions
 
 
-def _blocks(function: func.Func) -> Iterator[tuple[Block, str]]:
-    """The blocks of these, each with its device, which is known when the block around it is done."""
-    pending = [(function.body, HOST)]
+def _blocks(function: func.Func) -> Iterator[tuple[Block, _Settled]]:
+    """The blocks of these, each with its devices, which are known when the block around it is done."""
+    pending = [(function.body, HOST, frozenset[Value]())]
     while pending:
-        block, home = pending.pop()
-        yield block, home
-        settled = _Settled(block, home)
+        block, home, shared = pending.pop()
+        yield block, _Settled(block, home, shared)
+        settled = _Settled(block, home, shared)
         pending += [
-            (region, settled.device(op))
+            (region, settled.device(op), _shared(op, region, shared))
             for op in block
             if isinstance(op, _REGIONS)
             for region in op.regions
         ]
 
 
-class _Settled:
-    """The device of each operation of a block that is on `home`."""
+def _shared(op: Op, region: Block, around: frozenset[Value]) -> frozenset[Value]:
+    """The arguments of a region that are everywhere: data, handed in by a block where `around` are."""
+    match op:
+        case flow.Scan() | flow.While():
+            given = op.constants
+            arguments = region.arguments[len(region.arguments) - len(given) :]
+        case flow.If() | flow.Vjp() | flow.Custom():
+            # A rule is given more behind the inputs.
+            given = op.inputs
+            arguments = region.arguments[: len(given)]
+        case _:
+            return frozenset()
+    return frozenset(
+        argument
+        for argument, value in zip(arguments, given, strict=True)
+        if value in around or isinstance(value.op, array.Constant | weight.Get)
+    )
 
-    def __init__(self, block: Block, home: str) -> None:
+
+class _Settled:
+    """The device of each operation of a block that is on `home`, but for arguments that are everywhere."""
+
+    def __init__(self, block: Block, home: str, shared: frozenset[Value]) -> None:
         self.home = home
-        self.values: dict[Value, str] = dict.fromkeys(block.arguments, home)
+        self.values: dict[Value, str] = {
+            argument: home for argument in block.arguments if argument not in shared
+        }
         self._devices: dict[Op, str] = {}
         for op in block:
             self._by_operands(op)

@@ -88,6 +88,14 @@ module Net(n = 5) {
   export fn endless(x: f32) -> f32 =
     while x > 0 with x = x limit 20 { next x = on DEVICE { x + 1 } }
   export fn ordered(x: f32[U]) -> f32[U] = sort(on DEVICE { sort(sin(x), axis=0) * 2 }, axis=0)
+  export fn remembered(x: f32[T, n]) -> f32[3] =
+    scan a in x with h = zeros([3]) { next h = tanh(h + on DEVICE { a @ w }) }
+  export fn chosen(x: f32[T, n]) -> f32[3] =
+    scan a in x with h = zeros([3]) {
+      next h = if sum(h) > 0.5 then on DEVICE { a @ exp(w) } else tanh(h + on DEVICE { a @ w })
+    }
+  export fn recalled(x: f32[T, n]) -> f32[T, n] = grad(of_remembered, wrt=x)(x)
+  fn of_remembered(x: f32[T, n]) -> f32 = sum(remembered(x) ** 2)
   export fn inner(x: f32[T, n]) -> f32[n] {
     return scan a in x with h = zeros([n]) {
       let c = scan i in 0..3 with c = a { next c = sin(c) + h }
@@ -141,6 +149,12 @@ def numbers(*shape: int) -> NDArray[np.float32]:
 def test_a_part_on_a_gpu_gives_what_it_gives_on_the_processor(both: Both) -> None:
     for rows in (4, 8, 1):
         both.agree("rows", numbers(rows, 5))
+
+
+@pytest.mark.parametrize("entry", ["remembered", "chosen", "recalled"])
+def test_weights_are_on_the_gpu_within_loops_and_choices_too(both: Both, entry: str) -> None:
+    for steps in (1, 6):
+        both.agree(entry, numbers(steps, 5))
 
 
 def test_what_a_gpu_runs_has_the_forms_that_it_has_alone(both: Both) -> None:
