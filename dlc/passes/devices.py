@@ -139,7 +139,10 @@ def _blocks(function: func.Func) -> Iterator[tuple[Block, _Settled]]:
 def _shared(op: Op, region: Block, around: frozenset[Value]) -> frozenset[Value]:
     """The arguments of a region that are everywhere: data, handed in by a block where `around` are."""
     match op:
-        case flow.Scan() | flow.While():
+        case flow.Scan():
+            given = [*op.xs, *op.constants]
+            arguments = region.arguments[len(region.arguments) - len(given) :]
+        case flow.While():
             given = op.constants
             arguments = region.arguments[len(region.arguments) - len(given) :]
         case flow.If() | flow.Vjp() | flow.Custom():
