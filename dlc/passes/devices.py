@@ -227,10 +227,12 @@ class _Cut:
                     op.replace_operand(operand, self._moved(operand, device, op))
 
     def _received(self, op: Recv) -> None:
-        """Note what arrives here; what has arrived before is not sent again."""
+        """Note what arrives here; what has arrived before, or is everywhere by now, is not sent again."""
         send = op.sent.op
         assert isinstance(send, Send)
-        known = self.arrived.setdefault((send.inputs[0], op.target), op.result)
+        (value,) = send.inputs
+        there = op.result if value in self.settled.values else value
+        known = self.arrived.setdefault((value, op.target), there)
         if known is not op.result:
             op.result.replace_by(known)
             op.erase()

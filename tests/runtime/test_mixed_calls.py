@@ -94,6 +94,10 @@ module Net(n = 5) {
     scan a in x with h = zeros([3]) {
       next h = if sum(h) > 0.5 then on DEVICE { a @ exp(w) } else tanh(h + on DEVICE { a @ w })
     }
+  export fn prepared(x: f32[T, n]) -> f32[3] {
+    let v = exp(w) * 0.3
+    return scan a in x with h = v[0, :] { next h = on DEVICE { tanh(h + a @ v) } }
+  }
   export fn along_weights(x: f32[T, n]) -> f32[3] =
     scan a in w with h = zeros([3]) { next h = on DEVICE { tanh(h + a * sum(x) + w[0, :]) } }
   export fn along_slope(x: f32[T, n]) -> f32[T, n] = grad(of_along, wrt=x)(x)
@@ -156,7 +160,7 @@ def test_a_part_on_a_gpu_gives_what_it_gives_on_the_processor(both: Both) -> Non
 
 
 @pytest.mark.parametrize(
-    "entry", ["remembered", "chosen", "recalled", "along_weights", "along_slope"]
+    "entry", ["remembered", "chosen", "recalled", "prepared", "along_weights", "along_slope"]
 )
 def test_weights_are_on_the_gpu_within_loops_and_choices_too(both: Both, entry: str) -> None:
     for steps in (1, 6):
