@@ -51,6 +51,7 @@ class Settings:
     def __post_init__(self) -> None:
         if self.level not in range(4):
             raise UsageError(f"there is no -O{self.level}", code="D0902", help="use -O0 to -O3")
+        self._check_target()
         if self.matmul not in ("blas", "generated", "auto"):
             raise UsageError(
                 f"{self.matmul!r} computes no products",
@@ -77,6 +78,14 @@ class Settings:
                 raise UsageError(
                     f"the pass {name} cannot be left out: what follows needs it", code="D0902"
                 )
+
+    def _check_target(self) -> None:
+        """Raises UsageError (D0902, D0920) for a target that there is not, before any work."""
+        kind, _, name = self.target.partition(":")
+        if kind == AUTO:
+            Gpu.named(name)
+        elif self.target != "cpu":  # what this machine is takes time to find out
+            _ = self.processor, self.gpu
 
     @property
     def kind(self) -> str:
