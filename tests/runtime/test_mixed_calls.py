@@ -50,11 +50,12 @@ module Net(n = 5) {
   use cells = LSTM(n, 4) on DEVICE
   use last = Linear(4, 3)
   param w: f32[n, 3] = normal(0.5)
+  param here: f32[n, 99] = normal(0.5)
 
   export fn rows(x: f32[B, n]) -> f32[B, 3] {
     let h = tanh(x)
     let k = on DEVICE { softmax(relu(first(h))) }
-    return last(k) + sum(h, axis=1, keepdims=true) + x @ w
+    return last(k) + sum(h + x @ here @ transpose(here), axis=1, keepdims=true) + x @ w
   }
   export fn slope(q: f32[B, n], k: f32[T, n]) -> f32[B, n] = grad(attended, wrt=q)(q, k)
   export fn beside(x: f32[B, n]) -> f32[B, 3] = on DEVICE {
