@@ -65,6 +65,14 @@ def test_few_channels_behind_rows_that_were_in_front_of_them(
     check(turned, TensorType(F32, (2, channels, 3, 29)), vector_bytes=vector_bytes)
 
 
+@pytest.mark.parametrize("vector_bytes", VECTOR_BYTES)
+def test_few_columns_of_a_single_matrix(vector_bytes: int) -> None:
+    def turned(emit: Builder, x: Value) -> Sequence[Value]:
+        return (emit(array.Multiply(*[emit(array.Transpose(x, (1, 0)))] * 2)),)
+
+    check(turned, TensorType(F32, (3, 117)), vector_bytes=vector_bytes)
+
+
 def test_a_picture_of_few_channels_is_written_once_with_its_border() -> None:
     def seen(emit: Builder, x: Value, w: Value) -> Sequence[Value]:
         halved = emit(array.Multiply(x, array.constant_like(emit, 0.5, x)))

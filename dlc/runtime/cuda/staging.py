@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.pinned import PinnedBytes
@@ -100,19 +102,21 @@ class Staging:
 
 def upload(driver: Driver, address: int, source: int, count: int) -> None:
     """Copy bytes of the host to the device, and wait for that."""
-    with driver:
-        staging = Staging(driver, driver.home)
-        try:
-            staging.upload(address, source, count)
-        finally:
-            driver.wait(driver.home)
+    with _alone(driver) as staging:
+        staging.upload(address, source, count)
 
 
 def download(driver: Driver, target: int, address: int, count: int) -> None:
     """Copy bytes of the device to the host, and wait for that."""
+    with _alone(driver) as staging:
+        staging.download(target, address, count)
+
+
+@contextmanager
+def _alone(driver: Driver) -> Generator[Staging]:
+    """Copies that belong to no call, all done in the end."""
     with driver:
-        staging = Staging(driver, driver.home)
         try:
-            staging.download(target, address, count)
+            yield Staging(driver, driver.home)
         finally:
             driver.wait(driver.home)
