@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import array, weight
-from dlc.dialects.kernel import Kernel, array_type
+from dlc.dialects.kernel import Access, Kernel, array_type
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand, operands
@@ -62,6 +62,9 @@ class Send(Kernel):
     def crosses(self) -> bool:
         """Whether it goes to other memory, rather than to another part of the same."""
         return is_gpu(self.source) or is_gpu(self.target)
+
+    def reads(self, number: int) -> Access:
+        return Access.CONTIGUOUS if self.crosses else Access.STRIDED
 
     def result_types(self) -> tuple[TensorType, ...]:
         if len(self.inputs) != 1:

@@ -12,6 +12,8 @@ and `outs` are views and it has none.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from dlc.ir.core import OPS, Block, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
 from dlc.ir.dims import Shape, Size
 from dlc.ir.evaluation import Array, Evaluation
-from dlc.ir.types import BOOL, INDEX, DType, TensorType, Type, ViewType
+from dlc.ir.types import BOOL, INDEX, DType, TensorType, Type, ViewType, row_major_strides
 from dlc.runtime.abi import Status
 from dlc.runtime.status import failure
 
@@ -36,8 +38,43 @@ def array_type(value: Value) -> TensorType:
             raise AssertionError(f"{other} is no array")
 
 
+class Access(Enum):
+    """The strides with which a kernel can read or write an array.
+
+    Strides of axes of size 1 never matter: nothing is a step away along them.
+    """
+
+    STRIDED = "any strides"
+    UNIT_STRIDE = "stride 1 along the last axis"
+    CONTIGUOUS = "the strides of a row-major array"
+
+    def allows(self, shape: Shape, strides: Shape) -> bool:
+        """Whether an array of this shape may have these strides, in elements."""
+        dense = row_major_strides(shape)
+        axes = [k for k, size in enumerate(shape) if size != 1]
+        match self:
+            case Access.STRIDED:
+                return True
+            case Access.UNIT_STRIDE:
+                last = len(shape) - 1
+                return last not in axes or strides[last] == 1
+            case Access.CONTIGUOUS:
+                return all(strides[k] == dense[k] for k in axes)
+
+
 class Kernel(Op):
-    """An operation of the kernel level; `types` are its results as tensors, in both forms."""
+    """An operation of the kernel level; `types` are its results as tensors, in both forms.
+
+    In destination form it is verified that each view has strides that the kernel can read or write, so
+    that a pass that lets an array lie otherwise is refused instead of giving wrong numbers.
+    """
+
+    writes: ClassVar[Access] = Access.UNIT_STRIDE
+    """The strides that its results may have."""
+
+    def reads(self, number: int) -> Access:
+        """The strides that its operand of this number may have."""
+        return Access.CONTIGUOUS
 
     @property
     def targets(self) -> Sequence[Value]:
@@ -103,7 +140,20 @@ class Kernel(Op):
         found = tuple([array_type(out) for out in self.targets])
         if found != types:
             raise self.fail(f"{self.name} writes {list(types)} into {list(found)}")
+        self._check_strides()
         return ()
+
+    def _check_strides(self) -> None:
+        """Fail if a view has strides that the kernel cannot read or write."""
+        inputs = len(self.operands) - len(self.targets)
+        for number, view in enumerate(self.operands):
+            access = self.reads(number) if number < inputs else self.writes
+            if isinstance(view.type, ViewType) and not access.allows(
+                view.type.shape, view.type.strides
+            ):
+                raise self.fail(
+                    f"operand {number} of {self.name} is {view.type} and needs {access.value}"
+                )
 
 
 @op("kernel.yield")
@@ -318,6 +368,10 @@ class Generic(Kernel):
     domain: Shape = attribute()
 
     isolated = True
+    writes = Access.STRIDED
+
+    def reads(self, number: int) -> Access:
+        return Access.STRIDED
 
     @property
     def indices(self) -> list[Value]:

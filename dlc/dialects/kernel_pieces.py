@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dlc.dialects.kernel import Kernel, array_type
+from dlc.dialects.kernel import Access, Kernel, array_type
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Shape, Size
@@ -20,6 +20,9 @@ class Concatenate(Kernel):
 
     inputs: Sequence[Value] = operands()
     outs: Sequence[Value] = operands()
+
+    def reads(self, number: int) -> Access:
+        return Access.UNIT_STRIDE
 
     def result_types(self) -> tuple[TensorType, ...]:
         return (_side_by_side(self, self.inputs),)

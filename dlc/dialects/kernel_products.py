@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dlc.dialects.kernel import Kernel, array_type, grid
+from dlc.dialects.kernel import Access, Kernel, array_type, grid
 from dlc.ir.attributes import decode
 from dlc.ir.core import Block, Value
 from dlc.ir.define import attribute, op, operand, operands, region
@@ -33,6 +33,11 @@ class Product(Kernel):
     domain: Shape = attribute()
 
     isolated = True
+
+    def reads(self, number: int) -> Access:
+        """Factors are read in rows of neighbours, by vector instructions and BLAS alike."""
+        extras = range(len(self.operands) - sum(self.segments), len(self.operands))
+        return Access.STRIDED if number in extras else Access.UNIT_STRIDE
 
     @property
     def accumulator(self) -> DType:
@@ -72,6 +77,9 @@ class Gemm(Product):
     panel: int = attribute(default=0)
     packs: int = attribute(default=0)
     part: Size = attribute(default=0)
+
+    def reads(self, number: int) -> Access:
+        return Access.CONTIGUOUS if number == 1 and self.panel else super().reads(number)
 
     def result_types(self) -> tuple[TensorType, ...]:
         *batch, m, n = self.domain[1:] if self.part else self.domain
@@ -149,6 +157,9 @@ class Conv(Product):
     groups: int = attribute(default=1)
     panel: int = attribute(default=0)
     part: Size = attribute(default=0)
+
+    def reads(self, number: int) -> Access:
+        return Access.CONTIGUOUS if number in (1, 2) else super().reads(number)
 
     def result_types(self) -> tuple[TensorType, ...]:
         batch, height, width, channels = array_type(self.lhs).shape

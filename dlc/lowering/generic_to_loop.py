@@ -227,7 +227,7 @@ class _Generic:
 
     def _room(self, op: kernel.Stage, point: Point, extents: list[Value]) -> Row:
         """Where a staged row goes: into the result that it is, else into the thread's scratch."""
-        row = row_in_result(self.body, self.op, op, point, extents)
+        row = row_in_result(self.body, self.op, op, point)
         if row is not None:
             return row
         emit = point.emit

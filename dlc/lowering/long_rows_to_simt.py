@@ -191,7 +191,7 @@ class _BlockBody(Body):
 
     def _room_for(self, op: kernel.Stage, point: Point, extents: Sequence[Value]) -> Row:
         """Where a staged row goes: into the result that it is, shared memory if it is short, or scratch."""
-        found = row_in_result(self, self.op, op, point, extents)
+        found = row_in_result(self, self.op, op, point)
         if found is not None:
             return found
         emit, dtype, elements = point.emit, element_of(op), product(op.extents)

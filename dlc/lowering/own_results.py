@@ -6,10 +6,11 @@ along an axis that leaves no row in one piece. Where that is so, a copying kerne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlc.dialects import flow, func, kernel, scalar
 from dlc.dialects.comm import Send
 from dlc.dialects.kernel_pieces import Join
-from dlc.dialects.kernel_products import Gemm
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import TensorType
@@ -65,20 +66,33 @@ def _fits_stack(value: Value, origin: Value, stacked: dict[Value, int]) -> bool:
     if axis == 0:
         return True
     innermost = axis == kernel.array_type(value).rank
-    made = isinstance(origin.op, kernel.Generic if innermost else kernel.Kernel)
+    made = isinstance(origin.op, kernel.Kernel) and origin.op.writes in _apart(innermost)
     if isinstance(origin.op, Send) and origin.op.crosses:
         return False  # what comes from other memory comes in one piece
     readers = [use for use in value.uses if not isinstance(use, flow.Yield)]
-    return value is origin and made and _read_rows_apart(readers, innermost=innermost)
+    return value is origin and made and _read_apart(readers, value, innermost)
 
 
-def _read_rows_apart(readers: list[Op], *, innermost: bool) -> bool:
-    """Whether these operations can read an array whose rows, or with `innermost` elements, lie apart.
+def _apart(innermost: bool) -> Sequence[kernel.Access]:
+    """What kernels must be able to do with an array whose rows, or else elements, lie apart."""
+    some = (kernel.Access.STRIDED,)
+    return some if innermost else (*some, kernel.Access.UNIT_STRIDE)
+
+
+def _read_apart(readers: Sequence[Op], value: Value, innermost: bool) -> bool:
+    """Whether these operations can read an array whose rows, or else elements, lie apart.
 
     A reshape is no other array than its source, and a nested loop takes slices: both want it dense.
     """
-    known = kernel.Generic if innermost else kernel.Generic | Gemm
-    return all(isinstance(reader, known) for reader in readers)
+    return all(
+        isinstance(reader, kernel.Kernel)
+        and all(
+            reader.reads(number) in _apart(innermost)
+            for number, operand in enumerate(reader.operands)
+            if operand is value
+        )
+        for reader in readers
+    )
 
 
 def _walk_index(op: flow.Scan) -> None:
@@ -111,7 +125,7 @@ def _copy_slices(op: flow.Scan) -> None:
     ):
         rank = kernel.array_type(source).rank
         wanted = [use for use in argument.uses if not isinstance(use, kernel.Generic)]
-        if axis == 0 or _read_rows_apart(wanted, innermost=axis == rank - 1):
+        if axis == 0 or _read_apart(wanted, argument, axis == rank - 1):
             continue
         assert op.body.first is not None
         whole = copy(Builder(op.body, op.location, op.body.first), argument)

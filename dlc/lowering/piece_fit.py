@@ -27,31 +27,73 @@ def fits(piece: Value, op: Concatenate) -> bool:
     pitch = row_major_strides(kernel.array_type(op.results[0]).shape)
     shape = kernel.array_type(value).shape
     strides = reshaped_strides(kernel.array_type(piece).shape, pitch, shape)
-    return strides is not None and is_readable(value, strides, value.op.parent)
+    return (
+        strides is not None
+        and _is_writable(value, strides)
+        and is_readable(value, strides, value.op.parent, joined=op)
+    )
 
 
-def is_readable(value: Value, strides: Shape, block: Block | None) -> bool:
-    """Whether all readers of an array are in this block, and can do with strides like these."""
+def _is_writable(value: Value, strides: Shape) -> bool:
+    """Whether what computes an array, or the pieces of it, can write it with these strides."""
+    match value.op:
+        case kernel.Kernel() as op:
+            return op.writes.allows(kernel.array_type(value).shape, strides)
+        case Join() as join:
+            return all(_is_piece(piece, strides, join) for piece in join.pieces)
+        case _:
+            return False
+
+
+def _is_piece(piece: Value, pitch: Shape, join: Join) -> bool:
+    """Whether a piece of a whole that has strides `pitch` can be written there, and be read."""
+    value = computed(piece)
+    shapes = kernel.array_type(piece).shape, kernel.array_type(value).shape
+    strides = reshaped_strides(shapes[0], pitch, shapes[1])
+    return (
+        strides is not None
+        and _is_writable(value, strides)
+        and is_readable(value, strides, join.parent, joined=join)
+    )
+
+
+def is_readable(
+    value: Value, strides: Shape, block: Block | None, joined: Op | None = None
+) -> bool:
+    """Whether all readers of an array are in this block, and can do with strides like these.
+
+    The operation that joins it to others, `joined`, does not read it.
+    """
     for use in value.uses:
+        if use is joined:
+            continue
         match use:
             case array.Reshape(result=seen):
                 shapes = kernel.array_type(value).shape, kernel.array_type(seen).shape
                 found = reshaped_strides(shapes[0], strides, shapes[1])
-                if found is None or not is_readable(seen, found, block):
+                if found is None or not is_readable(seen, found, block, joined):
                     return False
             case Part(result=seen):
-                if not is_readable(seen, strides, block):
+                if not is_readable(seen, strides, block, joined):
                     return False
-            case kernel.Generic() | Concatenate():
-                pass
-            case Product():
-                if value is use.rhs or value in use.operands[2 + len(use.extras) :]:
+            case kernel.Generic() | Concatenate() | Product():
+                if not _can_read(use, value, strides):
                     return False
             case _:
                 return False
         if use.parent is not block:
             return False
     return True
+
+
+def _can_read(op: kernel.Kernel, value: Value, strides: Shape) -> bool:
+    """Whether a kernel can read an array wherever it takes it, if the array has these strides."""
+    shape = kernel.array_type(value).shape
+    return all(
+        op.reads(number).allows(shape, strides)
+        for number, operand in enumerate(op.operands)
+        if operand is value
+    )
 
 
 def keeps_units(piece: Value, start: Size, pitch: Size, unit: int) -> bool:

@@ -94,9 +94,7 @@ def dense_strides(emit: Builder, extents: Sequence[Value]) -> tuple[Value | None
     return tuple(strides)
 
 
-def row_in_result(
-    body: Body, op: kernel.Generic, stage: kernel.Stage, point: Point, extents: Sequence[Value]
-) -> Row | None:
+def row_in_result(body: Body, op: kernel.Generic, stage: kernel.Stage, point: Point) -> Row | None:
     """The place of a staged row in the result that it is; None if it is no result."""
     yielded = op.body.terminator.operands
     if stage.result not in yielded:
@@ -107,7 +105,7 @@ def row_in_result(
     assert isinstance(address, Uniform)
     pointer = body.writer.pointers[view]
     moved = point.emit(loop.Offset(pointer, address.value, element_of(stage)))
-    return Row(moved, dense_strides(point.emit, extents))
+    return Row(moved, tuple(body.strides(view)[len(indices) :]))
 
 
 def before_results(op: kernel.Generic) -> tuple[list[Op], list[Op]]:

@@ -19,13 +19,12 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context, define_pass
-from dlc.ir.types import row_major_strides
 from dlc.ir.value_map import EQUAL, Gone
 from dlc.lowering.block_work import may_be_empty, peak_of, planned_blocks
 from dlc.lowering.multiples import ACCESS
 from dlc.lowering.piece_fit import is_readable, keeps_units
 from dlc.lowering.timeline import Timeline
-from dlc.lowering.views import computed
+from dlc.lowering.views import computed, strides_of
 
 MOST_PARTS = 1_000
 """So many are looked at in a block."""
@@ -63,11 +62,15 @@ class _Viewer:
 
     def run(self) -> None:
         """See a part where it lies, one after the other, unless that raises the peak."""
-        found = [each for op in self.block if (each := self._part_of(op)) is not None]
+        found = [each for op in self.block if (each := self._copies(op)) is not None]
         if not found:
             return
         peak = self._peak()
-        for op, part in found[:MOST_PARTS]:
+        for op, starts in found[:MOST_PARTS]:
+            # Looked at one by one: the source of a part may be a part by now, and lie in other strides.
+            if not self._is_readable(op, starts):
+                continue
+            part = Part(op.operands[0], starts, op.domain)
             seen = Builder.before_op(op)(part)
             op.results[0].replace_by(seen)
             self.block.unlink(op)
@@ -85,23 +88,26 @@ class _Viewer:
             self.context.values.replaced(op.results[0], seen, EQUAL)
             self.context.rewriter.erase(op, Gone("it is seen where it is"))
 
-    def _part_of(self, op: Op) -> tuple[kernel.Generic, Part] | None:
-        """A kernel that only copies a part of an array, whose readers can read it there; and the part."""
+    def _copies(self, op: Op) -> tuple[kernel.Generic, tuple[Size, ...]] | None:
+        """A kernel that only copies a part of an array, and where that begins."""
         if not isinstance(op, kernel.Generic) or len(op.inputs) != 1 or len(op.results) != 1:
             return None
         (source,), (result,) = op.inputs, op.results
         starts = _starts(op)
         if starts is None or not result.uses or not self._is_array(computed(source)):
             return None
-        if may_be_empty(result, self.function):
-            return None
-        shape = array_type(source).shape
-        if not is_readable(result, row_major_strides(shape), self.block):
-            return None
-        if starts and not keeps_units(result, starts[-1], shape[-1], self.unit):
+        return None if may_be_empty(result, self.function) else (op, starts)
+
+    def _is_readable(self, op: kernel.Generic, starts: Sequence[Size]) -> bool:
+        """Whether those who read the copy can read the part where it lies."""
+        (source,), (result,) = op.inputs, op.results
+        if not is_readable(result, strides_of(source), self.block):
+            self.context.log.refused("see a part in place", op, strides=False)
+            return False
+        if starts and not keeps_units(result, starts[-1], array_type(source).shape[-1], self.unit):
             self.context.log.refused("see a part in place", op, units_of_bytes=self.unit)
-            return None
-        return op, Part(source, starts, op.domain)
+            return False
+        return True
 
     def _is_array(self, source: Value) -> bool:
         """Whether it is no constant and no weight, but computed here, or an argument of the function."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dlc.dialects import array
+from dlc.dialects.kernel import array_type
 from dlc.dialects.kernel_pieces import Join, Part
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Shape, Size
+from dlc.ir.types import row_major_strides
 
 
 def computed(value: Value) -> Value:
@@ -96,6 +98,23 @@ def is_view(op: Op) -> bool:
 
 
 # Strides.
+
+
+def strides_of(value: Value) -> Shape:
+    """The strides with which an array lies, in elements: those of a part are those of its source.
+
+    What is no view is row-major; nothing is joined yet.
+    """
+    type = array_type(value)
+    match value.op:
+        case Part(source=source):
+            return strides_of(source)
+        case array.Reshape(source=source):
+            found = reshaped_strides(array_type(source).shape, strides_of(source), type.shape)
+            assert found is not None, "a part is reshaped only where it has strides"
+            return found
+        case _:
+            return row_major_strides(type.shape)
 
 
 def reshaped_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
