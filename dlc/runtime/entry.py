@@ -80,7 +80,8 @@ class EntryPoint:
         self._program = program
         self._runner = runner
         self._closed = False
-        self._sizing = Sizing(entry, program, dict[str, str] if runner is None else runner.texts)
+        self._texts = dict[str, str] if runner is None else runner.texts
+        self._sizing = Sizing(entry, program, self._texts)
         self._reader = ArgumentReader(entry, self._sizing.free)
         self._new_array = aligned_array if runner is None else runner.machine.new_array
         self._results = Results(entry, self._new_array)
@@ -235,12 +236,14 @@ class EntryPoint:
     def _give_back(self, frame: CallFrame) -> None:
         self._running.discard(frame)
         self._idle.append(frame)
+        if self._closed:  # asked last, so that one of the two threads drops it
+            self._idle.clear()
 
     def _new_frame(self) -> CallFrame:
         runner = self._needed_runner()
         tensors = len(self._entry.inputs), len(self._entry.outputs)
-        words, fixed = self._program.words, runner.weights.addresses()
-        return runner.machine.frame(words, runner.threads, fixed, *tensors)
+        words, weights = self._program.words, runner.weights.roots()
+        return runner.machine.frame(words, runner.threads, weights, *tensors)
 
     def _needed_runner(self) -> Runner:
         if self._runner is not None:
@@ -259,8 +262,7 @@ class EntryPoint:
         )
 
     def _failed(self, frame: CallFrame) -> CallError:
-        texts = self._needed_runner().texts
-        return call_error(self.name, frame.status_words(), self._program.program.ops, texts)
+        return call_error(self.name, frame.status_words(), self._program.program.ops, self._texts)
 
     def trace(self, *args: object, **named: object) -> tuple[object, tuple[Stretch, ...]]:
         """Call it and watch: the result, and which thread worked on which op from when to when.
@@ -283,7 +285,7 @@ class EntryPoint:
             frame.cancel()
 
     def close(self) -> None:
-        """Give the working memory back; calls are refused from now on."""
+        """Refuse calls from now on. Those that run end as usual, and then give their memory back."""
         self._closed = True
         self._runner = None
         self._sizing.forget()

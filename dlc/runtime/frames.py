@@ -7,7 +7,6 @@ call at once: each takes a frame of its own.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ from dlc.runtime.abi import ABI_VERSION, CallWord, Root, TraceWord
 from dlc.runtime.buffers import ALIGNMENT, Bytes, address, aligned_bytes
 from dlc.runtime.native import Native
 from dlc.runtime.parts import Parts
+from dlc.runtime.weights import WeightRoots
 
 Words = NDArray[np.int64]
 
@@ -100,11 +100,11 @@ class FrameSource(Protocol):
         self,
         program: Bytes,
         threads: int,
-        fixed: tuple[int, int],
+        weights: WeightRoots,
         inputs: int = 0,
         outputs: int = 0,
     ) -> CallFrame:
-        """What one call in flight of a program needs; `fixed` are where WEIGHTS and SOURCES lie."""
+        """What one call in flight of a program needs. It keeps all memory that it is given alive."""
         ...
 
 
@@ -120,26 +120,28 @@ class Frame:
             "_sized",
             "_threads",
             "_uses_blas",
+            "_weights",
             "_words_at",
         ),
         *("_work", "roots", "words"),
     )
 
     def __init__(
-        self, native: Native, program: Bytes, thread_count: int, fixed: Sequence[int], tensors: int
+        self, native: Native, program: Bytes, thread_count: int, weights: WeightRoots, tensors: int
     ) -> None:
-        """`fixed` are the addresses of WEIGHTS and SOURCES, `tensors` counts inputs and outputs."""
+        """`tensors` counts inputs and outputs."""
         self._enter = native.enter
         self._uses_blas = native.uses_blas
         # What the words point to lives as long as they do.
         self._native = native
         self._program = program
+        self._weights = weights
         self._threads = thread_count
         self._sized: Sized | None = None
         self._work = aligned_bytes(0)
         self._cancel = ctypes.c_int32(0)
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
-        self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = fixed
+        self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = weights.weights, weights.sources
         self.roots[Root.CONSTANTS] = address(native.constants)
         self.words = (ctypes.c_int64 * CallWord.COUNT)()
         self._words_at = ctypes.addressof(self.words)

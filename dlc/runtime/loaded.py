@@ -11,7 +11,7 @@ from dlc.runtime.compiled import CompiledProgram
 from dlc.runtime.machines import Machine, choose_target, load_machine
 from dlc.runtime.manifest import Target
 from dlc.runtime.status import call_error
-from dlc.runtime.weights import Preparation, WeightStore
+from dlc.runtime.weights import Preparation, WeightRoots, WeightStore
 
 
 class Loaded(NamedTuple):
@@ -32,8 +32,8 @@ class Loaded(NamedTuple):
         if prepare.cached in artifact.sections:
             return machine.weights(sources, as_bytes(artifact.section(prepare.cached)), None)
 
-        def run(made: int, given: int) -> None:
-            _prepare(machine, program, threads, (made, given), artifact.texts)
+        def run(roots: WeightRoots) -> None:
+            _prepare(machine, program, threads, roots, artifact.texts)
 
         return machine.weights(sources, None, Preparation(prepare.bytes, run))
 
@@ -67,11 +67,11 @@ def _prepare(
     machine: Machine,
     program: CompiledProgram,
     threads: int,
-    fixed: tuple[int, int],
+    roots: WeightRoots,
     texts: Callable[[], Mapping[str, str]],
 ) -> None:
-    """Run `prepare` from the second address to the first. Raises CallError if it fails."""
-    frame = machine.preparing_frame(program.words, threads, fixed)
+    """Run `prepare` from root SOURCES to root WEIGHTS. Raises CallError if it fails."""
+    frame = machine.preparing_frame(program.words, threads, roots)
     if frame.run(program.at({}, ())):
         what = "computing from the weights alone"
         raise call_error(what, frame.status_words(), program.program.ops, texts)

@@ -19,7 +19,7 @@ from dlc.runtime.frames import CallFrame, Frame, FrameSource
 from dlc.runtime.manifest import Manifest, Target
 from dlc.runtime.native import Native, check_interface, load_native, misfit
 from dlc.runtime.refusal import Where
-from dlc.runtime.weights import Preparation, WeightStore
+from dlc.runtime.weights import Preparation, WeightRoots, WeightStore
 
 if TYPE_CHECKING:
     from dlc.runtime.cuda.driver import Driver
@@ -49,7 +49,7 @@ class Machine(FrameSource, Protocol):
         """How many threads of this machine's processor a call works on."""
         ...
 
-    def preparing_frame(self, program: Bytes, threads: int, fixed: tuple[int, int]) -> CallFrame:
+    def preparing_frame(self, program: Bytes, threads: int, weights: WeightRoots) -> CallFrame:
         """What running `prepare` once needs; see `frame`."""
         ...
 
@@ -78,14 +78,14 @@ class Processor:
         self,
         program: Bytes,
         threads: int,
-        fixed: tuple[int, int],
+        weights: WeightRoots,
         inputs: int = 0,
         outputs: int = 0,
     ) -> Frame:
-        return Frame(self._native, program, threads, fixed, inputs + outputs)
+        return Frame(self._native, program, threads, weights, inputs + outputs)
 
-    def preparing_frame(self, program: Bytes, threads: int, fixed: tuple[int, int]) -> Frame:
-        return self.frame(program, threads, fixed)
+    def preparing_frame(self, program: Bytes, threads: int, weights: WeightRoots) -> Frame:
+        return self.frame(program, threads, weights)
 
     def weights(
         self, sources: Bytes, prepared: Bytes | None, preparation: Preparation | None

@@ -219,7 +219,11 @@ class Model:
             entry.cancel()
 
     def close(self) -> None:
-        """Give the working memory back; later calls raise CallError (D0811)."""
+        """Give the memory back: prepared weights, and what calls work in.
+
+        Calls that run now end as usual, with the right results, and give back theirs then; later ones
+        raise CallError (D0811). Any thread may close a model, any number of times.
+        """
         for entry in self._entry_points.values():
             entry.close()
         self._store = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -55,11 +56,23 @@ class WeightViews(Mapping[str, "Array | Tensor"]):
         return "\n".join([f"{len(rows)} weights", *rows])
 
 
+@dataclass(frozen=True, slots=True)
+class WeightRoots:
+    """Where the roots WEIGHTS and SOURCES begin. Whoever has it keeps the memory there alive.
+
+    Native code knows addresses only: a model that is closed must not free what a call still reads.
+    """
+
+    weights: int
+    sources: int
+    memory: object
+
+
 class Preparation(NamedTuple):
-    """How prepared weights are made: so many bytes, by a function of where they go and of the sources."""
+    """How prepared weights are made: so many bytes at root WEIGHTS, by a function of the roots."""
 
     bytes: int
-    run: Callable[[int, int], None]
+    run: Callable[[WeightRoots], None]
 
 
 class WeightStore:
@@ -75,33 +88,36 @@ class WeightStore:
         self.preparation = preparation
         self._prepared = sources if preparation is None and prepared is None else prepared
         self._lock = threading.Lock()
-        self._addresses: tuple[int, int] | None = None
+        self._roots: WeightRoots | None = None
         self.prepare_ms = 0.0
         """How long `prepare` ran; 0 if it has not run yet or there was nothing to do."""
         self.upload_ms = 0.0
         """How long the weights took to another device; 0 if they have not gone, or stay here."""
 
-    def addresses(self) -> tuple[int, int]:
-        """Where roots WEIGHTS and SOURCES lie; the first call finds out, others wait for that."""
-        if self._addresses is None:
+    def roots(self) -> WeightRoots:
+        """The weights in memory; the first call prepares them, others wait for that."""
+        if self._roots is None:
             with self._lock:
-                if self._addresses is None:
-                    self._addresses = self._placed()
-        return self._addresses
+                if self._roots is None:
+                    self._roots = self._placed()
+        return self._roots
 
-    def _placed(self) -> tuple[int, int]:
-        sources = address(self.sources)
+    def _placed(self) -> WeightRoots:
         if self._prepared is None:
             assert self.preparation is not None
             made = aligned_bytes(self.preparation.bytes)
-            self.prepare(self.preparation, address(made), sources)
+            self.prepare(self.preparation, self._on_host(made))
             self._prepared = made
-        return address(self._prepared), sources
+        return self._on_host(self._prepared)
 
-    def prepare(self, preparation: Preparation, made: int, sources: int) -> None:
+    def _on_host(self, prepared: Bytes) -> WeightRoots:
+        memory = prepared, self.sources
+        return WeightRoots(address(prepared), address(self.sources), memory)
+
+    def prepare(self, preparation: Preparation, roots: WeightRoots) -> None:
         """Run a preparation, and note how long that took."""
         began = time.perf_counter()
-        preparation.run(made, sources)
+        preparation.run(roots)
         self.prepare_ms = (time.perf_counter() - began) * 1e3
 
 

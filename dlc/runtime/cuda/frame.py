@@ -29,6 +29,7 @@ from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.cuda.steps import Steps
 from dlc.runtime.cuda.walker import Walker
 from dlc.runtime.frames import Sized, Words
+from dlc.runtime.weights import WeightRoots
 
 ALIGNED = 256
 """What an array in a block begins at a multiple of."""
@@ -58,14 +59,14 @@ class GpuFrame:
     """A call of one program, with the interface of `dlc.runtime.frames.Frame`."""
 
     def __init__(
-        self, gpu: Gpu, program: Bytes, fixed: tuple[int, int], inputs: int, tensors: int
+        self, gpu: Gpu, program: Bytes, weights: WeightRoots, inputs: int, tensors: int
     ) -> None:
-        """`fixed` are the device addresses of WEIGHTS and SOURCES; `tensors` counts inputs and outputs."""
+        """`weights` are on the device; `tensors` counts inputs and outputs."""
         self._gpu = gpu
         self._driver = driver = gpu.driver
         self._steps = Steps(program, Root.INPUTS + tensors)
         self._inputs = inputs
-        self._fixed = fixed
+        self._weights = weights
         self.stream = driver.stream()
         """Where all its work is put."""
         self._walker = Walker(gpu, self._steps, self.stream)
@@ -154,7 +155,8 @@ class GpuFrame:
         base = self._travelling.of(layout.size)
         self._pinned.of(layout.size)
         arena, scratch = self._arena.of(sized.arena), self._scratch.of(sized.scratch)
-        roots = [arena, *self._fixed, scratch, self._gpu.constants]
+        weights = self._weights
+        roots = [arena, weights.weights, weights.sources, scratch, self._gpu.constants]
         known: dict[int, int] = {}
         for number, size in enumerate(sized.tensors):
             given = self.roots[Root.INPUTS + number]

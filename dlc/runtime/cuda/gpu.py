@@ -10,7 +10,7 @@ from dlc.runtime.cuda.devices import capability_of
 from dlc.runtime.cuda.driver import Driver, Kernel
 from dlc.runtime.cuda.memory import DeviceBytes
 from dlc.runtime.manifest import GpuCode
-from dlc.runtime.weights import Preparation, WeightStore
+from dlc.runtime.weights import Preparation, WeightRoots, WeightStore
 
 
 class Gpu:
@@ -55,9 +55,8 @@ class GpuWeights(WeightStore):
         super().__init__(sources, prepared, preparation)
         self._driver = driver
         self._ready = prepared
-        self._blocks: list[DeviceBytes] = []
 
-    def _placed(self) -> tuple[int, int]:
+    def _placed(self) -> WeightRoots:
         began = time.perf_counter()
         blocks = [DeviceBytes.of(self._driver, self.sources)]
         if self._ready is not None:
@@ -65,6 +64,7 @@ class GpuWeights(WeightStore):
         self.upload_ms = (time.perf_counter() - began) * 1e3
         if self.preparation is not None:
             blocks.append(DeviceBytes(self._driver, self.preparation.bytes))
-            self.prepare(self.preparation, blocks[1].address, blocks[0].address)
-        self._blocks = blocks
-        return blocks[-1].address, blocks[0].address
+        roots = WeightRoots(blocks[-1].address, blocks[0].address, blocks)
+        if self.preparation is not None:
+            self.prepare(self.preparation, roots)
+        return roots

@@ -11,7 +11,7 @@ from dlc.runtime.cuda.entry import GpuEntryPoint
 from dlc.runtime.cuda.frame import GpuFrame
 from dlc.runtime.cuda.gpu import Gpu, GpuWeights
 from dlc.runtime.cuda.pinned import new_result
-from dlc.runtime.weights import Preparation, WeightStore
+from dlc.runtime.weights import Preparation, WeightRoots, WeightStore
 
 
 class GpuMachine(Gpu):
@@ -36,19 +36,19 @@ class GpuMachine(Gpu):
         self,
         program: Bytes,
         threads: int,
-        fixed: tuple[int, int],
+        weights: WeightRoots,
         inputs: int = 0,
         outputs: int = 0,
     ) -> GpuFrame:
-        return GpuFrame(self, program, fixed, inputs, inputs + outputs)
+        return GpuFrame(self, program, weights, inputs, inputs + outputs)
 
     def new_array(
         self, shape: tuple[int, ...], dtype: np.dtype[np.generic], length: int
     ) -> NDArray[np.generic]:
         return new_result(self.driver, shape, dtype, length)
 
-    def preparing_frame(self, program: Bytes, threads: int, fixed: tuple[int, int]) -> GpuFrame:
-        return self.frame(program, threads, fixed)
+    def preparing_frame(self, program: Bytes, threads: int, weights: WeightRoots) -> GpuFrame:
+        return self.frame(program, threads, weights)
 
     def weights(
         self, sources: Bytes, prepared: Bytes | None, preparation: Preparation | None

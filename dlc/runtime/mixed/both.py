@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from weakref import WeakValueDictionary
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from dlc.runtime.frames import Words
 from dlc.runtime.manifest import Program, Weight
 from dlc.runtime.native import Native
 from dlc.runtime.parts import is_on_gpu
-from dlc.runtime.weights import Preparation, WeightStore
+from dlc.runtime.weights import Preparation, WeightRoots, WeightStore
 
 _ALIGNMENT = 256
 """What a copy of a part of the weights begins at a multiple of, as memory of the device does."""
@@ -38,6 +38,13 @@ class OnGpu:
         self._held = weights, sources
         self.weights = weights.base
         self.sources = sources.base
+
+
+@dataclass(frozen=True, slots=True)
+class RootsOnBoth(WeightRoots):
+    """Where the weights are on the host, and what the GPU reads of them on the device."""
+
+    on_gpu: OnGpu
 
 
 class Both:
@@ -57,8 +64,6 @@ class Both:
         read = {place for each in programs for place in _read_on_gpu(*each)}
         self.reads = {root: sorted(at for of, at in read if of == root) for root in _WEIGHTS}
         """Where in the weights the GPU reads, by root."""
-        self.placed: WeakValueDictionary[tuple[int, int], OnGpu] = WeakValueDictionary()
-        """What is on the device, by where the weights lie on the host."""
 
 
 _WEIGHTS = (Root.WEIGHTS, Root.SOURCES)
@@ -101,10 +106,9 @@ class WeightsOnBoth(WeightStore):
     ) -> None:
         super().__init__(sources, prepared, preparation)
         self._machine = machine
-        self._on_gpu: OnGpu | None = None
 
-    def _placed(self) -> tuple[int, int]:
-        places = super()._placed()
+    def _placed(self) -> RootsOnBoth:
+        host = super()._placed()
         began = time.perf_counter()
         block = self._prepared
         assert block is not None
@@ -114,9 +118,9 @@ class WeightsOnBoth(WeightStore):
         sources = self._copied(self.sources, stored, self._end_of(stored))
         # What only the GPU reads lies at the end of what is prepared.
         weights = self._copied(block, made, len(block)) if self.preparation else sources
-        self._on_gpu = self._machine.placed[places] = OnGpu(weights, sources)
         self.upload_ms = (time.perf_counter() - began) * 1e3
-        return places
+        on_gpu = OnGpu(weights, sources)
+        return RootsOnBoth(host.weights, host.sources, host.memory, on_gpu)
 
     def _end_of(self, places: Sequence[int]) -> int:
         """Where the last of these weights ends."""

@@ -37,7 +37,7 @@ from dlc.runtime.cuda.pinned import GrowingPinned
 from dlc.runtime.cuda.steps import NUMBER, Steps
 from dlc.runtime.cuda.walk import Walk
 from dlc.runtime.frames import Frame, Sized, Words, working_bytes
-from dlc.runtime.mixed.both import Both
+from dlc.runtime.mixed.both import Both, RootsOnBoth
 from dlc.runtime.mixed.flights import Bytes, Flights
 from dlc.runtime.mixed.landing import Landing
 from dlc.runtime.mixed.stretches import Stretch, Stretches
@@ -64,15 +64,14 @@ class MixedFrame:
         machine: Both,
         program: Block,
         threads: int,
-        fixed: tuple[int, int],
+        weights: RootsOnBoth,
         inputs: int,
         tensors: int,
     ) -> None:
-        """`fixed` are the host's addresses of WEIGHTS and SOURCES; `tensors` counts inputs and outputs."""
+        """`tensors` counts inputs and outputs."""
         self._machine = machine
         self._threads = threads
-        self._fixed = fixed
-        self._weights = machine.placed[fixed]
+        self._weights = weights
         self._steps = Steps(program, Root.INPUTS + tensors)
         self._stretches: Stretches | None = None
         self._engines: dict[int, Frame] = {}
@@ -89,7 +88,7 @@ class MixedFrame:
         self._waits = waits_for_each()
         self._status = FINE
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
-        self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = fixed
+        self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = weights.weights, weights.sources
         self.roots[Root.CONSTANTS] = address(machine.native.constants)
         self._on_gpu: list[int] = []
         """Where the roots begin on the device, the last one that of the notes of failing kernels."""
@@ -157,7 +156,7 @@ class MixedFrame:
             self._scratch.of(at.sized.gpu_scratch),
             self._faults.of(self._steps.fault_bytes),
         )
-        weights = self._weights
+        weights = self._weights.on_gpu
         fixed = [arena, weights.weights, weights.sources, scratch, self._machine.gpu.constants]
         # Arrays of the caller are on the host, and no kernel of the GPU is given one.
         return [*fixed, *[0] * self._tensors, faults]
@@ -254,8 +253,8 @@ class MixedFrame:
         """What enters the engine for a stretch; all of them have the roots of this frame."""
         found = self._engines.get(place)
         if found is None:
-            native, fixed = self._machine.native, self._fixed
-            found = Frame(native, stretch.words, self._threads, fixed, self._tensors)
+            native, weights = self._machine.native, self._weights
+            found = Frame(native, stretch.words, self._threads, weights, self._tensors)
             found.roots = self.roots
             found.words[CallWord.ROOTS] = ctypes.addressof(self.roots)
             self._engines[place] = found

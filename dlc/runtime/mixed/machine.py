@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from dlc.runtime.buffers import Bytes
 from dlc.runtime.cuda.pinned import new_result
 from dlc.runtime.frames import Frame
-from dlc.runtime.mixed.both import Both, WeightsOnBoth
+from dlc.runtime.mixed.both import Both, RootsOnBoth, WeightsOnBoth
 from dlc.runtime.mixed.entry import MixedEntryPoint
 from dlc.runtime.mixed.frame import MixedFrame
-from dlc.runtime.weights import Preparation, WeightStore
+from dlc.runtime.weights import Preparation, WeightRoots, WeightStore
 
 
 class MixedMachine(Both):
@@ -31,20 +31,21 @@ class MixedMachine(Both):
         self,
         program: Bytes,
         threads: int,
-        fixed: tuple[int, int],
+        weights: WeightRoots,
         inputs: int = 0,
         outputs: int = 0,
     ) -> MixedFrame:
-        return MixedFrame(self, program, threads, fixed, inputs, inputs + outputs)
+        assert isinstance(weights, RootsOnBoth)
+        return MixedFrame(self, program, threads, weights, inputs, inputs + outputs)
 
     def new_array(
         self, shape: tuple[int, ...], dtype: np.dtype[np.generic], length: int
     ) -> NDArray[np.generic]:
         return new_result(self.gpu.driver, shape, dtype, length)
 
-    def preparing_frame(self, program: Bytes, threads: int, fixed: tuple[int, int]) -> Frame:
+    def preparing_frame(self, program: Bytes, threads: int, weights: WeightRoots) -> Frame:
         # Preparing is all the processor's.
-        return Frame(self.native, program, threads, fixed, 0)
+        return Frame(self.native, program, threads, weights, 0)
 
     def weights(
         self, sources: Bytes, prepared: Bytes | None, preparation: Preparation | None

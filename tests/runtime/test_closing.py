@@ -1,0 +1,90 @@
+"""What closing a model means for calls that run: they end as usual, and later ones are refused."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from pathlib import Path
+from typing import cast
+from weakref import ref
+
+import numpy as np
+import pytest
+
+from dlc.driver.compile import compile_opened
+from dlc.driver.open import open_model
+from dlc.driver.settings import Settings
+from dlc.errors import CallError
+from dlc.runtime.buffers import Bytes
+from dlc.runtime.frames import Frame
+from dlc.runtime.model import Model
+from tests.runtime import closings
+from tests.runtime.fake_gpu import FakeGpu, fake_gpu
+
+ROOT = Path(__file__).parents[2]
+X = np.random.default_rng(0).standard_normal((16, closings.WIDTH)).astype(np.float32)
+MIXED = closings.TEXT.replace("tanh(x @ (2.0 * w))", "on cuda:0 { tanh(x @ (2.0 * w)) }")
+
+
+def close_at_random_moments(count: int, seed: int) -> None:
+    """In a process of its own: what reads freed memory may end it."""
+    command = [sys.executable, "-m", "tests.runtime.closings", str(count), str(seed)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_calls_of_eight_threads_are_right_or_refused_when_a_model_is_closed() -> None:
+    close_at_random_moments(50, 0)
+
+
+@pytest.mark.long
+def test_a_thousand_models_are_closed_during_calls() -> None:
+    close_at_random_moments(1_000, 1)
+
+
+def test_a_closed_model_gives_back_the_weights_when_its_last_call_has_ended() -> None:
+    model = Model(closings.artifact())
+    model.f(X)
+    entry = model.f
+    frame = entry._take_frame()  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(frame, Frame)
+    prepared, _ = cast("tuple[Bytes, Bytes]", frame._weights.memory)  # pyright: ignore[reportPrivateUsage]
+    lives = ref(prepared)
+    model.close()
+    del prepared
+    gc.collect()
+    assert lives() is not None
+    entry._give_back(frame)  # pyright: ignore[reportPrivateUsage]
+    del frame
+    gc.collect()
+    assert lives() is None
+
+
+@pytest.mark.parametrize(("text", "target"), [(closings.TEXT, "cuda:sm_80"), (MIXED, "cpu")])
+def test_a_model_on_a_gpu_is_closed_during_a_call(
+    text: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake_gpu() as gpu:
+        opened = open_model("net.dlm", text=text)
+        model = Model(compile_opened(opened, Settings(target=target), "init:0"))
+        expected = np.asarray(model.f(X))
+        closed = close_while_waiting(gpu, model, monkeypatch)
+        np.testing.assert_array_equal(np.asarray(model.f(X)), expected)
+        assert closed
+        with pytest.raises(CallError, match="D0811"):
+            model.f(X)
+
+
+def close_while_waiting(gpu: FakeGpu, model: Model, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Close the model as soon as a call waits for the device, which begins its work then."""
+    wait, waited = gpu.wait, list[int]()
+
+    def closing(stream: int) -> None:
+        waited.append(stream)
+        model.close()
+        gc.collect()
+        wait(stream)
+
+    monkeypatch.setattr(gpu, "wait", closing)
+    return waited
