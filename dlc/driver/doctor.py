@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from dlc import __version__
 from dlc.codegen import llvm
-from dlc.driver.cache import open_cache
+from dlc.driver.cache import chosen_cache
 from dlc.driver.extensions import load_extensions
 from dlc.errors import DlcError
 from dlc.runtime import blas, cpu
@@ -140,7 +140,7 @@ def _judged(found: blas.Library, forced: str | None, level: str | None) -> Findi
 
 
 def _cache() -> Finding:
-    cache = open_cache()
+    cache = chosen_cache()
     if cache is None:
         return Finding("cache", "switched off (DLC_CACHE is empty, or there is no home)")
     try:

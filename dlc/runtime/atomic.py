@@ -20,19 +20,24 @@ _attempt = count()
 
 
 def write_file(
-    path: str | os.PathLike[str], pieces: Iterable[bytes | memoryview], *, durable: bool = True
+    path: str | os.PathLike[str],
+    pieces: Iterable[bytes | memoryview],
+    *,
+    durable: bool = True,
+    mode: int = 0o666,
 ) -> None:
     """Write the pieces one after another: to a new file beside `path`, to disk, then renamed over it.
 
     A link is followed, so that it stays one. A device or a pipe, such as `/dev/stdout`, takes the pieces
     as they come. Without `durable` nobody waits for the disk: after a power cut the file may be empty.
+    The permissions are `mode`, cut down by the caller's umask as for any file that a program makes.
     Raises UsageError (D0502) where it cannot be written; an old file is then as it was.
     """
     target = Path(path)
     if is_stream(target):
         _write_into(target, pieces)
     else:
-        _replace(target, pieces, durable)
+        _replace(target, pieces, durable, mode)
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -72,10 +77,10 @@ def _write_into(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
         raise _cannot(target, error) from error
 
 
-def _replace(target: Path, pieces: Iterable[bytes | memoryview], durable: bool) -> None:
+def _replace(target: Path, pieces: Iterable[bytes | memoryview], durable: bool, mode: int) -> None:
     try:
         target = Path(os.path.realpath(target))
-        temporary, handle = _create_beside(target)
+        temporary, handle = _create_beside(target, mode)
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
         raise _cannot(target, error) from error
     try:
@@ -96,14 +101,13 @@ def _replace(target: Path, pieces: Iterable[bytes | memoryview], durable: bool) 
         _sync_folder(target.parent)
 
 
-def _create_beside(target: Path) -> tuple[Path, int]:
+def _create_beside(target: Path, mode: int) -> tuple[Path, int]:
     """A file that did not exist, in the same folder: a rename works within one file system only."""
     while True:
         temporary = target.with_name(f"{_prefix(target)}{os.getpid()}-{next(_attempt)}.tmp")
         try:
-            # 0o666 is cut down by the caller's umask, as for any file a program makes.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            return temporary, os.open(temporary, flags, 0o666)
+            return temporary, os.open(temporary, flags, mode)
         except FileExistsError:
             continue
 
