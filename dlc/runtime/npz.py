@@ -1,7 +1,8 @@
 """NumPy's npy and npz files, read strictly: no pickle, and no size believed before it is checked.
 
 An npz file is a zip archive of npy files. Members that are stored uncompressed, as `np.savez` does it,
-stay where they are in the mapped file; compressed ones are unpacked when they are asked for.
+stay where they are in the mapped file; compressed ones are unpacked when they are asked for. Either way
+the CRC-32 of an array is checked each time it is asked for, before anything is made of its bytes.
 """
 
 from __future__ import annotations
@@ -124,6 +125,8 @@ def _member(
     if member.flag_bits & _ENCRYPTED or member.compress_type not in (_STORED, _DEFLATED):
         raise _damaged(path, "it is encrypted, or packed in a way that is not deflate")
     if member.compress_type == _STORED:
+        with _damage_named(path), archive.open(member):
+            pass  # what the archive says of a member in two places is compared
         return read_npy(_stored(file, member, path), path)
     if member.file_size > max(_FREE_SIZE, _MAX_RATIO * member.compress_size):
         message = f"{member.compress_size} bytes claim to unpack to {member.file_size}"
@@ -140,7 +143,10 @@ def _stored(file: memoryview, member: zipfile.ZipInfo, path: str) -> memoryview:
     first = start + _LOCAL_HEADER.size + name + extra
     if magic != b"PK\x03\x04" or not 0 <= member.file_size <= len(file) - first:
         raise _damaged(path, "it lies outside the archive")
-    return file[first : first + member.file_size]
+    data = file[first : first + member.file_size]
+    if zlib.crc32(data) != member.CRC:
+        raise _damaged(path, "its CRC-32 is not the one in the archive", help="copy the file again")
+    return data
 
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: str) -> Bytes:
