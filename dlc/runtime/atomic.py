@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
+import secrets
 import stat
-import time
-from collections.abc import Iterable
-from itertools import count
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 from dlc.errors import UsageError
 
-_LEFTOVER_AGE = 600.0
-"""Seconds after which what an ended process left is removed; one on another machine may be alive."""
-
-_attempt = count()
+_TOKEN_BYTES = 8
+"""Of the random number in a temporary name."""
 
 
 def write_file(
@@ -28,9 +29,10 @@ def write_file(
 ) -> None:
     """Write the pieces one after another: to a new file beside `path`, to disk, then renamed over it.
 
-    A link is followed, so that it stays one. A device or a pipe, such as `/dev/stdout`, takes the pieces
-    as they come. Without `durable` nobody waits for the disk: after a power cut the file may be empty.
-    The permissions are `mode`, cut down by the caller's umask as for any file that a program makes.
+    What killed writers of the same file left there is removed. A link is followed, so that it stays one. A
+    device or a pipe, such as `/dev/stdout`, takes the pieces as they come. Without `durable` nobody waits
+    for the disk: after a power cut the file may be empty. The permissions are `mode`, cut down by the
+    caller's umask as for any file that a program makes.
     Raises UsageError (D0502) where it cannot be written; an old file is then as it was.
     """
     target = Path(path)
@@ -78,38 +80,46 @@ def _write_into(target: Path, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 def _replace(target: Path, pieces: Iterable[bytes | memoryview], durable: bool, mode: int) -> None:
+    if "\0" in str(target):
+        raise _cannot(target, ValueError("embedded null character"))
+    target = Path(os.path.realpath(target))
     try:
-        target = Path(os.path.realpath(target))
-        temporary, handle = _create_beside(target, mode)
-    except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        raise _cannot(target, error) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
+        _remove_leftovers(target)
+        with _created_beside(target, mode) as (temporary, file):
             for piece in pieces:
                 file.write(piece)
+            file.flush()
             if durable:
-                file.flush()
                 os.fsync(file.fileno())
-        temporary.replace(target)
+            temporary.replace(target)  # while it is locked: nobody takes it for a leftover
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise _cannot(target, error) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
     if durable:
         _sync_folder(target.parent)
 
 
-def _create_beside(target: Path, mode: int) -> tuple[Path, int]:
-    """A file that did not exist, in the same folder: a rename works within one file system only."""
+# A writer holds a lock on its temporary file, which the system takes away when the writer ends, however
+# it ends. So a file whose lock can be had is nobody's any more. Names are never used twice.
+
+
+@contextmanager
+def _created_beside(target: Path, mode: int) -> Generator[tuple[Path, IO[bytes]]]:
+    """A file that did not exist, locked, in the same folder: a rename works within one file system only.
+
+    What has not been renamed at the end is removed.
+    """
     while True:
-        temporary = target.with_name(f"{_prefix(target)}{os.getpid()}-{next(_attempt)}.tmp")
+        temporary = target.with_name(f"{_prefix(target)}{secrets.token_hex(_TOKEN_BYTES)}.tmp")
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            return temporary, os.open(temporary, flags, mode)
-        except FileExistsError:
-            continue
+            with open(temporary, "xb", opener=partial(os.open, mode=mode)) as file:
+                _lock(file.fileno(), fcntl.LOCK_EX)
+                if os.fstat(file.fileno()).st_nlink:
+                    yield temporary, file
+                    return
+                # Taken for a leftover in the moment before it was locked: another one, then.
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 def _prefix(target: Path) -> str:
@@ -117,32 +127,37 @@ def _prefix(target: Path) -> str:
     return f".{target.name[:60]}."
 
 
-def remove_leftovers(path: str | os.PathLike[str]) -> None:
-    """Remove what processes left that were killed while they wrote `path`, ten minutes ago or earlier.
+def _remove_leftovers(target: Path) -> None:
+    """Remove what writers of this target left that were killed while they wrote.
 
-    What cannot be removed stays: it is in nobody's way.
+    What cannot be removed, and all where the file system has no locks, stays: it is in nobody's way.
     """
+    name = re.compile(rf"{re.escape(_prefix(target))}[0-9a-f]{{{2 * _TOKEN_BYTES}}}\.tmp")
     try:
-        target = Path(os.path.realpath(path))
-        left = re.compile(rf"{re.escape(_prefix(target))}([0-9]{{1,9}})-[0-9]+\.tmp")
         with os.scandir(target.parent) as entries:
-            found = [(entry, name) for entry in entries if (name := left.fullmatch(entry.name))]
-        for entry, name in found:
-            old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFTOVER_AGE
-            if old and not _runs(int(name[1])):
-                Path(entry.path).unlink()
-    except (OSError, ValueError):  # ValueError: a null character in the name
-        return
-
-
-def _runs(process: int) -> bool:
-    """Whether there is a process of this number."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
+            found = [entry.path for entry in entries if name.fullmatch(entry.name)]
     except OSError:
-        return True
+        return
+    for path in found:
+        with suppress(OSError):
+            _remove_leftover(path)
+
+
+def _remove_leftover(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if _lock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB):
+            os.unlink(path)
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, operation: int) -> bool:
+    """Whether the file is locked now: not, where another has the lock or the file system has none."""
+    try:
+        fcntl.flock(handle, operation)
+    except OSError:
+        return False
     return True
 
 

@@ -14,7 +14,6 @@ from typing import NamedTuple, cast
 
 from dlc.errors import ArtifactError, UsageError
 from dlc.runtime import canonical, safetensors
-from dlc.runtime.atomic import remove_leftovers
 from dlc.runtime.canonical import BadJson, Json
 from dlc.runtime.files import map_file
 from dlc.runtime.history import History, number_of, restored, stored
@@ -54,10 +53,8 @@ def write_checkpoint(
 ) -> None:
     """Write a checkpoint in place of the one that is there, all of it or nothing.
 
-    What a training that was killed while it wrote left beside the file is removed. Raises UsageError
-    (D0502) where the file cannot be written; the old one is then as it was.
+    Raises UsageError (D0502) where the file cannot be written; the old one is then as it was.
     """
-    remove_leftovers(path)
     safetensors.write(path, tensors, {_KEY: facts_text(facts)})
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -95,6 +99,79 @@ def test_a_place_where_no_file_can_be_is_named(tmp_path: Path, name: str) -> Non
         write_file(tmp_path / name, [b"new"])
     assert caught.value.diagnostics[0].code == "D0502"
     assert names(tmp_path) == ["file"]
+
+
+WRITER = """
+import sys
+from dlc.runtime.atomic import write_file
+def pieces():
+    yield b"half" * 100_000
+    print("half", flush=True)
+    yield sys.stdin.readline().encode()
+write_file(sys.argv[1], pieces())
+"""
+
+
+@contextmanager
+def halfway(target: Path) -> Generator[subprocess.Popen[str]]:
+    """A process that has written half of a file, and the rest when it is told a line."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(target)],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "half\n"
+        yield writer
+
+
+def test_what_killed_writers_of_a_file_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    target = tmp_path / "a.dlc"
+    for _ in range(2):
+        with halfway(target) as writer:
+            writer.kill()
+    with halfway(tmp_path / "b.dlc") as writer:
+        writer.kill()
+    [*left, other] = names(tmp_path)
+    assert left, "a killed writer leaves its temporary file"
+    assert other.startswith(".b.dlc.")
+    kept = {other, "notes.tmp", ".a.dlc.tmp", ".a.dlc.0123.tmp", ".a.dlc.0123456789abcdef.tmp.old"}
+    for name in kept - {other}:
+        (tmp_path / name).write_bytes(b"not ours")
+    write_file(target, [b"whole"])
+    assert {*names(tmp_path)} == {"a.dlc", *kept}
+    assert target.read_bytes() == b"whole"
+
+
+def test_a_writer_leaves_what_another_is_writing(tmp_path: Path) -> None:
+    target = tmp_path / "a.dlc"
+    with halfway(target) as writer:
+        write_file(target, [b"whole"])
+        assert len(names(tmp_path)) == 2
+        writer.communicate("rest\n")
+    assert writer.returncode == 0
+    assert target.read_bytes() == b"half" * 100_000 + b"rest\n"
+    assert names(tmp_path) == ["a.dlc"]
+
+
+def test_a_folder_in_the_place_of_what_was_left_is_kept(tmp_path: Path) -> None:
+    (tmp_path / ".a.0123456789abcdef.tmp").mkdir()
+    write_file(tmp_path / "a", [b"new"])
+    assert names(tmp_path) == [".a.0123456789abcdef.tmp", "a"]
+
+
+def test_a_file_system_without_locks_takes_files_and_keeps_what_was_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(_: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, operation)
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    (tmp_path / ".a.0123456789abcdef.tmp").write_bytes(b"whose?")
+    write_file(tmp_path / "a", [b"new"])
+    assert names(tmp_path) == [".a.0123456789abcdef.tmp", "a"]
 
 
 def test_many_writers_of_one_file_leave_one_of_their_files(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import signal
 import subprocess
@@ -80,23 +79,6 @@ def test_a_checkpoint_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     assert read_checkpoint(path).facts.step == 213
     assert before.tensors["net.0.w"][0].item() == np.float32(0.1), "what was read stays"
     assert [found.name for found in tmp_path.iterdir()] == ["c"]
-
-
-def test_what_killed_trainings_left_is_removed(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        ended.wait()
-    hour_ago = time.time() - 3600
-    kept = {
-        f".c.{os.getpid()}-0.tmp": hour_ago,  # its process is alive
-        f".c.{ended.pid}-1.tmp": time.time(),  # its process may be on another machine
-        f".d.{ended.pid}-0.tmp": hour_ago,
-        "notes.tmp": hour_ago,
-    }
-    for name, changed in {**kept, f".c.{ended.pid}-0.tmp": hour_ago}.items():
-        (tmp_path / name).write_bytes(b"half")
-        os.utime(tmp_path / name, (changed, changed))
-    write_checkpoint(tmp_path / "c", tensors(), FACTS)
-    assert {path.name for path in tmp_path.iterdir()} == {"c", *kept}
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
