@@ -299,9 +299,11 @@ class Trainer:
         with self._alone():
             while self.epoch < last:
                 self._epoch(examples, last, report)
-                done = self.epoch == last
-                if path is not None and (done or self.epoch % self._facts.every == 0):
+                between = self.epoch < last and self.epoch % self._facts.every == 0
+                if path is not None and between:
                     self._write_checkpoint(path)
+            if path is not None:  # also where all was done before, and this could not be written
+                self._write_checkpoint(path)
         return self.history
 
     def _epoch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import threading
@@ -318,6 +319,24 @@ def test_a_loss_that_is_no_number_ends_the_training() -> None:
     with pytest.raises(CallError, match="the loss is") as caught:
         dlc.trainer(text=text, epochs=9).fit(batch(40))
     assert caught.value.diagnostics[0].code == "D0815"
+
+
+def test_a_last_checkpoint_that_could_not_be_written_is_written_by_the_next_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    trainer = noisy(epochs=1)
+    path = tmp_path / "c.safetensors"
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", refuse)
+        with pytest.raises(UsageError, match="no space left"):
+            trainer.fit(batch(20), checkpoint=path)
+    assert not path.exists()
+    trainer.fit(batch(20), checkpoint=path)
+    facts = read_checkpoint(path).facts
+    assert (facts.epoch, facts.step) == (1, trainer.steps)
 
 
 def test_a_checkpoint_of_another_model_changes_nothing(tmp_path: Path) -> None:
