@@ -20,6 +20,7 @@ from dlc.errors import (
     InternalError,
     UsageError,
     diagnostic_data,
+    no_memory,
     not_installed,
     visible,
 )
@@ -27,7 +28,6 @@ from dlc.errors import (
 INTERRUPTED = 130
 _OUTPUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 """What stdout can fail with. Files are written in one place, which says what happened itself."""
-OUT_OF_MEMORY = "the system has no more memory"
 
 
 class Interrupted(Exception):
@@ -76,7 +76,7 @@ def _attempted(action: Callable[[], int | None], as_json: bool) -> int:
         own = (error.name or "dlc").startswith("dlc")
         return _told(_unexpected(error) if own else not_installed(error), as_json)
     except MemoryError:
-        return _told(InternalError(OUT_OF_MEMORY, code="D0998"), as_json)
+        return _told(no_memory(), as_json)
     except OSError as error:
         if error.errno in _OUTPUT_ERRORS:
             raise
@@ -204,7 +204,8 @@ def progress(what: str) -> Generator[None]:
 
     watcher = threading.Thread(target=watch, daemon=True)
     if sys.stderr.isatty():
-        watcher.start()
+        with suppress(RuntimeError):  # the system has no thread for it
+            watcher.start()
     try:
         yield
     finally:

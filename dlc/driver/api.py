@@ -23,6 +23,7 @@ from dlc.driver.python_arguments import (
 from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
 from dlc.driver.weights import Given
+from dlc.errors import memory_needed
 from dlc.runtime.device_names import device_or_none
 from dlc.runtime.model import Model
 from dlc.runtime.trainer import Trainer
@@ -33,6 +34,7 @@ DEVICE = 'what to run on, such as "cuda:1"'
 
 
 @in_python()
+@memory_needed()
 def compile(
     path: str | os.PathLike[str] | None = None,
     *,
@@ -88,6 +90,7 @@ def compile(
 
 
 @in_python()
+@memory_needed()
 def trainer(
     path: str | os.PathLike[str] | None = None,
     *,

@@ -238,7 +238,10 @@ def _interruptible(model: Model, action: Callable[[], object]) -> object:
             failure.append(error)
 
     beside = threading.Thread(target=run)
-    beside.start()
+    try:
+        beside.start()
+    except RuntimeError:  # the system has no thread for it, so Ctrl-C waits for the call
+        return action()
     try:
         beside.join()
     except KeyboardInterrupt:

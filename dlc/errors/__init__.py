@@ -18,7 +18,8 @@ error[D0301]: the inner sizes 3 and 4 differ
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -36,6 +37,8 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "diagnostic_data",
+    "memory_needed",
+    "no_memory",
     "not_installed",
     "render",
     "visible",
@@ -171,6 +174,24 @@ class InternalError(DlcError):
 
     exit_code = 70
     default_code = "D0999"
+
+
+def no_memory() -> InternalError:
+    """What to say where the system has refused memory that was needed."""
+    return InternalError(
+        "the system has no more memory",
+        code="D0998",
+        help="use smaller sizes, or a machine with more memory",
+    )
+
+
+@contextmanager
+def memory_needed() -> Generator[None]:
+    """Where the system refuses memory meanwhile, an InternalError (D0998) says so."""
+    try:
+        yield
+    except MemoryError as error:
+        raise no_memory() from error
 
 
 def not_installed(error: ModuleNotFoundError) -> DlcError:

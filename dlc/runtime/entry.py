@@ -131,23 +131,28 @@ class EntryPoint:
     def __call__(
         self, *args: object, out: Out | None = None, arena: object = None, **named: object
     ) -> object:
-        if not named and len(args) == len(self._dtypes):
-            # Arrays for now: the first thing that happens to each is that this is looked at.
-            arrays: tuple[Array, ...] = args  # pyright: ignore[reportAssignmentType]
-            shapes: list[tuple[int, ...]] = []
-            for array, dtype in zip(arrays, self._dtypes, strict=True):
-                if type(array) is not _ndarray or array.dtype is not dtype:
-                    break
-                if array.flags.num & _FITS != _FITS:
-                    break
-                shapes.append(array.shape)
-            else:
-                binding = self._sizing.known(tuple(shapes))
-                if binding is not None and self._runner is not None:
-                    return self._run(arrays, binding, out, arena)
-        found, given = self._reader.read(args, named)
-        binding = self._bound([array.shape for array in found], given, lent=arena is not None)
-        return self._run(found, binding, out, arena)
+        try:
+            if not named and len(args) == len(self._dtypes):
+                # Arrays for now: the first thing that happens to each is that this is looked at.
+                arrays: tuple[Array, ...] = args  # pyright: ignore[reportAssignmentType]
+                shapes: list[tuple[int, ...]] = []
+                for array, dtype in zip(arrays, self._dtypes, strict=True):
+                    if type(array) is not _ndarray or array.dtype is not dtype:
+                        break
+                    if array.flags.num & _FITS != _FITS:
+                        break
+                    shapes.append(array.shape)
+                else:
+                    binding = self._sizing.known(tuple(shapes))
+                    if binding is not None and self._runner is not None:
+                        return self._run(arrays, binding, out, arena)
+            found, given = self._reader.read(args, named)
+            binding = self._bound([array.shape for array in found], given, lent=arena is not None)
+            return self._run(found, binding, out, arena)
+        except MemoryError:
+            raise CallError(
+                f"{self.name}: the system has no memory for a call", code="D0613"
+            ) from None
 
     def _run(
         self, inputs: Sequence[Array], binding: Binding, out: Out | None, arena: object

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 CHUNK = 4 << 20
 _WORTH_THREADS = 2 * CHUNK
@@ -39,13 +40,22 @@ def _hash_all(chunks: Sequence[memoryview], in_parallel: bool) -> list[str]:
         for index, chunk in todo:
             found[index] = hashlib.sha256(chunk).hexdigest()
 
-    threads = [threading.Thread(target=work) for _ in range(_helpers() if in_parallel else 0)]
-    for thread in threads:
-        thread.start()
+    threads = _started(work, _helpers() if in_parallel else 0)
     work()
     for thread in threads:
         thread.join()
     return found
+
+
+def _started(work: Callable[[], None], count: int) -> list[threading.Thread]:
+    """So many threads at work, or as many as the system has."""
+    threads: list[threading.Thread] = []
+    with suppress(RuntimeError):
+        for _ in range(count):
+            thread = threading.Thread(target=work)
+            thread.start()
+            threads.append(thread)
+    return threads
 
 
 def _helpers() -> int:

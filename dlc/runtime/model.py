@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, SupportsIndex
 
-from dlc.errors import UsageError
+from dlc.errors import UsageError, memory_needed
 from dlc.runtime import model_report
 from dlc.runtime import weights as weight_tables
 from dlc.runtime.artifact import Artifact
@@ -87,6 +87,7 @@ class Model:
         return _again, (data, self._threads, self._max_memory, self._wanted_device)
 
     @classmethod
+    @memory_needed()
     def from_bytes(
         cls,
         data: Data,
@@ -173,6 +174,7 @@ class Model:
         first = (0.0, 0.0) if store is None else (store.prepare_ms, store.upload_ms)
         return Times(self._load_ms, self._artifact.timings.hash_ms, *first)
 
+    @memory_needed()
     def with_weights(self, weights: str | os.PathLike[str] | Mapping[str, object]) -> Model:
         """The same model with other weights, from a safetensors or npz file or a mapping of arrays.
 
@@ -205,6 +207,7 @@ class Model:
             _shared=self._loaded,
         )
 
+    @memory_needed()
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the `.dlc` file; the same model gives the same bytes.
 
@@ -317,6 +320,7 @@ def _check_kinds(sha256: object, max_memory: object, device: object) -> None:
         )
 
 
+@memory_needed()
 def load(
     path: str | os.PathLike[str],
     *,

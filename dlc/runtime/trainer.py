@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import CallError, UsageError
+from dlc.errors import CallError, UsageError, memory_needed
 from dlc.runtime.artifact import SUFFIX, Artifact
 from dlc.runtime.atomic import check_writable
 from dlc.runtime.buffers import Bytes, aligned_bytes
@@ -117,6 +117,7 @@ class Trainer:
     calls meanwhile gets a CallError (D0813).
     """
 
+    @memory_needed()
     def __init__(
         self,
         artifact: Artifact,
@@ -176,6 +177,7 @@ class Trainer:
         block.flags.writeable = False
         return WeightViews(self._artifact.manifest.weights, block)
 
+    @memory_needed()
     def trained(self) -> dict[str, Array]:
         """Copies of the model's own weights and states, without what the optimizer keeps."""
         table = self._artifact.manifest.weights
@@ -184,6 +186,7 @@ class Trainer:
 
     # Steps ----------------------------------------------------------------------------------------
 
+    @memory_needed()
     def step(self, **batch: object) -> float:
         """Make one step with a batch and give its loss.
 
@@ -228,6 +231,7 @@ class Trainer:
         found = {**self._last, **{name: weights.tensor(name) for name in weights}}
         return {item.name: found[item.name] for item in self._step.entry.inputs}
 
+    @memory_needed()
     def evaluate(self, data: Given | Dataset | None = None) -> dict[str, float]:
         """The loss and the metrics, each the mean over all examples: of the test data if nothing is given.
 
@@ -236,6 +240,7 @@ class Trainer:
         with self._alone():
             return self._measured(self._test_data() if data is None else self.data(data))
 
+    @memory_needed()
     def measure(self, **batch: object) -> dict[str, float]:
         """The loss and the metrics of one batch."""
         with self._alone():
@@ -271,6 +276,7 @@ class Trainer:
         entries = self._artifact.manifest.entries
         return open_examples(self._facts, entries, self._folder, given, seed=self.seed)
 
+    @memory_needed()
     def fit(
         self,
         data: Given | Dataset | None = None,
@@ -355,6 +361,7 @@ class Trainer:
 
     # Files ----------------------------------------------------------------------------------------
 
+    @memory_needed()
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint (`.safetensors`), or the whole trainer as it is now (`.dlc`), atomically."""
         with self._alone():
@@ -377,6 +384,7 @@ class Trainer:
     def _write_checkpoint(self, path: str | os.PathLike[str]) -> None:
         write_checkpoint(path, self._weights.tensors, self._done())
 
+    @memory_needed()
     def resume(self, path: str | os.PathLike[str]) -> None:
         """Go on from a checkpoint, as if there had been no interruption.
 

@@ -70,8 +70,8 @@ PAGES: dict[str, Page] = {
     ),
     "D0613": Page(
         "more memory than allowed",
-        "A call needs more working memory than `max_memory` (`--max-memory`) allows. Raise it, use "
-        "smaller sizes, or compile with `limit memory`.",
+        "A call needs more working memory than `max_memory` (`--max-memory`) allows, or than the system "
+        "has. Raise the limit, use smaller sizes, or compile with `limit memory`.",
     ),
     "D0614": Page(
         "the artifact calls BLAS, and there is none",

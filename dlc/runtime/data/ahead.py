@@ -27,7 +27,8 @@ def made_ahead(things: Iterator[T], ahead: int) -> Generator[T]:
     """The same things, up to `ahead` of them made before they are asked for, in one thread.
 
     A thing is the caller's until the next one is asked for: no more than `ahead + 1` are in use at any
-    time. What making them raises is raised here. Closing the generator ends the thread.
+    time. What making them raises is raised here. Closing the generator ends the thread. Where the system
+    has no thread, each is made when it is asked for.
     """
     slots = threading.Semaphore(ahead + 1)
     ready: SimpleQueue[_Made[T] | _Ended] = SimpleQueue()
@@ -50,7 +51,11 @@ def made_ahead(things: Iterator[T], ahead: int) -> Generator[T]:
             ready.put(_Ended(error))
 
     worker = threading.Thread(target=work, name="dlc-data", daemon=True)
-    worker.start()
+    try:
+        worker.start()
+    except RuntimeError:  # the system has no thread for it
+        yield from things
+        return
     try:
         while isinstance(item := ready.get(), _Made):
             yield item.value

@@ -120,6 +120,20 @@ def test_large_batches_are_made_ahead_by_themselves() -> None:
 # ------------------------------------------------------------------------------------ made ahead
 
 
+def test_without_a_thread_things_are_made_when_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    made: list[int] = []
+    things = made_ahead(counted(made, 5), 3)
+    assert next(things) == 0
+    assert made == [0]
+    assert list(things) == [1, 2, 3, 4]
+
+
 def counted(made: list[int], count: int = 100) -> Iterator[int]:
     for number in range(count):
         made.append(number)
