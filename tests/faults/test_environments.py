@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,11 +179,10 @@ def check_nothing_can_be_written(place: Place, elsewhere: Path) -> None:
 
 
 @pytest.fixture
-def theirs(tmp_path: Path) -> Iterator[Path]:
+def theirs() -> Iterator[Path]:
     """A folder with the model that everybody may read, and one, `elsewhere`, that a stranger may write."""
     # pytest's own folders are for their user alone.
-    folder = Path("/tmp", f"dlc-{os.getpid()}-{tmp_path.name}")
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp())
     try:
         fill(folder)
         (folder / "elsewhere").mkdir()
