@@ -37,4 +37,4 @@ def test_ten_patterns_of_delays_change_no_result(seed: int) -> None:
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_delays_show_a_mistake_in_the_pool(mistake: str) -> None:
-    assert wrong_results(1, 400, mistake, seconds=5) != 0
+    assert wrong_results(1, 2_000, mistake, seconds=5) != 0
