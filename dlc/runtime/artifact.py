@@ -55,12 +55,16 @@ class Artifact:
         return artifact
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], *, sha256: str | None = None) -> Self:
-        """Map a `.dlc` file and check its form, its hashes and its tables; `sha256` pins the file.
+    def read(
+        cls, path: str | os.PathLike[str], *, sha256: str | None = None, copy: bool = False
+    ) -> Self:
+        """Map a `.dlc` file, or `copy` it, and check its form, its hashes and its tables.
+
+        `sha256` pins the file.
 
         Raises ArtifactError naming section and offset, or UsageError if the file cannot be read.
         """
-        return cls._read(map_file(path), os.fspath(path), sha256)
+        return cls._read(map_file(path, copy=copy), os.fspath(path), sha256)
 
     @classmethod
     def from_bytes(cls, data: Data, name: str = IN_MEMORY, *, sha256: str | None = None) -> Self:

@@ -13,6 +13,8 @@ import stat
 from pathlib import Path
 
 from dlc.errors import UsageError
+from dlc.runtime.buffers import aligned_bytes
+from dlc.runtime.memory import check_free
 
 _OPEN_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _OPEN_FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
@@ -26,18 +28,20 @@ def check_path(wanted: str, path: object) -> None:
         )
 
 
-def map_file(path: str | os.PathLike[str]) -> memoryview:
+def map_file(path: str | os.PathLike[str], *, copy: bool = False) -> memoryview:
     """The bytes of a file that the user named, which may lie anywhere.
 
-    The pages are read as they are touched, so a large file costs nothing until it is used. Raises
-    UsageError (D0501) if there is no such file or it is not a plain one.
+    The pages are read as they are touched, so a large file costs nothing until it is used. With `copy`
+    all of it is read now: what becomes of the file later is not seen, where a mapped file that another
+    program shortens ends the process (SIGBUS). Raises UsageError (D0501) if there is no such file or it is
+    not a plain one, Unsupported (D0705) for a copy that does not fit into memory.
     """
     name = os.fspath(path)
     try:
         handle = os.open(name, _OPEN_FILE)
     except (OSError, ValueError) as error:
         raise _unreadable(name, error) from None
-    return _mapped(handle, name)
+    return _mapped(handle, name, copy=copy)
 
 
 def map_inside(folder: str | os.PathLike[str], path: str) -> memoryview:
@@ -94,7 +98,7 @@ def _is_link(folder: int, name: str) -> bool:
         return False
 
 
-def _mapped(handle: int, name: str) -> memoryview:
+def _mapped(handle: int, name: str, *, copy: bool = False) -> memoryview:
     try:
         status = os.fstat(handle)
         if stat.S_ISDIR(status.st_mode):
@@ -103,11 +107,25 @@ def _mapped(handle: int, name: str) -> memoryview:
             raise _unreadable(name, "is not a plain file")
         if status.st_size == 0:
             return memoryview(b"")
+        if copy:
+            return _copied(handle, status.st_size, name)
         return memoryview(mmap.mmap(handle, status.st_size, access=mmap.ACCESS_READ))
     except (OSError, ValueError) as error:
         raise _unreadable(name, error) from None
     finally:
         os.close(handle)
+
+
+def _copied(handle: int, size: int, name: str) -> memoryview:
+    """What a file holds now, read-only: fewer bytes than it had if it becomes shorter meanwhile."""
+    check_free(f"a copy of {name}", size)
+    block = aligned_bytes(size)
+    with open(handle, "rb", buffering=0, closefd=False) as file:
+        count = 0
+        while count < size and (more := file.readinto(block[count:].data)):
+            count += more
+    block.flags.writeable = False
+    return block[:count].data
 
 
 def _unreadable(name: str, why: Exception | str) -> UsageError:

@@ -329,6 +329,7 @@ def load(
     untrusted: bool = False,
     max_memory: int | None = None,
     device: str | None = None,
+    copy: bool = False,
 ) -> Model:
     """Load a compiled model from a `.dlc` file.
 
@@ -337,9 +338,14 @@ def load(
     machine code and is as trustworthy as any program: with `untrusted=True` its code is never mapped,
     so that it can be inspected but not called. `max_memory` limits, in bytes, the working memory of a
     call. `device` is what it runs on, `cpu`, or `cuda:0` and so on: without it the first GPU, if the file
-    has code for one; where a text says `on cuda:0`, that is the GPU that is named here. Raises
-    ArtifactError if the file is damaged, inconsistent, or not for this machine and device; Unsupported for
-    a device that there is not; UsageError if it cannot be read.
+    has code for one; where a text says `on cuda:0`, that is the GPU that is named here.
+
+    The file is mapped: weights are read from it as they are needed, so its contents must not change while
+    the model lives. `copy=True` reads all of it now, for a file whose contents may. Another file may be
+    renamed over it either way, as dlc writes its own.
+
+    Raises ArtifactError if the file is damaged, inconsistent, or not for this machine and device;
+    Unsupported for a device that there is not; UsageError if it cannot be read.
     """
     check_path("a model is loaded from the path of its file", path)
     _check_kinds(sha256, max_memory, device)
@@ -350,7 +356,7 @@ def load(
             help="write dlc.compile(path) for dlc.load(path)",
         )
     with without_collections():
-        artifact = Artifact.read(path, sha256=sha256)
+        artifact = Artifact.read(path, sha256=sha256, copy=copy)
         return Model(
             artifact, threads=threads, untrusted=untrusted, max_memory=max_memory, device=device
         )

@@ -6,10 +6,13 @@ import os
 import socket
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from dlc.errors import UsageError
+from dlc.errors import Unsupported, UsageError
 from dlc.runtime.files import map_file, map_inside
+from dlc.runtime.model import load
+from tests.runtime import building
 
 
 @pytest.fixture
@@ -133,3 +136,32 @@ def test_no_descriptor_is_left_open(folder: Path) -> None:
             except UsageError:
                 continue
     assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_a_copied_file_may_change(tmp_path: Path) -> None:
+    path = tmp_path / "model.dlc"
+    building.tiny().artifact().write(path)
+    x = np.ones((2, 4), np.float32)
+    with load(path, copy=True) as model:
+        path.write_bytes(b"")
+        kept = np.asarray(model.f(x, x))
+    building.tiny().artifact().write(path)
+    with load(path) as model:
+        np.testing.assert_array_equal(kept, np.asarray(model.f(x, x)))
+
+
+def test_a_copy_has_the_bytes_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "some.bin"
+    for data in (b"", b"x", bytes(range(256)) * 1000):
+        path.write_bytes(data)
+        copy = map_file(path, copy=True)
+        assert copy.readonly
+        assert bytes(copy) == data
+
+
+def test_a_file_larger_than_the_memory_is_not_copied(tmp_path: Path) -> None:
+    path = tmp_path / "large.bin"
+    path.touch()
+    os.truncate(path, 1 << 42)
+    with pytest.raises(Unsupported, match="D0705"):
+        map_file(path, copy=True)
