@@ -52,7 +52,7 @@ def operators() -> Iterator[tuple[str, Run]]:
 
 def run_of(example: Example, level: int) -> Run:
     def run(after: bool | None) -> Sequence[Array]:
-        model = Model(compiled(example, level), threads=1)
+        model = Model(compiled(example, Settings(level)), threads=1)
         given = [placed(each.array, after) for each in example.inputs]
         pairs = zip(given, example.inputs, strict=True)
         named = {name: n for name, n in example.dims.items() if name in free_of(model)}
@@ -62,13 +62,13 @@ def run_of(example: Example, level: int) -> Run:
     return run
 
 
-def compiled(example: Example, level: int) -> Artifact:
+def compiled(example: Example, settings: Settings) -> Artifact:
     """An example of an operation as an artifact."""
     module = example.module()
     main = module.symbol("main")
     assert isinstance(main, func.Func)
     return_counts(main)
-    entry, settings = interface_of(main), Settings(level)
+    entry, level = interface_of(main), settings.level
     Manager(Context(options=settings.options())).run(module, pipeline("graph", "loop", level))
     sources = Sources("example.dlm", {"example.dlm": "dlc 1\n"}, "")
     code = CodeMaker(settings.processor, level, OBJECTS)
