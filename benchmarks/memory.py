@@ -106,7 +106,7 @@ def models(names: Sequence[str]) -> list[str]:
     return [*names] or found
 
 
-def _path_of(name: str) -> Path:
+def path_of(name: str) -> Path:
     if name.startswith("light_"):
         return network(name.removeprefix("light_"))
     own = ROOT / "examples" / f"{name}.dlm"
@@ -115,7 +115,7 @@ def _path_of(name: str) -> Path:
 
 def plans(name: str) -> Iterator[Row]:
     """The plans of a model, at its largest sizes, of training at its batch."""
-    wanted = Wanted(str(_path_of(name)))
+    wanted = Wanted(str(path_of(name)))
     written = replace(wanted, settings=Settings(disabled=AS_WRITTEN))
     for opened, before in zip(opened_of(wanted), opened_of(written), strict=True):
         begin = time.perf_counter()
