@@ -52,18 +52,31 @@ Monomial: TypeAlias = tuple[tuple[Atom, int], ...]
 
 MAX_FACTOR = 1 << 62
 """The greatest number in a size: that of artifacts."""
+MAX_LENGTH = 1 << 16
+MAX_NESTING = 100
+"""A size is refused when its names alone are longer, or when it divides and compares deeper.
+
+Sizes share their parts, so a few calculations make one that could neither be written nor walked.
+"""
+MAX_PRODUCTS = 1 << 14
+"""So many products of terms are computed for the product of two sizes."""
 
 
 class Dim:
     """A canonical polynomial: sorted monomials, each with a coefficient that is not 0. Interned.
 
-    Raises ModelError (D0329) for a coefficient beyond 2**62.
+    Raises ModelError (D0329) for a coefficient beyond 2**62, and for a size that is too long or nested
+    too deep.
     """
 
-    __slots__ = ("_text", "terms")
+    __slots__ = ("_text", "length", "nesting", "terms")
     _known: ClassVar[dict[tuple[tuple[Monomial, int], ...], Dim]] = {}
 
     terms: tuple[tuple[Monomial, int], ...]
+    length: int
+    """Of all its names as they are written, one after another."""
+    nesting: int
+    """How deep quotients and extremes stand in one another."""
     _text: str
 
     def __new__(cls, terms: tuple[tuple[Monomial, int], ...]) -> Dim:
@@ -71,8 +84,9 @@ class Dim:
         if found is None:
             for _, factor in terms:
                 _check_number(factor)
+            length, nesting = _extent(terms)
             found = object.__new__(cls)
-            found.terms = terms
+            found.terms, found.length, found.nesting = terms, length, nesting
             found._text = ""
             found = cls._known.setdefault(terms, found)
         return found
@@ -134,6 +148,30 @@ def _check_number(size: Size) -> None:
         raise ModelError("a number in a size is beyond 2**62", code="D0329")
 
 
+def _extent(terms: Iterable[tuple[Monomial, int]]) -> tuple[int, int]:
+    """Length and nesting of a polynomial. Raises ModelError (D0329) where they are too great."""
+    length, nesting = 0, 0
+    for monomial, _ in terms:
+        for atom, power in monomial:
+            one, deep = _atom_extent(atom)
+            length += one * power
+            nesting = max(nesting, deep)
+    if length > MAX_LENGTH:
+        raise ModelError(f"a size has more than {MAX_LENGTH} letters", code="D0329")
+    if nesting > MAX_NESTING:
+        raise ModelError(f"a size divides more than {MAX_NESTING} times in turn", code="D0329")
+    return length, nesting
+
+
+def _atom_extent(atom: Atom) -> tuple[int, int]:
+    match atom:
+        case str():
+            return len(atom), 0
+        case Quotient(one, other) | Extreme(_, (one, other)):
+            parts = [size for size in (one, other) if isinstance(size, Dim)]
+            return sum(part.length for part in parts), 1 + max(part.nesting for part in parts)
+
+
 def check_shape(shape: Shape) -> None:
     """Raises ModelError (D0329) for a size that is negative or beyond 2**62."""
     for size in shape:
@@ -163,6 +201,10 @@ def _sum(one: Size, other: Size) -> Size:
 
 @lru_cache(maxsize=1 << 16)
 def _product(one: Size, other: Size) -> Size:
+    if isinstance(one, Dim) and isinstance(other, Dim):
+        count = len(one.terms) * len(other.terms)
+        if count > MAX_PRODUCTS:
+            raise ModelError(f"the product of two sizes has {count} terms", code="D0329")
     return _from_terms(
         (_joined(first, second), factor * by)
         for first, factor in _terms(one)

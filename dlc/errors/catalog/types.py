@@ -151,9 +151,9 @@ PAGES: dict[str, Page] = {
     ),
     "D0329": Page(
         "a number out of range",
-        "An index or slice leaves its axis or list, a step is 0, a size is negative or beyond "
-        "2**62, or a calculation of sizes divides by 0. Nothing is clamped: an axis of size n has "
-        "the places 0 to n - 1, and -1 is the last of them.",
+        "An index or slice leaves its axis or list, a step is 0, a size is negative, beyond "
+        "2**62 or too long to be written, or a calculation of sizes divides by 0. Nothing is clamped: an "
+        "axis of size n has the places 0 to n - 1, and -1 is the last of them.",
         "dlc 1\nexport fn f(x: f32[3]) -> f32 = x[3]",
         "dlc 1\nexport fn f(x: f32[3]) -> f32 = x[2]",
     ),

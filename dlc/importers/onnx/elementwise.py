@@ -88,8 +88,8 @@ def _power(step: Step) -> Made:
 
 
 def _holds(dtype: DType, operand: Operand) -> bool:
-    """Whether an operand is known and has only numbers that this float dtype has too."""
-    if not isinstance(operand, Constant) or operand.is_symbolic:
+    """Whether an operand is known and has only a few numbers, all of which this dtype has too."""
+    if not isinstance(operand, Constant) or operand.is_symbolic or not operand.is_small:
         return False
     numbers = decode(operand.array, operand.dtype).astype(np.float64)
     return np.array_equal(decode(encode(numbers, dtype), dtype), numbers)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dlc.dialects import array, func, weight
+from dlc.dialects import array, func, nn, weight
 from dlc.dialects.builtin import Module
 from dlc.errors import Diagnostic, DlcError, ModelError, Unsupported
 from dlc.importers.identifiers import Identifiers
@@ -37,7 +37,7 @@ from dlc.importers.onnx.interface import (
     with_fixed,
 )
 from dlc.importers.onnx.reading import read_graph
-from dlc.importers.onnx.step import Constant, Importer, Made, Operand, Step
+from dlc.importers.onnx.step import FOLDED, Constant, Importer, Made, Operand, Step
 from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
@@ -62,9 +62,6 @@ IMPORTERS: dict[str, Importer] = {
 
 OPSETS = range(6, 29)
 """The versions of the operators' meaning that the importers know."""
-
-FOLDED = 4096
-"""Nodes on constants are computed while importing if they make at most this many elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +277,7 @@ class _Import:
             return
         except DlcError as error:
             raise self._located(error, node) from None
-        except (ValueError, IndexError, ZeroDivisionError, AssertionError) as error:
+        except (ValueError, IndexError, ArithmeticError, AssertionError) as error:
             raise self._located(step.wrong(f"has no meaning: {error}"), node) from None
         results = [made] if isinstance(made, Value | Constant) else list(made)
         for name, result in zip(node.outputs, results, strict=False):
@@ -378,6 +375,8 @@ class _Import:
         for type in types:
             if not (isinstance(type, TensorType) and type.is_static and _count(type) <= FOLDED):
                 return None
+        if any(isinstance(op, array.ReduceWindow | nn.Conv) for op in block):
+            return None  # their padding may be any number of elements
         arrays: dict[Value, Array] = {}
         at = Evaluation()
         for op in block:

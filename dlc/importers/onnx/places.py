@@ -7,21 +7,17 @@ import math
 import numpy as np
 
 from dlc.dialects import array
-from dlc.dialects.array.arithmetic import plus
+from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
-from dlc.importers.onnx.step import Constant, Importer, Made, Step
+from dlc.importers.onnx.step import FOLDED, Constant, Importer, Made, Step
 from dlc.ir.attributes import encode
 from dlc.ir.core import Value
 from dlc.ir.dims import Size
-from dlc.ir.types import BOOL, I64, TensorType
+from dlc.ir.types import BOOL, F64, I64, TensorType
 
 MODES = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
 """What is done with an update and the element in its place, by its name in ONNX."""
-
-
-LONGEST = 1 << 24
-"""Numbers that `Range` may list while importing."""
 
 
 def from_start(step: Step, index: Value, size: Size) -> Value:
@@ -194,11 +190,14 @@ def _range(step: Step) -> Made:
             raise step.unsupported("to the size of a tensor starts at 0 and counts by 1")
         return array.iota(step.emit, TensorType(I64, (limit.sizes[0],)), 0, start.dtype)
     first, last, by = (step.floats(index)[0] for index in range(3))
-    count = math.ceil((last - first) / by) if by else -1
-    if not by or count > LONGEST:
+    if not by or not math.isfinite((last - first) / by):
         raise step.wrong(f"counts from {first} to {last} by {by}")
-    found = np.arange(max(count, 0)) * by + first
-    dtype = start.dtype
+    dtype, count = start.dtype, max(math.ceil((last - first) / by), 0)
+    if count > FOLDED:
+        emit, type = step.emit, TensorType(F64 if dtype.is_float else I64, (count,))
+        listed = plus(emit, times(emit, array.iota(emit, type, 0, type.dtype), by), first)
+        return in_dtype(emit, listed, dtype)
+    found = np.arange(count) * by + first
     return Constant(encode(found, dtype) if dtype.is_float else found.astype(dtype.numpy), dtype)
 
 

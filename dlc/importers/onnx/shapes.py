@@ -311,7 +311,7 @@ def _constant_of_shape(step: Step) -> Made:
     if min(known, default=0) < 0:
         raise step.wrong(f"makes the shape {shape}")
     element = value.array.reshape(())
-    if len(known) == len(shape) and math.prod(known) < 1 << 40:
+    if len(known) == len(shape) and math.prod(known) < 1 << 48:
         return Constant(np.broadcast_to(element, known), value.dtype)
     return array.fill(step.emit, element.item(), TensorType(value.dtype, tuple(shape)))
 

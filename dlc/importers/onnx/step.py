@@ -22,6 +22,11 @@ from dlc.ir.core import Block, Value
 from dlc.ir.dims import Dim, Shape, Size
 from dlc.ir.types import I64, DType, TensorType, Type
 
+FOLDED = 4096
+"""Nodes on constants are computed while importing if they make at most this many elements."""
+LONGEST = 1 << 16
+"""Numbers of one operand that decide a shape: none of ONNX needs more than a few for each axis."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
@@ -150,10 +155,9 @@ class Step:
             data = np.ascontiguousarray(operand.array).reshape(operand.array.shape)
             return self.emit(array.Constant(Dense.of(data, operand.dtype)), operand.name or None)
         if not any(operand.array.strides):
-            number = operand.array.flat[0].item()
-            if operand.dtype.is_float or operand.dtype.kind in ("int", "uint"):
-                type = TensorType(operand.dtype, operand.array.shape)
-                return array.fill(self.emit, number, type)
+            one = decode(operand.array.flat[:1], operand.dtype)
+            type = TensorType(operand.dtype, operand.array.shape)
+            return array.fill(self.emit, one.item(), type)
         return self._weights(self.emit, operand)
 
     def _extents(self, constant: Constant) -> Value:
@@ -185,9 +189,16 @@ class Step:
             help=f"dlc import {fixed} takes one value for good" if names else None,
         )
 
+    def _listed(self, index: int) -> Constant:
+        """The same, few enough to be listed; a file of some bytes may hold any number of equal ones."""
+        found = self.constant(index)
+        if found.array.size > LONGEST:
+            raise self.wrong(f"takes a few numbers as its input {index}, found {found.array.size}")
+        return found
+
     def sizes(self, index: int) -> list[Size]:
         """The elements of a constant operand as sizes."""
-        found = self.constant(index)
+        found = self._listed(index)
         if not found.is_symbolic and not found.dtype.is_integer:
             raise self.wrong(f"takes integers as its input {index}, found {found.dtype.name}")
         return found.sizes
@@ -202,7 +213,7 @@ class Step:
 
     def floats(self, index: int) -> list[float]:
         """The elements of a constant operand as floats."""
-        found = self.constant(index)
+        found = self._listed(index)
         if found.is_symbolic:
             raise self.unsupported(f"by its input {index} depends on the size of another tensor")
         return [float(number) for number in decode(found.array, found.dtype).ravel().tolist()]

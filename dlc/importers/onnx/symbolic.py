@@ -5,12 +5,13 @@ sizes among their elements. Operators that are not here use them as numbers that
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 
 from dlc.importers.onnx.facts import DTYPES, Array
 from dlc.importers.onnx.shapes import reshaped
-from dlc.importers.onnx.step import Constant, Step
+from dlc.importers.onnx.step import FOLDED, Constant, Step
 from dlc.ir.dims import Dim, Size, floor_divide, maximum, minimum
 from dlc.ir.types import I64
 
@@ -18,7 +19,7 @@ Rule = Callable[[Step], "Constant | None"]
 
 
 def fold_sizes(step: Step) -> Constant | None:
-    """The result of a node on constants, some symbolic; None where that is no size."""
+    """The result of a node on constants, some symbolic; None where that is no size, or is much."""
     rule = RULES.get(step.node.kind)
     return None if rule is None else rule(step)
 
@@ -34,6 +35,8 @@ def _elementwise(function: Callable[[Size, Size], Size]) -> Rule:
     def apply(step: Step) -> Constant | None:
         x, y = step.constant(0), step.constant(1)
         if not (x.dtype.is_integer and y.dtype.is_integer):
+            return None
+        if prod(np.broadcast_shapes(x.array.shape, y.array.shape)) > FOLDED:
             return None
         try:
             whole = np.frompyfunc(function, 2, 1)(x.array.astype(object), y.array.astype(object))
@@ -75,6 +78,8 @@ def _slice(step: Step) -> Constant | None:
 def _gather(step: Step) -> Constant | None:
     found, index = step.constant(0), step.constant(1)
     axis = step.axis(step.integer("axis", 0), found.array.ndim)
+    if index.array.size * found.array.size > FOLDED * found.array.shape[axis]:
+        return None
     try:
         taken = np.take(found.array, np.asarray(index.array, np.int64), axis)
     except IndexError:
@@ -85,6 +90,8 @@ def _gather(step: Step) -> Constant | None:
 def _concat(step: Step) -> Constant | None:
     parts = [step.constant(index) for index in range(len(step.operands))]
     axis = step.axis(step.integer("axis"), parts[0].array.ndim)
+    if sum(part.array.size for part in parts) > FOLDED:
+        return None
     whole = np.concatenate([part.array.astype(object) for part in parts], axis)
     return _made(whole, parts[0])
 
