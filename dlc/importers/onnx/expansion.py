@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+
+from dlc.errors import Unsupported
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto
@@ -11,6 +14,16 @@ if TYPE_CHECKING:
 DOMAINS = ("", "ai.onnx")
 ROUNDS = 8
 """What operators are made of may be made of others again, so deep at most."""
+MAX_NODES = 1 << 15
+MAX_BYTES = 1 << 28
+MAX_CALLS = 100
+"""Functions of a file's own that are more, or call each other deeper, are not written out: each that calls
+another twice doubles them.
+"""
+
+
+_Name: TypeAlias = tuple[str, str, str]
+"""Domain, name and overload of a function."""
 
 
 class _Default(Protocol):
@@ -23,10 +36,14 @@ class _Schema(Protocol):
     attributes: Mapping[str, _Default]
 
 
-def expanded(model: ModelProto, known: Collection[str]) -> ModelProto:
+def expanded(model: ModelProto, known: Collection[str], file: str) -> ModelProto:
     """The model without functions of its own, and without operators that are not `known` if they have
-    a definition. The model itself where there are none, or where ONNX cannot write them out.
+    a definition that ONNX can write out. The model itself where there are none.
+
+    Raises Unsupported for functions that call themselves, or that would be more than MAX_NODES nodes.
     """
+    if model.functions:
+        model = _without_functions(model, file)
     for _ in range(ROUNDS):
         wanted = _to_expand(model, known)
         if not wanted:
@@ -38,6 +55,75 @@ def expanded(model: ModelProto, known: Collection[str]) -> ModelProto:
     return model
 
 
+# Functions of a file's own ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """What a call of a function is where it is written out, with all that it calls."""
+
+    nodes: int
+    bytes: int
+    depth: int
+
+
+def _without_functions(model: ModelProto, file: str) -> ModelProto:
+    """The model with its functions written out where they are called."""
+    from onnx import checker, inliner
+
+    whole = _extent(model.graph.node, _extents(model.functions, file))
+    if whole.nodes > MAX_NODES or whole.bytes > MAX_BYTES:
+        raise _refused(file, f"its functions, written out, are more than {MAX_NODES} nodes")
+    if whole.depth > MAX_CALLS:
+        raise _refused(file, f"its functions call each other more than {MAX_CALLS} deep")
+    try:
+        return inliner.inline_local_functions(model)
+    except (RuntimeError, ValueError, TypeError, checker.ValidationError) as error:
+        raise _refused(file, f"ONNX itself cannot write out its functions ({error})") from None
+
+
+def _refused(file: str, why: str) -> Unsupported:
+    help = "export the model without functions of its own"
+    return Unsupported(f"{file}: {why}", code="D0710", help=help)
+
+
+def _extents(functions: Iterable[FunctionProto], file: str) -> dict[_Name, _Extent]:
+    """Each function as it is where it is called. Raises Unsupported for one that calls itself."""
+    bodies = {(one.domain, one.name, one.overload): one.node for one in functions}
+    found: dict[_Name, _Extent] = {}
+    for first in bodies:
+        todo, waiting = [first], set[_Name]()
+        while todo:
+            name = todo[-1]
+            called = {_called(node) for node in _nodes(bodies[name])} & bodies.keys()
+            left = sorted(called - found.keys())
+            if not left:
+                found[todo.pop()] = _extent(bodies[name], found)
+                continue
+            waiting.add(name)
+            if waiting & {*left}:
+                raise _refused(file, f"its function {name[1]} calls itself")
+            todo += left
+    return found
+
+
+def _extent(nodes: Sequence[NodeProto], known: Mapping[_Name, _Extent]) -> _Extent:
+    own = list(_nodes(nodes))
+    calls = [known[_called(node)] for node in own if _called(node) in known]
+    return _Extent(
+        len(own) - len(calls) + sum(call.nodes for call in calls),
+        sum(node.ByteSize() for node in nodes) + sum(call.bytes for call in calls),
+        1 + max([call.depth for call in calls], default=0),
+    )
+
+
+def _called(node: NodeProto) -> _Name:
+    return node.domain, node.op_type, node.overload
+
+
+# Operators that ONNX defines by others ------------------------------------------------------------
+
+
 def _inlined(model: ModelProto, wanted: list[tuple[str, str]]) -> ModelProto | None:
     """The model with these written out; None where ONNX's own inliner refuses it.
 
@@ -46,7 +132,7 @@ def _inlined(model: ModelProto, wanted: list[tuple[str, str]]) -> ModelProto | N
     from onnx import inliner
 
     try:
-        model = _with_defaults(model, {kind for domain, kind in wanted if not domain})
+        model = _with_defaults(model, {kind for _, kind in wanted})
         return inliner.inline_selected_functions(model, wanted, inline_schema_functions=True)
     except (RuntimeError, ValueError, TypeError):
         return None
@@ -54,16 +140,11 @@ def _inlined(model: ModelProto, wanted: list[tuple[str, str]]) -> ModelProto | N
 
 def _to_expand(model: ModelProto, known: Collection[str]) -> list[tuple[str, str]]:
     """Domain and name of everything that is to be written out."""
-    own = {(function.domain, function.name) for function in model.functions}
-    if own and _is_recursive(model.functions):
+    if not known:
         return []
     opset = _opset(model)
-    kinds = {(node.domain, node.op_type) for node in _nodes(model.graph.node)}
-    found = kinds & own
-    if known:
-        plain = [kind for domain, kind in kinds if domain in DOMAINS and kind not in known]
-        found |= {("", kind) for kind in plain if _is_defined(kind, opset)}
-    return sorted(found)
+    kinds = {node.op_type for node in _nodes(model.graph.node) if node.domain in DOMAINS}
+    return sorted([("", kind) for kind in kinds - {*known} if _is_defined(kind, opset)])
 
 
 def _is_defined(kind: str, opset: int) -> bool:
@@ -98,23 +179,6 @@ def _with_defaults(model: ModelProto, kinds: Collection[str]) -> ModelProto:
             if known.default_value.name and name not in given:
                 node.attribute.add().CopyFrom(known.default_value)
     return copy
-
-
-def _is_recursive(functions: Iterable[FunctionProto]) -> bool:
-    """Whether a function is made of itself, which has no end."""
-    calls = {
-        (function.domain, function.name): {
-            (node.domain, node.op_type) for node in _nodes(function.node)
-        }
-        for function in functions
-    }
-    while calls:
-        leaves = [name for name, used in calls.items() if not used & calls.keys()]
-        if not leaves:
-            return True
-        for name in leaves:
-            del calls[name]
-    return False
 
 
 def _nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:

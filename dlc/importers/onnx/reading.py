@@ -85,13 +85,12 @@ def graph_of(model: ModelProto, file: str, folder: Path, known: Collection[str] 
         raise _wrong(file, "it has no outputs")
     if not all(isinstance(text, str) for text in _texts(model)):
         raise _damaged(file, "a name in it is no UTF-8")
-    model = expanded(model, known)
+    model = expanded(model, known, file)
     graph = model.graph
     reader = _Tensors(file, folder)
     tensors = {tensor.name: reader.tensor(tensor) for tensor in graph.initializer}
-    if graph.sparse_initializer or model.functions:
-        kind = "sparse tensors" if graph.sparse_initializer else "functions of its own"
-        raise Unsupported(f"{file} has {kind}, which dlc does not import", code="D0710")
+    if graph.sparse_initializer:
+        raise Unsupported(f"{file} has sparse tensors, which dlc does not import", code="D0710")
     inputs = tuple([_input(file, value) for value in graph.input if value.name not in tensors])
     nodes = _Nodes(file, _opsets(model.opset_import), reader).ordered(graph, {*tensors})
     return Graph(graph.name, file, inputs, _outputs(file, graph), nodes, tensors)
