@@ -15,6 +15,7 @@ from dlc.errors import ArtifactError, DlcError, ModelError, Unsupported, UsageEr
 from dlc.importers.onnx import read_onnx
 from dlc.importers.onnx.importing import IMPORTERS
 from dlc.ir.dims import symbol
+from dlc.ir.types import F32, TensorType
 from tests.importers.onnx_models import evaluated, expected, imported, model_of
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -108,6 +109,29 @@ def test_channels_whose_number_has_a_name_are_refused(kind: str) -> None:
     said = f"{kind} takes pictures whose number of channels is a number"
     with pytest.raises(Unsupported, match=said):
         imported(model)
+
+
+def test_what_is_counted_in_a_constant_is_a_number() -> None:
+    nodes = [
+        helper.make_node("Compress", ["x", "mask"], ["kept"], axis=1),
+        helper.make_node("MatMul", ["kept", "w"], ["product"]),
+        helper.make_node("NonZero", ["grid"], ["places"]),
+        helper.make_node("Slice", ["places", "one", "two"], ["columns"]),
+        helper.make_node("Reshape", ["columns", "pair"], ["index"]),
+        helper.make_node("Gather", ["product", "index"], ["y"], axis=1),
+    ]
+    tensors = {
+        "mask": np.asarray([True, False, True, True]),
+        "w": np.arange(12, dtype=np.float32).reshape(3, 4),
+        "grid": np.eye(4, dtype=np.float32)[::-1].copy(),
+        "one": np.asarray([1]),
+        "two": np.asarray([2]),
+        "pair": np.asarray([2, 2]),
+    }
+    model = model_of(nodes, {"x": X}, ["y"], tensors)
+    assert entry(model).function_type.results == (TensorType(F32, (3, 2, 2)),)
+    (found,), (wanted,) = evaluated(imported(model), {"x": X}), expected(model, {"x": X})
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_only_large_initialisers_become_weights() -> None:

@@ -208,6 +208,9 @@ CASES = [
     case("Trilu", floats(4, 5)),
     case("NonZero", np.asarray([[1, 0], [0, 3], [5, 0]], np.float32)),
     case("Compress", floats(3, 4), k=(np.asarray([True, False, True]),), axis=0),
+    case("NonZero", k=(np.asarray([[[1, 0], [0, 3]], [[5, 0], [0, 0]]], np.float32),)),
+    case("NonZero", k=(np.zeros((2, 0), np.float32),)),
+    case("Compress", floats(3, 4), k=(np.asarray([False, True]),), axis=-1),
     case("Compress", floats(2, 3), k=(np.asarray([False, True, True, False, True]),)),
     case("EyeLike", floats(3, 4), dtype=1),
     # More functions.

@@ -11,13 +11,18 @@ from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.onnx.step import FOLDED, Constant, Importer, Made, Step
-from dlc.ir.attributes import encode
+from dlc.ir.attributes import decode, encode
+from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, F64, I64, TensorType
 
 MODES = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
 """What is done with an update and the element in its place, by its name in ONNX."""
+
+
+MOST = 1 << 20
+"""Elements of a constant in which `NonZero` and `Compress` look for the places while importing."""
 
 
 def from_start(step: Step, index: Value, size: Size) -> Value:
@@ -32,12 +37,15 @@ def from_start(step: Step, index: Value, size: Size) -> Value:
 
 
 def _gather(step: Step) -> Made:
-    x, emit = step.value(0), step.emit
-    rank, type = step.type(0).rank, array.tensor_type(step.value(1))
-    axis = step.axis(step.integer("axis", 0), rank)
+    axis = step.axis(step.integer("axis", 0), step.type(0).rank)
     index = from_start(step, step.value(1), step.type(0).shape[axis])
+    return _taken(step.emit, step.value(0), index, axis)
+
+
+def _taken(emit: Builder, x: Value, index: Value, axis: int) -> Value:
+    """The elements of an axis at these indices, whose axes stand where it stood."""
+    rank, front = array.tensor_type(x).rank, array.tensor_type(index).rank
     taken = emit(array.Gather(x, (index,), (axis,)))
-    front = type.rank
     order = (*range(front, front + axis), *range(front), *range(front + axis, front + rank - 1))
     return transpose(emit, taken, order)
 
@@ -160,6 +168,10 @@ def _triangle(step: Step) -> Made:
 
 def _nonzero(step: Step) -> Made:
     """One row for each axis, one column for each element."""
+    known = step.operand(0)
+    if isinstance(known, Constant) and _is_counted_now(known):
+        places = np.argwhere(decode(known.array, known.dtype)).astype(np.int64)
+        return Constant(np.ascontiguousarray(places.T), I64)
     rows, _ = step.emit.all(array.NonZero(step.value(0), _fresh(step)))
     return transpose(step.emit, rows, (1, 0))
 
@@ -170,12 +182,21 @@ def _compress(step: Step) -> Made:
         axis = step.axis(step.integer("axis"), step.type(0).rank)
     else:
         x, axis = reshape(emit, x, (step.type(0).size,)), 0
+    known = step.operand(1)
+    if isinstance(known, Constant) and _is_counted_now(known):
+        index = Constant(np.flatnonzero(known.array).astype(np.int64), I64)
+        return _taken(emit, x, step.as_value(index), axis)
     mask = step.value(1)
     chosen, size = array.tensor_type(mask).shape[0], array.tensor_type(x).shape[axis]
     if chosen != size:
         # A short mask leaves out the rest.
         x = array.slice_axis(emit, x, axis, 0, chosen)
     return array.compress(emit, x, mask, axis, _fresh(step))[0]
+
+
+def _is_counted_now(known: Constant) -> bool:
+    """Whether what is not 0 in a constant is looked for while importing."""
+    return not known.is_symbolic and known.array.size <= MOST
 
 
 def _fresh(step: Step) -> str:
