@@ -108,6 +108,23 @@ def test_sizes_stay_symbols() -> None:
     assert got.shape == (2, 12)
 
 
+@pytest.mark.parametrize("parts", [[2, 3, 2], [4, 1, 3], [1, 4, 3], [2, 2, 3]])
+def test_rows_that_are_scaled_and_shifted_in_another_shape_are_no_group_norm(
+    parts: list[int],
+) -> None:
+    nodes = [
+        helper.make_node("Exp", ["x"], ["wide"]),
+        helper.make_node("Reshape", ["wide", "shape"], ["flat"]),
+        helper.make_node("Mul", ["flat", "row"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "row"], ["y"]),
+    ]
+    x = np.arange(12, dtype=np.float32).reshape(parts)
+    tensors = {"shape": np.asarray([4, 3]), "row": np.asarray([1, 2, 3], np.float32)}
+    model = model_of(nodes, {"x": x}, ["y"], tensors)
+    (found,) = meant(written(imported(model)), {"x": x})
+    np.testing.assert_allclose(found, expected(model, {"x": x})[0], rtol=1e-6)
+
+
 def test_what_is_not_written_is_listed_by_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     for op in (array.NonZero, array.Negate):
         monkeypatch.delitem(SPELLINGS, op)

@@ -203,14 +203,14 @@ def _groups(value: Value) -> int | None:
     """The number of groups, if this is the end of such a normalisation."""
     scaled = value.op and value.op.operands[0].op
     back = scaled.operands[0].op if isinstance(scaled, array.Multiply) else None
-    if not isinstance(back, array.Reshape) or tensor_type(value).rank < 2:
+    shape = tensor_type(value).shape
+    if not isinstance(back, array.Reshape) or len(shape) < 2:
         return None
     parts = tensor_type(back.source).shape
-    return (
-        parts[1]
-        if len(parts) == tensor_type(value).rank + 1 and isinstance(parts[1], int)
-        else None
-    )
+    groups = parts[1] if len(parts) == len(shape) + 1 else 0
+    if not isinstance(groups, int) or groups == 0:
+        return None
+    return groups if parts == (shape[0], groups, shape[1] // groups, *shape[2:]) else None
 
 
 # Pooling ------------------------------------------------------------------------------------------
