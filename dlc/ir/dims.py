@@ -256,6 +256,9 @@ def _wrap(size: Size) -> str:
 def floor_divide(numerator: Size, denominator: Size) -> Size:
     """`numerator // denominator`; terms that the denominator divides are taken out.
 
+    A denominator of several terms is divided by as a whole where that comes out even, and a quotient
+    divided by a number is one quotient: `(x//a + b)//c` is `(x + a*b)//(a*c)`.
+
     Raises ZeroDivisionError where the denominator is the number 0.
     """
     if isinstance(numerator, int) and isinstance(denominator, int):
@@ -273,16 +276,62 @@ def floor_divide(numerator: Size, denominator: Size) -> Size:
             rest.append(term)
         else:
             whole.append(quotient)
-    if len(divisor) > 1 and numerator == denominator:
-        return 1
+    if len(divisor) > 1 and isinstance(numerator, Dim) and isinstance(denominator, Dim):
+        even = _divided_evenly(numerator, denominator)
+        if even is not None:
+            return even
     left = _from_terms(rest)
     if left == 0:
         return _from_terms(whole)
     if isinstance(left, int) and isinstance(denominator, int):
         return _from_terms([*whole, ((), left // denominator)])
     left, denominator = _reduced(left, denominator)
+    joined = _joined_quotients(left, denominator)
+    if joined is not None:
+        return _from_terms(whole) + joined
     _check_number(denominator)
     return _from_terms([*whole, (((Quotient(left, denominator), 1),), 1)])
+
+
+def _divided_evenly(numerator: Dim, denominator: Dim) -> Size | None:
+    """The polynomial that gives the numerator when it is multiplied by the denominator, if there is one."""
+    atoms = sorted(
+        {atom for size in (numerator, denominator) for m, _ in size.terms for atom, _ in m}, key=str
+    )
+
+    def rank(term: tuple[Monomial, int]) -> tuple[int, ...]:
+        powers = dict(term[0])
+        return sum(powers.values()), *[powers.get(atom, 0) for atom in atoms]
+
+    lead = max(denominator.terms, key=rank)
+    left: Size = numerator
+    found: Size = 0
+    for _ in range(MAX_TERMS):  # the greatest term of what is left becomes smaller each time
+        if not isinstance(left, Dim):
+            break
+        term = _exact(max(left.terms, key=rank), lead)
+        if term is None:
+            return None
+        found = found + _from_terms([term])
+        left = left - _from_terms([term]) * denominator
+    return found if left == 0 else None
+
+
+def _joined_quotients(numerator: Size, denominator: Size) -> Size | None:
+    """`(x//a + b)//c` as one quotient, `(x + a*b)//(a*c)`, for numbers a and c; None for another size."""
+    if not (isinstance(numerator, Dim) and isinstance(denominator, int) and denominator > 0):
+        return None
+    quotients = [term for term in numerator.terms if _has_quotient(term[0])]
+    match quotients:
+        case [(((Quotient(inner, int(by)), 1),), 1)] if 0 < by * denominator < 1 << 31:
+            more = numerator - _from_terms(quotients)
+            return floor_divide(inner + more * by, by * denominator)
+        case _:
+            return None
+
+
+def _has_quotient(monomial: Monomial) -> bool:
+    return any(isinstance(atom, Quotient) for atom, _ in monomial)
 
 
 def _reduced(numerator: Size, denominator: Size) -> tuple[Size, Size]:
@@ -309,20 +358,25 @@ def _exact(term: tuple[Monomial, int], by: tuple[Monomial, int]) -> tuple[Monomi
     return kept, term[1] // by[1]
 
 
-def maximum(one: Size, other: Size) -> Size:
-    """The larger size; symbolic where that depends on the dims."""
-    return _extreme("max", one, other)
+def maximum(one: Size, other: Size, bounds: Bounds | None = None) -> Size:
+    """The larger size; symbolic where that depends on the dims, which keep to their bounds, if any."""
+    return _extreme("max", one, other, bounds)
 
 
-def minimum(one: Size, other: Size) -> Size:
-    """The smaller size; symbolic where that depends on the dims."""
-    return _extreme("min", one, other)
+def minimum(one: Size, other: Size, bounds: Bounds | None = None) -> Size:
+    """The smaller size; symbolic where that depends on the dims, which keep to their bounds, if any."""
+    return _extreme("min", one, other, bounds)
 
 
-def _extreme(which: str, one: Size, other: Size) -> Size:
+def _extreme(which: str, one: Size, other: Size, bounds: Bounds | None = None) -> Size:
     difference = one - other
+    low, high = (None, None) if bounds is None else interval(difference, bounds)
     if isinstance(difference, int):
-        return one if (difference >= 0) == (which == "max") else other
+        low = high = difference
+    if low is not None and low >= 0:
+        return one if which == "max" else other
+    if high is not None and high <= 0:
+        return other if which == "max" else one
     first, second = sorted((one, other), key=str)
     _check_number(first)
     _check_number(second)

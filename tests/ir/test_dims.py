@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import product as product_of
 
 import pytest
 
@@ -74,6 +75,14 @@ def random_dims(choose: random.Random) -> dict[str, int]:
         (B // 2, "B//2"),
         ((B + 1) // 2, "(B + 1)//2"),
         (2 * (B // 2), "2*(B//2)"),
+        (B // 2 // 2, "B//4"),
+        (2 * (B // 2) // 4, "B//4"),
+        (((B - 1) // 2 + 1) // 2, "(B + 1)//4"),
+        ((B // 2 + T) // 3, "(B + 2*T)//6"),
+        ((B // 2 + T // 2) // 2, "(B//2 + T//2)//2"),
+        ((1024 * B + 1024) // (B + 1), "1024"),
+        ((B * B - T * T) // (B - T), "B + T"),
+        ((B * B + T) // (B + T), "(B*B + T)//(B + T)"),
         ((4 * B + 6) // 8, "(2*B + 3)//4"),
         ((B * T + T) // T, "B + 1"),
         ((B + T) // (B + T), "1"),
@@ -126,6 +135,41 @@ def test_arithmetic_is_that_of_numbers() -> None:
         assert value(maximum(size, other)) == max(one, two)
         assert value(minimum(size, other)) == min(one, two)
         assert value(product((size, other, 3))) == one * two * 3
+
+
+def test_rules_for_quotients_are_exact_for_all_small_numbers() -> None:
+    for a, b, c, k, j in product_of(range(-3, 4), range(1, 4), range(1, 4), (-2, 0, 1), (-1, 0, 2)):
+        size = ((a * B + k) // b + j * T) // c
+        even = ((B + j * T + k) * (a * B + 1)) // (B + j * T + k)
+        for n, t in product_of(range(-5, 6), range(-2, 3)):
+            assert evaluate(size, {"B": n, "T": t}) == ((a * n + k) // b + j * t) // c
+            assert evaluate(even, {"B": n, "T": t}) == a * n + 1
+
+
+def test_a_quotient_that_comes_out_even_only_in_part_stays_exact() -> None:
+    sizes = [B + 1, B - T, 2 * B + T, B * T + 1, B * B, B * T + T, 3 * B + 3]
+    for one, other, more in product_of(sizes, sizes, (-1, 0, 1, B)):
+        whole = one * other + more
+        quotient = floor_divide(whole, other)
+        for n, t in product_of(range(-4, 5), range(-4, 5)):
+            dims = {"B": n, "T": t}
+            if evaluate(other, dims):
+                assert evaluate(quotient, dims) == evaluate(whole, dims) // evaluate(other, dims)
+
+
+def test_bounds_decide_which_size_is_larger() -> None:
+    bounds = {"B": (1, None), "T": (2, 8)}
+    assert (minimum(1, B, bounds), maximum(B, 1, bounds)) == (1, B)
+    assert minimum(1, B) != 1
+    assert maximum(T, 9, bounds) == 9
+    assert maximum(T, 5, bounds) is maximum(T, 5)
+    sizes = [1, 3, B, T, B + T, B - 1, T // 2, 2 * T]
+    for one, other in product_of(sizes, sizes):
+        for n, t in product_of(range(1, 6), range(2, 9)):
+            dims = {"B": n, "T": t}
+            values = evaluate(one, dims), evaluate(other, dims)
+            assert evaluate(minimum(one, other, bounds), dims) == min(values)
+            assert evaluate(maximum(one, other, bounds), dims) == max(values)
 
 
 def test_a_size_is_read_back_from_its_text() -> None:
