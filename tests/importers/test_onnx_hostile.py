@@ -160,7 +160,7 @@ def test_a_long_range_is_what_a_short_one_is(dtype: type[np.generic]) -> None:
 
 GROWING = {
     "squares": [("Mul", ["s{0}", "s{0}"], "s{1}")],
-    "nested": [("Div", ["s{0}", "three"], "d{0}"), ("Add", ["d{0}", "two"], "s{1}")],
+    "nested": [("Div", ["s{0}", "much"], "d{0}"), ("Add", ["d{0}", "two"], "s{1}")],
     "shared": [
         ("Div", ["s{0}", "three"], "d{0}"),
         ("Div", ["s{0}", "two"], "e{0}"),
@@ -178,7 +178,7 @@ def test_a_size_that_grows_without_end_names_the_node(tmp_path: Path) -> None:
                 read = [name.format(k) for name in names]
                 nodes.append(helper.make_node(kind, read, [made.format(k, k + 1)]))
         nodes.append(helper.make_node("Reshape", ["x", "s400"], ["y"]))
-        tensors = {"two": np.asarray([2]), "three": np.asarray([3])}
+        tensors = {"two": np.asarray([2]), "three": np.asarray([3]), "much": np.asarray([1 << 40])}
         models.append(network(nodes, tensors, shapes={"x": ["N", 4]}))
     axes = 24
     nodes = [

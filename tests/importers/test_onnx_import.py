@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from dlc.dialects import func, weight
 from dlc.errors import ArtifactError, DlcError, ModelError, Unsupported, UsageError
@@ -16,7 +16,7 @@ from dlc.importers.onnx import read_onnx
 from dlc.importers.onnx.importing import IMPORTERS
 from dlc.ir.dims import symbol
 from dlc.ir.types import F32, TensorType
-from tests.importers.onnx_models import evaluated, expected, imported, model_of
+from tests.importers.onnx_models import Array, evaluated, expected, imported, model_of
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -109,6 +109,70 @@ def test_channels_whose_number_has_a_name_are_refused(kind: str) -> None:
     said = f"{kind} takes pictures whose number of channels is a number"
     with pytest.raises(Unsupported, match=said):
         imported(model)
+
+
+def sized(nodes: list[NodeProto], **tensors: Array) -> ModelProto:
+    """A model of x: f32[N, 4] with the sizes of x in `shape`, and the number of its rows in `rows`."""
+    front = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "first"], ["rows"]),
+    ]
+    held = {"first": np.asarray([0]), "one": np.asarray([1]), **tensors}
+    return model_of([*front, *nodes], {"x": X}, ["y"], held, shapes={"x": ["N", 4]})
+
+
+SIZED = {
+    "a constant cut to a size": sized(
+        [helper.make_node("Slice", ["table", "first", "rows"], ["y"])],
+        table=np.arange(32, dtype=np.float32).reshape(16, 2),
+    ),
+    "a constant at a size": sized(
+        [
+            helper.make_node("Sub", ["rows", "one"], ["last"]),
+            helper.make_node("Gather", ["table", "last"], ["y"]),
+        ],
+        table=np.arange(16),
+    ),
+    "one row": sized([helper.make_node("Slice", ["x", "first", "one"], ["y"])]),
+    "at least one": sized(
+        [
+            helper.make_node("Min", ["rows", "one"], ["few"]),
+            helper.make_node("Expand", ["row", "few"], ["y"]),
+        ],
+        row=np.asarray([7], np.float32),
+    ),
+    "the largest of three": sized(
+        [
+            helper.make_node("Max", ["rows", "one", "nine"], ["most"]),
+            helper.make_node("Add", ["most", "one"], ["y"]),
+        ],
+        nine=np.asarray([9]),
+    ),
+    "a division of what is negative": sized(
+        [
+            helper.make_node("Concat", ["rows", "seven"], ["both"], axis=0),
+            helper.make_node("Div", ["both", "two"], ["halves"]),
+            helper.make_node("Gather", ["halves", "one"], ["start"]),
+            helper.make_node("Slice", ["x", "start", "far", "one"], ["y"]),
+        ],
+        seven=np.asarray([-7]),
+        two=np.asarray([2]),
+        far=np.asarray([99]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_sizes_are_computed_with(name: str) -> None:
+    made = imported(SIZED[name])
+    (found,), (wanted,) = evaluated(made, {"x": X}, {"N": 3}), expected(SIZED[name], {"x": X})
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("one row", (1, 4)), ("at least one", (1,))])
+def test_a_size_of_an_input_is_at_least_one(name: str, shape: tuple[int, ...]) -> None:
+    assert entry(SIZED[name]).function_type.results == (TensorType(F32, shape),)
 
 
 def test_what_is_counted_in_a_constant_is_a_number() -> None:

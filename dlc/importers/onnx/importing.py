@@ -42,7 +42,7 @@ from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import Shape
+from dlc.ir.dims import Bounds, Shape
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
@@ -180,6 +180,7 @@ class _Import:
         self._known: dict[str, Operand | None] = {**_held(graph)}
         self._arguments: dict[Value, str] = {}
         self._lost: set[str] = set()
+        self.bounds: Bounds = {}
         self._refused: dict[tuple[str, str, str | None], list[Node]] = defaultdict(list)
 
     def run(self) -> OnnxModel:
@@ -224,6 +225,7 @@ class _Import:
             self._known[declared.name] = argument
             self._arguments[argument] = declared.name
         self._sizes.check(self._graph)
+        self.bounds = bounds_of([array.tensor_type(one).shape for one in self._block.arguments])
         return found
 
     def _function(self, inputs: tuple[str, ...]) -> None:
@@ -244,8 +246,7 @@ class _Import:
         signature = func.signature(self._block, results)
         function = func.Func(self._block, entry_name(self._graph), signature)
         function.location = self._place(1)
-        shapes = [array.tensor_type(argument).shape for argument in self._block.arguments]
-        declare(function, inputs, result_names(self._graph), bounds_of(shapes))
+        declare(function, inputs, result_names(self._graph), self.bounds)
         self._module.body.append(function)
 
     def _renamed(self, inputs: tuple[str, ...]) -> dict[str, str]:

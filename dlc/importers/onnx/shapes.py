@@ -15,7 +15,7 @@ from dlc.dialects.nn.rows import numbers
 from dlc.importers.onnx.facts import Tensor
 from dlc.importers.onnx.step import Constant, Importer, Made, Step, common_shape, stretched
 from dlc.ir.core import Value
-from dlc.ir.dims import Shape, Size, interval, maximum, minimum, product
+from dlc.ir.dims import Bounds, Shape, Size, maximum, minimum, product
 from dlc.ir.types import F32, I64, TensorType
 
 FAR = 10**9
@@ -146,8 +146,9 @@ def _slice(step: Step) -> Made:
             lows[axis], highs[axis] = _backwards(step, start, end, -stride, shape[axis])
             backwards.append(axis)
         else:
-            low = _inside(start, shape[axis])
-            lows[axis], highs[axis] = low, _larger(low, _inside(end, shape[axis]))
+            bounds = step.regions.bounds
+            low, high = [_inside(place, shape[axis], bounds) for place in (start, end)]
+            lows[axis], highs[axis] = low, maximum(low, high, bounds)
         strides[axis] = abs(stride)
     whole = not any(lows) and tuple(highs) == shape and strides == [1] * rank
     taken = x if whole else step.emit(array.Slice(x, tuple(lows), tuple(highs), tuple(strides)))
@@ -156,32 +157,14 @@ def _slice(step: Step) -> Made:
     return step.emit(array.Reverse(taken, tuple(sorted(backwards))))
 
 
-def _inside(place: Size, size: Size) -> Size:
+def _inside(place: Size, size: Size, bounds: Bounds) -> Size:
     """A place, perhaps counted from the end, as one from 0 to the size."""
     if isinstance(place, int):
         if place < 0:
-            return 0 if place <= -FAR else _larger(size + place, 0)
+            return 0 if place <= -FAR else maximum(size + place, 0, bounds)
         if place >= FAR:
             return size
-    return _smaller(place, size)
-
-
-def _smaller(one: Size, other: Size) -> Size:
-    """The minimum, which sizes often decide by not being negative."""
-    low, high = interval(one - other, {})
-    if high is not None and high <= 0:
-        return one
-    return other if low is not None and low >= 0 else minimum(one, other)
-
-
-def _larger(one: Size, other: Size) -> Size:
-    """The maximum, in the same way."""
-    return one + other - _smaller(one, other) if _decided(one, other) else maximum(one, other)
-
-
-def _decided(one: Size, other: Size) -> bool:
-    low, high = interval(one - other, {})
-    return (high is not None and high <= 0) or (low is not None and low >= 0)
+    return minimum(place, size, bounds)
 
 
 def _backwards(step: Step, start: Size, end: Size, stride: int, size: Size) -> tuple[Size, Size]:

@@ -19,7 +19,7 @@ from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
 from dlc.ir.attributes import INLINE_BYTES, Dense, decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import Dim, Shape, Size
+from dlc.ir.dims import Bounds, Dim, Shape, Size
 from dlc.ir.types import I64, DType, TensorType, Type
 
 FOLDED = 4096
@@ -69,7 +69,12 @@ Operand: TypeAlias = Value | Constant
 
 
 class Regions(Protocol):
-    """Imports the graphs inside a node."""
+    """Imports the graphs inside a node, and knows what is around it."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """Lowest and highest values of the sizes that inputs have; those that are counted may be 0."""
+        ...
 
     def inline(self, graph: Graph) -> list[Operand]:
         """Where the node stands; gives the results."""

@@ -12,7 +12,7 @@ import numpy as np
 from dlc.importers.onnx.facts import DTYPES, Array
 from dlc.importers.onnx.shapes import reshaped
 from dlc.importers.onnx.step import FOLDED, Constant, Step
-from dlc.ir.dims import Dim, Size, floor_divide, maximum, minimum
+from dlc.ir.dims import Bounds, Dim, Size, floor_divide, maximum, minimum
 from dlc.ir.types import I64
 
 Rule = Callable[[Step], "Constant | None"]
@@ -32,23 +32,33 @@ def _made(array: Array, like: Constant) -> Constant:
 
 
 def _elementwise(function: Callable[[Size, Size], Size]) -> Rule:
-    def apply(step: Step) -> Constant | None:
-        x, y = step.constant(0), step.constant(1)
-        if not (x.dtype.is_integer and y.dtype.is_integer):
-            return None
-        if prod(np.broadcast_shapes(x.array.shape, y.array.shape)) > FOLDED:
-            return None
-        try:
-            whole = np.frompyfunc(function, 2, 1)(x.array.astype(object), y.array.astype(object))
-        except ZeroDivisionError:
-            raise step.wrong("divides a size by 0") from None
-        return _made(np.asarray(whole, object), x)
+    return lambda step: _applied(step, function)
 
-    return apply
+
+def _extreme(function: Callable[[Size, Size, Bounds], Size]) -> Rule:
+    """The larger or the smaller sizes: an axis of an input has one element or more."""
+    return lambda step: _applied(step, lambda x, y: function(x, y, step.regions.bounds))
+
+
+def _applied(step: Step, function: Callable[[Size, Size], Size]) -> Constant | None:
+    if len(step.operands) != 2:
+        return None
+    x, y = step.constant(0), step.constant(1)
+    if not (x.dtype.is_integer and y.dtype.is_integer):
+        return None
+    if prod(np.broadcast_shapes(x.array.shape, y.array.shape)) > FOLDED:
+        return None
+    try:
+        whole = np.frompyfunc(function, 2, 1)(x.array.astype(object), y.array.astype(object))
+    except ZeroDivisionError:
+        raise step.wrong("divides a size by 0") from None
+    return _made(np.asarray(whole, object), x)
 
 
 def _divide(one: Size, other: Size) -> Size:
-    """Sizes are not negative, so rounding down is rounding toward zero."""
+    """Rounded toward zero; a size is not negative, so down is the same."""
+    if isinstance(one, int) and isinstance(other, int) and (one < 0) != (other < 0):
+        return -(-one // other)
     return floor_divide(one, other)
 
 
@@ -65,9 +75,11 @@ def _slice(step: Step) -> Constant | None:
         starts, ends = step.list("starts") or (), step.list("ends") or ()
         axes, steps = step.list("axes"), None
     else:
-        starts, ends = step.integers(1), step.integers(2)
+        starts, ends = _numbers(step, 1), _numbers(step, 2)
         axes = None if step.operand(3) is None else step.integers(3)
         steps = None if step.operand(4) is None else step.integers(4)
+    if starts is None or ends is None:
+        return None
     index = [slice(None)] * found.array.ndim
     every = steps or [1] * len(starts)
     for axis, start, end, by in zip(axes or range(len(starts)), starts, ends, every, strict=True):
@@ -75,10 +87,15 @@ def _slice(step: Step) -> Constant | None:
     return _made(found.array[tuple(index)], found)
 
 
+def _numbers(step: Step, index: int) -> list[int] | None:
+    """The elements of an operand, if all are numbers."""
+    return None if step.constant(index).is_symbolic else step.integers(index)
+
+
 def _gather(step: Step) -> Constant | None:
     found, index = step.constant(0), step.constant(1)
     axis = step.axis(step.integer("axis", 0), found.array.ndim)
-    if index.array.size * found.array.size > FOLDED * found.array.shape[axis]:
+    if index.is_symbolic or index.array.size * found.array.size > FOLDED * found.array.shape[axis]:
         return None
     try:
         taken = np.take(found.array, np.asarray(index.array, np.int64), axis)
@@ -98,7 +115,10 @@ def _concat(step: Step) -> Constant | None:
 
 def _reshape(step: Step) -> Constant | None:
     found = step.constant(0)
-    shape = [size for size in reshaped(step, found.array.shape, step.sizes(1)) if type(size) is int]
+    wanted = _numbers(step, 1)
+    if wanted is None:
+        return None
+    shape = [size for size in reshaped(step, found.array.shape, [*wanted]) if isinstance(size, int)]
     return Constant(found.array.reshape(shape), found.dtype)
 
 
@@ -116,6 +136,8 @@ def _unsqueeze(step: Step) -> Constant | None:
 
 def _product(step: Step) -> Constant | None:
     found = step.constant(0)
+    if found.array.ndim > 1:
+        return None
     whole: Size = 1
     for size in found.sizes:
         whole = whole * size
@@ -130,8 +152,8 @@ RULES: dict[str, Rule] = {
     "Div": _elementwise(_divide),
     "Gather": _gather,
     "Identity": lambda step: step.constant(0),
-    "Max": _elementwise(maximum),
-    "Min": _elementwise(minimum),
+    "Max": _extreme(maximum),
+    "Min": _extreme(minimum),
     "Mul": _elementwise(lambda x, y: x * y),
     "ReduceProd": _product,
     "Reshape": _reshape,

@@ -65,7 +65,7 @@ def _padding(
     for size, extent, stride, dilation in zip(spatial, window, strides, dilations, strict=True):
         places = (size + stride - 1) // stride
         missing = (places - 1) * stride + (extent - 1) * dilation + 1 - size
-        whole = maximum(missing, 0)
+        whole = maximum(missing, 0, step.regions.bounds)
         less = whole // 2
         more = whole - less
         found.append((less, more) if auto == "SAME_UPPER" else (more, less))
