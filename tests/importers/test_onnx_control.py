@@ -76,6 +76,57 @@ def test_a_choice(condition: bool) -> None:
     check(model_of(a_choice(), inputs, ["y"], {"k": scalar(3)}), inputs)
 
 
+DEAD = {
+    "unknown": helper.make_node("Zeta", ["x"], ["o"]),
+    "wrong type": helper.make_node("Add", ["x", "five"], ["o"]),
+    "wrong shape": helper.make_node("Reshape", ["x", "seven"], ["o"]),
+    "another rank": helper.make_node("ReduceSum", ["x"], ["o"], keepdims=0),
+}
+
+
+@pytest.mark.parametrize("dead", DEAD)
+@pytest.mark.parametrize(
+    ("kind", "number", "holds"),
+    [
+        ("Equal", 0, False),
+        ("Greater", 0, True),
+        ("GreaterOrEqual", 1, True),
+        ("Less", -3, False),
+        ("LessOrEqual", 0, False),
+    ],
+)
+def test_a_branch_that_never_runs_may_be_anything(
+    kind: str, number: int, holds: bool, dead: str
+) -> None:
+    live = graph([helper.make_node("Neg", ["x"], ["t"])], [], ["t"])
+    other = graph([DEAD[dead]], [], ["o"])
+    branches = (live, other) if holds else (other, live)
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["rows"]),
+        helper.make_node(kind, ["rows", "number"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    tensors = {
+        "zero": np.asarray(0),
+        "number": np.asarray(number),
+        "five": np.ones(5, np.float32),
+        "seven": np.asarray([7]),
+    }
+    model = model_of(nodes, {"x": X}, ["y"], tensors, shapes={"x": ["N", 3]})
+    np.testing.assert_array_equal(evaluated(imported(model), {"x": X}, {"N": 2})[0], -X)
+
+
+def test_operators_in_branches_are_listed_where_the_condition_is_unknown() -> None:
+    nodes = a_choice()
+    nodes[0].attribute[0].g.node[0].op_type = "Eta"
+    nodes.insert(0, helper.make_node("Zeta", ["x"], ["c"]))
+    with pytest.raises(Unsupported) as caught:
+        imported(model_of(nodes, {"x": X}, ["y"], {"k": scalar(3)}))
+    said = [problem.message.partition(" ")[0] for problem in caught.value.diagnostics]
+    assert said == ["Zeta", "Eta"]
+
+
 @pytest.mark.parametrize("condition", [True, False])
 def test_a_choice_that_is_known_leaves_one_branch(condition: bool) -> None:
     constants = {"k": scalar(3), "c": np.asarray(condition)}

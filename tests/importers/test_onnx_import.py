@@ -133,6 +133,15 @@ SIZED = {
         ],
         table=np.arange(16),
     ),
+    "a size in place of -1": sized(
+        [
+            helper.make_node("Equal", ["shape", "minus"], ["open"]),
+            helper.make_node("Where", ["open", "one", "shape"], ["whole"]),
+            helper.make_node("Expand", ["row", "whole"], ["y"]),
+        ],
+        minus=np.asarray([-1, -1]),
+        row=np.asarray([7], np.float32),
+    ),
     "one row": sized([helper.make_node("Slice", ["x", "first", "one"], ["y"])]),
     "at least one": sized(
         [

@@ -114,21 +114,13 @@ def import_graph(
     return _Import(graph, Sizes(graph, shapes or {}, dims or {}), values or ValueMap()).run()
 
 
-def _unknown(graph: Graph) -> Iterator[tuple[Node, str]]:
-    """Each node that has no importer, with what to say of its kind."""
-    for node in _all_nodes(graph):
-        if not _is_known(node):
-            kind = f"{node.domain}.{node.kind}" if node.domain else node.kind
-            yield node, f"{kind} of opset {node.opset} is not imported"
-
-
 def _is_known(node: Node) -> bool:
     return not node.domain and node.kind in IMPORTERS
 
 
 def _check_opset(graph: Graph) -> None:
     """Raise Unsupported for operators of a version that nobody here knows."""
-    for node in _all_nodes(graph):
+    for node in _all_nodes(graph.nodes):
         if not node.domain and node.opset not in OPSETS:
             raise Unsupported(
                 f"{graph.file} uses version {node.opset} of the ONNX operators; dlc knows "
@@ -138,9 +130,9 @@ def _check_opset(graph: Graph) -> None:
             )
 
 
-def _all_nodes(graph: Graph) -> Iterator[Node]:
-    """The nodes of a graph and of the graphs inside them."""
-    pending = list(graph.nodes[::-1])
+def _all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
+    """The nodes and those of the graphs inside them."""
+    pending = list(nodes[::-1])
     while pending:
         node = pending.pop()
         yield node
@@ -185,13 +177,13 @@ class _Import:
 
     def run(self) -> OnnxModel:
         """Import the nodes in their order; what cannot be imported is reported all at once."""
-        for node, message in _unknown(self._graph):
-            self._refused["D0710", message, None].append(node)
         inputs = self._inputs()
+        left = iter(self._graph.nodes)
         try:
-            for node in self._graph.nodes:
+            for node in left:
                 self._node(node)
         except ModelError:
+            self._refuse_unknown(list(left))
             if not self._refused:
                 raise
         if self._refused:
@@ -261,6 +253,7 @@ class _Import:
 
     def _node(self, node: Node) -> None:
         if not _is_known(node) or any(name in self._lost for name in node.inputs):
+            self._refuse_unknown([node])
             self._lost.update(filter(None, node.outputs))
             return
         operands = [self._known[name] if name else None for name in node.inputs]
@@ -287,6 +280,14 @@ class _Import:
                 result.name = name
         if len(results) < len(list(filter(None, node.outputs))):
             raise self._located(step.wrong(f"has only {len(results)} results"), node)
+
+    def _refuse_unknown(self, nodes: Sequence[Node]) -> None:
+        """Report those of the nodes, and of the graphs inside them, that have no importer."""
+        for node in _all_nodes(nodes):
+            if not _is_known(node):
+                kind = f"{node.domain}.{node.kind}" if node.domain else node.kind
+                message = f"{kind} of opset {node.opset} is not imported"
+                self._refused["D0710", message, None].append(node)
 
     def origins(self, value: Value) -> Sequence[str]:
         """The inputs of the model that a value follows from, if they are numbers or lists of them."""

@@ -4,6 +4,7 @@ sizes among their elements. Operators that are not here use them as numbers that
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from math import prod
 
@@ -12,8 +13,8 @@ import numpy as np
 from dlc.importers.onnx.facts import DTYPES, Array
 from dlc.importers.onnx.shapes import reshaped
 from dlc.importers.onnx.step import FOLDED, Constant, Step
-from dlc.ir.dims import Bounds, Dim, Size, floor_divide, maximum, minimum
-from dlc.ir.types import I64
+from dlc.ir.dims import Bounds, Dim, Size, floor_divide, interval, maximum, minimum
+from dlc.ir.types import BOOL, I64
 
 Rule = Callable[[Step], "Constant | None"]
 
@@ -53,6 +54,31 @@ def _applied(step: Step, function: Callable[[Size, Size], Size]) -> Constant | N
     except ZeroDivisionError:
         raise step.wrong("divides a size by 0") from None
     return _made(np.asarray(whole, object), x)
+
+
+def _compare(holds: Callable[[int, int], bool]) -> Rule:
+    """What a comparison of sizes gives; None where that is not the same for all calls."""
+
+    def apply(step: Step) -> Constant | None:
+        found = _applied(step, lambda x, y: x - y)
+        if found is None:
+            return None
+        ends = [interval(size, step.regions.bounds) for size in found.sizes]
+        results = [_decided(holds, low, high) for low, high in ends]
+        if None in results:
+            return None
+        return Constant(np.asarray(results, np.bool_).reshape(found.array.shape), BOOL)
+
+    return apply
+
+
+def _decided(holds: Callable[[int, int], bool], low: int | None, high: int | None) -> bool | None:
+    """Whether a comparison with 0 holds for each number of an interval; None if for some only."""
+    # A comparison changes only around 0: further out all numbers are alike.
+    first = -1 if low is None else min(max(low, -1), 1)
+    last = 1 if high is None else min(max(high, -1), 1)
+    found = {holds(number, 0) for number in range(first, last + 1)}
+    return found.pop() if len(found) == 1 else None
 
 
 def _divide(one: Size, other: Size) -> Size:
@@ -145,13 +171,27 @@ def _product(step: Step) -> Constant | None:
     return Constant.of_sizes([whole], (1,) * kept) if found.dtype is I64 else None
 
 
+def _where(step: Step) -> Constant | None:
+    condition, yes, no = [step.constant(index) for index in range(3)]
+    shapes = [one.array.shape for one in (condition, yes, no)]
+    if condition.is_symbolic or prod(np.broadcast_shapes(*shapes)) > FOLDED:
+        return None
+    chosen = np.where(condition.array, yes.array.astype(object), no.array.astype(object))
+    return _made(chosen, yes)
+
+
 RULES: dict[str, Rule] = {
     "Add": _elementwise(lambda x, y: x + y),
     "Cast": _cast,
     "Concat": _concat,
     "Div": _elementwise(_divide),
     "Gather": _gather,
+    "Equal": _compare(operator.eq),
+    "Greater": _compare(operator.gt),
+    "GreaterOrEqual": _compare(operator.ge),
     "Identity": lambda step: step.constant(0),
+    "Less": _compare(operator.lt),
+    "LessOrEqual": _compare(operator.le),
     "Max": _extreme(maximum),
     "Min": _extreme(minimum),
     "Mul": _elementwise(lambda x, y: x * y),
@@ -161,4 +201,5 @@ RULES: dict[str, Rule] = {
     "Squeeze": _squeeze,
     "Sub": _elementwise(lambda x, y: x - y),
     "Unsqueeze": _unsqueeze,
+    "Where": _where,
 }
