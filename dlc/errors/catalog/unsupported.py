@@ -64,7 +64,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0710": Page(
         "something in an ONNX model that dlc does not import",
-        "An operator, a version of the operators (7 to 28 are known), or a use of an operator that the "
+        "An operator, a version of the operators (6 to 28 are known), or a use of an operator that the "
         "importer lacks. Every one is listed at once, with the nodes concerned. Tools such as "
         "`onnx.version_converter` or a simplifier may write the model with other operators.",
     ),
