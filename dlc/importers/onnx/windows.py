@@ -16,7 +16,7 @@ from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype
 from dlc.importers.onnx.step import Importer, Made, Step
 from dlc.ir.core import Value
-from dlc.ir.dims import Shape, Size, maximum
+from dlc.ir.dims import Shape, Size, maximum, minimum
 
 LAYOUTS = {3: "ncw", 4: "nchw", 5: "ncdhw"}
 
@@ -170,17 +170,17 @@ def _pool_padding(
     if not step.flag("ceil_mode"):
         return padding, (0,) * len(spatial)
     added: list[Size] = []
+    bounds = step.regions.bounds
     for size, (low, high), extent, stride, dilation in zip(
         spatial, padding, window, strides, dilations, strict=True
     ):
         room = size + low + high - (extent - 1) * dilation - 1
         places = (room + stride - 1) // stride + 1
-        # A last window that would lie wholly in the padding at the end is left out.
-        if isinstance(places, int) and isinstance(size, int) and isinstance(low, int):
-            places = places - 1 if (places - 1) * stride >= size + low else places
-        elif stride > 1:
-            raise step.unsupported("with ceil_mode takes pictures whose size is a number")
         more = (places - 1) * stride - room
+        if not (isinstance(high, int) and stride + high <= (extent - 1) * dilation + 1):
+            # A last window that would lie wholly in the padding at the end is left out.
+            fewer = minimum(places, (size + low - 1) // stride + 1, bounds)
+            more = maximum((fewer - 1) * stride - room, 0, bounds)
         added.append(0 if is_negative(more) else more)
     whole = [(low, high + more) for (low, high), more in zip(padding, added, strict=True)]
     return tuple(whole), tuple(added)
