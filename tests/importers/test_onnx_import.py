@@ -12,8 +12,9 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from dlc.dialects import func, weight
 from dlc.errors import ArtifactError, DlcError, ModelError, Unsupported, UsageError
+from dlc.errors.catalog import PAGES
 from dlc.importers.onnx import read_onnx
-from dlc.importers.onnx.importing import IMPORTERS
+from dlc.importers.onnx.importing import IMPORTERS, OPSETS
 from dlc.ir.dims import symbol
 from dlc.ir.types import F32, TensorType
 from tests.importers.onnx_models import Array, evaluated, expected, imported, model_of
@@ -64,6 +65,26 @@ def test_a_size_that_has_a_name_is_scaled_and_rounded_down(size: int, scale: flo
     (wanted,) = expected(model, {"x": rows})
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", range(4, 12))
+@pytest.mark.parametrize(
+    ("window", "stride", "pads"), [(2, 2, 0), (3, 2, 1), (2, 3, 0), (3, 3, 1), (2, 3, 1), (2, 2, 1)]
+)
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+def test_windows_that_begin_are_counted_for_sizes_that_have_names(
+    kind: str, window: int, stride: int, pads: int, size: int
+) -> None:
+    row = np.arange(size, dtype=np.float32).reshape(1, 1, size)
+    settings = {"kernel_shape": [window], "strides": [stride], "pads": [pads, pads]}
+    node = helper.make_node(kind, ["x"], ["y"], ceil_mode=1, **settings)  # pyright: ignore[reportArgumentType]
+    model = model_of([node], {"x": row}, ["y"], shapes={"x": [1, 1, "L"]})
+    (found,), (wanted,) = (
+        evaluated(imported(model), {"x": row}, {"L": size}),
+        expected(model, {"x": row}),
+    )
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 def test_corners_of_no_whole_size_are_refused() -> None:
@@ -140,6 +161,23 @@ SIZED = {
             helper.make_node("Expand", ["row", "whole"], ["y"]),
         ],
         minus=np.asarray([-1, -1]),
+        row=np.asarray([7], np.float32),
+    ),
+    "counting in floats": sized(
+        [
+            helper.make_node("Squeeze", ["rows"], ["count"]),
+            helper.make_node("Cast", ["count"], ["end"], to=TensorProto.FLOAT),
+            helper.make_node("Range", ["nought", "end", "step"], ["y"]),
+        ],
+        nought=np.asarray(0, np.float32),
+        step=np.asarray(1, np.float32),
+    ),
+    "sizes through floats": sized(
+        [
+            helper.make_node("Cast", ["rows"], ["wide"], to=TensorProto.DOUBLE),
+            helper.make_node("Cast", ["wide"], ["back"], to=TensorProto.INT64),
+            helper.make_node("Expand", ["row", "back"], ["y"]),
+        ],
         row=np.asarray([7], np.float32),
     ),
     "one row": sized([helper.make_node("Slice", ["x", "first", "one"], ["y"])]),
@@ -324,6 +362,16 @@ def test_external_data_elsewhere_is_refused(
         imported(external(**entries), tmp_path)
 
 
+def test_an_axis_of_minus_one_may_have_any_size() -> None:
+    node = helper.make_node("Neg", ["x"], ["y"])
+    model = model_of([node], {"x": X}, ["y"], shapes={"x": [-1, 4]})
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [-1, 4]))
+    assert entry(model).bounds == {"x_0": (1, None)}
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -2
+    with pytest.raises(ModelError, match="absurd shape"):
+        imported(model)
+
+
 def test_absurd_shapes_are_refused() -> None:
     model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], {"x": X}, ["y"])
     model.graph.initializer.add(
@@ -353,6 +401,13 @@ def test_damaged_files_give_typed_errors(tmp_path: Path) -> None:
             refused += 1
         assert time.process_time() - start < 2
     assert refused > 100
+
+
+def test_the_pages_say_which_versions_of_the_operators_are_known() -> None:
+    known = f"{OPSETS[0]} to {OPSETS[-1]}"
+    page = (Path(__file__).parents[2] / "docs" / "onnx.md").read_text(encoding="utf-8")
+    assert f"Versions {known} of the operators" in page
+    assert f"({known} are known)" in PAGES["D0710"].why
 
 
 def test_the_page_about_onnx_lists_every_operator() -> None:

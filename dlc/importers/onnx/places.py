@@ -207,7 +207,7 @@ def _fresh(step: Step) -> str:
 def _range(step: Step) -> Made:
     start, limit, delta = (step.constant(index) for index in range(3))
     if any(constant.is_symbolic for constant in (start, limit, delta)):
-        if start.sizes != [0] or delta.sizes != [1]:
+        if not _is_number(start, 0) or not _is_number(delta, 1):
             raise step.unsupported("to the size of a tensor starts at 0 and counts by 1")
         return array.iota(step.emit, TensorType(I64, (limit.sizes[0],)), 0, start.dtype)
     first, last, by = (step.floats(index)[0] for index in range(3))
@@ -220,6 +220,10 @@ def _range(step: Step) -> Made:
         return in_dtype(emit, listed, dtype)
     found = np.arange(count) * by + first
     return Constant(encode(found, dtype) if dtype.is_float else found.astype(dtype.numpy), dtype)
+
+
+def _is_number(known: Constant, number: int) -> bool:
+    return not known.is_symbolic and decode(known.array, known.dtype).tolist() in (number, [number])
 
 
 def _eye(step: Step) -> Made:

@@ -14,14 +14,15 @@ from dlc.importers.onnx.facts import DTYPES, Array
 from dlc.importers.onnx.shapes import reshaped
 from dlc.importers.onnx.step import FOLDED, Constant, Step
 from dlc.ir.dims import Bounds, Dim, Size, floor_divide, interval, maximum, minimum
-from dlc.ir.types import BOOL, I64
+from dlc.ir.types import BOOL, F32, F64, I64
 
 Rule = Callable[[Step], "Constant | None"]
 
 
 def fold_sizes(step: Step) -> Constant | None:
     """The result of a node on constants, some symbolic; None where that is no size, or is much."""
-    rule = RULES.get(step.node.kind)
+    floats = any(isinstance(one, Constant) and one.dtype.is_float for one in step.operands)
+    rule = None if floats and step.node.kind not in KEEPING else RULES.get(step.node.kind)
     return None if rule is None else rule(step)
 
 
@@ -89,8 +90,9 @@ def _divide(one: Size, other: Size) -> Size:
 
 
 def _cast(step: Step) -> Constant | None:
+    """Sizes stay what they are in floats that hold them, to count with or to be cast back."""
     dtype = DTYPES.get(step.integer("to"))
-    if dtype is None or not dtype.is_integer:
+    if dtype is None or not (dtype.is_integer or dtype in (F32, F64)):
         return None
     return Constant(step.constant(0).array, dtype)
 
@@ -180,6 +182,8 @@ def _where(step: Step) -> Constant | None:
     return _made(chosen, yes)
 
 
+KEEPING = frozenset(("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"))
+"""Operators that give sizes back as they are, in floats too."""
 RULES: dict[str, Rule] = {
     "Add": _elementwise(lambda x, y: x + y),
     "Cast": _cast,
