@@ -11,6 +11,7 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
 from dlc.cli.values import check_kept, output_path, pairs, sizes
+from dlc.errors import render
 
 
 def command(
@@ -48,6 +49,7 @@ def command(
             shapes=pairs("--shape", shape),
             fixed=pairs("--fix", fix),
         )
+    notes(render(warning, {}) for warning in made.warnings)
     if as_json:
         weights = None if made.weights is None else str(made.weights)
         print_json(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.driver.outputs import write_text
-from dlc.errors import DlcError, UsageError
+from dlc.errors import Diagnostic, DlcError, UsageError
 from dlc.importers.model_text import write_model
 from dlc.importers.onnx import read_onnx
 from dlc.ir.dims import Shape, Size, parse_size
@@ -34,6 +34,8 @@ class Imported:
     parameters: int
     renamed: Mapping[str, str]
     """What is called otherwise than in the file: inputs, results and sizes."""
+    warnings: tuple[Diagnostic, ...] = ()
+    """What the file says otherwise than its nodes."""
 
 
 def import_model(
@@ -77,7 +79,7 @@ def import_model(
         safetensors.write(weights, tensors, {_MADE: "dlc import"})
     write_text(target, written.text)
     count = sum(weight.array.size for weight in written.weights.values())
-    return Imported(target, weights if tensors else None, count, made.renamed)
+    return Imported(target, weights if tensors else None, count, made.renamed, made.warnings)
 
 
 def _check_own(weights: Path) -> None:

@@ -207,7 +207,15 @@ def _open_onnx(
     made = read_onnx(path, values=context.values)
     name = readable(path.name)
     texts = {name: made.listing}
-    return Opened(made.module, context, name, texts, path.parent, arrays=made.arrays)
+    return Opened(
+        made.module,
+        context,
+        name,
+        texts,
+        path.parent,
+        arrays=made.arrays,
+        warnings=made.warnings,
+    )
 
 
 OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen, Places], Opened]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from dlc.cli import main
 from dlc.driver.api import compile
@@ -123,18 +123,54 @@ def declared(dtype: int, shape: list[int | str | None] | None) -> OnnxModel:
     ("dtype", "shape", "said"),
     [
         (TensorProto.INT64, [3, 4], "declared as i64[3, 4], but its nodes make f32[3, 4]"),
-        (TensorProto.FLOAT, [3, 5], "declared as f32[3, 5], but its nodes make f32[3, 4]"),
-        (TensorProto.FLOAT, [12], "declared as f32[12], but its nodes make f32[3, 4]"),
         (TensorProto.FLOAT16, None, "declared as f16[3, 4], but its nodes make f32[3, 4]"),
-        (TensorProto.FLOAT, [], "declared as f32, but its nodes make f32[3, 4]"),
     ],
 )
-def test_an_output_that_is_declared_otherwise_is_refused(
+def test_an_output_of_another_dtype_is_refused(
     dtype: int, shape: list[int | str | None] | None, said: str
 ) -> None:
     with pytest.raises(ModelError) as caught:
         declared(dtype, shape)
     assert said in caught.value.diagnostics[0].message
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ([3, 5], "declared as f32[3, 5], but its nodes make f32[3, 4]"),
+        ([12], "declared as f32[12], but its nodes make f32[3, 4]"),
+        ([], "declared as f32, but its nodes make f32[3, 4]"),
+    ],
+)
+def test_an_output_that_is_declared_with_another_shape_is_as_its_nodes_make_it(
+    shape: list[int | str | None], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (warning,) = declared(TensorProto.FLOAT, shape).warnings
+    assert said in warning.message
+    model = model_of([helper.make_node("Neg", ["x"], ["y"])], {"x": X}, ["y"])
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, shape))
+    path = saved(model, tmp_path)
+    assert main(["import", str(path), "-o", str(tmp_path / "net.dlm")]) == 0
+    assert said in capsys.readouterr().err
+    assert main(["compile", str(path), "-o", str(tmp_path / "net.dlc")]) == 0
+    assert said in capsys.readouterr().err
+
+
+def test_nodes_behind_one_that_is_refused_are_counted_as_not_looked_at() -> None:
+    row = np.ones((5, 1, 4), np.float32)
+    weights = {
+        "w": np.ones((1, 16, 4), np.float32),
+        "b": np.ones((1, 32), np.float32),
+        "p": np.ones((1, 12), np.float32),
+        "none": np.asarray([5, 1, 4]),
+    }
+    nodes: list[NodeProto] = []
+    for k in range(3):
+        names = [f"x{k}", "w", "w", "b", "", "", "", "p"]
+        nodes.append(helper.make_node("LSTM", names, [f"y{k}"], hidden_size=4))
+        nodes.append(helper.make_node("Reshape", [f"y{k}", "none"], [f"x{k + 1}"]))
+    with pytest.raises(Unsupported, match=r"one node, .*, and perhaps 2 more LSTM behind"):
+        imported(model_of(nodes, {"x0": row}, ["x3"], weights))
 
 
 @pytest.mark.parametrize("shape", [[3, 4], ["B", 4], [None, None], None])

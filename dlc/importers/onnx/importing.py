@@ -77,6 +77,8 @@ class OnnxModel:
     listing: str
     nodes: Sequence[Node]
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
+    warnings: tuple[Diagnostic, ...] = ()
+    """What the file says otherwise than its nodes."""
 
 
 def read_onnx(
@@ -141,13 +143,6 @@ def _all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
                 pending += attribute.nodes[::-1]
 
 
-def _unsupported(
-    graph: Graph, message: str, nodes: list[Node], code: str, help: str | None
-) -> Diagnostic:
-    place = FileLocation(graph.file, nodes[0].line, 1).place
-    return Diagnostic(code, f"{message}: {counted(nodes)}", place, help=help)
-
-
 class _Lost(Exception):
     """A graph inside a node has results that could not be imported, which is reported elsewhere."""
 
@@ -172,6 +167,8 @@ class _Import:
         self._known: dict[str, Operand | None] = {**_held(graph)}
         self._arguments: dict[Value, str] = {}
         self._lost: set[str] = set()
+        self._behind: list[Node] = []
+        self._warnings: list[Diagnostic] = []
         self.bounds: Bounds = {}
         self._refused: dict[tuple[str, str, str | None], list[Node]] = defaultdict(list)
 
@@ -191,17 +188,30 @@ class _Import:
         self._function(inputs)
         graph = self._graph
         return OnnxModel(
-            self._module, self._arrays, graph.listing, graph.nodes, self._renamed(inputs)
+            self._module,
+            self._arrays,
+            graph.listing,
+            graph.nodes,
+            self._renamed(inputs),
+            tuple(self._warnings),
         )
 
     def _unsupported(self) -> Unsupported:
         """Everything that is not imported, in the order of the file."""
         refused = sorted(self._refused.items(), key=lambda found: found[1][0].line)
         problems = [
-            _unsupported(self._graph, message, nodes, code, help)
-            for (code, message, help), nodes in refused
+            self._problem(message, nodes, code, help) for (code, message, help), nodes in refused
         ]
         return Unsupported(problems, sources={self._graph.file: self._graph.listing})
+
+    def _problem(self, message: str, nodes: list[Node], code: str, help: str | None) -> Diagnostic:
+        """What is not imported of these nodes; those of their kind that read of them were not looked at."""
+        told = f"{message}: {counted(nodes)}"
+        alike = [node for node in self._behind if node.kind == nodes[0].kind]
+        if alike:
+            told += f", and perhaps {len(alike)} more {nodes[0].kind} behind what is not imported"
+        place = FileLocation(self._graph.file, nodes[0].line, 1).place
+        return Diagnostic(code, told, place, help=help)
 
     def _place(self, line: int) -> FileLocation:
         return FileLocation(self._graph.file, line, 1)
@@ -230,9 +240,10 @@ class _Import:
             found = self._known[declared.name]
             assert found is not None
             value = step.as_value(found)
-            check_result(
+            warning = check_result(
                 self._graph, declared, array.tensor_type(value), sizes=self._sizes.are_declared
             )
+            self._warnings += [] if warning is None else [warning]
             results.append(value)
         emit.place(func.Return(tuple(results)))
         signature = func.signature(self._block, results)
@@ -254,6 +265,7 @@ class _Import:
     def _node(self, node: Node) -> None:
         if not _is_known(node) or any(name in self._lost for name in node.inputs):
             self._refuse_unknown([node])
+            self._behind += [node] if _is_known(node) else []
             self._lost.update(filter(None, node.outputs))
             return
         operands = [self._known[name] if name else None for name in node.inputs]

@@ -9,7 +9,7 @@ import numpy as np
 
 from dlc.dialects import func
 from dlc.dialects.interface import bounds_attribute
-from dlc.errors import ModelError, UsageError
+from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.onnx.facts import Array, Graph, Input, Output, Tensor
 from dlc.ir.attributes import encode
@@ -146,23 +146,27 @@ class Sizes:
         check_names(graph, "size", self._numbers, known)
 
 
-def check_result(graph: Graph, declared: Output, found: TensorType, *, sizes: bool) -> None:
-    """Raise ModelError (D0521) where the file says otherwise than its nodes make a result.
+def check_result(
+    graph: Graph, declared: Output, found: TensorType, *, sizes: bool
+) -> Diagnostic | None:
+    """A warning where the file declares another shape of a result than its nodes make, which holds.
 
     Shapes are compared if `sizes` says so: not where others were asked for than those of the file.
+    Raises ModelError (D0521) where the dtypes differ.
     """
     same_dtype = declared.dtype in (None, found.dtype)
     if same_dtype and (not sizes or declared.axes is None or _agree(declared.axes, found.shape)):
-        return
+        return None
     dtype = found.dtype if declared.dtype is None else declared.dtype
     axes = found.shape if declared.axes is None else [axis or "?" for axis in declared.axes]
     shown = f"{dtype.name}[{', '.join(map(str, axes))}]" if axes else dtype.name
-    raise ModelError(
+    told = (
         f"{graph.file}: the output {declared.name} is declared as {shown}, "
-        f"but its nodes make {found.text}",
-        code="D0521",
-        help="correct the declaration of the output in the file, or remove its shape",
+        f"but its nodes make {found.text}"
     )
+    if same_dtype:
+        return Diagnostic("D0521", told, severity="warning")
+    raise ModelError(told, code="D0521", help="correct the declaration of the output in the file")
 
 
 def _agree(declared: Sequence[int | str | None], found: Shape) -> bool:
