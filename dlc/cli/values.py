@@ -95,19 +95,22 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
     return {name: int(text) for name, text in found.items()}
 
 
-def bounds(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """`B=1..64` texts, and `B=8` for one size only. Raises UsageError (D0901) for what is no bound."""
-    found: dict[str, tuple[int, int]] = {}
+def bounds(texts: Sequence[str]) -> dict[str, tuple[int, int | None]]:
+    """`B=1..64` texts, `B=8` for one size only, and `B=8..` for all from it on.
+
+    Raises UsageError (D0901) for what is no bound.
+    """
+    found: dict[str, tuple[int, int | None]] = {}
     for name, text in pairs("--dim", texts).items():
-        low, _, high = text.partition("..")
-        high = high or low
-        if not (_is_whole(low) and _is_whole(high)):
+        low, dots, high = text.partition("..")
+        high = high if dots else low
+        if not _is_whole(low) or not (_is_whole(high) or high == ""):
             raise UsageError(
                 f"--dim {name}={text}: {text!r} are no bounds",
                 code="D0901",
                 help=f"write --dim {name}=1..64",
             )
-        found[name] = (int(low), int(high))
+        found[name] = (int(low), int(high) if high else None)
     return found
 
 

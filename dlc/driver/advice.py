@@ -28,6 +28,7 @@ Wording = str | Callable[[re.Match[str]], str]
 WORDINGS: Final[tuple[tuple[re.Pattern[str], Wording], ...]] = (
     (_SETTINGS, _settings),
     (re.compile(r"--dim (\w+)=(\d+)\.\.(\d+)"), r'dims={"\1": (\2, \3)}'),
+    (re.compile(r"--dim (\w+)=(\d+)\.\."), r'dims={"\1": (\2, None)}'),
     (re.compile(r"--matmul (\w+), (\w+) or (\w+)"), r'matmul="\1", "\2" or "\3"'),
     (re.compile(r"--matmul-precision (\w+) or (\w+)"), r'matmul_precision="\1" or "\2"'),
     (re.compile(r"--matmul-precision (\w+)"), r'matmul_precision="\1"'),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import Interface, bounds_attribute
 from dlc.errors import UsageError
+from dlc.ir.dims import Bounds
 from dlc.runtime.weight_files import nearest
 
 __all__ = ["narrow"]
 
 
-def narrow(module: Module, dims: Mapping[str, tuple[int, int]]) -> None:
+def narrow(module: Module, dims: Bounds) -> None:
     """Give named sizes these bounds in every entry point that has them.
 
     Raises UsageError: D0906 for a name that none has, D0930 for bounds that are not inside the text's.
@@ -41,14 +42,19 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def _inside(name: str, wanted: tuple[int, int], bound: tuple[int, int | None]) -> tuple[int, int]:
-    """The wanted bounds, which must lie inside those of the text."""
+def _inside(
+    name: str, wanted: tuple[int, int | None], bound: tuple[int, int | None]
+) -> tuple[int, int | None]:
+    """The wanted bounds, which must lie inside those of the text; without a highest its own is kept."""
     low, high = wanted
-    if not bound[0] <= low <= high or (bound[1] is not None and high > bound[1]):
+    most = bound[1] if high is None else high
+    above = most is not None and (low > most or (bound[1] is not None and most > bound[1]))
+    if low < bound[0] or above:
         declared = f"{bound[0]}..{'' if bound[1] is None else bound[1]}"
         raise UsageError(
-            f"--dim {name}={low}..{high} is not inside {declared}, which the model says",
+            f"--dim {name}={low}..{'' if high is None else high} is not inside {declared}, "
+            "which the model says",
             code="D0930",
             help="bounds are made narrower, the smaller number first",
         )
-    return wanted
+    return low, most

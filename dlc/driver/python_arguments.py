@@ -24,7 +24,7 @@ Setting: TypeAlias = (
 )
 """A value for a parameter of the root module; a text is read as an expression of the language."""
 
-Bounds: TypeAlias = "int | tuple[int, int] | range"
+Bounds: TypeAlias = "int | tuple[int, int | None] | range"
 """One size, the lowest and the highest, or a range, whose stop is not included."""
 
 T = TypeVar("T")
@@ -127,19 +127,20 @@ def _datum(name: str, value: object) -> Datum:
             raise _wrong(name, "set to a number, a text or a list of them", value)
 
 
-def bounds_of(dims: Mapping[str, Bounds] | None) -> dict[str, tuple[int, int]]:
-    """The lowest and the highest value of named sizes."""
+def bounds_of(dims: Mapping[str, Bounds] | None) -> dict[str, tuple[int, int | None]]:
+    """The lowest and the highest value of named sizes; None for no highest of their own."""
     given = _mapping("dims", dims, 'a mapping of names to bounds, such as {"B": (1, 64)}')
     return {name: _ends(name, bound) for name, bound in given.items()}
 
 
-def _ends(name: str, bound: object) -> tuple[int, int]:
+def _ends(name: str, bound: object) -> tuple[int, int | None]:
     match bound:
         case range() if bound.step == 1 and len(bound):
             return bound[0], bound[-1]
         case tuple() | list() if len(cast("Sequence[object]", bound)) == 2:
             low, high = cast("Sequence[object]", bound)
-            return whole(f"the lowest {name}", low), whole(f"the highest {name}", high)
+            most = None if high is None else whole(f"the highest {name}", high)
+            return whole(f"the lowest {name}", low), most
         case _ if isinstance(bound, SupportsIndex):
             size = whole(f"the size {name}", bound)
             return size, size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dlc.codegen.kernels import Processor
@@ -10,6 +10,7 @@ from dlc.codegen.llvm import TARGETS, Target
 from dlc.codegen.ptx import VERSIONS, Gpu
 from dlc.dialects.limits import Limit
 from dlc.errors import Diagnostic, ModelError, UsageError
+from dlc.ir.dims import Bounds
 from dlc.ir.passes import PASSES, Options, unknown_pass
 from dlc.lowering.kernel_to_both import for_gpu
 
@@ -42,7 +43,7 @@ class Settings:
     disabled: frozenset[str] = frozenset()
     verify_each: bool = False
     max_memory: int | None = None
-    dims: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    dims: Bounds = field(default_factory=dict[str, tuple[int, int | None]])
     fast_narrow: bool = False
     recompute: float = 0.02
     plan_effort: int = 1
@@ -133,7 +134,10 @@ class Settings:
         further = [f"--disable-pass={name}" for name in sorted(self.disabled)]
         if self.max_memory is not None:
             further.append(f"--max-memory={self.max_memory}")
-        further += [f"--dim={name}={low}..{high}" for name, (low, high) in self.dims.items()]
+        further += [
+            f"--dim={name}={low}..{'' if high is None else high}"
+            for name, (low, high) in self.dims.items()
+        ]
         if self.plan_effort != 1:
             further.append(f"--plan-effort={self.plan_effort}")
         if self.matmul_precision != "ieee":

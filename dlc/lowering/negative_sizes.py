@@ -128,22 +128,29 @@ def _sizes(function: func.Func) -> Iterator[tuple[Op, Value, Dim]]:
 
 
 def _below_zero(function: func.Func) -> Iterator[Diagnostic]:
-    """Each size that is below 0 at the lower bounds, where it first is."""
+    """Each size that is below 0 at the lower bounds, where it first is.
+
+    Of those that a larger lower bound of one name mends, only that which needs the largest.
+    """
     bounds = function.bounds
     if not bounds:
         return
     least = {name: low for name, (low, _) in bounds.items()}
+    mended: dict[str, tuple[int, Diagnostic]] = {}
     for op, value, size in _sizes(function):
-        if names(size) <= least.keys() and (number := evaluate(size, least)) < 0:
-            help = _larger(size, bounds)
-            if not runs_always(op):
-                help = f"{help}; for a branch that is not taken then, {_never_below(op, size)}"
-            yield Diagnostic(
-                "D0715",
-                f"there is no {show(value)}: {size} is {number} where {_values(size, least)}",
-                op.location.place,
-                help=help,
-            )
+        if not names(size) <= least.keys() or (number := evaluate(size, least)) >= 0:
+            continue
+        told = f"there is no {show(value)}: {size} is {number} where {_values(size, least)}"
+        enough = _enough(size, bounds)
+        help = "make the lower bounds of the dims larger" if enough is None else _larger(*enough)
+        if not runs_always(op):
+            help = f"{help}; for a branch that is not taken then, {_never_below(op, size)}"
+        problem = Diagnostic("D0715", told, op.location.place, help=help)
+        if enough is None or not runs_always(op):
+            yield problem
+        elif enough[0] not in mended or mended[enough[0]][0] < enough[1]:
+            mended[enough[0]] = enough[1], problem
+    yield from [problem for _, problem in mended.values()]
 
 
 def _values(size: Size, dims: Mapping[str, int]) -> str:
@@ -160,14 +167,17 @@ def _never_below(op: Op, size: Dim) -> str:
     return f"write maximum({size}, 0)"
 
 
-def _larger(size: Dim, bounds: Bounds) -> str:
-    """Bounds that leave a size at 0 or above, if it depends on one name."""
+def _enough(size: Dim, bounds: Bounds) -> tuple[str, int, int | None] | None:
+    """The bounds of the only name in a size that leave it at 0 or above, if there are such."""
     name, *others = sorted(names(size))
     low, high = bounds[name]
     most = low + 2**20 if high is None else high
     if others or evaluate(size, {name: most}) < 0:
-        return "make the lower bounds of the dims larger"
-    enough = bisect_left(range(low, most), 0, key=lambda number: evaluate(size, {name: number}))
-    upper = max(64, 2 * (low + enough)) if high is None else high
-    narrower = f"{name} = {low + enough}..{'' if high is None else high}"
-    return f"write dim {narrower}, or compile with --dim {name}={low + enough}..{upper}"
+        return None
+    more = bisect_left(range(low, most), 0, key=lambda number: evaluate(size, {name: number}))
+    return name, low + more, high
+
+
+def _larger(name: str, low: int, high: int | None) -> str:
+    most = "" if high is None else high
+    return f"write dim {name} = {low}..{most}, or compile with --dim {name}={low}..{most}"

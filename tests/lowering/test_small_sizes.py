@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dlc
+from dlc.cli.values import bounds
 from dlc.driver.calls import Request
 from dlc.driver.interpret import evaluate_entry
 from dlc.driver.make import Wanted
@@ -65,7 +66,7 @@ def test_a_part_whose_size_another_input_decides(level: int) -> None:
     [
         ("T = 2..12", "sum(x[5:])", "f32[T - 5]: T - 5 is -3 where T is 2", "dim T = 5..12, or"),
         ("T", "sum(x[:-5])", "f32[T - 5]: T - 5 is -4 where T is 1", "dim T = 5.., or"),
-        ("T", "sum(zeros([T - 3]))", "f32[T - 3]", 'dims={"T": (3, 64)}'),
+        ("T", "sum(zeros([T - 3]))", "f32[T - 3]", 'dims={"T": (3, None)}'),
         (
             "T, S",
             "sum(zeros([T + S - 5]))",
@@ -99,6 +100,21 @@ def test_what_rolls_farther_than_its_axis_is_long_comes_round(way: int) -> None:
     for size in (1, 2, 5, 7):
         x = np.arange(size, dtype=np.float32)
         assert np.asarray(model["f"](x)).tolist() == np.roll(x, way).tolist()
+
+
+def test_of_many_sizes_below_0_the_one_that_needs_most_is_told_with_a_way_out_that_works() -> None:
+    text = "dlc 1\ndim T, S\nexport fn f(x: f32[T], y: f32[S]) -> f32 = "
+    text += " + ".join([f"sum(x[{k}:])" for k in (3, 7, 5)] + ["sum(y[2:])"])
+    with pytest.raises(ModelError) as caught:
+        dlc.compile(text=text)
+    said = [(found.code, found.help) for found in caught.value.diagnostics]
+    assert said == [
+        ("D0715", f'write dim {name} = {low}.., or compile with dims={{"{name}": ({low}, None)}}')
+        for name, low in (("T", 7), ("S", 2))
+    ]
+    model = dlc.compile(text=text, dims={"T": (7, None), **bounds(["S=2.."])})
+    x = np.arange(2000, dtype=np.float32)
+    assert model["f"](x, x) == 4 * x.sum() - 3 - 21 - 10 - 1
 
 
 def test_narrower_bounds_of_a_compilation_make_room() -> None:
