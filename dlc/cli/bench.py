@@ -24,6 +24,8 @@ from dlc.cli.report import print_json, progress
     "chosen",
     "module",
     "place",
+    "shapes",
+    "fixed",
     "untrusted",
 )
 def command(

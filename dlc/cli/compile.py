@@ -24,6 +24,8 @@ from dlc.runtime.spelling import counted
     "chosen",
     "module",
     "place",
+    "shapes",
+    "fixed",
     "verify_each",
     "max_memory",
     "plan_effort",

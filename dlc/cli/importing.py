@@ -20,22 +20,8 @@ def command(
         Path | None, typer.Option("-o", "--out", help="The .dlm file; MODEL.dlm by default.")
     ] = None,
     dim: options.Dims = [],  # noqa: B006 - typer wants it; nothing changes it
-    shape: Annotated[
-        list[str],
-        typer.Option(
-            "--shape",
-            metavar="INPUT=SIZES",
-            help="Another shape for an input, such as image=B,3,32*H,32*W.",
-        ),
-    ] = [],  # noqa: B006
-    fix: Annotated[
-        list[str],
-        typer.Option(
-            "--fix",
-            metavar="INPUT=VALUE",
-            help="The only value of an input that decides shapes, such as axes=[1].",
-        ),
-    ] = [],  # noqa: B006
+    shape: options.Shapes = [],  # noqa: B006
+    fix: options.Fixed = [],  # noqa: B006
     as_json: options.Json = False,
 ) -> None:
     """Write an ONNX model as readable text, with its weights in a .safetensors file beside it."""

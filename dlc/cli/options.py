@@ -53,6 +53,22 @@ Bounds: TypeAlias = Annotated[
     list[str],
     typer.Option("--dim", metavar="NAME=LOW..HIGH", help="Narrower bounds of a size: B=1..64."),
 ]
+Shapes: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--shape",
+        metavar="INPUT=SIZES",
+        help="Another shape for an input of an .onnx file, such as image=B,3,32*H,32*W.",
+    ),
+]
+Fixed: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--fix",
+        metavar="INPUT=VALUE",
+        help="The only value of an input of an .onnx file that decides shapes, such as axes=[1].",
+    ),
+]
 Level: TypeAlias = Annotated[
     int, typer.Option("-O", help="How hard to optimise: 0 to 3.", metavar="LEVEL")
 ]
@@ -118,6 +134,8 @@ class Compilation:
     plan_effort: PlanEffort = 1
     dims: Bounds = field(default_factory=list[str])
     untrusted: Untrusted = False
+    shapes: Shapes = field(default_factory=list[str])
+    fixed: Fixed = field(default_factory=list[str])
 
     def settings(self) -> driver.Settings:
         """What is chosen about the code. Raises UsageError (D0901, D0902)."""
@@ -147,6 +165,8 @@ class Compilation:
             weights=self.weights,
             settings=self.settings(),
             untrusted=self.untrusted,
+            shapes=pairs("--shape", self.shapes),
+            fixed=pairs("--fix", self.fixed),
         )
         return driver.automatic(wanted, trains=trains) if wanted.is_undecided else wanted
 

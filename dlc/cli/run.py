@@ -29,6 +29,8 @@ TOP = 5
     "chosen",
     "module",
     "place",
+    "shapes",
+    "fixed",
     "verify_each",
     "untrusted",
 )
@@ -96,6 +98,10 @@ def command(
     names = None if labels is None else driver.read_labels(labels)
     watch = driver.Watch(listed(values), check_nan)
     wanted = given.of(model)
+    if model.endswith(".onnx"):
+        # What follows from sizes that are known is computed while importing.
+        only = {name: (size, size) for name, size in request.dims.items()}
+        wanted = replace(wanted, settings=replace(wanted.settings, dims=only))
     if grad is not None:
         wanted = replace(wanted, gradient=_gradient(entry, grad))
     if interpret or values or check_nan:

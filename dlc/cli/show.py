@@ -21,6 +21,8 @@ from dlc.cli.report import print_json, print_text, progress
     "chosen",
     "module",
     "place",
+    "shapes",
+    "fixed",
     "verify_each",
 )
 def command(

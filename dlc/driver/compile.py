@@ -168,7 +168,8 @@ def _bounded(opened: Opened, settings: Settings) -> Place | None:
     limits = limits_of(opened.module)
     place = next((limit.place for limit in limits if limit.name == "memory"), None)
     try:
-        narrow(opened.module, settings.dims)
+        named = {n: bound for n, bound in settings.dims.items() if n not in opened.numbers}
+        narrow(opened.module, named)
         check_least(opened.module)
         if settings.max_memory is not None:
             check_bounded(interfaces(opened.module), place)

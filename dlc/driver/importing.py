@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from dlc.driver.outputs import write_text
 from dlc.errors import Diagnostic, DlcError, UsageError
 from dlc.importers.model_text import write_model
-from dlc.importers.onnx import read_onnx
-from dlc.ir.dims import Shape, Size, parse_size
+from dlc.importers.onnx import OnnxModel, read_onnx
+from dlc.ir.dims import Bounds, Shape, Size, parse_size
+from dlc.ir.value_map import ValueMap
 from dlc.runtime import safetensors
 from dlc.runtime.atomic import check_writable
 from dlc.runtime.files import map_file
@@ -36,6 +37,34 @@ class Imported:
     """What is called otherwise than in the file: inputs, results and sizes."""
     warnings: tuple[Diagnostic, ...] = ()
     """What the file says otherwise than its nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of an ONNX file: texts of other shapes and of the only values of inputs, and bounds."""
+
+    shapes: Mapping[str, str] = field(default_factory=dict[str, str])
+    fixed: Mapping[str, str] = field(default_factory=dict[str, str])
+    bounds: Bounds = field(default_factory=dict[str, tuple[int, int | None]])
+
+    def check_for(self, path: Path) -> None:
+        """Raise UsageError (D0919) where another kind of file is asked for shapes or values."""
+        if path.suffix != ".onnx" and (self.shapes or self.fixed):
+            raise UsageError(
+                f"--{'shape' if self.shapes else 'fix'} is for an .onnx file, not for {path.name}",
+                code="D0919",
+                help="leave it out",
+            )
+
+    def read(self, path: Path, values: ValueMap | None = None) -> OnnxModel:
+        """The model in a file, with what is asked. Raises UsageError (D0901) for what cannot be read."""
+        return read_onnx(
+            path,
+            shapes={name: _shape(name, text) for name, text in self.shapes.items()},
+            fixed={name: _value(name, text) for name, text in self.fixed.items()},
+            bounds=self.bounds,
+            values=values,
+        )
 
 
 def import_model(

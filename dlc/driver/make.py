@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from dlc.driver.calls import Request, call, call_with, load_model
 from dlc.driver.compile import Report, compile_opened
 from dlc.driver.entries import interfaces
 from dlc.driver.gradient import add_gradient, gradient_function
 from dlc.driver.here import placed_here, to_run_here
+from dlc.driver.importing import Asked
 from dlc.driver.interpret import evaluate_entry
 from dlc.driver.open import open_model, open_training
 from dlc.driver.opened import Opened
@@ -37,7 +37,8 @@ class Wanted:
     artifact is never run: what runs is compiled from its graph. `places` has devices of submodules by path,
     `device` is the one that the model runs on, where that is not the first GPU, or the processor.
     `to_train` is for the functions that train the model instead of those that it exports. `decided` is what
-    was chosen for the user, which the decision log begins with.
+    was chosen for the user, which the decision log begins with. `shapes` and `fixed` are what is asked of
+    an ONNX file, as texts.
     """
 
     path: str
@@ -52,6 +53,8 @@ class Wanted:
     untrusted: bool = False
     to_train: bool = False
     decided: tuple[Decision, ...] = ()
+    shapes: Mapping[str, str] = field(default_factory=dict[str, str])
+    fixed: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def is_undecided(self) -> bool:
@@ -71,6 +74,8 @@ class Wanted:
             and not self.parameters
             and not self.places
             and self.module is None
+            and not self.shapes
+            and not self.fixed
         )
 
     def to_run_here(self) -> Wanted:
@@ -92,6 +97,8 @@ class Wanted:
         """
         if self.weights is None and lacks_file(opened.module, opened.folder):
             request = replace(request, words=(*request.words, "--weights", f"{INIT}0"))
+        left = {name: size for name, size in request.dims.items() if name not in opened.numbers}
+        request = replace(request, dims=left)
         if self.gradient is None or request.entry is not None:
             return request
         entry, result, _ = self.gradient
@@ -102,14 +109,7 @@ class Wanted:
 
         Raises ArtifactError (D0616) for one that is not trusted, and whose IR is as unsafe as its code.
         """
-        opening = open_training if self.to_train else open_model
-        opened = opening(
-            Path(self.path),
-            text=self.text,
-            module=self.module,
-            settings=self.parameters,
-            places=self.places,
-        )
+        opened = self._open_training() if self.to_train else self._open_model()
         if self.untrusted and self.path.endswith(".dlc") and has_kernels(opened.module):
             raise ArtifactError(
                 f"{self.path} was made from kernels, and those are as unsafe as machine code",
@@ -122,6 +122,25 @@ class Wanted:
         for decision in self.decided:
             opened.context.log.add(decision)
         return opened
+
+    def _open_model(self) -> Opened:
+        return open_model(
+            self.path,
+            text=self.text,
+            module=self.module,
+            settings=self.parameters,
+            places=self.places,
+            asked=Asked(self.shapes, self.fixed, self.settings.dims),
+        )
+
+    def _open_training(self) -> Opened:
+        return open_training(
+            self.path,
+            text=self.text,
+            module=self.module,
+            settings=self.parameters,
+            places=self.places,
+        )
 
 
 @dataclass(frozen=True, slots=True)

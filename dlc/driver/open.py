@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dlc.dialects.builtin import Module
 from dlc.driver.extensions import load_extensions
+from dlc.driver.importing import Asked
 from dlc.driver.opened import Opened
 from dlc.driver.stages import stages_of
 from dlc.driver.training_text import take_training
@@ -15,7 +16,6 @@ from dlc.frontend import training as frontend
 from dlc.frontend.elaborate import elaborate
 from dlc.frontend.train_step import Purpose
 from dlc.frontend.values import Datum
-from dlc.importers.onnx import read_onnx
 from dlc.ir.passes import Context
 from dlc.ir.verify import verify
 from dlc.lowering.capacity import check_interface
@@ -43,8 +43,9 @@ def open_model(
     module: str | None = None,
     settings: Chosen | None = None,
     places: Places | None = None,
+    asked: Asked | None = None,
 ) -> Opened:
-    """The model in a file; with `text`, in that text under the name `path`.
+    """The model in a file; with `text`, in that text under the name `path`. An ONNX file is as `asked`.
 
     Raises UsageError for an ending that is not dlc's, a file that cannot be read, and parameters of what
     has none; ModelError for a model that is wrong.
@@ -60,11 +61,13 @@ def open_model(
         )
     if text is None:
         map_file(path)  # whatever kind of model it is, a file that cannot be read is said alike
-    opened = opener(path, text, module, settings or {}, places or {})
+    asked = asked or Asked()
+    asked.check_for(path)
+    opened = opener(path, text, module, settings or {}, places or {}, asked)
     with opened.quoting():
         check_interface(opened.module)
     opened.reopen = lambda: open_model(
-        path, text=text, module=module, settings=settings, places=places
+        path, text=text, module=module, settings=settings, places=places, asked=asked
     )
     return opened
 
@@ -91,7 +94,7 @@ def open_training(
         )
     if text is None:
         map_file(path)
-    opened = _open_text(path, text, module, settings or {}, places or {}, purpose)
+    opened = _open_text(path, text, module, settings or {}, places or {}, purpose=purpose)
     opened.reopen = lambda: open_training(
         path, text=text, module=module, settings=settings, places=places, purpose=purpose
     )
@@ -104,6 +107,8 @@ def _open_text(
     module: str | None,
     settings: Chosen,
     places: Places,
+    _: Asked | None = None,
+    *,
     purpose: Purpose = "call",
 ) -> Opened:
     context = Context()
@@ -146,7 +151,12 @@ def _training_facts(found: frontend.Training) -> Training:
 
 
 def _open_ir(
-    path: Path, text: str | None, module: str | None, settings: Chosen, places: Places
+    path: Path,
+    text: str | None,
+    module: str | None,
+    settings: Chosen,
+    places: Places,
+    _: Asked,
 ) -> Opened:
     _refuse_choices(path, module, settings, places)
     name = readable(path.name)
@@ -175,7 +185,12 @@ def _refuse_choices(path: Path, module: str | None, settings: Chosen, places: Pl
 
 
 def _open_artifact(
-    path: Path, text: str | None, module: str | None, settings: Chosen, places: Places
+    path: Path,
+    text: str | None,
+    module: str | None,
+    settings: Chosen,
+    places: Places,
+    _: Asked,
 ) -> Opened:
     _refuse_choices(path, module, settings, places)
     artifact = Artifact.read(path)
@@ -200,11 +215,16 @@ def _open_artifact(
 
 
 def _open_onnx(
-    path: Path, text: str | None, module: str | None, settings: Chosen, places: Places
+    path: Path,
+    text: str | None,
+    module: str | None,
+    settings: Chosen,
+    places: Places,
+    asked: Asked,
 ) -> Opened:
     _refuse_choices(path, module, settings, places)
     context = Context()
-    made = read_onnx(path, values=context.values)
+    made = asked.read(path, context.values)
     name = readable(path.name)
     texts = {name: made.listing}
     return Opened(
@@ -215,10 +235,11 @@ def _open_onnx(
         path.parent,
         arrays=made.arrays,
         warnings=made.warnings,
+        numbers=made.numbers,
     )
 
 
-OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen, Places], Opened]] = {
+OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen, Places, Asked], Opened]] = {
     ".dlm": _open_text,
     ".dlir": _open_ir,
     ".dlc": _open_artifact,

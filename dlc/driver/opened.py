@@ -41,6 +41,8 @@ class Opened:
     """How it trains, if its functions are those that train it."""
     listings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Texts that nobody wrote and messages refer to: the graph of an artifact, by what it is called."""
+    numbers: frozenset[str] = frozenset()
+    """Sizes that it had by name and that were asked to be numbers."""
     can_train: bool = False
     """Whether its text says how it trains."""
 

@@ -214,3 +214,65 @@ def test_values_of_the_text_take_no_name_of_a_size(tmp_path: Path) -> None:
     (wanted,) = evaluated(imported(model), {"x": picture}, {"h2": 1, "h": 3, "w": 4})
     found = np.asarray(compile(written.text)(picture))[0]
     np.testing.assert_array_equal(found, wanted)
+
+
+def positions(folder: Path) -> str:
+    """A file with a model that adds as many of 16 numbers as a row of x: f32[B, S] is long."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "one"], ["length"]),
+        helper.make_node("Slice", ["table", "zero", "length"], ["cut"]),
+        helper.make_node("Add", ["x", "cut"], ["y"]),
+    ]
+    tensors = {
+        "table": np.arange(16, dtype=np.float32),
+        "zero": np.asarray([0]),
+        "one": np.asarray([1]),
+    }
+    model = model_of(nodes, {"x": X}, ["y"], tensors, shapes={"x": ["B", "S"]})
+    return str(saved(model, folder))
+
+
+def test_bounds_and_sizes_of_a_command_decide_what_follows_from_sizes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = positions(tmp_path), ["-o", str(tmp_path / "net.dlc")]
+    assert main(["compile", path, *out]) == 1
+    assert "= help: --dim S=1..64 or --dim S=8, with" in capsys.readouterr().err
+    for choice in (["--dim", "S=1..16"], ["--dim", "S=3"], ["--shape", "x=B,4"]):
+        assert main(["compile", path, *out, *choice]) == 0
+    call = ["run", path, "--input", "x=[[1,1,1]]", "--dim", "S=3"]
+    capsys.readouterr()
+    for further in ([], ["--interpret"], ["--dim", "B=1"]):
+        assert main([*call, *further]) == 0
+        assert "[[1. 2. 3.]]" in capsys.readouterr().out
+    model = compile(path, dims={"S": (2, 16)})
+    np.testing.assert_array_equal(np.asarray(model["run"](X))[0], X + np.arange(4))
+
+
+@pytest.mark.parametrize(
+    ("choice", "code"),
+    [("Q=8", "D0521"), ("S=0..8", "D0930"), ("S=9..8", "D0521"), ("S=0", "D0930")],
+)
+def test_bounds_that_a_file_does_not_have_are_refused(
+    choice: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", positions(tmp_path), "--dim", choice]) != 0
+    assert f"error[{code}]" in capsys.readouterr().err
+
+
+def test_every_verb_that_compiles_takes_the_only_value_of_an_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
+    model = model_of([node], {"x": X, "axes": np.asarray([1])}, ["y"], shapes={"x": ["B", "S"]})
+    path, fix = str(saved(model, tmp_path)), ["--fix", "axes=[1]"]
+    assert main(["run", path, "--input", "x=[[1,2]]"]) != 0
+    assert "= help: --fix axes=VALUE takes one value for good" in capsys.readouterr().err
+    assert main(["run", path, *fix, "--input", "x=[[1,2]]"]) == 0
+    assert "[3.]" in capsys.readouterr().out
+    assert main(["show", path, *fix]) == 0
+    assert main(["compile", path, *fix, "-o", str(tmp_path / "net.dlc")]) == 0
+    capsys.readouterr()
+    assert main(["run", str(tmp_path / "net.dlc"), *fix]) != 0
+    assert "error[D0919]: --fix is for an .onnx file" in capsys.readouterr().err

@@ -27,7 +27,6 @@ from dlc.importers.onnx import (
 from dlc.importers.onnx.facts import Array, Graph, Node, counted
 from dlc.importers.onnx.interface import (
     Sizes,
-    bounds_of,
     check_names,
     check_result,
     declare,
@@ -79,6 +78,8 @@ class OnnxModel:
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[Diagnostic, ...] = ()
     """What the file says otherwise than its nodes."""
+    numbers: frozenset[str] = frozenset()
+    """Sizes that are numbers, since their bounds leave no other."""
 
 
 def read_onnx(
@@ -87,17 +88,19 @@ def read_onnx(
     shapes: Mapping[str, Shape] | None = None,
     dims: Mapping[str, int] | None = None,
     fixed: Mapping[str, Array] | None = None,
+    bounds: Bounds | None = None,
     values: ValueMap | None = None,
 ) -> OnnxModel:
     """The model in an ONNX file.
 
     `shapes` replaces the declared shapes of inputs, by their names in the file, `dims` gives numbers to
-    sizes that have names, `fixed` values to inputs, which are inputs no longer. `values` learns which
-    value each tensor of the file is. Raises Unsupported with every operator that is not imported,
+    sizes that have names, `fixed` values to inputs, which are inputs no longer. `bounds` decide what
+    follows from sizes, of names that the file has. `values` learns which value each tensor of the file
+    is. Raises Unsupported with every operator that is not imported,
     UsageError for names that the file does not have and for values that do not fit.
     """
     graph = read_graph(path, IMPORTERS)
-    return import_graph(graph, shapes=shapes, dims=dims, fixed=fixed, values=values)
+    return import_graph(graph, shapes=shapes, dims=dims, fixed=fixed, bounds=bounds, values=values)
 
 
 def import_graph(
@@ -106,6 +109,7 @@ def import_graph(
     shapes: Mapping[str, Shape] | None = None,
     dims: Mapping[str, int] | None = None,
     fixed: Mapping[str, Array] | None = None,
+    bounds: Bounds | None = None,
     values: ValueMap | None = None,
 ) -> OnnxModel:
     """The same from a graph that was read."""
@@ -113,7 +117,8 @@ def import_graph(
     inputs = [declared.name for declared in graph.inputs]
     check_names(graph, "input", [*(shapes or {}), *(fixed or {})], inputs)
     graph = with_fixed(graph, fixed or {})
-    return _Import(graph, Sizes(graph, shapes or {}, dims or {}), values or ValueMap()).run()
+    sizes = Sizes(graph, shapes or {}, dims or {}, bounds or {})
+    return _Import(graph, sizes, values or ValueMap()).run()
 
 
 def _is_known(node: Node) -> bool:
@@ -194,6 +199,7 @@ class _Import:
             graph.nodes,
             self._renamed(inputs),
             tuple(self._warnings),
+            self._sizes.numbers,
         )
 
     def _unsupported(self) -> Unsupported:
@@ -227,7 +233,8 @@ class _Import:
             self._known[declared.name] = argument
             self._arguments[argument] = declared.name
         self._sizes.check(self._graph)
-        self.bounds = bounds_of([array.tensor_type(one).shape for one in self._block.arguments])
+        shapes = [array.tensor_type(argument).shape for argument in self._block.arguments]
+        self.bounds = self._sizes.bounds_of(shapes)
         return found
 
     def _function(self, inputs: tuple[str, ...]) -> None:

@@ -13,7 +13,7 @@ from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.importers.identifiers import Identifiers
 from dlc.importers.onnx.facts import Array, Graph, Input, Output, Tensor
 from dlc.ir.attributes import encode
-from dlc.ir.dims import Shape, Size, names, substitute, symbol
+from dlc.ir.dims import Bounds, Shape, Size, names, substitute, symbol
 from dlc.ir.types import TensorType
 from dlc.text.words import NEVER_NAMES
 
@@ -91,9 +91,20 @@ class Sizes:
     size gets another.
     """
 
-    def __init__(self, graph: Graph, shapes: Mapping[str, Shape], dims: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        shapes: Mapping[str, Shape],
+        dims: Mapping[str, int],
+        bounds: Bounds,
+    ) -> None:
         self._shapes = shapes
-        self._numbers = dims
+        self._dims = dims
+        self._bounds = {
+            name: (low, high) for name, (low, high) in bounds.items() if high is None or low <= high
+        }
+        only = {name: low for name, (low, high) in bounds.items() if low == high and low > 0}
+        self._numbers = {**only, **dims}
         self._tensors = {declared.name for declared in (*graph.inputs, *graph.declared)}
         self._taken = {entry_name(graph), *input_names(graph)}
         self._names = Identifiers("N", taken=self._taken)
@@ -102,7 +113,12 @@ class Sizes:
     @property
     def are_declared(self) -> bool:
         """Whether all shapes are those of the file."""
-        return not self._shapes and not self._numbers
+        return not self._shapes and not self._dims and not self.numbers
+
+    @property
+    def numbers(self) -> frozenset[str]:
+        """The names of sizes that are numbers because of their bounds."""
+        return frozenset(self._known() & self._numbers.keys() - self._dims.keys())
 
     @property
     def renamed(self) -> dict[str, str]:
@@ -142,8 +158,16 @@ class Sizes:
 
     def check(self, graph: Graph) -> None:
         """Raise UsageError if a number was given to a size that is not there."""
-        known = sorted({dim for size in self._named.values() for dim in names(size)})
-        check_names(graph, "size", self._numbers, known)
+        check_names(graph, "size", self._dims, sorted(self._known()))
+
+    def _known(self) -> set[str]:
+        return {dim for size in self._named.values() for dim in names(size)}
+
+    def bounds_of(self, shapes: Iterable[Shape]) -> dict[str, tuple[int, int | None]]:
+        """The bounds of sizes with names: those that were asked for, or any from 1 on."""
+        used = [name for shape in shapes for size in shape for name in sorted(names(size))]
+        asked = {name: self._bounds.get(name, (1, None)) for name in used}
+        return {name: (max(low, 1), high) for name, (low, high) in asked.items()}
 
 
 def check_result(
@@ -176,12 +200,6 @@ def _agree(declared: Sequence[int | str | None], found: Shape) -> bool:
         for one, other in zip(declared, found, strict=True)
         if isinstance(one, int) and isinstance(other, int)
     )
-
-
-def bounds_of(shapes: Iterable[Shape]) -> dict[str, tuple[int, int | None]]:
-    """The bounds of all sizes with names: any from 1 on."""
-    used = [name for shape in shapes for size in shape for name in sorted(names(size))]
-    return dict.fromkeys(used, (1, None))
 
 
 def declare(

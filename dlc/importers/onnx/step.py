@@ -6,7 +6,7 @@ have symbolic sizes among their elements: that is how computations with shapes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -19,7 +19,7 @@ from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
 from dlc.ir.attributes import INLINE_BYTES, Dense, decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import Bounds, Dim, Shape, Size
+from dlc.ir.dims import Bounds, Dim, Shape, Size, names
 from dlc.ir.types import I64, DType, TensorType, Type
 
 FOLDED = 4096
@@ -191,7 +191,7 @@ class Step:
             f"{self.node.kind} decides a shape by its input {index}, which is computed when the "
             f"model runs{source}",
             code="D0711",
-            help=f"dlc import {fixed} takes one value for good" if names else None,
+            help=f"{fixed} takes one value for good" if names else None,
         )
 
     def _listed(self, index: int) -> Constant:
@@ -305,9 +305,9 @@ class Step:
 
     # Refusals.
 
-    def wrong(self, why: str) -> ModelError:
+    def wrong(self, why: str, help: str | None = None) -> ModelError:
         """The error for a node that has no meaning; `why` follows its name."""
-        return ModelError(f"{self.node.kind} {why}", code="D0521")
+        return ModelError(f"{self.node.kind} {why}", code="D0521", help=help)
 
     def unsupported(self, what: str) -> DlcError:
         """The error for something that ONNX has and the importer lacks; `what` follows the name."""
@@ -337,9 +337,17 @@ def common_shape(step: Step, shapes: Sequence[Shape]) -> Shape:
         sizes = {shape[axis] for shape in shapes if len(shape) >= -axis} - {1}
         if len(sizes) > 1:
             texts = " and ".join(sorted(map(str, sizes)))
-            raise step.wrong(f"combines axes of the sizes {texts}")
+            raise step.wrong(f"combines axes of the sizes {texts}", _decided(sizes))
         found.append(sizes.pop() if sizes else 1)
     return tuple(found)
+
+
+def _decided(sizes: Iterable[Size]) -> str | None:
+    """What decides whether sizes are equal, if they have names."""
+    used = sorted({name for size in sizes for name in names(size)})
+    if not used:
+        return None
+    return f"--dim {used[0]}=1..64 or --dim {used[0]}=8, with bounds or a number that decide it"
 
 
 def stretched(emit: Builder, value: Value, shape: Shape) -> Value:
