@@ -125,6 +125,29 @@ def test_rows_that_are_scaled_and_shifted_in_another_shape_are_no_group_norm(
     np.testing.assert_allclose(found, expected(model, {"x": x})[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("index", "axis", "written_as"),
+    [
+        (np.asarray(2), 0, "x[2]"),
+        (np.asarray(-1), 1, "x[:, N - 1]"),
+        (np.asarray([1]), 2, "x[:, :, 1:2]"),
+        (np.asarray(0), 2, "x[:, :, 0]"),
+        (np.asarray([[1]]), 0, "reshape(x[1:2], [1, 1, N, 4])"),
+    ],
+)
+def test_one_constant_index_is_written_as_a_number(
+    index: Array, axis: int, written_as: str
+) -> None:
+    x = np.arange(36, dtype=np.float32).reshape(3, 3, 4)
+    node = helper.make_node("Gather", ["x", "index"], ["y"], axis=axis)
+    model = model_of([node], {"x": x}, ["y"], {"index": index}, shapes={"x": [3, "N", 4]})
+    text = written(imported(model))
+    assert f"= {written_as}\n" in text.text
+    (found,), (wanted,) = meant(text, {"x": x}, {"N": 3}), expected(model, {"x": x})
+    assert found.shape == wanted.shape
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_what_is_not_written_is_listed_by_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     for op in (array.NonZero, array.Negate):
         monkeypatch.delitem(SPELLINGS, op)

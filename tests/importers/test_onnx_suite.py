@@ -73,7 +73,7 @@ def test_an_input_that_decides_a_shape_is_named_and_can_be_fixed(tmp_path: Path)
         import_model(path, tmp_path / "net.dlm")
     (told,) = caught.value.diagnostics
     assert "computed when the model runs from its input axes" in told.message
-    assert "dlc import --fix axes=VALUE" in str(told.help)
+    assert "--fix axes=VALUE" in str(told.help)
     import_model(path, tmp_path / "net.dlm", fixed={"axes": "[1]"})
     assert "sum(x, axis=1" in (tmp_path / "net.dlm").read_text()
 

@@ -68,6 +68,31 @@ def _rows_times_matrix(graph: Graph, value: Value) -> Term | None:
     return Infix("@", rows.source, product_op.rhs)
 
 
+@reads(array.Reshape)
+def _element(graph: Graph, value: Value) -> Term | None:
+    """A slice that takes one place of an axis, which then goes: `x[:, 2]`."""
+    op = value.op
+    assert isinstance(op, array.Reshape)
+    inner = op.source.op
+    if not isinstance(inner, array.Slice) or not graph.is_used_only_by(op.source, {op}):
+        return None
+    sizes = tensor_type(inner.source).shape
+    taken = {
+        axis
+        for axis, (size, start, limit) in enumerate(
+            zip(sizes, inner.starts, inner.limits, strict=True)
+        )
+        if limit - start == 1 and size != 1
+    }
+    left = tuple([n for axis, n in enumerate(tensor_type(op.source).shape) if axis not in taken])
+    if not taken or op.shape != left:
+        return None
+    places = [inner.starts[axis] if axis in taken else cut for axis, cut in enumerate(_cuts(inner))]
+    while places[-1] == Cut():
+        places.pop()
+    return Index(inner.source, tuple(places))
+
+
 @spells(array.Reshape)
 def _reshape(graph: Graph, value: Value) -> Term:
     op = value.op
@@ -191,15 +216,21 @@ def _reverse(graph: Graph, value: Value) -> Term:
 def _slice(graph: Graph, value: Value) -> Term:
     op = value.op
     assert isinstance(op, array.Slice)
-    places: list[Item | Cut] = []
+    places = _cuts(op)
+    while places and places[-1] == Cut():
+        places.pop()
+    return Index(op.source, tuple(places or [ALL]))
+
+
+def _cuts(op: array.Slice) -> list[Cut]:
+    """What is taken of each axis."""
+    places: list[Cut] = []
     for size, start, limit, step in zip(
         tensor_type(op.source).shape, op.starts, op.limits, op.steps, strict=True
     ):
         stop: Item = None if limit == size else limit
         places.append(Cut(None if start == 0 else start, stop, step))
-    while places and places[-1] == Cut():
-        places.pop()
-    return Index(op.source, tuple(places or [ALL]))
+    return places
 
 
 @spells(array.Concatenate)

@@ -37,8 +37,16 @@ def from_start(step: Step, index: Value, size: Size) -> Value:
 
 
 def _gather(step: Step) -> Made:
-    axis = step.axis(step.integer("axis", 0), step.type(0).rank)
-    index = from_start(step, step.value(1), step.type(0).shape[axis])
+    shape = step.type(0).shape
+    axis = step.axis(step.integer("axis", 0), len(shape))
+    known = step.operand(1)
+    if isinstance(known, Constant) and known.array.size == 1:
+        (place,) = known.sizes
+        if isinstance(place, int) and place < 0:
+            place = shape[axis] + place
+        part = array.slice_axis(step.emit, step.value(0), axis, place, place + 1)
+        return reshape(step.emit, part, (*shape[:axis], *known.array.shape, *shape[axis + 1 :]))
+    index = from_start(step, step.value(1), shape[axis])
     return _taken(step.emit, step.value(0), index, axis)
 
 
