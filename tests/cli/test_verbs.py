@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from dlc import driver
 from dlc.cli import main
 from dlc.cli.app import VERBS
 from dlc.errors.catalog import PAGES
@@ -135,6 +138,21 @@ def test_several_models_are_checked_whatever_is_wrong_with_some(dlc: Command, fo
         ["path", "entries", "warnings"],
     ]
     assert dlc("check", "rows.dlm", "rows.dlm", "--json").code == 0
+
+
+def test_compile_says_one_time_which_is_that_of_all_its_work(
+    dlc: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = driver.make_artifact
+
+    def slow(wanted: driver.Wanted, *, stage: str | None = None) -> driver.Made:
+        time.sleep(1.2)  # as long as reading a large model takes, and then it is told twice
+        return make(wanted, stage=stage)
+
+    monkeypatch.setattr("dlc.driver.make_artifact", slow)
+    said = dlc("compile", "rows.dlm").err
+    first, last = [float(text) for text in re.findall(r"([0-9.]+) s$", said, re.MULTILINE)]
+    assert last >= first - 0.1 >= 1.1
 
 
 def test_an_unforeseen_exception_is_an_internal_error(
