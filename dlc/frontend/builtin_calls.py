@@ -24,6 +24,7 @@ from dlc.frontend.values import (
     Record,
     describe,
     is_number,
+    part_of,
 )
 from dlc.ir.core import Value
 from dlc.ir.types import BOOL, F32, F64, I32, I64, DType
@@ -118,7 +119,7 @@ def _help(function: Builtin, parameter: Parameter, value: Datum) -> str | None:
         return "a tensor has its value only when the model runs"
     if isinstance(value, Callee) and kind in ("tensor", "float"):
         return "call it first"
-    return None
+    return part_of(value)
 
 
 _WANTED: Final = {

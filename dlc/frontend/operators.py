@@ -33,6 +33,7 @@ from dlc.frontend.values import (
     Number,
     describe,
     is_number,
+    part_of,
 )
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size, interval, product
@@ -144,7 +145,7 @@ def _no_operator(at: Trace, op: str, left: Datum, right: Datum) -> Exception:
             help="write the size in place of `_`",
         )
     wrong = right if is_number(left) or isinstance(left, Value | Items) else left
-    help = "call it first" if isinstance(wrong, Callee) else None
+    help = "call it first" if isinstance(wrong, Callee) else part_of(wrong)
     return at.fail("D0326", f"`{op}` has no meaning for {describe(wrong)}", help=help)
 
 

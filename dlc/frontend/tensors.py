@@ -14,7 +14,7 @@ from dlc.dialects.array import show
 from dlc.frontend.literals import literal
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.trace import Trace
-from dlc.frontend.values import PLACEHOLDER, UNKNOWN, Datum, Items, Record, describe
+from dlc.frontend.values import PLACEHOLDER, UNKNOWN, Datum, Items, describe, part_of
 from dlc.ir.attributes import Dense, encode
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Shape, Size
@@ -55,10 +55,8 @@ def not_a_tensor(at: Trace, value: Datum) -> Exception:
         return Poisoned()
     if value is PLACEHOLDER:
         return at.fail("D0326", "`_` cannot stand here", help="write the size")
-    help = None
-    if isinstance(value, Record) and value.items:
-        help = "take one item: let (a, ..) = ..."
-    return at.fail("D0326", f"expected a tensor, found {describe(value)}", help=help)
+    told = f"expected a tensor, found {describe(value)}"
+    return at.fail("D0326", told, help=part_of(value))
 
 
 def natural_dtype(value: Datum) -> DType:

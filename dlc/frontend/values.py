@@ -266,6 +266,16 @@ def is_number(value: Datum) -> bool:
     return isinstance(value, int | float | Dim) and not isinstance(value, bool)
 
 
+def part_of(value: Datum) -> str | None:
+    """How to take one part, for messages about a tuple that stands where a part of it should."""
+    if not isinstance(value, Record) or not value.items:
+        return None
+    names = [f".{name}" for name in value.names if name is not None]
+    if not names:
+        return "take one item: let (a, ..) = ..."
+    return f"take {names[0]} of it" if len(names) == 1 else f"take one of {', '.join(names[:5])}"
+
+
 def describe(value: Datum) -> str:
     """What a message calls a value: `f32[B, 64]`, `the number 3`, `the function sum`."""
     match value:

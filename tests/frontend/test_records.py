@@ -39,3 +39,23 @@ def test_a_path_is_followed_step_by_step() -> None:
 def test_a_step_that_leads_nowhere_is_told() -> None:
     with pytest.raises(ModelError, match="D0206"):
         elaborate("net.dlm", text=TEXT.replace("g.enc.0.w", "g.enc.1.w"))
+
+
+@pytest.mark.parametrize(
+    ("result", "use", "help"),
+    [
+        ("(logits: f32[2, 3])", "cross_entropy(net(x), y)", "take .logits of it"),
+        ("(logits: f32[2, 3])", "sum(net(x) + 1)", "take .logits of it"),
+        ("(a: f32[2, 3], b: f32[2, 3])", "sum(net(x))", "take one of .a, .b"),
+        ("(f32[2, 3], f32[2, 3])", "sum(net(x))", "take one item: let (a, ..) = ..."),
+    ],
+)
+def test_a_tuple_in_place_of_a_tensor_is_told_with_its_parts(
+    result: str, use: str, help: str
+) -> None:
+    parts = {1: "x", 2: "(x, x)"}[result.count("f32")]
+    text = f"dlc 1\nfn net(x: f32[2, 3]) -> {result} = {parts}\n"
+    text += f"export fn loss(x: f32[2, 3], y: i64[2]) -> f32 = {use}\n"
+    with pytest.raises(ModelError) as caught:
+        dlc.compile(text=text)
+    assert [found.help for found in caught.value.diagnostics] == [help]
