@@ -80,9 +80,23 @@ def _attempted(action: Callable[[], int | None], as_json: bool) -> int:
     except OSError as error:
         if error.errno in _OUTPUT_ERRORS:
             raise
+        if error.errno == errno.ENOMEM:
+            return _told(InternalError(OUT_OF_MEMORY, code="D0998"), as_json)
+        if "llvmlite" in str(error):
+            return _told(_no_llvm(), as_json)
         return _told(_unexpected(error), as_json)
     except Exception as error:  # noqa: BLE001 - a traceback helps no user
         return _told(_unexpected(error), as_json)
+
+
+def _no_llvm() -> UsageError:
+    """The error for LLVM that is installed and that the system does not load."""
+    return UsageError(
+        "llvmlite, which brings LLVM, is installed but cannot be loaded",
+        code="D0921",
+        help="give the process more memory (ulimit -v), or reinstall it: "
+        "pip install --force-reinstall llvmlite",
+    )
 
 
 def _drop(stream: TextIO) -> None:

@@ -5,9 +5,13 @@ So every value of the user's text can be seen (`dlc.driver.watch`).
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 import numpy as np
 
 from dlc.dialects import mem
+from dlc.dialects.machine import BadAccess
 from dlc.driver.build import interface_of
 from dlc.driver.calls import Arguments, Request
 from dlc.driver.entries import find_entry, interfaces, settle_interfaces
@@ -15,7 +19,7 @@ from dlc.driver.opened import Opened
 from dlc.driver.results import Results
 from dlc.driver.watch import Watch, observing, renamed_values
 from dlc.driver.weights import Given, Weights, derive, gather
-from dlc.errors import UsageError
+from dlc.errors import ModelError, UsageError
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Manager
 from dlc.lowering.plan_evaluation import evaluate_plan
@@ -68,7 +72,7 @@ def evaluate_arguments(
     dims = binder.bind([array.shape for array in arrays], given)
     views = WeightViews(weights.table, np.frombuffer(weights.data, np.uint8))
     stored = derive(opened.module, {row.name: _bits(views[row.name]) for row in weights.table})
-    with np.errstate(all="ignore"), opened.quoting(), called(entry.name):
+    with np.errstate(all="ignore"), opened.quoting(), _told(opened), called(entry.name):
         if isinstance(function, mem.Program):
             found = evaluate_plan(function, arrays, dims, stored)
         else:
@@ -83,6 +87,28 @@ def evaluate_arguments(
         if not output.hidden
     ]
     return Results(entry.name, tuple(pairs))
+
+
+@contextmanager
+def _told(opened: Opened) -> Generator[None]:
+    """Raises ModelError (D0164) for what IR below the graph does wrong meanwhile: it is read unchecked."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AssertionError,
+        BadAccess,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        if opened.read_at == "graph":
+            raise
+        raise ModelError(
+            f"{opened.name} does what its level has no meaning for: {type(error).__name__}: {error}",
+            code="D0164",
+            help="IR below the graph is not checked when it is read: make it again with dlc show",
+        ) from error
 
 
 def _bits(value: object) -> Array:

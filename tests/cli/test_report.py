@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import sys
@@ -145,3 +146,21 @@ def test_every_failure_has_a_code_and_no_traceback(
     err = capfd.readouterr().err
     assert said in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "D0998"),
+        (OSError("Could not find/load shared object file 'libllvmlite.so'"), "D0921"),
+    ],
+)
+def test_what_the_system_does_not_give_is_no_mistake_of_ours(
+    error: OSError, code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> None:
+        raise error
+
+    assert guarded(fails, as_json=False) != 0
+    said = capsys.readouterr().err
+    assert f"error[{code}]" in said and "mistake in dlc" not in said

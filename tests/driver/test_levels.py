@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from dlc.driver.show import Shown, show_stage
 from dlc.driver.stages import stages_of
 from dlc.driver.train import make_trainer
 from dlc.driver.watch import Watch
-from dlc.errors import ArtifactError, ModelError, Unsupported, UsageError
+from dlc.errors import ArtifactError, DlcError, ModelError, Unsupported, UsageError
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.manifest import Entry
 from dlc.runtime.model import load
@@ -297,3 +298,23 @@ def test_a_training_that_is_none_is_refused(tmp_path: Path) -> None:
     file.write_text('"builtin.module"() ({}) {dlc.training = "{}"} : () -> ()')
     with pytest.raises(ModelError, match="does not say how a model trains"):
         Wanted(str(file)).open()
+
+
+@pytest.mark.parametrize("stage", ["kernel", "plan", "loop"])
+def test_wrong_ir_fails_with_an_error_of_its_own_when_it_is_evaluated(
+    stage: str, tmp_path: Path
+) -> None:
+    model = str(example_models.FOLDER / "softmax.dlm")
+    text = show_stage(Wanted(model), Shown(stage))
+    path = tmp_path / "wrong.dlir"
+    codes: set[str] = set()
+    every = 7 if stage == "loop" else 2
+    for number in list(re.finditer(r"\b\d+\b", text))[::every]:
+        for other in ("0", "2", "999"):
+            path.write_text(text[: number.start()] + other + text[number.end() :], "utf-8")
+            try:
+                evaluate_model(Wanted(str(path)), Request(str(path), seed=1), Watch())
+            except DlcError as error:
+                codes.add(error.diagnostics[0].code)
+    assert "D0999" not in codes
+    assert stage == "kernel" or "D0164" in codes

@@ -211,6 +211,7 @@ PAGES: dict[str, Page] = {
         "a plan or loops that no loader takes",
         "IR at plan or loop level says itself where values lie and what is done when. What is made of it "
         "is checked as every artifact is when it is loaded: memory that overlaps, views outside of what "
-        "they are views of, kernels and sizes that do not exist are refused.",
+        "they are views of, kernels and sizes that do not exist are refused. Evaluated, IR below the graph "
+        "fails where it reaches memory or values that are not there.",
     ),
 }
