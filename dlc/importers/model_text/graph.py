@@ -7,7 +7,7 @@ from math import copysign
 
 import numpy as np
 
-from dlc.dialects import array, weight
+from dlc.dialects import array, nn, weight
 from dlc.dialects.array import tensor_type
 from dlc.importers.model_text.terms import Code, Index, Item, Weight
 from dlc.importers.onnx.facts import Array
@@ -23,6 +23,12 @@ MAX_PLAIN = 1e6
 """Whole numbers below are written without a point."""
 SMALL = 64
 """What follows from weights is stored if it is not larger than they are, or than this."""
+
+LARGER = 64
+LEAST = 1 << 16
+"""What follows from weights is computed while writing if it is not so much larger, or than this."""
+PADDED = (array.ReduceWindow, nn.Conv)
+"""Operations that may read any number of elements beside those of their operands."""
 
 
 class Graph:
@@ -42,19 +48,24 @@ class Graph:
                 self._fixed.update(dict.fromkeys(op.results, size))
 
     def _fixed_size(self, op: Op) -> int | None:
-        """How many elements the weights have that alone decide an operation; None if others do."""
+        """How many elements the weights have that alone decide an operation; None if others do.
+
+        None also for one that makes far more than they have: it is computed by the call.
+        """
         types = [result.type for result in op.results]
-        if op.regions or not op.pure:
+        if op.regions or not op.pure or isinstance(op, PADDED):
             return None
         if not all(isinstance(type, TensorType) and type.is_static for type in types):
             return None
+        made = sum(int(tensor_type(result).size) for result in op.results)  # pyright: ignore[reportArgumentType]
         if isinstance(op, weight.Get | array.Constant):
-            return int(tensor_type(op.result).size)  # pyright: ignore[reportArgumentType]
-        if isinstance(op, array.Fill):
-            return 1
-        if not op.operands or any(value not in self._fixed for value in op.operands):
+            return made
+        if not isinstance(op, array.Fill) and not op.operands:
             return None
-        return sum(self._fixed[value] for value in op.operands)
+        if any(value not in self._fixed for value in op.operands):
+            return None
+        size = sum(self._fixed[value] for value in op.operands) or 1
+        return size if made <= max(LARGER * size, LEAST) else None
 
     # What is known ----------------------------------------------------------------------------
 
