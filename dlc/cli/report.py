@@ -81,7 +81,7 @@ def _attempted(action: Callable[[], int | None], as_json: bool) -> int:
         if error.errno in _OUTPUT_ERRORS:
             raise
         if error.errno == errno.ENOMEM:
-            return _told(InternalError(OUT_OF_MEMORY, code="D0998"), as_json)
+            return _told(no_memory(), as_json)
         if "llvmlite" in str(error):
             return _told(_no_llvm(), as_json)
         return _told(_unexpected(error), as_json)
