@@ -274,6 +274,7 @@ class Categorical(Decomposed):
         type = tensor_type(self.logits)
         draws(self, self.random_key, type.dtype, type.shape, floats=True)
         array.check_axis(self, self.axis, type)
+        array.check_numbered(self, self.axis, type)
         return TensorType(I32, type.shape[: self.axis] + type.shape[self.axis + 1 :])
 
     def decompose(self, emit: Builder) -> tuple[Value, ...]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from dlc.dialects import array, flow
 from dlc.dialects.array import show
-from dlc.dialects.array.shape import reshape
+from dlc.dialects.array.shape import LARGEST_I32, reshape
 from dlc.frontend.builtins.axes import one_axis
 from dlc.frontend.choices import is_literal
 from dlc.frontend.evaluator import Evaluator, evaluates
@@ -151,7 +151,15 @@ class _Scan(Loop):
         match source:
             case Record(items):
                 return Record(tuple([self._part(item, index) for item in items]), source.names)
-            case Range(start, _):
+            case Range(start, stop):
+                if isinstance(stop, int) and stop - 1 > LARGEST_I32:
+                    told = f"the range goes to {stop - 1}, but its numbers are i32, up to {LARGEST_I32}"
+                    raise at.fail(
+                        "D0323",
+                        told,
+                        self.node.source.span,
+                        help="count from 0 and add the start, as an i64",
+                    )
                 number = convert(at, index, I32)
                 if start == 0:
                     return number

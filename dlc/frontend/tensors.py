@@ -80,6 +80,8 @@ def natural_dtype(value: Datum) -> DType:
 
 def size_tensor(at: Trace, size: Dim, dtype: DType) -> Value:
     """A symbolic size as a scalar."""
+    if dtype is I32:
+        return at(array.Extent(size, I32))
     return convert(at, at(array.Extent(size)), dtype)
 
 

@@ -16,7 +16,7 @@ from dlc.ir.bounded import never_negative
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size
-from dlc.ir.types import F32, F64, I32, I64, INDEX, wide
+from dlc.ir.types import F32, F64, I64, INDEX, wide
 from dlc.lowering.array_to_kernel import lowers
 from dlc.lowering.formula import (
     between,
@@ -374,11 +374,10 @@ def _arg_extreme(op: Op, emit: Builder) -> Sequence[Value]:
             if source.dtype.is_float:  # a NaN wins, and equals nothing
                 is_nan = deep(scalar.Compare(value, value, "ne"))
                 chosen = deep(scalar.Or(chosen, is_nan))
-            here = convert(deep, folded[0], I32)
+            here = convert(deep, folded[0], op.dtype)
             beyond = size(deep, extent) if last is None else plus(deep, last, 1)
-            return deep(scalar.Select(chosen, here, convert(deep, beyond, I32)))
+            return deep(scalar.Select(chosen, here, convert(deep, beyond, op.dtype)))
 
         return fold(inner, (extent,), "minimum", place)
 
-    assert result.dtype is I32
     return (generic(emit, op.operands, result.shape, formula),)

@@ -8,6 +8,8 @@ kernel before; all other products put them in order by themselves.
 from __future__ import annotations
 
 from dlc.dialects import array, flow, kernel, weight
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.dialects.array.shape import LARGEST_I32
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel_attention import Attention
 from dlc.dialects.kernel_products import Conv, Gemm, Product, panel_count
@@ -139,7 +141,7 @@ def _why_blas(op: Gemm, options: Options) -> str:
     Measured in f32 with 256-bit registers, our own are faster at every size, packing included
     (`docs/performance.md`). Without fused multiply-add BLAS may find a better processor than the target.
     """
-    if op.accumulator not in (F32, F64):
+    if op.accumulator not in (F32, F64) or _is_long(op):
         return ""
     match options.matmul:
         case "blas":
@@ -152,6 +154,12 @@ def _why_blas(op: Gemm, options: Options) -> str:
             return "the target does not multiply and add in one instruction"
         case _:
             return ""
+
+
+def _is_long(op: Gemm) -> bool:
+    """Whether a size is known to be more than BLAS can be told, whose integers are i32."""
+    shapes = [tensor_type(operand).shape for operand in op.operands]
+    return any(isinstance(size, int) and size > LARGEST_I32 for shape in shapes for size in shape)
 
 
 def _use_panels(op: Gemm | Conv, columns: int, module: Module) -> None:

@@ -23,14 +23,20 @@ from dlc.dialects.array.elementwise import (
 )
 from dlc.dialects.array.index import put_along
 from dlc.dialects.array.reduce import Broadcast, Reduction, merge_axes, split_axes
-from dlc.dialects.array.shape import check_axis, iota
+from dlc.dialects.array.shape import (
+    LARGEST_I32,
+    check_axis,
+    check_numbered,
+    iota,
+    numbered,
+)
 from dlc.ir.attributes import Dense, decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.needs import Need
-from dlc.ir.types import I32, DType, TensorType
+from dlc.ir.types import I32, I64, DType, TensorType
 from dlc.runtime.abi import Status
 from dlc.runtime.status import failure
 
@@ -40,10 +46,11 @@ __all__ = [
 
 
 class ArgExtreme(Op):
-    """Where along the axis the chosen element stands, as an i32; the first of equals."""
+    """Where along the axis the chosen element stands; the first of equals."""
 
     source: Value = operand()
     axis: int = attribute()
+    dtype: DType = attribute(default=I32, doc="i32, or i64 for an axis of any length")
 
     not_differentiable = "its result is an index"
 
@@ -55,12 +62,18 @@ class ArgExtreme(Op):
             raise self.fail(
                 f"nothing to choose from: axis {self.axis} of {type.text} is empty", code="D0310"
             )
-        return TensorType(I32, shape[: self.axis] + shape[self.axis + 1 :])
+        if self.dtype not in (I32, I64):
+            raise self.fail(f"a place is an i32 or an i64, not {self.dtype.name}", code="D0302")
+        if self.dtype is I32:
+            check_numbered(self, self.axis, type)
+        return TensorType(self.dtype, shape[: self.axis] + shape[self.axis + 1 :])
 
     def needs(self) -> Iterator[Need]:
         type = tensor_type(self.source)
         told = f"nothing to choose from: axis {self.axis} of {type.text} is empty"
         yield Need(type.shape[self.axis] - 1, told, "D0807")
+        if self.dtype is I32:
+            yield numbered(self.axis, type)
 
     def fold(self) -> Dense | None:
         return folded(self)
@@ -73,7 +86,7 @@ class ArgExtreme(Op):
         array = decode(inputs[0], tensor_type(self.source).dtype)
         if array.shape[self.axis] == 0:
             raise failure(Status.INDEX, -1, 0, self.location.place)
-        return self.choose(array).astype(np.int32)
+        return self.choose(array).astype(self.dtype.numpy)
 
 
 @op("array.argmax")
@@ -106,18 +119,21 @@ class ReduceExtreme(Reduction):
     def _chosen(self, emit: Builder) -> Value:
         """Which elements of the source are the results."""
         if len(self.axes) == 1:
-            return _is_at(emit, self.place(self.source, self.axes[0]), self.source, self.axes[0])
+            return _is_at(emit, self.place, self.source, self.axes[0])
         merged = merge_axes(emit, self.source, self.axes)
         last = tensor_type(merged).rank - 1
-        mask = _is_at(emit, self.place(merged, last), merged, last)
+        mask = _is_at(emit, self.place, merged, last)
         return split_axes(emit, mask, tensor_type(self.source).shape, self.axes)
 
 
-def _is_at(emit: Builder, place: Op, source: Value, axis: int) -> Value:
+def _is_at(emit: Builder, place: type[ArgExtreme], source: Value, axis: int) -> Value:
+    """Which elements are the chosen ones of an axis."""
     type = tensor_type(source)
+    extent = type.shape[axis]
+    dtype = I32 if isinstance(extent, int) and extent <= LARGEST_I32 else I64
     others = tuple([other for other in range(type.rank) if other != axis])
-    wanted = emit(Broadcast(emit(place), type.shape, others))
-    return emit(Compare(iota(emit, type, axis, I32), wanted, "eq"))
+    wanted = emit(Broadcast(emit(place(source, axis, dtype)), type.shape, others))
+    return emit(Compare(iota(emit, type, axis, dtype), wanted, "eq"))
 
 
 @op("array.reduce_max")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dlc.dialects.array.elementwise import constant_like, show, tensor_type
 from dlc.dialects.array.index import put_along
 from dlc.dialects.array.pieces import is_negative
-from dlc.dialects.array.shape import check_axis, iota
+from dlc.dialects.array.shape import check_axis, check_numbered, iota, numbered
 from dlc.ir.attributes import decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
@@ -95,13 +95,16 @@ class TopK(Op):
                 f"cannot take the best {k} of {type.shape[axis]} along axis {axis} of {type.text}",
                 code="D0306",
             )
+        check_numbered(self, axis, type)
         best = type.with_shape((*type.shape[:axis], k, *type.shape[axis + 1 :]))
         return best, best.with_dtype(I32)
 
     def needs(self) -> Iterator[Need]:
-        extent = tensor_type(self.source).shape[self.axis]
+        type = tensor_type(self.source)
+        extent = type.shape[self.axis]
         told = f"cannot take the best {self.k} of {extent}"
         yield Need(extent - self.k, told, "D0807")
+        yield numbered(self.axis, type)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         dtype = tensor_type(self.source).dtype

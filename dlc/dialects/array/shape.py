@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 
@@ -15,9 +16,13 @@ from dlc.ir.core import Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Shape, Size, product
 from dlc.ir.evaluation import Array, Evaluation
-from dlc.ir.types import I64, DType, TensorType
+from dlc.ir.needs import Need
+from dlc.ir.types import I32, I64, DType, TensorType
 
-__all__ = ["Iota", "Reshape", "Reverse", "Transpose", "check_axis", "inverse", "iota"]
+__all__ = [
+    "Iota", "Reshape", "Reverse", "Transpose", "check_axis", "check_numbered", "inverse", "iota",
+    "numbered",
+]  # fmt: skip
 
 
 def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -51,6 +56,30 @@ def check_axis(op: Op, axis: int, type: TensorType) -> None:
     """Raise D0305 unless the axis is one of the tensor's."""
     if not 0 <= axis < type.rank:
         raise op.fail(f"{type.text} has no axis {axis}", code="D0305")
+
+
+LARGEST_I32 = (1 << 31) - 1
+"""How long an axis may be whose places, or whose length, are an i32."""
+
+
+def check_numbered(op: Op, axis: int, type: TensorType) -> None:
+    """Raise D0308 for an axis that is known to be longer than an i32 can say."""
+    extent = type.shape[axis]
+    if isinstance(extent, int) and extent > LARGEST_I32:
+        raise op.fail(
+            _not_numbered(axis, type), code="D0308", help="make two axes of it with reshape"
+        )
+
+
+def numbered(axis: int, type: TensorType) -> Need:
+    """That an axis of a call is no longer than an i32 can say."""
+    return Need(LARGEST_I32 - type.shape[axis], _not_numbered(axis, type))
+
+
+def _not_numbered(axis: int, type: TensorType) -> str:
+    return (
+        f"axis {axis} of {type.text} is too long: its places are i32, which ends at {LARGEST_I32}"
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -165,7 +194,10 @@ class Reverse(Op):
 
 @op("array.iota")
 class Iota(Op):
-    """The index along one axis, `y[.., i, ..] = i`, as a number of the dtype; integers wrap."""
+    """The index along one axis, `y[.., i, ..] = i`, as a number of the dtype; integers wrap.
+
+    An i32, the dtype of places, never does: an axis that is too long for it is refused.
+    """
 
     shape: Shape = attribute()
     axis: int = attribute()
@@ -176,7 +208,13 @@ class Iota(Op):
         check_axis(self, self.axis, type)
         if self.dtype.kind not in scalar.NUMBER:
             raise self.fail("array.iota has no meaning for bool", code="D0302")
+        if self.dtype is I32:
+            check_numbered(self, self.axis, type)
         return type
+
+    def needs(self) -> Iterator[Need]:
+        if self.dtype is I32:
+            yield numbered(self.axis, tensor_type(self.result))
 
     def fold(self) -> Dense | None:
         return folded(self)

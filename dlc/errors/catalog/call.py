@@ -26,7 +26,8 @@ PAGES: dict[str, Page] = {
         "A named size has one value in a call, and stays within the bounds of its `dim` line. What is "
         "calculated from such sizes is never below 0: there is no f32[T - S] where S is larger than T, "
         "also not in a branch that the call does not take, because all values have their memory before "
-        "it begins. `maximum(T - S, 0)` is 0 there, `x[minimum(S, T):]` is empty.",
+        "it begins. `maximum(T - S, 0)` is 0 there, `x[minimum(S, T):]` is empty. An axis whose places are "
+        "i32, such as that of an `argmax`, has at most 2147483647.",
         "dim B = 1..64",
         "dim B = 1..1024",
     ),

@@ -53,7 +53,8 @@ PAGES: dict[str, Page] = {
     "D0308": Page(
         "indices that do not fit",
         "Index tensors are integers, all of one dtype and shape, one for each indexed axis; updates have "
-        "the type of the indexed places; a mask is one bool for each place along its axis.",
+        "the type of the indexed places; a mask is one bool for each place along its axis. "
+        "Places that an operation gives are i32, so the axis that it counts has at most 2147483647.",
     ),
     "D0309": Page(
         "a start that is no number",
@@ -114,7 +115,7 @@ PAGES: dict[str, Page] = {
         "a number that the dtype cannot hold",
         "A number written in the text takes the dtype of the tensor beside it, and that dtype has no such "
         "value: a fraction among integers, a number that is too large, or `true` among numbers. Convert "
-        "the tensor first.",
+        "the tensor first. Sizes and the numbers of a range are i32 where nothing else is said.",
         "dlc 1\nexport fn f(x: i32[3]) -> f32[3] = x * 0.5",
         "dlc 1\nexport fn f(x: i32[3]) -> f32[3] = f32(x) * 0.5",
     ),

@@ -14,7 +14,7 @@ from dlc.frontend.trace import Trace
 from dlc.frontend.values import Datum, Record
 from dlc.ir.core import Value
 from dlc.ir.dims import Size, symbol
-from dlc.ir.types import I32, I64
+from dlc.ir.types import I32
 
 GROUP: Final = "order and places"
 
@@ -154,6 +154,6 @@ def searchsorted(at: Trace, sorted: Value, x: Value) -> Datum:
     whole = (*values.shape, row.shape[0])
     column = reshape(at, x, (*values.shape, 1))
     less = at(array.Compare(broadcast_to(at, sorted, whole), broadcast_to(at, column, whole), "lt"))
-    counted = at(array.Cast(less, I64))
-    total = at(array.ReduceSum(counted, (values.rank,)))
-    return at(array.Cast(total, I32))
+    # Counting the others leaves the length to `as_tensor`, which refuses one that is no i32.
+    others = at(array.ReduceSum(at(array.Cast(at(array.Not(less)), I32)), (values.rank,)))
+    return at(array.Subtract(*unify(at, (as_tensor(at, row.shape[0], I32), others))))

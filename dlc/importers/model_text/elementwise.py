@@ -121,7 +121,7 @@ def _constant(graph: Graph, value: Value) -> Term | None:
 def _extent(graph: Graph, value: Value) -> Term:
     op = _op(value)
     assert isinstance(op, array.Extent)
-    return Call("i64", (op.size,))
+    return Call(op.dtype.name, (op.size,))
 
 
 def _operands(graph: Graph, value: Value) -> tuple[Item, Item]:

@@ -295,7 +295,8 @@ def _arg(graph: Graph, value: Value) -> Term:
     op = value.op
     assert isinstance(op, array.ArgMax | array.ArgMin)
     name = "argmax" if isinstance(op, array.ArgMax) else "argmin"
-    return Call(name, (op.source,), (("axis", op.axis),))
+    places = Call(name, (op.source,), (("axis", op.axis),))
+    return places if op.dtype is I32 else Call(op.dtype.name, (places,))
 
 
 @spells(array.TopK)
