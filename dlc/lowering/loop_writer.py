@@ -2,7 +2,8 @@
 
 A lowered kernel takes pointers and sizes only: kernels that differ in nothing but their sizes are the
 same text and exist once. Sizes that the call measures are taken as they are, and what follows from them is
-computed at the start of the kernel.
+computed at the start of the kernel; so are all sizes of a kernel that would have more arguments than a call
+passes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from dlc.ir.dims import Dim, Shape, Size, names, symbol
 from dlc.ir.location import Location
 from dlc.ir.types import INDEX, POINTER, ViewType
 from dlc.lowering.loop_words import compute_size, minimum
+from dlc.runtime.abi import MAX_ARGS
+
+MOST_ARGUMENTS = MAX_ARGS - 3
+"""Pointers and sizes of a kernel; on a GPU, tiles and scratch memory may be three arguments more."""
 
 Function: TypeAlias = loop.Func | simt.Func
 """A lowered kernel."""
@@ -93,12 +98,22 @@ class KernelWriter:
         """The number of the tile, or of the first of several: where a failure is said to be."""
         return self.lead[0]
 
+    def _compute_sizes(self) -> None:
+        """Compute the sizes from one argument for each dim, or write them down, in place of arguments."""
+        for role, (argument, size) in list(self._sizes.items()):
+            if role[:1] != ("dim",):
+                argument.replace_by(compute_size(self._start, size, self._dim))
+                del self._sizes[role]
+                self.block.arguments.remove(argument)
+
     def finish(
         self, tiles: Size, cost: Size, scratch: Size = 0, last: Sequence[Value] = ()
     ) -> Lowered:
         """The function, complete; `last` are arguments that come after the sizes."""
         if isinstance(tiles, Dim) and not self._measured.isdisjoint(names(tiles)):
             self.leave_out_tiles(self._start, self._computed_size(tiles), self._divider)
+        if len(self.views) + len(self._sizes) > MOST_ARGUMENTS:
+            self._compute_sizes()
         self.emit.place(loop.Return())
         self.block.unlink(self._divider)
         for argument in last:
