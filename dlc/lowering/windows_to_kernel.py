@@ -361,7 +361,11 @@ def _arg_extreme(op: Op, emit: Builder) -> Sequence[Value]:
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         # Of no elements none is chosen: the call fails.
-        last = None if some else inner(kernel.CheckIndex(size(inner, extent - 1), extent))
+        last = (
+            None
+            if some or op.optional
+            else inner(kernel.CheckIndex(size(inner, extent - 1), extent))
+        )
 
         def at(deep: Builder, k: Value) -> Value:
             return load(deep, arrays[0], [*indices[: op.axis], k, *indices[op.axis :]])

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dlc.dialects import numeric
-from dlc.dialects.array.elementwise import folded, show, tensor_type
-from dlc.dialects.array.pieces import is_negative, spread
+from dlc.dialects.array.elementwise import constant_like, folded, show, tensor_type
+from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import Reverse, inverse, reshape, transpose
 from dlc.errors import CallError
 from dlc.ir.attributes import Dense
@@ -81,8 +81,8 @@ LAYOUTS = {
 
 
 def _apart(extent: Size, step: int) -> Size:
-    """How long so many elements are that stand `step` apart; of a symbolic size there is one at least."""
-    return spread(extent, step - 1) if isinstance(extent, int) else (extent - 1) * step + 1
+    """How long so many elements are that stand `step` apart: of none, less than one by a step."""
+    return (extent - 1) * step + 1
 
 
 @op("array.convolution")
@@ -151,6 +151,9 @@ class Convolution(Op):
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         padding = [at.shape(pair) for pair in self.padding]
         dtype = tensor_type(self.source).dtype
+        shape = at.shape(tensor_type(self.result).shape)
+        if 0 in (*shape, *inputs[0].shape):
+            return np.zeros(shape, dtype.numpy)
 
         def convolved(source: Array, kernel: Array) -> Array:
             layout = self.layout
@@ -183,6 +186,8 @@ class Convolution(Op):
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
         (dy,) = cotangents
+        if 0 in tensor_type(self.source).shape:
+            return constant_like(emit, 0, self.source), constant_like(emit, 0, self.kernel)
         return self.source_gradient(emit, dy), self._kernel_gradient(emit, dy)
 
     @property
@@ -318,9 +323,11 @@ class DepthwiseGradient(Op):
         padding = [at.shape(pair) for pair in self.padding]
 
         def correlated(source: Array, cotangent: Array) -> Array:
+            found = np.zeros((*self.window, 1, source.shape[-1]), source.dtype)
+            if not cotangent.size:
+                return found
             padded = _padded(source, padding, (1,) * len(padding))
             windows = _windows(self, padded, self.window)
-            found = np.zeros((*self.window, 1, source.shape[-1]), source.dtype)
             summed = tuple(range(cotangent.ndim - 1))
             with np.errstate(all="ignore"):
                 for tap in np.ndindex(self.window):
@@ -356,12 +363,11 @@ def _places(
 ) -> list[Size]:
     """In how many places a kernel is put along each spatial axis."""
     found: list[Size] = []
-    for need, stride in zip(
-        _fitting(op, source, window, source_dilations), op.strides, strict=True
-    ):
+    for number, need in enumerate(_fitting(op, source, window, source_dilations)):
         if is_negative(need.size):
             raise op.fail(need.told, code="D0312")
-        found.append(need.size // stride + 1)
+        left = need.size - 1 if window[number] == 1 else need.size
+        found.append(left // op.strides[number] + 1)
     return found
 
 
@@ -371,7 +377,10 @@ def _fitting(
     window: Sequence[Size],
     source_dilations: Sequence[int],
 ) -> Iterator[Need]:
-    """That a kernel fits along each spatial axis: the elements that are left where it stands first."""
+    """That a kernel fits along each spatial axis: the elements that are left where it stands first.
+
+    One that is a single element wide fits into an axis without elements, too, in no place.
+    """
     for number, axis in enumerate(op.layout.spatial):
         low, high = op.padding[number]
         inside = _apart(source.shape[axis], source_dilations[number]) + low + high
@@ -380,7 +389,7 @@ def _fitting(
             f"the kernel [{', '.join(map(str, window))}] reaches over {reach} elements, axis {axis} of "
             f"{source.text} has {inside} with its padding"
         )
-        yield Need(inside - reach, told)
+        yield Need(inside if reach == 1 else inside - reach, told)
 
 
 def _windows(

@@ -97,10 +97,11 @@ class Cumulative(Op):
         """Each result of the exclusive function is the inclusive one before it."""
         type = tensor_type(dy)
         high = tuple([int(axis == self.axis) for axis in range(type.rank)])
-        rest = slice_axis(emit, dy, self.axis, 1, type.shape[self.axis])
         zero = fill(emit, 0, type.with_shape(()))
         none = (0,) * type.rank
-        return emit(Pad(rest, zero, none, high, none))
+        # Longer first: an empty axis has no element to leave out.
+        longer = emit(Pad(dy, zero, none, high, none))
+        return slice_axis(emit, longer, self.axis, 1, type.shape[self.axis] + 1)
 
     def inclusive_gradient(self, emit: Builder, source: Value, dy: Value) -> Value:
         """The derivative of the inclusive function from the first on."""

@@ -51,6 +51,9 @@ class ArgExtreme(Op):
     source: Value = operand()
     axis: int = attribute()
     dtype: DType = attribute(default=I32, doc="i32, or i64 for an axis of any length")
+    optional: bool = attribute(
+        default=False, doc="whether nothing of an empty axis is chosen: the largest of the dtype"
+    )
 
     not_differentiable = "its result is an index"
 
@@ -58,7 +61,7 @@ class ArgExtreme(Op):
         type = tensor_type(self.source)
         check_axis(self, self.axis, type)
         shape = type.shape
-        if shape[self.axis] == 0:
+        if shape[self.axis] == 0 and not self.optional:
             raise self.fail(
                 f"nothing to choose from: axis {self.axis} of {type.text} is empty", code="D0310"
             )
@@ -71,7 +74,8 @@ class ArgExtreme(Op):
     def needs(self) -> Iterator[Need]:
         type = tensor_type(self.source)
         told = f"nothing to choose from: axis {self.axis} of {type.text} is empty"
-        yield Need(type.shape[self.axis] - 1, told, "D0807")
+        if not self.optional:
+            yield Need(type.shape[self.axis] - 1, told, "D0807")
         if self.dtype is I32:
             yield numbered(self.axis, type)
 
@@ -85,6 +89,9 @@ class ArgExtreme(Op):
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         array = decode(inputs[0], tensor_type(self.source).dtype)
         if array.shape[self.axis] == 0:
+            if self.optional:
+                shape = at.shape(tensor_type(self.result).shape)
+                return np.full(shape, numeric.highest(self.dtype), self.dtype.numpy)
             raise failure(Status.INDEX, -1, 0, self.location.place)
         return self.choose(array).astype(self.dtype.numpy)
 
@@ -132,7 +139,7 @@ def _is_at(emit: Builder, place: type[ArgExtreme], source: Value, axis: int) -> 
     extent = type.shape[axis]
     dtype = I32 if isinstance(extent, int) and extent <= LARGEST_I32 else I64
     others = tuple([other for other in range(type.rank) if other != axis])
-    wanted = emit(Broadcast(emit(place(source, axis, dtype)), type.shape, others))
+    wanted = emit(Broadcast(emit(place(source, axis, dtype, optional=True)), type.shape, others))
     return emit(Compare(iota(emit, type, axis, dtype), wanted, "eq"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -64,7 +65,7 @@ class Windowed(Op):
                 shape.append(size)
                 continue
             need = _fitting(type, size, (low, high), reach)
-            if is_negative(need.size):
+            if reach and is_negative(need.size):  # one element of an empty axis: in no place
                 raise self.fail(need.told, code="D0312")
             shape.append(need.size // stride + 1)
         return type.with_shape(tuple(shape))
@@ -100,6 +101,9 @@ class Windowed(Op):
 
     def windows(self, at: Evaluation, array: Array, outside: float) -> Array:
         """A view with the places of the window in front and its elements behind."""
+        shape = at.shape(self.places(tuple(FUNCTIONS)).shape)
+        if 0 in shape:
+            return np.zeros((*shape, *self.window), array.dtype)
         pairs = [at.shape(pair) for pair in self.padding]
         padded = np.pad(array, pairs, constant_values=outside)
         reach = [distance + 1 for distance in self.reach]
@@ -216,7 +220,9 @@ class WindowIndex(Windowed):
         values: numeric.Array = self.windows(at, array, worst)
         origin: numeric.Array = self.windows(at, np.arange(array.size).reshape(array.shape), -1)
         places = values.shape[: array.ndim]
-        values, origin = values.reshape(*places, -1), origin.reshape(*places, -1)
+        values, origin = (
+            windows.reshape(*places, math.prod(self.window)) for windows in (values, origin)
+        )
         # A NaN makes the extreme NaN, which equals nothing: then only the NaNs are candidates.
         best = (values.max if self.function == "max" else values.min)(-1, keepdims=True)
         candidate = (origin >= 0) & ((values == best) | (values != values))
