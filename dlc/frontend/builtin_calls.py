@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from dlc.dialects.array import show
@@ -54,8 +54,9 @@ def _bound(
 ) -> tuple[list[object], dict[str, Datum]]:
     parameters = function.parameters
     if function.is_simple and not given.named and len(given.positional) == len(parameters):
-        pairs = zip(parameters, given.positional, strict=True)
-        return [converted(ev, function, *pair) for pair in pairs], {}
+        pairs = list(zip(parameters, given.positional, strict=True))
+        met = _met(pairs)
+        return [converted(ev, function, *pair, met) for pair in pairs], {}
     rest = next((p for p in parameters if p.name.startswith("*") and p.name[1] != "*"), None)
     others = next((p for p in parameters if p.name.startswith("**")), None)
     plain = [p for p in parameters if not p.name.startswith("*")]
@@ -71,29 +72,68 @@ def _bound(
         named = {name: a for name, a in given.named.items() if name in names}
         given = Arguments(given.positional, named, given.source, given.span)
     found = bind(ev, function.name, [(p.name, p.required) for p in plain], given)
+    pairs = [(p, found[p.name]) for p in plain if p.name in found]
+    if rest is not None:
+        pairs += [(rest, argument) for argument in tail]
+    met = _met(pairs)
     bound: list[object] = []
     for parameter in plain:
         argument = found.get(parameter.name)
         bound.append(
-            parameter.default if argument is None else converted(ev, function, parameter, argument)
+            parameter.default
+            if argument is None
+            else converted(ev, function, parameter, argument, met)
         )
     if rest is not None:
-        bound += [converted(ev, function, rest, argument) for argument in tail]
+        bound += [converted(ev, function, rest, argument, met) for argument in tail]
     made = {
-        name: converted(ev, function, others, argument)
+        name: converted(ev, function, others, argument, met)
         for name, argument in extra.items()
         if others is not None
     }
     return bound, made  # pyright: ignore[reportReturnType]
 
 
-def converted(ev: Evaluator, function: Builtin, parameter: Parameter, argument: Argument) -> object:
-    """The argument as what the parameter takes."""
+def _met(pairs: Sequence[tuple[Parameter, Argument]]) -> DType | None:
+    """The dtype that numbers take: of the first tensor they meet, or, of numbers alone, what all can be."""
+    meeting = [(p, argument.value) for p, argument in pairs if p.kind in ("float", "alike")]
+    for _, value in meeting:
+        if (found := _dtype_within(value)) is not None:
+            return found
+    for parameter, argument in pairs:
+        found = _dtype_within(argument.value) if parameter.kind in ("tensor", "any") else None
+        if found is not None and found.is_float:
+            return found
+    alike = [value for parameter, value in meeting if parameter.kind == "alike"]
+    return natural_dtype(Items(tuple(alike))) if alike else None
+
+
+def _dtype_within(value: Datum) -> DType | None:
+    """The dtype of a tensor, or of the first one in a list."""
+    match value:
+        case Value():
+            return dtype_of(value)
+        case Items(items):
+            return next((found for item in items if (found := _dtype_within(item))), None)
+        case _:
+            return None
+
+
+def converted(
+    ev: Evaluator,
+    function: Builtin,
+    parameter: Parameter,
+    argument: Argument,
+    met: DType | None,
+) -> object:
+    """The argument as what the parameter takes; numbers may take the dtype `met` by them."""
     value = argument.value
     if value is UNKNOWN:
         raise Poisoned
     if value is None and parameter.default is None and not parameter.required:
         return None
+    if met is not None and _takes(parameter.kind, value, met):
+        return as_tensor(ev.at, value, met)
     found = _CONVERT[parameter.kind](ev, value, argument)
     if found is _NO:
         raise ev.at.fail(
@@ -106,6 +146,24 @@ def converted(ev: Evaluator, function: Builtin, parameter: Parameter, argument: 
     return found
 
 
+def _takes(kind: str, value: Datum, met: DType) -> bool:
+    """Whether numbers as an argument of a kind take a dtype that they meet.
+
+    Where integers, labels or indices, may stand as well as floats, only numbers with a point do.
+    """
+    if not (is_number(value) or isinstance(value, Items)):
+        return False
+    match kind:
+        case "alike":
+            return True
+        case "float":
+            return met.is_float
+        case "tensor":
+            return met.is_float and natural_dtype(value) is F32
+        case _:
+            return False
+
+
 _NO: Final = object()
 
 
@@ -115,15 +173,16 @@ def _help(function: Builtin, parameter: Parameter, value: Datum) -> str | None:
         return f"for each element of two tensors there is {function.name}imum(x, y)"
     if isinstance(value, Value) and kind == "list":
         return f"put them into a list: {function.name}([a, b])"
-    if isinstance(value, Value) and kind not in ("tensor", "float", "any"):
+    if isinstance(value, Value) and kind not in ("tensor", "alike", "float", "any"):
         return "a tensor has its value only when the model runs"
-    if isinstance(value, Callee) and kind in ("tensor", "float"):
+    if isinstance(value, Callee) and kind in ("tensor", "alike", "float"):
         return "call it first"
     return part_of(value)
 
 
 _WANTED: Final = {
     "tensor": "a tensor",
+    "alike": "a tensor",
     "float": "a tensor of floats",
     "real": "a tensor of floats",
     "count": "a tensor",
@@ -241,6 +300,7 @@ def _list(ev: Evaluator, value: Datum, argument: Argument) -> object:
 
 _CONVERT: Final[Mapping[str, Callable[[Evaluator, Datum, Argument], object]]] = {
     "tensor": _tensor,
+    "alike": _tensor,
     "float": _float,
     "real": _real,
     "count": _count,

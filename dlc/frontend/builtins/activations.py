@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from dlc.dialects.array import show
@@ -117,7 +117,7 @@ def logsumexp(at: Trace, x: Value, axis: int, keepdims: bool) -> Datum:
 
 
 @builtin(
-    "layer_norm(x: float, scale: tensor = none, shift: tensor = none, eps: number = 1e-5)",
+    "layer_norm(x: float, scale: float = none, shift: float = none, eps: number = 1e-5)",
     ROWS,
     "`(x - mean) / sqrt(variance + eps) * scale + shift` over the last axis.",
     "layer_norm([[1, 3]], eps=0)",
@@ -128,7 +128,7 @@ def layer_norm(at: Trace, x: Value, scale: Value | None, shift: Value | None, ep
 
 
 @builtin(
-    "rms_norm(x: float, scale: tensor = none, eps: number = 1e-5)",
+    "rms_norm(x: float, scale: float = none, eps: number = 1e-5)",
     ROWS,
     "`x / sqrt(mean of x * x + eps) * scale` over the last axis.",
     "rms_norm([[3, 3]], eps=0)",
@@ -139,7 +139,7 @@ def rms_norm(at: Trace, x: Value, scale: Value | None, eps: float) -> Datum:
 
 
 @builtin(
-    "batch_norm(x: float, scale: tensor, shift: tensor, mean: tensor, variance: tensor, "
+    "batch_norm(x: float, scale: float, shift: float, mean: float, variance: float, "
     "axis: axis = -1, eps: number = 1e-5)",
     ROWS,
     "`(x - mean) / sqrt(variance + eps) * scale + shift` with one number of each for every channel; "
@@ -158,16 +158,13 @@ def batch_norm(
     eps: float,
 ) -> Datum:
     channel = one_axis(at, x, axis)
-    row = tensor_type(x).with_shape((tensor_type(x).shape[channel],))
-    for value in (scale, shift, mean, variance):
-        if value.type is not row:
-            raise at.fail("D0301", f"the channels are {row.text}, found {show(value)}")
     parts = (scale, shift, mean, variance)
+    _check_channels(at, x, channel, parts)
     return functions.batch_norm(at, x, *parts, axis=channel, eps=float(eps))
 
 
 @builtin(
-    "group_norm(x: float, scale: tensor, shift: tensor, groups: int, axis: axis = -1, "
+    "group_norm(x: float, scale: float, shift: float, groups: int, axis: axis = -1, "
     "eps: number = 1e-5)",
     ROWS,
     "Each example normalised over the channels of a group and all axes but the first; `axis` is the "
@@ -182,8 +179,17 @@ def group_norm(
     channels = tensor_type(x).shape[channel]
     if groups < 1 or channels % groups != 0:
         raise at.fail("D0306", f"{channels} channels do not make {groups} groups")
+    _check_channels(at, x, channel, (scale, shift))
     place = {"groups": groups, "axis": channel}
     return functions.group_norm(at, x, scale, shift, **place, eps=float(eps))
+
+
+def _check_channels(at: Trace, x: Value, channel: int, values: Sequence[Value]) -> None:
+    """Raise D0301 unless the values have one number for each channel of x."""
+    row = tensor_type(x).with_shape((tensor_type(x).shape[channel],))
+    for value in values:
+        if value.type is not row:
+            raise at.fail("D0301", f"the channels are {row.text}, found {show(value)}")
 
 
 @builtin(

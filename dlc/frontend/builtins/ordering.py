@@ -95,7 +95,7 @@ def _check_index(at: Trace, index: Value) -> None:
 
 
 @builtin(
-    "scatter_add(x: tensor, index: tensor, value: any)",
+    "scatter_add(x: alike, index: tensor, value: any)",
     GROUP,
     "x with values added to the rows that an index names; a row named twice receives both.",
     "scatter_add([0, 0, 0], [1, 1], [2, 3])",
@@ -141,7 +141,7 @@ def compress(at: Trace, x: Value, mask: Value, axis: int, bound: Size | None) ->
 
 
 @builtin(
-    "searchsorted(sorted: tensor, x: tensor)",
+    "searchsorted(sorted: alike, x: alike)",
     GROUP,
     "How many elements of a rising row are smaller than each element of x, as i32.",
     "searchsorted([1, 3, 5], [0, 4])",

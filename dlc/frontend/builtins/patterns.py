@@ -25,7 +25,7 @@ _SIDE = re.compile(r"\s*(?:(\w+)|(\.\.\.?)|\(([\w\s]*)\))")
 
 
 @builtin(
-    "einsum(equation: text, *xs: tensor)",
+    "einsum(equation: text, *xs: alike)",
     GROUP,
     "The sum of products in Einstein's notation: axes that stand on the left of `->` only are summed "
     "over; `..` stands for leading axes.",

@@ -37,7 +37,8 @@ CONSTANTS: Final[Mapping[str, float | None]] = {
 
 KINDS: Final = {
     "tensor": "a tensor, or numbers that become one",
-    "float": "a tensor of floats; whole numbers become f32",
+    "alike": "as tensor; numbers take the dtype of the tensors beside them",
+    "float": "a tensor of floats; numbers take the dtype of the tensors beside them, else f32",
     "real": "as float, but a number known when compiling gives a number",
     "count": "as tensor, but a number known when compiling gives a number",
     "any": "any value",
