@@ -41,7 +41,7 @@ def _call_builtin(ev: Evaluator, function: Builtin, given: Arguments) -> Datum:
     try:
         return function.run(ev.at, *bound, **extra)
     except ModelError as error:
-        raise ev.labelled(error, _operands(given)) from None
+        raise ev.labelled(error, _operands(given), function.name) from None
 
 
 def _operands(given: Arguments) -> list[tuple[Span, Datum]]:

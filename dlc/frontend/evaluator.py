@@ -6,12 +6,13 @@ of them may use all the others through the evaluator.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
 
-from dlc.errors import Label, ModelError
+from dlc.errors import Diagnostic, Label, ModelError
 from dlc.frontend.problems import Poisoned, Settled, add_labels, at_place
 from dlc.frontend.scope import Scope
 from dlc.frontend.trace import Trace
@@ -27,7 +28,7 @@ from dlc.frontend.values import (
     describe,
     is_number,
 )
-from dlc.ir.core import Value
+from dlc.ir.core import OPS, Value
 from dlc.ir.dims import MAX_FACTOR, Dim, Size
 from dlc.text import ast
 from dlc.text.source import Source, Span
@@ -92,6 +93,18 @@ def attributes_of(kind: type[C]) -> Callable[[Getter[C]], Getter[C]]:
         return getter
 
     return enter
+
+
+_OPERATION = re.compile(r"\b[a-z]+\.[a-z]\w*")
+
+
+def _in_words(found: Diagnostic, written: str) -> Diagnostic:
+    """What was found, told of what is written in the text and not of an operation."""
+    message = _OPERATION.sub(
+        lambda name: written if name[0] in OPS else name[0],
+        found.message,
+    )
+    return replace(found, message=message)
 
 
 class Evaluator:
@@ -214,8 +227,15 @@ class Evaluator:
 
     # Errors ---------------------------------------------------------------------------------------
 
-    def labelled(self, error: ModelError, operands: Sequence[tuple[Span, Datum]]) -> ModelError:
-        """The error at the place reached, with the types of the operands under them."""
+    def labelled(
+        self, error: ModelError, operands: Sequence[tuple[Span, Datum]], written: str = ""
+    ) -> ModelError:
+        """The error at the place reached, with the types of the operands under them.
+
+        An operation that it names becomes what is `written` in the text: a function or an operator.
+        """
+        if written:
+            error = ModelError([_in_words(found, written) for found in error.diagnostics])
         source = self.at.source
         labels = [
             Label(source.place(span), self.type_label(value))

@@ -90,7 +90,8 @@ def _binary(ev: Evaluator, node: ast.Binary, scope: Scope) -> Datum:
             try:
                 left = _term(ev, term.op, left, right, scope)
             except ModelError as error:
-                raise ev.labelled(error, [(span, left), (term.operand.span, right)]) from None
+                operands = [(span, left), (term.operand.span, right)]
+                raise ev.labelled(error, operands, f"`{term.op}`") from None
         span = Span(node.span.start, term.operand.span.end)
     return left
 
@@ -108,7 +109,7 @@ def _unary(ev: Evaluator, node: ast.Unary, scope: Scope) -> Datum:
     try:
         return negate(ev.at, value) if node.op == "-" else _not(ev.at, value)
     except ModelError as error:
-        raise ev.labelled(error, [(node.operand.span, value)]) from None
+        raise ev.labelled(error, [(node.operand.span, value)], f"`{node.op}`") from None
 
 
 @evaluates(ast.Compare)
@@ -118,7 +119,8 @@ def _compare(ev: Evaluator, node: ast.Compare, scope: Scope) -> Datum:
     try:
         return compare(ev.at, node.op, left, right)
     except ModelError as error:
-        raise ev.labelled(error, [(node.left.span, left), (node.right.span, right)]) from None
+        operands = [(node.left.span, left), (node.right.span, right)]
+        raise ev.labelled(error, operands, f"`{node.op}`") from None
 
 
 # Arithmetic -------------------------------------------------------------------------------------
