@@ -117,6 +117,17 @@ def test_of_many_sizes_below_0_the_one_that_needs_most_is_told_with_a_way_out_th
     assert model["f"](x, x) == 4 * x.sum() - 3 - 21 - 10 - 1
 
 
+@pytest.mark.parametrize("way", ["3", "-3", "S"])
+def test_what_has_perhaps_no_elements_rolls(way: str) -> None:
+    rolled = f"fn g(x: f32[T], y: f32[S]) -> f32[T] = roll(x, {way})\n"
+    text = f"dlc 1\ndim T = 0..64\ndim S = 0..64\n{rolled}"
+    model = dlc.compile(text=f"{text}export fn f(x: f32[T], y: f32[S]) -> f32[T] = g(x, y)")
+    for size in (0, 1, 2, 3, 5):
+        x = np.arange(size, dtype=np.float32)
+        found = np.asarray(model["f"](x, np.ones(3, np.float32)))
+        assert found.tolist() == np.roll(x, 3 if way == "S" else int(way)).tolist()
+
+
 def test_narrower_bounds_of_a_compilation_make_room() -> None:
     model = dlc.compile(text=text_of("sum(x[5:])"), dims={"T": (5, 64)})
     assert model["f"](np.ones(5, np.float32)) == 0

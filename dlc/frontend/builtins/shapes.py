@@ -24,7 +24,7 @@ from dlc.frontend.values import (
 )
 from dlc.ir.bounded import never_negative
 from dlc.ir.core import Value
-from dlc.ir.dims import Bounds, Dim, Shape, Size, floor_divide, product
+from dlc.ir.dims import Bounds, Dim, Shape, Size, floor_divide, maximum, product
 from dlc.ir.types import BOOL, DType
 
 GROUP: Final = "shapes"
@@ -270,10 +270,9 @@ def pad(at: Trace, x: Value, by: Sequence[Datum], value: Datum) -> Datum:
 def roll(at: Trace, x: Value, by: Size, axis: int) -> Datum:
     place = one_axis(at, x, axis)
     size = tensor_type(x).shape[place]
-    if isinstance(size, int) and isinstance(by, int):
-        by = by % size if size else 0
-    elif never_negative(size - 1, at.bounds) and not _reaches(size, by, at.bounds):
-        by = by % size
+    if not _reaches(size, by, at.bounds):
+        # Nothing moves along an axis without elements, whatever the way.
+        by = by % (size if never_negative(size - 1, at.bounds) else maximum(size, 1))
     cut = size - by if not isinstance(by, int) or by >= 0 else -by
     front = array.slice_axis(at, x, place, cut, size)
     return at(array.Concatenate((front, array.slice_axis(at, x, place, 0, cut)), place))
