@@ -17,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
+from dlc.errors import ModelError
 from dlc.frontend.imports import library_source
 from dlc.text import ast
 from dlc.text.parser import parse_or_raise
@@ -276,3 +277,42 @@ def test_the_page_on_training_lists_them_all_with_their_defaults() -> None:
                 said = rows["adam"] if module.name == "adamw" else rows[module.name]
                 assert f"`{parameter.name} = " in said
     assert {"constant", "staircase", "slope", "cosine"} <= rows.keys()
+
+
+DOUBLE = """\
+dlc 1
+module plain(lr = 0.25) {
+  state before: f64[..] = zeros()
+  fn update(p: f64[..], g: f64[..], step: i32) -> f64[..] {
+    set before = p
+    return p - lr * g
+  }
+}
+module Bowl() {
+  param w: f64[6] = zeros()
+  fn call(x: f64[1, 6]) -> f64 = sum(x[0] * w)
+}
+train Bowl {
+  data = npz("none.npz", x="x")
+  loss(x: f64[1, 6]) = call(x)
+  optimizer = OPTIMIZER
+}
+"""
+
+
+def test_weights_of_f64_are_trained_by_an_optimizer_of_f64() -> None:
+    trainer = dlc.trainer(text=DOUBLE.replace("OPTIMIZER", "plain()"), weights="init:1")
+    before = trainer.trained()["w"]
+    x = np.arange(6, dtype=np.float64)[None] / 3
+    trainer.step(x=x)
+    found = trainer.trained()["w"]
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, before - 0.25 * x[0])
+
+
+def test_an_optimizer_of_the_library_refuses_weights_of_f64_and_says_what_to_write() -> None:
+    with pytest.raises(ModelError) as caught:
+        dlc.trainer(text=DOUBLE.replace("OPTIMIZER", "sgd()"), weights="init:1")
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "D0535"
+    assert "fn update(p: f64[..], g: f64[..], step)" in str(diagnostic.help)
