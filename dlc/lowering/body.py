@@ -26,8 +26,9 @@ from dlc.lowering.lanes import (
     is_unclamped,
     register,
 )
+from dlc.lowering.long_sums import add_in_blocks, block_lengths, sum_nest
 from dlc.lowering.loop_words import add, for_each, index, nest, times, whole_registers
-from dlc.lowering.loop_writer import KernelWriter
+from dlc.lowering.loop_writer import KernelWriter, Writer
 from dlc.runtime.abi import Status
 
 ACCUMULATORS = 4
@@ -272,13 +273,22 @@ class Body:
         if self.folds_in_registers and self.lanes > 1 and extents:
             return self._fold_in_registers(op, point, inside, extents, start)
         initial = start if point.lanes == 1 else register(point.emit, Uniform(start), point.lanes)
+        lengths = self._block_lengths(op, dtype)
 
         def innermost(emit: Builder, indices: list[Value], carried: list[Value]) -> list[Value]:
             value = self._inner_value(op, inside, point.at(emit, point.lanes), indices)
             return [combine(emit, op.combine, carried[0], in_lanes(emit, value, point.lanes))]
 
-        (total,) = nest(point.emit, extents, [initial], innermost)
+        (total,) = sum_nest(point.emit, extents, lengths, [initial], [initial], innermost)
         return Uniform(total) if point.lanes == 1 else Varying(total)
+
+    def _block_lengths(
+        self, op: kernel.Fold, dtype: DType, *, lanes: int = 1, registers: int = 1
+    ) -> list[int | None]:
+        """How the axes of a fold are added up: a GPU has many threads for a long one."""
+        if not isinstance(self.writer, Writer):
+            return [None] * len(op.extents)
+        return block_lengths(op, dtype, lanes=lanes, registers=registers)
 
     def _inner_value(
         self, op: kernel.Inner, inside: list[Op], point: Point, indices: Sequence[Value | Lane]
@@ -305,10 +315,12 @@ class Body:
         start: Value,
     ) -> Lane:
         """Outer indices one by one; the last in registers, several of them at a time, then the tail."""
-        lanes, extent = self.lanes, extents[-1]
+        lanes, extent, width = self.lanes, extents[-1], self.lanes * ACCUMULATORS
+        dtype = element(op.result.type)
+        *outside, length = self._block_lengths(op, dtype, lanes=lanes, registers=ACCUMULATORS)
         zero = index(point.emit, 0)
         whole = whole_registers(point.emit, zero, extent, lanes)
-        blocks = whole_registers(point.emit, zero, extent, lanes * ACCUMULATORS)
+        blocks = whole_registers(point.emit, zero, extent, width)
         initial = [register(point.emit, Uniform(start), lanes)] * ACCUMULATORS
 
         def value_at(emit: Builder, outer: list[Value], position: Value, width: int) -> Value:
@@ -333,11 +345,15 @@ class Body:
                 return step
 
             *sums, tail = carried
-            sums = list(for_each(emit, zero, blocks, lanes * ACCUMULATORS, sums, block))
+            if length is None:
+                sums = list(for_each(emit, zero, blocks, width, sums, block))
+            else:
+                sums = add_in_blocks(emit, zero, blocks, width, length, sums, initial, block)
             sums[:1] = for_each(emit, blocks, whole, lanes, sums[:1], one(lanes))
             return [*sums, *for_each(emit, whole, extent, 1, [tail], one(1))]
 
-        *sums, tail = nest(point.emit, extents[:-1], [*initial, start], innermost)
+        starts = [*initial, start]
+        *sums, tail = sum_nest(point.emit, extents[:-1], outside, starts, starts, innermost)
         while len(sums) > 1:
             half = len(sums) // 2
             sums = [

@@ -11,6 +11,7 @@ from dlc.ir.dims import product
 from dlc.ir.passes import Context
 from dlc.lowering.body import Body, Point, Step
 from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, in_lanes, register
+from dlc.lowering.long_sums import STEPS, in_blocks, is_long, rounds
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.work import ceil_divide, nanoseconds, tile_rows, tiles
@@ -96,7 +97,7 @@ class _Running:
         start = point.emit(scalar.Constant(kernel.identity(op.combine, self.dtype), self.dtype))
         first = start if lanes == 1 else register(point.emit, Uniform(start), lanes)
 
-        def step(emit: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
+        def step(emit: Builder, k: Value, carried: list[Value], so_far: Value | None) -> Value:
             here = point.at(emit, lanes)
             (before,) = carried
             place = self._place(emit, k)
@@ -104,12 +105,42 @@ class _Running:
             element = in_lanes(emit, self.body.load(here, 0, places, self.dtype), lanes)
             after = combine(emit, op.combine, before, element)
             total = before if op.exclusive else after
+            if so_far is not None:
+                total = emit(scalar.Add(so_far, total))
             lane = Uniform(total) if lanes == 1 else Varying(total)
             pointer = self.writer.pointers[1]
             self.body.store(here, lane, pointer, places, self.body.strides(1))
-            return (after,)
+            return after
 
-        for_each(point.emit, index(point.emit, 0), self.length, 1, [first], step)
+        def totals(
+            emit: Builder, begin: Value, end: Value, so_far: Value | None
+        ) -> tuple[Value, ...]:
+            def one(inside: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
+                return (step(inside, k, carried, so_far),)
+
+            return for_each(emit, begin, end, 1, [first], one)
+
+        emit, zero = point.emit, index(point.emit, 0)
+        if not (rounds(op.combine, self.dtype) and is_long(op, self.shape[self.axis])):
+            totals(emit, zero, self.length, None)
+            return
+
+        def several(
+            outer: Builder, begin: Value, end: Value, before: list[Value]
+        ) -> Sequence[Value]:
+            """A block of blocks, after the sum of those before it."""
+
+            def one(
+                inside: Builder, begin: Value, end: Value, within: list[Value]
+            ) -> Sequence[Value]:
+                so_far = inside(scalar.Add(before[0], within[0]))
+                (sum,) = totals(inside, begin, end, so_far)
+                return (inside(scalar.Add(within[0], sum)),)
+
+            (sum,) = in_blocks(outer, begin, end, STEPS, [first], one)
+            return (outer(scalar.Add(before[0], sum)),)
+
+        in_blocks(emit, zero, self.length, STEPS * STEPS, [first], several)
 
     def _place(self, emit: Builder, k: Value) -> Value:
         """Where the k-th element to be taken is along the axis."""
