@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from dlc.dialects import array, kernel, weight
 from dlc.dialects.builtin import Module
+from dlc.dialects.measured import dims_of
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone
@@ -44,7 +45,8 @@ def constant_values(block: Block) -> dict[Value, None]:
             known.update(op.results)
             weights.update(dict.fromkeys(op.results))
         elif op.pure and not op.regions and all(value in known for value in op.operands):
-            if any(not _is_static(result) for result in op.results):
+            # Weights are loaded before any call tells a size.
+            if dims_of(op) or any(not _is_static(result) for result in op.results):
                 continue
             known.update(op.results)
             if any(value in weights for value in op.operands):
