@@ -27,6 +27,7 @@ from dlc.cli.report import print_json, progress
     "shapes",
     "fixed",
     "untrusted",
+    "trust_ir",
 )
 def command(
     model: options.Model,

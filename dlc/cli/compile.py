@@ -31,6 +31,7 @@ from dlc.runtime.spelling import counted
     "max_memory",
     "plan_effort",
     "dims",
+    "trust_ir",
 )
 def command(
     model: options.Model,

@@ -12,6 +12,7 @@ import typer
 
 from dlc import driver
 from dlc.cli.values import bounds, memory, pairs, parameters
+from dlc.errors import UsageError
 from dlc.runtime.device_names import device_or_none
 
 Result = TypeVar("Result")
@@ -43,6 +44,12 @@ Untrusted: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--untrusted", help="Do not run the machine code of a .dlc: compile its graph again."
+    ),
+]
+TrustIr: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--trust-ir", help="Compile kernels, plans and loops, which may use any memory: trust them."
     ),
 ]
 Memory: TypeAlias = Annotated[
@@ -136,6 +143,7 @@ class Compilation:
     untrusted: Untrusted = False
     shapes: Shapes = field(default_factory=list[str])
     fixed: Fixed = field(default_factory=list[str])
+    trust_ir: TrustIr = False
 
     def settings(self) -> driver.Settings:
         """What is chosen about the code. Raises UsageError (D0901, D0902)."""
@@ -156,6 +164,10 @@ class Compilation:
 
         Raises UsageError (D0901, D0902).
         """
+        if self.untrusted and self.trust_ir:
+            raise UsageError(
+                "--untrusted and --trust-ir contradict each other", code="D0901", help="choose one"
+            )
         wanted = driver.Wanted(
             path,
             module=self.module,
@@ -167,6 +179,7 @@ class Compilation:
             untrusted=self.untrusted,
             shapes=pairs("--shape", self.shapes),
             fixed=pairs("--fix", self.fixed),
+            trust_ir=self.trust_ir,
         )
         return driver.automatic(wanted, trains=trains) if wanted.is_undecided else wanted
 

@@ -33,6 +33,7 @@ TOP = 5
     "fixed",
     "verify_each",
     "untrusted",
+    "trust_ir",
 )
 def command(
     context: typer.Context,

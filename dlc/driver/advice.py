@@ -38,6 +38,7 @@ WORDINGS: Final[tuple[tuple[re.Pattern[str], Wording], ...]] = (
     (re.compile(r"--(?:max-memory) (\d+)(\w+)"), r"max_memory=\1 * \2"),
     (re.compile(r"--max-memory"), "max_memory"),
     (re.compile(r"--device"), "device"),
+    (re.compile(r"--trust-ir"), "trust_ir=True"),
     (re.compile(r"-O(\d)"), r"level=\1"),
 )
 """What each option is as an argument of `dlc.compile` and `dlc.trainer`."""

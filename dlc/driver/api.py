@@ -53,6 +53,7 @@ def compile(
     max_memory: int | None = None,
     dims: Mapping[str, Bounds] | None = None,
     places: Mapping[str, str] | None = None,
+    trust_ir: bool = False,
 ) -> Model:
     """Compile a model, from a file (`.dlm`, `.dlir`, `.onnx`, `.dlc`) or from its text, to be called here.
 
@@ -63,8 +64,9 @@ def compile(
     `auto`, `matmul_precision` how a GPU multiplies f32 (`ieee` or `tf32`, which has factors of 10 bits of
     mantissa), `disable` names passes to leave out. `max_memory` is the most bytes that a call may need, as
     `limit memory`; `dims` are narrower bounds of sizes, such as `{"B": (1, 64)}`; `places` puts submodules
-    on devices, such as `{"head": "cpu:1"}`. Raises ModelError with everything that is wrong in the model,
-    Unsupported for what dlc cannot do.
+    on devices, such as `{"head": "cpu:1"}`. Kernels, plans and loops, of a `.dlir` or in a `.dlc`, may use
+    any memory and are compiled only with `trust_ir=True`. Raises ModelError with everything that is wrong
+    in the model, ArtifactError (D0616) for what nobody said to trust, Unsupported for what dlc cannot do.
     """
     wanted = Wanted(
         path=model_path(path, text, "dlc.compile"),
@@ -84,6 +86,7 @@ def compile(
             bounds_of(dims),
             matmul_precision=of_kind("matmul_precision", matmul_precision, str, PRECISION),
         ),
+        trust_ir=of_kind("trust_ir", trust_ir, bool, "True or False"),
     )
     model, _ = make_model(automatic(wanted), threads)
     return model

@@ -22,6 +22,7 @@ from dlc.driver.pipelines import pipeline
 from dlc.driver.reproduce import reproducer
 from dlc.driver.searches import use_machine_code
 from dlc.driver.settings import Settings
+from dlc.driver.stages import first_below_graph
 from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Given, Weights, gather
 from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
@@ -138,8 +139,10 @@ def compile_opened(
 ) -> Artifact:
     """The artifact of an opened model, at whatever stage it is.
 
-    Raises Unsupported for what its text demands and compiled code would not keep.
+    Raises ArtifactError (D0616) for IR below the graph that nobody said to trust, Unsupported for what its
+    text demands and compiled code would not keep.
     """
+    _check_trusted(opened)
     settings = keep_promises(opened, settings)
     report = report or Report()
     place = _bounded(opened, settings)
@@ -157,6 +160,21 @@ def compile_opened(
         _bounded(opened, settings)
         made = _compiled(opened, replace(settings, recompute=effort), weights, report, after)
     return kept_within(made, settings.max_memory, place)
+
+
+def _check_trusted(opened: Opened) -> None:
+    """Only in a graph is every index checked: below it code may reach any memory of the process."""
+    found = None if opened.trust_ir else first_below_graph(opened.module)
+    if found is None:
+        return
+    name = next(iter(opened.listings), opened.name)
+    with opened.quoting():
+        raise ArtifactError(
+            f"{name} has {found.name}, which is below the graph and may use any memory, as a program may",
+            code="D0616",
+            place=found.location.place,
+            help="compile the model's text or its graph; or say --trust-ir, if you trust it as a program",
+        )
 
 
 def _bounded(opened: Opened, settings: Settings) -> Place | None:

@@ -17,10 +17,9 @@ from dlc.driver.opened import Opened
 from dlc.driver.pipelines import STAGES
 from dlc.driver.results import Results
 from dlc.driver.settings import AUTO, Settings
-from dlc.driver.stages import has_kernels
 from dlc.driver.watch import Watch
 from dlc.driver.weights import INIT, Given, lacks_file
-from dlc.errors import ArtifactError, UsageError
+from dlc.errors import UsageError
 from dlc.frontend.values import Datum
 from dlc.ir.log import Decision
 from dlc.runtime.artifact import Artifact
@@ -34,11 +33,11 @@ class Wanted:
 
     With `text` the model is that text, called `path`. `gradient` is `(entry, y, x)`: the entry point
     also gives the derivative of its result `y` by its input `x`. With `untrusted` the machine code of an
-    artifact is never run: what runs is compiled from its graph. `places` has devices of submodules by path,
-    `device` is the one that the model runs on, where that is not the first GPU, or the processor.
-    `to_train` is for the functions that train the model instead of those that it exports. `decided` is what
-    was chosen for the user, which the decision log begins with. `shapes` and `fixed` are what is asked of
-    an ONNX file, as texts.
+    artifact is never run: what runs is compiled from its graph. IR below the graph is compiled only with
+    `trust_ir`. `places` has devices of submodules by path, `device` is the one that the model runs on,
+    where that is not the first GPU, or the processor. `to_train` is for the functions that train the model
+    instead of those that it exports. `decided` is what was chosen for the user, which the decision log
+    begins with. `shapes` and `fixed` are what is asked of an ONNX file, as texts.
     """
 
     path: str
@@ -51,6 +50,7 @@ class Wanted:
     settings: Settings = field(default_factory=Settings)
     gradient: tuple[str | None, str, str] | None = None
     untrusted: bool = False
+    trust_ir: bool = False
     to_train: bool = False
     decided: tuple[Decision, ...] = ()
     shapes: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -105,17 +105,9 @@ class Wanted:
         return replace(request, entry=gradient_function(opened, entry, result).sym_name)
 
     def open(self) -> Opened:
-        """The model, read.
-
-        Raises ArtifactError (D0616) for one that is not trusted, and whose IR is as unsafe as its code.
-        """
+        """The model, read."""
         opened = self._open_training() if self.to_train else self._open_model()
-        if self.untrusted and self.path.endswith(".dlc") and has_kernels(opened.module):
-            raise ArtifactError(
-                f"{self.path} was made from kernels, and those are as unsafe as machine code",
-                code="D0616",
-                help="ask for its graph, or for the model's text",
-            )
+        opened.trust_ir = self.trust_ir
         if self.gradient is not None:
             add_gradient(opened, *self.gradient)
             opened.reopen = self.open

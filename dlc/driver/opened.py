@@ -45,6 +45,8 @@ class Opened:
     """Sizes that it had by name and that were asked to be numbers."""
     can_train: bool = False
     """Whether its text says how it trains."""
+    trust_ir: bool = False
+    """Whether IR below the graph, which may use any memory, is compiled."""
 
     @contextmanager
     def quoting(self) -> Generator[None]:

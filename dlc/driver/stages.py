@@ -10,7 +10,7 @@ from dlc.ir.core import Op
 
 NEUTRAL = frozenset({"func", "scalar", "comm"})
 """Dialects whose operations tell nothing."""
-UNCHECKED = frozenset({"kernel", "mem", "loop", "vec", "scalar"})
+UNCHECKED = frozenset({"kernel", "mem", "loop", "vec", "scalar", "simt"})
 """Dialects of the levels below the graph."""
 KEPT = frozenset(
     {
@@ -43,7 +43,12 @@ def stages_of(module: Module) -> tuple[str, ...]:
 
 def has_kernels(module: Module) -> bool:
     """Whether anything in a module says itself which memory it reads and writes, unchecked."""
-    return any(op.name.partition(".")[0] in UNCHECKED for op in module.walk())
+    return first_below_graph(module) is not None
+
+
+def first_below_graph(module: Module) -> Op | None:
+    """The first operation that says itself which memory it reads and writes, unchecked."""
+    return next((op for op in module.walk() if op.name.partition(".")[0] in UNCHECKED), None)
 
 
 def _inside(module: Module, kind: type[Op]) -> list[Op]:

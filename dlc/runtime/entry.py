@@ -262,7 +262,7 @@ class EntryPoint:
         raise CallError(
             f"{self.name}: the model was loaded as untrusted: its code does not run",
             code="D0811",
-            help="compile the verified text inside it, dlc.compile(path); or load it without "
+            help="compile the verified graph inside it, dlc.compile(path); or load it without "
             "untrusted=True, if you trust it as a program",
         )
 

@@ -43,6 +43,7 @@ def to_loops(opened: Opened) -> None:
 
 
 def to_artifact(opened: Opened) -> None:
+    opened.trust_ir = True
     try:
         Model(compile_opened(opened, SETTINGS, "init:0"), threads=1).close()
     except ArtifactError as error:

@@ -499,7 +499,7 @@ def test_an_untrusted_model_can_be_looked_at_but_not_called() -> None:
     assert list(model.weights) == ["layer.w"]
     said = refused(lambda: model.f(X, X), "D0811")
     assert "loaded as untrusted: its code does not run" in said
-    assert "help: compile the verified text inside it, dlc.compile(path)" in said
+    assert "help: compile the verified graph inside it, dlc.compile(path)" in said
     assert "closed" not in said
     model.close()
     assert "closed" in refused(lambda: model.f(X, X), "D0811")

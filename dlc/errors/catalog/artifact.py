@@ -84,11 +84,12 @@ PAGES: dict[str, Page] = {
         "maps memory that is writable and executable at once, but it needs to execute compiled code.",
     ),
     "D0616": Page(
-        "not to be trusted, and not made from a graph",
-        "`--untrusted` never runs the machine code of an artifact: it compiles the graph in it again, in "
-        "which every index is checked. An artifact that was itself made from IR of a later level has no "
-        "graph, and kernels, plans and loops may use any memory, as machine code may.",
-        "dlc run from_kernels.dlc --untrusted",
-        "dlc run from_graph.dlc --untrusted",
+        "IR below the graph, which nobody said to trust",
+        "In a graph every index is checked. Kernels, plans and loops may use any memory, as machine code "
+        "may, so a `.dlir` that has them, and a `.dlc` that was made from such and is to be compiled "
+        "again, are refused. Compile the text of the model or its graph. `--trust-ir` (`trust_ir=True`) "
+        "compiles them all the same: it says that you trust the file as a program that you run.",
+        "dlc run kernels.dlir",
+        "dlc run graph.dlir",
     ),
 }

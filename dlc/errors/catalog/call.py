@@ -64,7 +64,7 @@ PAGES: dict[str, Page] = {
     "D0811": Page(
         "the model cannot be called",
         "It was closed: load it again. Or it was loaded with `untrusted=True`, which never runs foreign "
-        "code: compile it again from the verified text inside it, `dlc compile in.dlc -o mine.dlc`.",
+        "code: compile it again from the verified graph inside it, `dlc compile in.dlc -o mine.dlc`.",
     ),
     "D0818": Page(
         "the GPU's driver refuses",
