@@ -13,6 +13,7 @@ from dlc import driver
 from dlc.cli.report import print_json
 from dlc.cli.values import check_kept, pairs, sizes
 from dlc.runtime.atomic import check_writable
+from dlc.runtime.spelling import whole_number
 
 ONCE = ("--entry", "--random-inputs", "--threads", "--device")
 VALUED = (*ONCE, "--input", "--output", "--dim")
@@ -106,9 +107,9 @@ def plain_run(arguments: Sequence[str]) -> PlainRun | None:
     models = reader.all("")
     if len(models) != 1 or not models[0].endswith(".dlc"):
         return None
-    if not all(text is None or (text.isdecimal() and text.isascii()) for text in numbers):
+    seed, threads = (None if text is None else whole_number(text) for text in numbers)
+    if [seed is None, threads is None] != [text is None for text in numbers]:
         return None
-    seed, threads = (None if text is None else int(text) for text in numbers)
     return PlainRun(
         models[0],
         reader.one("--entry"),

@@ -11,6 +11,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable
+from inspect import signature
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,14 +163,15 @@ def initial(name: str, type: TensorType, text: str, seed: int, stacked: int) -> 
     dtype cannot hold (D0552).
     """
     shape = tuple([size for size in type.shape if isinstance(size, int)])
-    match = _CALL.fullmatch(text.replace(" ", ""))
-    make = INITIALISERS.get(match[1]) if match else None
-    if match is None or make is None:
+    found = _read(text)
+    if found is None:
         known = ", ".join(sorted(INITIALISERS))
         raise ModelError(
-            f"{name} has the unknown initialiser {text}", code="D0510", help=f"there are {known}"
+            f"{name} has the unknown initialiser {text[:80]}",
+            code="D0510",
+            help=f"there are {known}",
         )
-    numbers = [float(part) for part in match[2].split(",") if part]
+    make, numbers = found
     stream = Stream(seed, name)
     copies, inner = math.prod(shape[:stacked]), shape[stacked:]
     parts = [make(stream, inner, *numbers) for _ in range(copies)]
@@ -183,6 +185,20 @@ def initial(name: str, type: TensorType, text: str, seed: int, stacked: int) -> 
             help="take smaller numbers, or a wider dtype",
         )
     return made
+
+
+def _read(text: str) -> tuple[Callable[..., Floats], list[float]] | None:
+    """The initialiser that a text calls, and its numbers; None where it calls none with so many."""
+    match = _CALL.fullmatch(text.replace(" ", ""))
+    make = INITIALISERS.get(match[1]) if match else None
+    if match is None or make is None:
+        return None
+    try:
+        numbers = [float(part) for part in match[2].split(",") if part]
+        signature(make).bind(None, (), *numbers)
+    except (TypeError, ValueError):
+        return None
+    return make, numbers
 
 
 def _overflows(values: Floats, made: NDArray[np.generic]) -> bool:

@@ -29,6 +29,9 @@ Bounds: TypeAlias = "int | tuple[int, int | None] | range"
 
 T = TypeVar("T")
 
+MOST = 1 << 63
+"""No number that is passed may be larger, nor smaller than minus this."""
+
 
 def of_kind(argument: str, value: object, kind: type[T], what: str) -> T:
     """The value, which must be of that kind. Raises UsageError that says `what` the argument is."""
@@ -45,7 +48,10 @@ def or_none(argument: str, value: object, kind: type[T], what: str) -> T | None:
 def whole(argument: str, value: object) -> int:
     """A whole number, perhaps one of NumPy's."""
     if isinstance(value, SupportsIndex) and not isinstance(value, bool):
-        return index(value)
+        number = index(value)
+        if abs(number) <= MOST:
+            return number
+        raise UsageError(f"{argument} is a whole number beyond 2**63", code="D0902")
     raise _wrong(argument, "a whole number", value)
 
 

@@ -23,6 +23,7 @@ from dlc.passes.placement import align
 from dlc.runtime import manifest
 from dlc.runtime.buffers import zeros
 from dlc.runtime.memory import check_fits
+from dlc.runtime.spelling import whole_number
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.weight_files import WeightFile, open_weights, open_weights_inside
 from dlc.runtime.weight_keys import by_key, by_path
@@ -123,14 +124,14 @@ def _chosen(given: str | os.PathLike[str] | Mapping[str, Array]) -> Finder:
 
 
 def _seed(text: str) -> int:
-    digits = text.removeprefix(INIT)
-    if not digits.isdecimal() or int(digits) >= 1 << 64:
+    seed = whole_number(text.removeprefix(INIT))
+    if seed is None or seed >= 1 << 64:
         raise UsageError(
             f"{text!r} is no seed for the weights",
             code="D0901",
             help="write init:0 or another number",
         )
-    return int(digits)
+    return seed
 
 
 def _own(folder: Path, sources: Sequence[weight.Source], notes: list[str], seed: int) -> Finder:

@@ -15,6 +15,7 @@ from dlc.driver.outputs import JSON
 from dlc.errors import UsageError
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.decisions import SECTION, DecisionRecord, read_decisions
+from dlc.runtime.spelling import whole_number
 
 _LEGEND = "+ what a pass did   - what it looked at and left as it was"
 _MARKS = {"did": "+", "refused": "-"}
@@ -135,7 +136,7 @@ def _searched(each: DecisionRecord, texts: Mapping[str, str]) -> str:
 def _line_of(place: str) -> tuple[str, int]:
     """The file and the line of a place; no file where there is none."""
     file, line, _ = place.rsplit(":", 2) if place.count(":") >= 2 else ("", "0", "")
-    return file, int(line) if line.isdecimal() else 0
+    return file, whole_number(line) or 0
 
 
 def _source_line(at: tuple[str, int], texts: Mapping[str, str]) -> str:

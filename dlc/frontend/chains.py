@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from dlc.frontend.evaluator import Evaluator, attributes_of, calls
 from dlc.frontend.values import Argument, Arguments, Callee, Datum
+from dlc.runtime.spelling import whole_number
 from dlc.text import ast
 
 __all__ = ["Chain"]
@@ -52,8 +53,9 @@ def _call_chain(ev: Evaluator, chain: Chain, given: Arguments) -> Datum:
 
 @attributes_of(Chain)
 def _layer_of(ev: Evaluator, chain: Chain, node: ast.Attribute) -> Datum:
-    if node.name.isdigit() and int(node.name) < len(chain.layers):
-        return chain.layers[int(node.name)]
+    number = whole_number(node.name)
+    if number is not None and number < len(chain.layers):
+        return chain.layers[number]
     raise ev.at.fail(
         "D0206",
         f"{chain.called} has no {node.name}",

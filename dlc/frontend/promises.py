@@ -14,6 +14,7 @@ from dlc.dialects.limits import LIMITS, Limit
 from dlc.errors import Diagnostic, Unsupported, UsageError
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
+from dlc.runtime.spelling import whole_number
 from dlc.text import ast
 from dlc.text.suggest import suggest
 from dlc.text.tree import walk
@@ -98,13 +99,14 @@ def checked_places(places: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for path, device in places.items():
         kind, _, number = device.partition(":")
-        if not kind.isidentifier() or not (number or "0").isdecimal():
+        ordinal = whole_number(number or "0")
+        if not kind.isidentifier() or ordinal is None:
             raise UsageError(
                 f"{path} cannot be placed on {device!r}, which is no device",
                 code="D0931",
                 help=f"write --place {path}=cpu:1",
             )
-        name = f"{kind}:{int(number or 0)}"
+        name = f"{kind}:{ordinal}"
         if not has_code(name):
             raise Unsupported(f"there is no code for {name} yet", code="D0707", help=KNOWN)
         found[path] = name

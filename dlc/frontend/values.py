@@ -14,6 +14,7 @@ from dlc.errors import Place
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size
 from dlc.ir.types import DType, TensorType
+from dlc.runtime.spelling import whole_number
 from dlc.text.source import Source, Span
 
 if TYPE_CHECKING:
@@ -140,9 +141,8 @@ class Record:
         }
         if below:
             return Record(tuple(below.values()), tuple(below))
-        if name.isdigit() and int(name) < len(self.items):
-            return self.items[int(name)]
-        return None
+        number = whole_number(name)
+        return self.items[number] if number is not None and number < len(self.items) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.instances import Core, Instance, Stack
 from dlc.frontend.values import Datum, Items
 from dlc.frontend.weights import Weight
+from dlc.runtime.spelling import whole_number
 from dlc.text import ast
 from dlc.text.suggest import suggest
 
@@ -177,8 +178,8 @@ class _Entry:
                 yield from self._weights(part, rest, key.numbered(step.name, number))
             return
         number = step.value if isinstance(step, ast.Number) else step
-        if isinstance(number, str) and number.isdigit():
-            number = int(number)
+        if isinstance(number, str):
+            number = whole_number(number)
         if not isinstance(number, int) or number >= len(parts):
             raise self._wrong(f"there are {len(parts)} layers, numbered from 0")
         yield from self._weights(parts[number], rest, key)

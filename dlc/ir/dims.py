@@ -538,6 +538,8 @@ MAX_TERMS = 200
 
 The tiles of a kernel over symbolic sizes may well be the quotient of two maxima of quotients.
 """
+MAX_NUMBER_DIGITS = 19
+"""As many as 2**62 has."""
 
 
 @lru_cache(maxsize=4096)
@@ -602,6 +604,8 @@ def parse_size(text: str) -> Size:
     def factor(depth: int) -> Size:
         token = take()
         if token.isdecimal():
+            if len(token) > MAX_NUMBER_DIGITS:
+                raise ModelError("it is too large")
             return int(token)
         if token == "(":
             value = total(depth + 1)

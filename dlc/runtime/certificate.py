@@ -75,7 +75,7 @@ def plan_at(certificate: Certificate, dims: Mapping[str, int], sizes: Sequence[i
     """The plan in numbers; raises BadExpression where a size has no value at these dims."""
 
     def number(text: str) -> int:
-        return int(text) if text.isdecimal() else expressions.parse(text).evaluate(dims, sizes)
+        return expressions.evaluate(text, dims, sizes)
 
     return Plan(
         arena=number(certificate.arena),

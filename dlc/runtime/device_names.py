@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlc.errors import Unsupported
+from dlc.runtime.spelling import whole_number
 
 CPU = "cpu"
 FIRST_GPU = "cuda:0"
@@ -17,8 +18,9 @@ def device_named(name: str) -> str:
     kind, _, number = name.partition(":")
     if name in (CPU, "cpu:0"):
         return CPU
-    if kind == "cuda" and number.isascii() and (name == kind or number.isdecimal()):
-        return f"cuda:{int(number or 0)}"
+    ordinal = 0 if name == kind else whole_number(number)
+    if kind == "cuda" and ordinal is not None:
+        return f"cuda:{ordinal}"
     raise Unsupported(
         f"there is no device {name!r}", code="D0702", help="there are cpu, and cuda:0 and so on"
     )

@@ -156,12 +156,16 @@ def evaluate_all(texts: Sequence[str], dims: Mapping[str, int]) -> list[int]:
     """The values of a list of expressions; each may refer to the ones before it as `$k`."""
     values: list[int] = []
     for text in texts:
-        # Most sizes of most models are plain numbers.
-        if _NUMBER.fullmatch(text) and (number := int(text)) <= MAX_VALUE:
-            values.append(number)
-        else:
-            values.append(parse(text).evaluate(dims, values))
+        values.append(evaluate(text, dims, values))
     return values
+
+
+def evaluate(text: str, dims: Mapping[str, int], earlier: Sequence[int]) -> int:
+    """The value of one expression, which may refer to the entries `earlier` of a list as `$k`."""
+    # Most sizes of most models are plain numbers.
+    if _NUMBER.fullmatch(text) and (number := int(text)) <= MAX_VALUE:
+        return number
+    return parse(text).evaluate(dims, earlier)
 
 
 class _Parser:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from keyword import iskeyword
 
 from dlc.runtime.manifest import Dim, Input, Output
+
+_DIGITS = re.compile(r"[0-9]{1,20}")
+"""As many as 2**64 has."""
 
 
 def describe(tensor: Input | Output) -> str:
@@ -32,6 +36,17 @@ def _upper(dim: Dim) -> str:
 def python_name(name: str) -> str:
     """The name by which Python code passes it: what is taken already gets a `_` at the end."""
     return f"{name}_" if iskeyword(name) or name in ("out", "arena") else name
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a text spells with at most 20 ASCII digits; None for any other text.
+
+    `int` would read the digits of every script, and raises ValueError for thousands of them.
+
+    >>> whole_number("64"), whole_number("-1"), whole_number("٣"), whole_number("9" * 5000)
+    (64, None, None, None)
+    """
+    return int(text) if _DIGITS.fullmatch(text) else None
 
 
 def counted(count: int, what: str) -> str:

@@ -22,6 +22,7 @@ from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.loaded import Loaded, load_code
 from dlc.runtime.sizing import Sizing
+from dlc.runtime.spelling import whole_number
 from dlc.runtime.trainer import EVALUATE, STEP
 from dlc.runtime.weight_files import nearest
 
@@ -90,10 +91,9 @@ class ModelMemory:
     def line(self, place: str) -> str:
         """The line of the text at a place `file:line:col`; empty where there is none."""
         file, _, rest = place.partition(":")
-        number = rest.partition(":")[0]
+        number = whole_number(rest.partition(":")[0]) or 0
         lines = self.texts.get(file, "").splitlines()
-        known = number.isdecimal() and 0 < int(number) <= len(lines)
-        return lines[int(number) - 1].strip() if known else ""
+        return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
 def memory_of(asked: Asked) -> ModelMemory:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dlc.driver.memory.facts import EntryMemory, Root, sizes_text
 from dlc.driver.memory.needs import WORDS
 from dlc.errors import Diagnostic, Label, Place
+from dlc.runtime.status import place_of
 
 SHOWN = 5
 """How many of the values that hold a peak are told."""
@@ -31,7 +32,7 @@ def refusal(
 def _labels(entry: EntryMemory) -> Iterator[Label]:
     """The largest values that are alive at the peak, with their places in the text."""
     for root in entry.at_peak[:SHOWN]:
-        where = _place_of(root.place)
+        where = place_of(root.place)
         if where is not None:
             yield Label(where, f"{root.title} takes {root.bytes:,} bytes{_until(root)}")
 
@@ -39,10 +40,3 @@ def _labels(entry: EntryMemory) -> Iterator[Label]:
 def _until(root: Root) -> str:
     last = root.last_reader
     return "" if last is None else f", kept for {last}"
-
-
-def _place_of(text: str) -> Place | None:
-    """The place that a certificate names."""
-    file, _, rest = text.partition(":")
-    line, _, column = rest.partition(":")
-    return Place(file, int(line), int(column)) if line.isdecimal() and column.isdecimal() else None

@@ -20,6 +20,7 @@ from dlc.runtime.data.fitting import Fitting, label_of, missing, refusal
 from dlc.runtime.data.place import Place
 from dlc.runtime.dtypes import DTYPES
 from dlc.runtime.manifest import DataSource, Input
+from dlc.runtime.spelling import whole_number
 
 _COLUMNS = re.compile(r"columns\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\)")
 
@@ -85,8 +86,9 @@ def _chosen(cells: Cells, width: int, field: str, item: Input) -> tuple[Sequence
         return [cells.names.index(field)], True
     found = _COLUMNS.fullmatch(field)
     if found is None:
-        if field.isdecimal() and int(field) < width:
-            return [int(field)], True
+        number = whole_number(field)
+        if number is not None and number < width:
+            return [number], True
         way = f"0 to {width - 1}" if not cells.names else ""
         raise missing(cells.name, item, field, [*cells.names, *([way] if way else [])])
     first, end = (0, int(found[1])) if found[2] is None else (int(found[1]), int(found[2]))
