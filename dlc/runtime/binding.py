@@ -182,25 +182,27 @@ def _untold(dims: Sequence[str], sizes: Sequence[Expression]) -> tuple[str, ...]
     >>> _untold(["T", "S", "N"], [expressions.parse("T - S")])
     ('T', 'N')
     """
-    named = [size for size in sizes if size.names]
-    places: dict[str, list[Expression]] = {dim: [] for dim in dims}
-    for size in named:
-        for name in size.names:
-            places[name].append(size)
-    told: set[str] = set()
+    unknown = [set(size.names) for size in sizes]
+    places: dict[str, list[int]] = {dim: [] for dim in dims}
+    for number, names in enumerate(unknown):
+        for name in names:
+            places[name].append(number)
+    ready = list(range(len(sizes)))
     untold: list[str] = []
-    ready = named
+
+    def tell(dim: str) -> None:
+        for number in places.pop(dim):
+            unknown[number].discard(dim)
+            ready.append(number)
+
     for dim in dims:
         while ready:
-            size = ready.pop()
-            unknown = size.names - told
-            if len(unknown) == 1 and all(map(size.is_line_in, unknown)):
-                told |= unknown
-                ready += [other for name in unknown for other in places[name]]
-        if dim not in told:
+            number = ready.pop()
+            if len(unknown[number]) == 1 and all(map(sizes[number].is_line_in, unknown[number])):
+                tell(*unknown[number])
+        if dim in places:
             untold.append(dim)
-            told.add(dim)
-            ready += places[dim]
+            tell(dim)
     return tuple(untold)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from dlc.runtime import expressions
@@ -36,6 +36,11 @@ from dlc.runtime.spelling import counted
 MAX_NAME = 255
 MAX_TENSORS = 16_384
 """Inputs, and outputs, of one entry point."""
+MAX_ENTRY_POINTS = 4096
+MAX_SIZES = 4 << 20
+"""Characters of all sizes that are no plain numbers: a training step of ResNet-50 has a million."""
+MAX_SECTION_BYTES = {"certificate": 8 << 20, "program": 32 << 20}
+"""Bytes of all sections of a kind, which are read item by item; that training step has a fiftieth of it."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Refuse = Callable[[str], Exception]
@@ -44,10 +49,12 @@ Refuse = Callable[[str], Exception]
 
 def check_tables(manifest: Manifest, sections: Mapping[str, memoryview], where: Where) -> None:
     """Raises ArtifactError for the first table that is inconsistent."""
-    _check_weights(manifest, sections, where)
 
     def refuse(message: str) -> Exception:
         return where.refuse("D0611", message, section="manifest")
+
+    _check_amounts(manifest, sections, refuse)
+    _check_weights(manifest, sections, where)
 
     _check_names("entry points", (entry.name for entry in manifest.entries), refuse)
     for entry in manifest.entries:
@@ -59,6 +66,37 @@ def check_tables(manifest: Manifest, sections: Mapping[str, memoryview], where: 
     _check_names("targets", (target.name for target in manifest.targets), refuse)
     for target in manifest.targets:
         _check_target(target, manifest.entries, sections, refuse)
+
+
+def _check_amounts(manifest: Manifest, sections: Mapping[str, memoryview], refuse: Refuse) -> None:
+    """Nothing is so much that to look at it takes longer than a file of its length may take."""
+    if len(manifest.entries) > MAX_ENTRY_POINTS:
+        raise refuse(
+            f"it has {len(manifest.entries)} entry points; at most {MAX_ENTRY_POINTS} are read"
+        )
+    for kind, most in MAX_SECTION_BYTES.items():
+        found = sum(len(data) for name, data in sections.items() if name.startswith(f"{kind}/"))
+        if found > most:
+            raise refuse(f"its sections of kind {kind} have {found} bytes; at most {most} are read")
+    characters = sum(len(size) for size in _sizes(manifest) if not size.isdecimal())
+    if characters > MAX_SIZES:
+        raise refuse(f"its sizes have {characters} characters; at most {MAX_SIZES} are read")
+
+
+def _sizes(manifest: Manifest) -> Iterator[str]:
+    """The texts of all sizes in a manifest."""
+    for entry in manifest.entries:
+        for tensor in (*entry.inputs, *entry.outputs):
+            yield from tensor.shape
+        yield from [dim.measured.limit for dim in entry.dims if dim.measured is not None]
+        yield from [need.size for need in entry.needs]
+    for program in [program for target in manifest.targets for program in _programs(target)]:
+        yield from (*program.sizes, program.arena, program.scratch, program.gpu_scratch)
+
+
+def _programs(target: Target) -> list[Program]:
+    """The programs of a target: those of the entry points, and that which prepares the weights."""
+    return [*target.programs.values(), *([target.prepare.program] if target.prepare else [])]
 
 
 def _check_training(manifest: Manifest, refuse: Refuse) -> None:
@@ -147,8 +185,9 @@ def _check_entry(entry: Entry, refuse_: Refuse) -> None:
         _check_type(item, known, refuse)
         if item.default is not None:
             default_bytes(item, item.default, refuse)
+    every = {dim.name for dim in entry.dims}
     for output in entry.outputs:
-        _check_type(output, {dim.name for dim in entry.dims}, refuse)
+        _check_type(output, every, refuse)
     _check_updates(entry, refuse)
     for need in entry.needs:
         check_size(need.size, known, 0, refuse)
@@ -245,6 +284,17 @@ def _check_target(
             _check_section("prepared", cached, sections, refuse)
             if len(sections[cached]) != target.prepare.bytes:
                 raise refuse(f"section {cached} is not as long as the prepared weights")
+    _check_own_sections(target, refuse)
+
+
+def _check_own_sections(target: Target, refuse: Refuse) -> None:
+    """No section is read for two programs: else a short file would be as much work as a long one."""
+    seen: set[str] = set()
+    for program in _programs(target):
+        for name in (program.section, program.certificate):
+            if name in seen:
+                raise refuse(f"section {name[:80]} is that of two programs")
+            seen.add(name)
 
 
 def _check_gpu(code: GpuCode, sections: Mapping[str, memoryview], refuse: Refuse) -> None:

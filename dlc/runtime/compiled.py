@@ -27,8 +27,18 @@ from dlc.runtime.program_check import BadProgram, ProgramTable, Surroundings, Wo
 class CompiledProgram:
     """One entry point of one target. `words` is the table that the engine walks, a private copy."""
 
-    def __init__(self, artifact: Artifact, target: Target, program: Program, tensors: int) -> None:
-        """`tensors` counts inputs and outputs. Raises ArtifactError for a table that is wrong."""
+    def __init__(
+        self,
+        artifact: Artifact,
+        target: Target,
+        program: Program,
+        tensors: int,
+        kernels: frozenset[int],
+    ) -> None:
+        """`tensors` counts inputs and outputs, `kernels` are the numbers of those of the target.
+
+        Raises ArtifactError for a table that is wrong.
+        """
         self._artifact = artifact
         self._is_mixed = target.cpu is not None and target.gpu is not None
         self.program = program
@@ -40,16 +50,16 @@ class CompiledProgram:
             Root.SOURCES: sources,
             Root.CONSTANTS: len(artifact.section("constants")),
         }
-        self._table = self._checked(target, tensors)
+        self._table = self._checked(tensors, kernels)
         self._certificate = self._read_certificate()
         self._uses = _arena_uses(self._table)
 
-    def _checked(self, target: Target, tensors: int) -> ProgramTable:
+    def _checked(self, tensors: int, kernels: frozenset[int]) -> ProgramTable:
         around = Surroundings(
             sizes=len(self.program.sizes),
             roots=Root.INPUTS + tensors,
             ops=len(self.program.ops),
-            kernels=frozenset(target.kernels),
+            kernels=kernels,
         )
         words: Words = self.words.view(np.dtype("<i8"))
         try:
@@ -161,10 +171,11 @@ def _arena_uses(table: ProgramTable) -> list[Use]:
 def _loops(table: ProgramTable) -> list[tuple[int, int] | None]:
     """For each call the numbers of the first and the last call of the outermost loop around it."""
     opcodes = table.steps[:, StepWord.OPCODE]
-    found: list[tuple[int, int] | None] = [None] * len(table.calls)
+    calls = table.calls
+    found: list[tuple[int, int] | None] = [None] * len(calls)
     for step in np.flatnonzero((opcodes == Opcode.NEXT) | (opcodes == Opcode.JUMP))[::-1].tolist():
         to = int(table.steps[step, StepWord.C if opcodes[step] == Opcode.NEXT else StepWord.A])
-        first, end = np.searchsorted(table.calls, (to, step)).tolist()
+        first, end = np.searchsorted(calls, (to, step)).tolist()
         if first < end and found[end - 1] is None:
             found[first:end] = [(first, end - 1)] * (end - first)
     return found

@@ -48,15 +48,20 @@ def load_code(artifact: Artifact, untrusted: bool, device: str | None = None) ->
         target = manifest.targets[0]
     else:
         target = choose_target(manifest, artifact.where, device)
+    kernels = frozenset(target.kernels)
     programs = {
         entry.name: CompiledProgram(
-            artifact, target, target.programs[entry.name], len(entry.inputs) + len(entry.outputs)
+            artifact,
+            target,
+            target.programs[entry.name],
+            len(entry.inputs) + len(entry.outputs),
+            kernels,
         )
         for entry in manifest.entries
     }
     prepare = None
     if target.prepare is not None:
-        prepare = CompiledProgram(artifact, target, target.prepare.program, 0)
+        prepare = CompiledProgram(artifact, target, target.prepare.program, 0, kernels)
         prepare.at({}, ())
     tables = [*programs.values(), *([] if prepare is None else [prepare])]
     machine = None if untrusted else load_machine(artifact, target, tables, device)

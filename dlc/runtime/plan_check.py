@@ -12,6 +12,9 @@ from collections.abc import Sequence
 
 from dlc.runtime.plan import Plan, Span, Use
 
+MAX_WITNESSES = 16
+"""A compiler needs one for each case of sizes; to look at one takes as long as the program is."""
+
 Call = tuple[set[int], set[int], set[int]]  # roots that it reads, writes, and begins to write anew
 
 
@@ -31,11 +34,14 @@ def check(plan: Plan, uses: Sequence[Use]) -> None:
             raise BadPlan(f"the view {view.name} is of a root that does not exist")
         if not 0 <= view.offset <= view.offset + view.bytes <= plan.roots[view.root].bytes:
             raise BadPlan(f"the view {view.name} leaves its root {plan.roots[view.root]}")
+    witnesses = {at for at in plan.witnesses if 0 <= at < len(uses)}
+    if len(witnesses) > MAX_WITNESSES:
+        raise BadPlan(f"it has {len(witnesses)} witnesses; at most {MAX_WITNESSES} are looked at")
     in_use, calls = _check_epochs(plan.roots, uses)
     if plan.order_bound != in_use:
         raise BadPlan(f"{in_use} bytes are in use at once, the plan says {plan.order_bound}")
     held = 0
-    for at in [at for at in plan.witnesses if 0 <= at < len(calls)]:
+    for at in witnesses:
         there = _held(calls, at, at) | _held(calls, *(uses[at].loop or (at, at)))
         held = max(held, sum(plan.roots[index].bytes for index in there))
     if plan.any_order_bound > held:

@@ -175,6 +175,9 @@ def _check_calls(steps: Words, arguments: int, around: Surroundings) -> None:
     _refuse_rows(calls & _outside(count, MAX_ARGS + 1), f"more than {MAX_ARGS} arguments")
     end = steps[:, StepWord.B] + np.where(calls, count, 0)
     _refuse_rows(calls & (end > arguments), "an argument that does not exist")
+    given = int(count[calls].sum())
+    if given > arguments:
+        raise BadProgram(f"its calls take {given} arguments, and there are {arguments}", 0)
     reads = steps[:, StepWord.G]
     _refuse_rows(
         calls & ((reads < 0) | (reads > count)), "more arguments that are read than there are"
