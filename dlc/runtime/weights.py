@@ -17,6 +17,7 @@ from dlc.runtime.buffers import Bytes, address, aligned_bytes
 from dlc.runtime.container import padded
 from dlc.runtime.dtypes import DTYPES, numpy_bfloat16
 from dlc.runtime.manifest import Weight
+from dlc.runtime.memory import check_free
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.weight_files import WeightFile, nearest
 from dlc.runtime.weight_keys import by_key, by_path, typed
@@ -105,6 +106,7 @@ class WeightStore:
     def _placed(self) -> WeightRoots:
         if self._prepared is None:
             assert self.preparation is not None
+            check_free("preparing the weights", self.preparation.bytes)
             made = aligned_bytes(self.preparation.bytes)
             self.prepare(self.preparation, self._on_host(made))
             self._prepared = made

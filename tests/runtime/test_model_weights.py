@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.errors import ArtifactError, ModelError, UsageError
+from dlc.errors import ArtifactError, ModelError, Unsupported, UsageError
 from dlc.runtime import safetensors
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.manifest import Weight
@@ -62,6 +62,17 @@ def test_weights_are_prepared_on_the_first_call_only(model: Model) -> None:
     assert prepared > 0
     np.testing.assert_array_equal(cast(F32, model.f(X, X)), first)
     assert model.times.prepare_ms == prepared
+
+
+@pytest.mark.parametrize("count", [1 << 40, 1 << 62])
+def test_prepared_weights_that_do_not_fit_are_refused_before_they_are_made(count: int) -> None:
+    draft = building.tiny()
+    assert draft.prepare is not None
+    draft.prepare = draft.prepare._replace(bytes=count)
+    model = Model(draft.artifact())
+    with pytest.raises(Unsupported, match="preparing the weights needs") as caught:
+        model.f(X, X)
+    assert caught.value.diagnostics[0].code == "D0705"
 
 
 def test_prepared_weights_in_the_artifact_are_used_as_they_are() -> None:
