@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
-from dlc.runtime import checks, container
+from dlc.runtime import checks, container, hashing
 from dlc.runtime.atomic import write_file
 from dlc.runtime.buffers import aligned_copy
 from dlc.runtime.container import Data
@@ -81,8 +81,9 @@ class Artifact:
         contents = container.read(file, where)
         artifact = cls(contents.manifest, contents.sections, name, contents.starts)
         checks.check_tables(contents.manifest, contents.sections, artifact.where)
+        weights_ms = _check_weights(artifact)
         total_ms = (time.perf_counter() - began) * 1e3
-        hash_ms = contents.hash_ms + pin_ms
+        hash_ms = contents.hash_ms + pin_ms + weights_ms
         return replace(artifact, timings=Timings(total_ms - hash_ms, hash_ms))
 
     @property
@@ -140,6 +141,22 @@ class Artifact:
 
 def _digest(data: memoryview, weight: Weight) -> str:
     return hashlib.sha256(data[weight.offset : weight.offset + weight.bytes]).hexdigest()
+
+
+def _check_weights(artifact: Artifact) -> float:
+    """Milliseconds it took to compare the SHA-256 of each weight, where it is said, with its bytes."""
+    began = time.perf_counter()
+    data = artifact.section("weights")
+    rows = [row for row in artifact.manifest.weights if row.sha256]
+    found = hashing.whole_digests([data[row.offset : row.offset + row.bytes] for row in rows])
+    for row, digest in zip(rows, found, strict=True):
+        if row.sha256 != digest:
+            message = f"the SHA-256 of {row.name} is not the one in the manifest"
+            way_out = "the file was made wrongly: compile the model again"
+            raise artifact.where.refuse(
+                "D0606", message, section="weights", inside=row.offset, help=way_out
+            )
+    return (time.perf_counter() - began) * 1e3
 
 
 def _check_pin(file: memoryview, sha256: str | None, where: Where) -> float:

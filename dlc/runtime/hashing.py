@@ -1,4 +1,4 @@
-"""SHA-256 of byte ranges in chunks of 4 MiB, several at a time: hashing leaves the interpreter lock."""
+"""SHA-256 of byte ranges, in chunks of 4 MiB or whole, several at a time: hashing leaves the GIL."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def digests(views: Sequence[memoryview]) -> list[tuple[str, ...]]:
         ends.append(tuple(found[position : position + count]))
         position += count
     return ends
+
+
+def whole_digests(views: Sequence[memoryview]) -> list[str]:
+    """For each range of bytes its SHA-256 as a whole, in lower-case hexadecimal."""
+    return _hash_all(views, sum(map(len, views)) >= _WORTH_THREADS)
 
 
 def _hash_all(chunks: Sequence[memoryview], in_parallel: bool) -> list[str]:

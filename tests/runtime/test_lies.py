@@ -99,6 +99,7 @@ PROGRAM = "targets:0:programs:f"
         ("targets:0:cpu:engine:symbols:0:offset", -8, "D0611", "outside section engine"),
         ("targets:0:cpu:engine:symbols:0:offset", 0, "D0611", "outside section engine"),
         ("targets:0:cpu:code:sha256", "0" * 64, "D0606", "another SHA-256"),
+        ("weights:0:sha256", "0" * 64, "D0606", "the SHA-256 of layer.w is not the one in the"),
         ("targets:0:cpu:code:sha256", "zz", "D0611", "no SHA-256"),
         ("targets:0:cpu:code:section", "weights", "D0611", "no section 'weights' of kind code"),
         ("targets:0:cpu:code:section", "code/gpu", "D0611", "no section 'code/gpu'"),
