@@ -11,7 +11,7 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import errors_data, note, notes, print_json, progress
 from dlc.cli.values import parameters
-from dlc.errors import DlcError
+from dlc.errors import DlcError, visible
 
 Chosen = Mapping[str, bool | int | float | str]
 
@@ -65,5 +65,5 @@ def _tell(checked: driver.Checked) -> None:
     """The remarks and the entry points of a model that is right."""
     notes(checked.remarks)
     for head in checked.heads:
-        print(head)
+        print(visible(head))
     note(f"{checked.path} is right")

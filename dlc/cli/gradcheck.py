@@ -12,7 +12,7 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.quick import PlainRun
 from dlc.cli.report import errors_data, note, print_json, progress
-from dlc.errors import NumbersDiffer
+from dlc.errors import NumbersDiffer, visible
 from dlc.runtime.spelling import counted
 
 
@@ -91,8 +91,8 @@ def _print(rows: Sequence[driver.GradientRow]) -> None:
     print(f"{'by':{width}}  {'f64':>8}  {'compiled':>8}  checked  kinks  declared at")
     for row in rows:
         print(
-            f"{row.name:{width}}  {row.error:8.1e}  {row.narrow:8.1e}  {row.checked:7}  "
-            f"{row.kinks:5}  {row.place}{_remark(row)}"
+            f"{visible(row.name):{width}}  {row.error:8.1e}  {row.narrow:8.1e}  {row.checked:7}  "
+            f"{row.kinks:5}  {visible(row.place)}{_remark(row)}"
         )
 
 

@@ -112,7 +112,7 @@ def _print_comparison(one: driver.Asked, other: driver.Asked, as_json: bool) -> 
     if as_json:
         print_json(driver.comparison_data(before, after))
     else:
-        print(driver.comparison_text(before, after))
+        print(visible(driver.comparison_text(before, after)))
 
 
 def _print_largest(
@@ -134,7 +134,7 @@ def _print_largest(
     if as_json:
         print_json(driver.fits_data(fits, limit))
     else:
-        print(driver.fits_text(fits, limit))
+        print(visible(driver.fits_text(fits, limit)))
 
 
 def _check_one_question(options: Sequence[str]) -> None:
@@ -183,4 +183,5 @@ def _print_instance(placed: driver.PlacedInstance, as_json: bool) -> None:
     rows += [(each.id, f"{each.offset:,}", f"{each.size:,}") for each in placed.buffers]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        print(visible("  ".join(cells)))

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import re
 import sys
 import threading
 import time
@@ -28,6 +29,10 @@ from dlc.errors import (
 INTERRUPTED = 130
 _OUTPUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 """What stdout can fail with. Files are written in one place, which says what happened itself."""
+
+
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Signs that end lines, turn the direction of a text, or are commands to a terminal."""
 
 
 class Interrupted(Exception):
@@ -149,7 +154,7 @@ def _unexpected(error: Exception) -> InternalError:
 
 def note(text: str) -> None:
     """Say something that is no result, where it can be said: on a full disk the result still counts."""
-    _say(f"{text}\n")
+    _say(f"{visible(text)}\n")
 
 
 def _say(text: str) -> None:
@@ -186,7 +191,8 @@ def print_json(data: object) -> None:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False)
     except ValueError:
         text = json.dumps(_spelled(data), ensure_ascii=False)
-    print(text)
+    # JSON escapes some of what a terminal obeys itself; the rest, too, stands inside of texts only.
+    print(_UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text))
 
 
 def _spelled(data: object) -> object:

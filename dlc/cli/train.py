@@ -16,7 +16,7 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
 from dlc.cli.values import check_kept, output_path
-from dlc.errors import CallError, DlcError
+from dlc.errors import CallError, DlcError, visible
 from dlc.runtime.atomic import write_file
 from dlc.runtime.data import Dataset
 from dlc.runtime.history import History, as_json
@@ -207,4 +207,4 @@ def _tell(history: History, *, as_data: bool) -> None:
     if history:
         last = history[-1]
         values = ", ".join(f"{name} {value:.6g}" for name, value in last.values.items())
-        print(f"epoch {last.epoch}, step {last.step}: {values}")
+        print(visible(f"epoch {last.epoch}, step {last.step}: {values}"))

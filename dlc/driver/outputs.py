@@ -41,7 +41,7 @@ def as_text(results: Results, best: Ranking | None = None) -> str:
 def ranking_text(results: Results, best: Ranking) -> str:
     """The result with the best labels alone."""
     value = results.named[best.result]
-    return f"{best.result}: {type_text(value)}\n{_ranked_text(best, value)}"
+    return f"{visible(best.result)}: {type_text(value)}\n{_ranked_text(best, value)}"
 
 
 def _ranked_text(best: Ranking, value: Tensor) -> str:
@@ -50,7 +50,7 @@ def _ranked_text(best: Ranking, value: Tensor) -> str:
     for place, row in zip(np.ndindex(value.shape[:-1]), best.rows, strict=True):
         if place:
             lines.append(f"[{', '.join(map(str, place))}]")
-        lines += [f"{score:10.4f}  {label}" for label, score in row]
+        lines += [f"{score:10.4f}  {visible(label)}" for label, score in row]
     return "\n".join(lines)
 
 

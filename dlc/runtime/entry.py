@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import CallError
+from dlc.errors import CallError, visible
 from dlc.runtime.abi import Root
 from dlc.runtime.binding import Shape
 from dlc.runtime.buffers import Bytes, address, aligned_array, aligned_bytes
@@ -88,7 +88,7 @@ class EntryPoint:
         self._dtypes = [passed_as(item.dtype) for item in entry.inputs]
         self._idle: list[CallFrame] = []
         self._running: set[CallFrame] = set()
-        self.__doc__ = entry.doc or None
+        self.__doc__ = visible(entry.doc) or None
         self.__name__ = entry.name
 
     @property
@@ -121,7 +121,7 @@ class EntryPoint:
         return self._entry.doc
 
     def __repr__(self) -> str:
-        return f"<entry point {signature_text(self._entry)}>"
+        return visible(f"<entry point {signature_text(self._entry)}>")
 
     def __getattr__(self, name: str) -> object:
         if name == "__signature__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlc.errors import visible
 from dlc.runtime.signature import signature_text
 from dlc.runtime.spelling import counted, dims_text
 
@@ -15,12 +16,15 @@ _MAX_ROWS = 200
 
 
 def as_text(model: Model) -> str:
-    """One line for each entry point, under a line with the model's name and size."""
+    """One line for each entry point, under a line with the model's name and size.
+
+    Names come with the artifact: what a terminal obeys is not among them.
+    """
     lines = [f"Model {model.name}: {_weights_text(model)}"]
     for entry in model.entry_points.values():
         dims = f" where {dims_text(entry.dims)}" if entry.dims else ""
         lines.append(f"  {signature_text(entry.entry)}{dims}")
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def as_html(model: Model) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.errors import DlcError, ModelError
+from dlc.errors import DlcError, ModelError, visible
 from dlc.runtime import dlpack
 from dlc.runtime.buffers import Bytes, address, aligned_bytes
 from dlc.runtime.container import padded
@@ -54,7 +54,7 @@ class WeightViews(Mapping[str, "Array | Tensor"]):
             f"  {weight.name}: {typed(weight.dtype, weight.shape)}"
             for weight in self._table.values()
         ]
-        return "\n".join([f"{len(rows)} weights", *rows])
+        return visible("\n".join([f"{len(rows)} weights", *rows]))
 
 
 @dataclass(frozen=True, slots=True)

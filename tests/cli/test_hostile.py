@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -304,3 +305,20 @@ def test_training_with_no_thread_is_refused_before_the_model_is_read(dlc: Comman
     assert "threads" in done.err
     assert "absent" not in done.err
     assert done.code == 2
+
+
+def test_nor_in_json(dlc: Command, folder: Path) -> None:
+    dlc("compile", "rows.dlm", "-o", "rows.dlc")
+    manifest, sections = take_apart((folder / "rows.dlc").read_bytes())
+    manifest["model"] = "\x1b[31m\x9b2J\u202e.dlm"
+    (folder / "loud.dlc").write_bytes(put_together(manifest, sections))
+    done = dlc("inspect", "loud.dlc", "--json")
+    assert done.out.strip().isprintable()
+    assert json.loads(done.out)["model"] == manifest["model"]
+
+
+def test_nor_in_labels(dlc: Command, folder: Path) -> None:
+    (folder / "labels.txt").write_text("red\x1b[31m\nblue\n")
+    (folder / "m.dlm").write_text("dlc 1\nexport fn f(x: f32[2]) -> f32[2] = x\n")
+    done = dlc("run", "m.dlm", "--input", "x=[1,2]", "--labels", "labels.txt")
+    assert (done.code, "red\ufffd[31m" in done.out) == (0, True)

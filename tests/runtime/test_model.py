@@ -21,6 +21,7 @@ from dlc.runtime.model import Model, load
 from dlc.runtime.status import failure
 from dlc.runtime.tensor import Tensor
 from tests.runtime import building
+from tests.runtime.sealing import Json, put_together, take_apart
 
 F32 = NDArray[np.float32]
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -643,3 +644,15 @@ def test_an_artifact_that_lies_about_its_code_is_refused_in_memory_too() -> None
     draft.abi = 7
     with pytest.raises(ArtifactError, match="version 7"):
         Model(draft.artifact())
+
+
+def test_what_a_terminal_obeys_is_not_shown_of_an_artifact() -> None:
+    manifest, sections = take_apart(building.tiny().artifact().to_bytes())
+    manifest["model"] = "\x1b[31m\x9b2J\u202e.dlm"
+    (entry,) = cast("list[dict[str, Json]]", manifest["entries"])
+    entry["doc"] = "Adds\n\x1b[31m."
+    model = Model.from_bytes(put_together(manifest, sections))
+    assert repr(model).startswith("Model \ufffd[31m\ufffd2J\ufffd.dlm: ")
+    assert model.f.__doc__ == "Adds\n\ufffd[31m."
+    for shown in (repr(model), repr(model.f), repr(model.weights), model.f.__doc__):
+        assert shown.replace("\n", "").isprintable()
