@@ -72,8 +72,9 @@ class Request:
         values = self._values(entry, binder)
         self._check_sizes(entry, values)
         sizes = self._sizes(entry, binder, values)
-        named: dict[str, object] = {python_name(name): value for name, value in values.items()}
-        return Arguments(entry.name, {**named, **{name: sizes[name] for name in binder.free}})
+        given = {**values, **{name: sizes[name] for name in binder.free}}
+        named = {python_name(name): value for name, value in given.items()}
+        return Arguments(entry.name, named)
 
     def _values(self, entry: Entry, binder: Binder) -> dict[str, Value]:
         """The inputs by name, without those that are left to their defaults."""

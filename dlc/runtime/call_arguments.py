@@ -24,7 +24,7 @@ class ArgumentReader:
 
     def __init__(self, entry: Entry, free: Sequence[str]) -> None:
         self._entry = entry
-        self._free = free
+        self._free = {python_name(name): name for name in free}
         self._inputs = {python_name(item.name): item.name for item in entry.inputs}
 
     def read(
@@ -52,7 +52,7 @@ class ArgumentReader:
         given: dict[str, int] = {}
         for name, value in named.items():
             if name in self._free:
-                given[name] = self._size(name, value)
+                given[self._free[name]] = self._size(name, value)
             elif name not in self._inputs:
                 raise self._unknown(name)
             elif self._inputs[name] in values:

@@ -129,7 +129,7 @@ class EntryPoint:
         raise AttributeError(f"an entry point has no attribute {name!r}")
 
     def __call__(
-        self, *args: object, out: Out | None = None, arena: object = None, **named: object
+        self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
     ) -> object:
         try:
             if not named and len(args) == len(self._dtypes):
@@ -269,7 +269,7 @@ class EntryPoint:
     def _failed(self, frame: CallFrame) -> CallError:
         return call_error(self.name, frame.status_words(), self._program.program.ops, self._texts)
 
-    def trace(self, *args: object, **named: object) -> tuple[object, tuple[Stretch, ...]]:
+    def trace(self, /, *args: object, **named: object) -> tuple[object, tuple[Stretch, ...]]:
         """Call it and watch: the result, and which thread worked on which op from when to when.
 
         At most `MAX_RECORDS` stretches are kept. Times are cycles of the processor's time stamp counter.
@@ -314,7 +314,7 @@ class EntryPoint:
             {working_bytes(binding.sized, threads) for binding in self._sizing.at_bounds()}
         )
 
-    def working_memory(self, **sizes: int) -> int:
+    def working_memory(self, /, **sizes: int) -> int:
         """Bytes that a call works in at these named sizes: as many as `arena=` has to have.
 
         Raises CallError: D0801 for sizes that are missing or unknown, D0804 for those that are impossible.
@@ -330,7 +330,7 @@ class EntryPoint:
             )
         return working_bytes(self._sizing.at_dims(sizes).sized, runner.threads)
 
-    def new_arena(self, **sizes: int) -> Bytes:
+    def new_arena(self, /, **sizes: int) -> Bytes:
         """Memory for `arena=` of calls with these sizes, and of any that take less.
 
         Raises CallError as `working_memory` does.

@@ -75,8 +75,10 @@ class Model:
         self._store = self._loaded.weight_store(artifact, self._sources, self._threads)
         entries = self._entries()
         self._entry_points = MappingProxyType(entries)
-        # The model's own names come first: an entry point called `save` is `model["save"]` only.
-        vars(self).update({name: entries[name] for name in entries if not hasattr(Model, name)})
+        # The model's own names come first: entry points `save` and `_store` are `model["..."]` only.
+        for name, entry in entries.items():
+            if not (name.startswith("_") or hasattr(Model, name)):
+                vars(self)[name] = entry
         for entry in entries.values():
             entry.check_at_bounds()
         spent = (time.perf_counter() - began) * 1e3
@@ -242,7 +244,7 @@ class Model:
     ) -> None:
         self.close()
 
-    def __call__(self, *args: object, **named: object) -> object:
+    def __call__(self, /, *args: object, **named: object) -> object:
         """Call the only entry point. Raises UsageError if there are several."""
         if len(self._entry_points) != 1:
             names = ", ".join(self._entry_points)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from keyword import iskeyword
 from typing import NamedTuple, TypeAlias, cast
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,11 +251,17 @@ def _view(dtype: DType) -> Callable[[Array], Result] | None:
     return lambda array: array.view(native)
 
 
+def _is_field(name: str) -> bool:
+    """Whether a named tuple may have a field of this name: Python reads `ﬁ` as `fi`."""
+    plain = name.isascii() or normalize("NFKC", name) == name
+    return plain and name.isidentifier() and not iskeyword(name) and name[0] != "_"
+
+
 def _packer(entry: str, names: Sequence[str]) -> Callable[[Sequence[object]], object] | None:
     """What makes the result of several outputs; None for one without a name."""
     if list(names) == [""]:
         return None
-    if not all(name.isidentifier() and not iskeyword(name) and name[0] != "_" for name in names):
+    if not all(_is_field(name) for name in names):
         return tuple
     fields = [(name, object) for name in names]
     made = NamedTuple(entry if entry.isidentifier() and not iskeyword(entry) else "Result", fields)

@@ -41,25 +41,25 @@ def default_value(item: Input) -> Tensor | None:
 
 def python_signature(entry: Entry) -> inspect.Signature:
     """What `inspect.signature` and an editor show; names that Python reserves get a `_` at the end."""
-    parameters = [
-        inspect.Parameter(
-            python_name(item.name),
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=inspect.Parameter.empty if item.default is None else _Default(item),
-            annotation=describe(item),
-        )
-        for item in entry.inputs
-    ]
-    parameters += [
-        inspect.Parameter(python_name(name), inspect.Parameter.KEYWORD_ONLY, annotation="int")
-        for name in Binder(entry).free
-    ]
-    parameters += [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
-        for name in ("out", "arena")
-    ]
     outputs = ", ".join(_output_text(output) for output in entry.outputs if not output.hidden)
     try:
+        parameters = [
+            inspect.Parameter(
+                python_name(item.name),
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=inspect.Parameter.empty if item.default is None else _Default(item),
+                annotation=describe(item),
+            )
+            for item in entry.inputs
+        ]
+        parameters += [
+            inspect.Parameter(python_name(name), inspect.Parameter.KEYWORD_ONLY, annotation="int")
+            for name in Binder(entry).free
+        ]
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+            for name in ("out", "arena")
+        ]
         return inspect.Signature(_defaults_last(parameters), return_annotation=outputs)
     except ValueError:
         # A model may call an input what Python allows no parameter to be called.

@@ -34,8 +34,15 @@ def _upper(dim: Dim) -> str:
 
 
 def python_name(name: str) -> str:
-    """The name by which Python code passes it: what is taken already gets a `_` at the end."""
-    return f"{name}_" if iskeyword(name) or name in ("out", "arena") else name
+    """The name by which Python code passes it: what is taken already gets a `_` at the end.
+
+    No two names get the same.
+
+    >>> python_name("x"), python_name("out"), python_name("out_"), python_name("lambda")
+    ('x', 'out_', 'out__', 'lambda_')
+    """
+    bare = name.rstrip("_")
+    return f"{name}_" if iskeyword(bare) or bare in ("out", "arena") else name
 
 
 def whole_number(text: str) -> int | None:

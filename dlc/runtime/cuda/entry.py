@@ -58,7 +58,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         """The addresses of inputs that were found to be apart, which calls after each other share."""
 
     def __call__(
-        self, *args: object, out: Out | None = None, arena: object = None, **named: object
+        self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
     ) -> object:
         given = (*args, *named.values(), *_members(out))
         if not any(is_on_gpu(value) for value in given):
@@ -74,7 +74,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         shown = [self._shown(k, array) for k, array in enumerate(found)]
         return self._results.packed([shown[k] for k in self._results.visible])
 
-    def timed(self, *args: object, **named: object) -> CallTimes:
+    def timed(self, /, *args: object, **named: object) -> CallTimes:
         """Call it, and what its parts took by the GPU's clock.
 
         Results stay on the GPU where an argument is there, and are copied from it where none is.

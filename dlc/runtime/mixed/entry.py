@@ -13,7 +13,7 @@ from dlc.runtime.results import Out
 class MixedEntryPoint(LaunchingEntryPoint):
     """A function of a model on a processor and a GPU; see `EntryPoint`."""
 
-    def timed(self, *args: object, out: Out | None = None, **named: object) -> CallTimes:
+    def timed(self, /, *args: object, out: Out | None = None, **named: object) -> CallTimes:
         """Call it; how long copies to the GPU, its kernels, and copies from it took by its clock.
 
         Some of that went on at the same time.
