@@ -23,7 +23,7 @@ OPTIONAL: Final = {
     "onnx": "reads .onnx files: pip install 'dlc[onnx]'",
     "pillow": "reads and writes pictures: pip install 'dlc[pictures]'",
     "ml_dtypes": "gives bf16 arrays a NumPy dtype: pip install ml_dtypes",
-    "cuda-python": "runs models on NVIDIA GPUs: pip install cuda-python",
+    "cuda-python": "runs models on NVIDIA GPUs: pip install 'dlc[cuda]'",
 }
 """What dlc works without, and what each is for."""
 CORES: Final = {

@@ -33,7 +33,7 @@ def test_every_package_is_named_with_its_version(name: str) -> None:
         (
             "cuda-python",
             "ok",
-            "not installed; it runs models on NVIDIA GPUs: pip install cuda-python",
+            "not installed; it runs models on NVIDIA GPUs: pip install 'dlc[cuda]'",
         ),
     ],
 )

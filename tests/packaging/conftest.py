@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import email
 import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,6 +60,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     [made] = folder.glob("*.whl")
     return made
+
+
+@pytest.fixture(scope="session")
+def requirements(wheel: Path) -> list[Requirement]:
+    """What the wheel says that it needs."""
+    with zipfile.ZipFile(wheel) as opened:
+        [name] = [name for name in opened.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(opened.read(name))
+    return [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
 
 
 @pytest.fixture(scope="session")

@@ -175,6 +175,16 @@ def test_a_gpu_says_what_it_is(opened: Opened) -> None:
     assert driver.number == 0
 
 
+def test_without_the_package_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> object:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(nvidia, "OPENED", {})
+    monkeypatch.setattr(nvidia, "import_module", missing)
+    with pytest.raises(NoGpu, match=r"cuda-python, .* \(pip install 'dlc\[cuda\]'\)"):
+        open_driver(0)
+
+
 def test_threads_that_ask_at_once_get_the_same_gpu(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

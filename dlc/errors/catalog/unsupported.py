@@ -95,10 +95,11 @@ PAGES: dict[str, Page] = {
     "D0714": Page(
         "no device to run on",
         "What is to run here was asked for with `--target cuda`, or a part of it was placed on `cuda:0`, "
-        "and this machine has no NVIDIA GPU, no driver, not the package cuda-python, or an older GPU than "
-        "the one that is named. Or `--device` names a GPU that there is not, or one that is not of the "
-        "target's kind: with `--target cpu` it is the GPU of what is placed on one. Nothing has been "
-        "compiled. `dlc compile` needs no GPU: the artifact runs where there is one.",
+        "and this machine has no NVIDIA GPU, no driver, not the package cuda-python (`pip install "
+        "'dlc[cuda]'` brings it), or an older GPU than the one that is named. Or `--device` names a GPU "
+        "that there is not, or one that is not of the target's kind: with `--target cpu` it is the GPU of "
+        "what is placed on one. Nothing has been compiled. `dlc compile` needs no GPU: the artifact runs "
+        "where there is one.",
         "dlc run mlp.dlm --random-inputs 0 --target cuda",
         "dlc run mlp.dlm --random-inputs 0",
     ),

@@ -46,7 +46,10 @@ class _CudaDriver:
         try:
             self._cuda = cast(Bindings, import_module("cuda.bindings.driver"))
         except ImportError:
-            raise NoGpu("the package cuda-python, which is not installed") from None
+            raise NoGpu(
+                "an NVIDIA GPU and the package cuda-python, which is not installed "
+                "(pip install 'dlc[cuda]')"
+            ) from None
         count = self._count()
         if not count:
             raise NoGpu("an NVIDIA GPU with its driver, and there is none here")
