@@ -1,16 +1,22 @@
 # Every target works in a fresh clone with nothing but make and Python 3.11 or later: `.venv` is made
-# and the project installed into it first, and again only when pyproject.toml has changed.
+# and the project installed into it first, and again only when pyproject.toml or the lock has changed.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+LOCK := supply_chain/requirements-dev.txt
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# Wheels whose hashes are in the lock, and nothing else: no code runs while they are installed.
+LOCKED := --require-hashes --only-binary :all: --requirement
+# The tools of `make lock` and `make audit` stay out of the way of the others.
+SUPPLY_CHAIN := .venv-supply-chain
 # Two processes suit the smallest machine in use; PYTEST_ARGS adds to it or takes its place.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check format-check lint types layers test test-all test-gpu oracles bench \
+.PHONY: help install check format-check lint types layers test test-all test-gpu oracles lock bench \
 	bench-gpu demo clean
 
 help: ## list the targets
@@ -18,12 +24,13 @@ help: ## list the targets
 
 install: $(INSTALLED) ## make .venv and install the project into it, editable, with all tools
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml $(LOCK)
 	@echo "installing into $(VENV): a minute or two the first time"
 	@$(PYTHON) -c 'import sys; sys.exit("dlc needs Python 3.11 or later: make PYTHON=... names one" \
 		if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python $(PIP_INSTALL) $(LOCKED) $(LOCK)
+	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 check: format-check lint types layers ## the gate: layout, lint, types, layers
@@ -48,6 +55,14 @@ test-all: check ## the gate, then every test
 
 oracles: ## make the environments of the other readers of IR that tests compare with
 	PYTHON=$(PYTHON) sh tests/oracles/make.sh
+
+$(SUPPLY_CHAIN)/installed: supply_chain/requirements-supply-chain.txt
+	test -x $(SUPPLY_CHAIN)/bin/python || $(PYTHON) -m venv $(SUPPLY_CHAIN)
+	$(SUPPLY_CHAIN)/bin/python $(PIP_INSTALL) $(LOCKED) $<
+	@touch $@
+
+lock: $(SUPPLY_CHAIN)/installed ## make the lock again after a change of pyproject.toml; LOCK_ARGS=--upgrade for newer versions
+	sh supply_chain/lock.sh $(LOCK_ARGS)
 
 bench: benchmarks/__main__.py $(INSTALLED) ## time dlc side by side with its peers
 	$(BIN)/python -m benchmarks
