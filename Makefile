@@ -16,8 +16,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(PYTEST_ARG
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check format-check lint types layers test test-all test-gpu oracles lock bench \
-	bench-gpu demo clean
+.PHONY: help install check format-check lint types layers test test-all test-gpu oracles lock licences \
+	bench bench-gpu demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ $(SUPPLY_CHAIN)/installed: supply_chain/requirements-supply-chain.txt
 
 lock: $(SUPPLY_CHAIN)/installed ## make the lock again after a change of pyproject.toml; LOCK_ARGS=--upgrade for newer versions
 	sh supply_chain/lock.sh $(LOCK_ARGS)
+
+licences: $(INSTALLED) ## list the licences of what dlc needs and is made with; fails for one that is not allowed
+	$(BIN)/python -m supply_chain.licences
 
 bench: benchmarks/__main__.py $(INSTALLED) ## time dlc side by side with its peers
 	$(BIN)/python -m benchmarks
