@@ -16,7 +16,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(PYTEST_ARG
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check format-check lint types layers test test-all test-gpu oracles lock licences \
+.PHONY: help install check format-check lint types layers test test-all test-gpu oracles lock licences audit \
 	bench bench-gpu demo clean
 
 help: ## list the targets
@@ -66,6 +66,9 @@ lock: $(SUPPLY_CHAIN)/installed ## make the lock again after a change of pyproje
 
 licences: $(INSTALLED) ## list the licences of what dlc needs and is made with; fails for one that is not allowed
 	$(BIN)/python -m supply_chain.licences
+
+audit: $(SUPPLY_CHAIN)/installed ## ask whether the locked packages have known vulnerabilities; needs a network
+	$(SUPPLY_CHAIN)/bin/python -m supply_chain.audit $(AUDIT_ARGS)
 
 bench: benchmarks/__main__.py $(INSTALLED) ## time dlc side by side with its peers
 	$(BIN)/python -m benchmarks
