@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(PYTEST_ARG
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install check format-check lint types layers test test-all test-gpu oracles lock licences audit \
-	bench bench-gpu demo clean
+	dist bench bench-gpu demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ licences: $(INSTALLED) ## list the licences of what dlc needs and is made with; 
 
 audit: $(SUPPLY_CHAIN)/installed ## ask whether the locked packages have known vulnerabilities; needs a network
 	$(SUPPLY_CHAIN)/bin/python -m supply_chain.audit $(AUDIT_ARGS)
+
+dist: $(INSTALLED) ## build the source archive and the wheel into dist/, with their bill of materials (SBOM)
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m supply_chain.dist dist
 
 bench: benchmarks/__main__.py $(INSTALLED) ## time dlc side by side with its peers
 	$(BIN)/python -m benchmarks
