@@ -27,6 +27,7 @@ PAGES = (
 LINKED = (
     "README.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")),
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").rglob("*.md")),
 )
