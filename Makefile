@@ -30,6 +30,7 @@ $(INSTALLED): pyproject.toml $(LOCK)
 		if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP_INSTALL) $(LOCKED) $(LOCK)
+	@rm -rf *.egg-info # one of an earlier installation would be read in place of the new facts
 	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -42,7 +42,7 @@ class Sizes:
         >>> from dlc.ir.dims import floor_divide, symbol
         >>> sizes, size = Sizes(), symbol("H")
         >>> for _ in range(60):
-        ...     size = floor_divide(size + 1, 2)
+        ...     size = floor_divide(3 * size + 1, 2)
         >>> len(str(size)) > LONG > max(map(len, [*sizes.texts, str(sizes.number(size + 1))]))
         True
         """
