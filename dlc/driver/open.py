@@ -194,7 +194,7 @@ def _open_artifact(
 ) -> Opened:
     _refuse_choices(path, module, settings, places)
     artifact = Artifact.read(path)
-    graph = str(artifact.section("graph"), "utf-8")
+    graph = _graph_of(artifact)
     listing = f"the graph of {readable(path.name)}"
     parsed = read_ir(graph, listing)
     facts = artifact.manifest
@@ -212,6 +212,16 @@ def _open_artifact(
     )
     _place(opened)
     return opened
+
+
+def _graph_of(artifact: Artifact) -> str:
+    """The text of its graph. Raises ArtifactError (D0611) for one that is no text."""
+    try:
+        return str(artifact.section("graph"), "utf-8")
+    except UnicodeDecodeError as error:
+        raise artifact.where.refuse(
+            "D0611", "it is not UTF-8", section="graph", inside=error.start
+        ) from None
 
 
 def _open_onnx(

@@ -9,7 +9,9 @@ import pytest
 from dlc.driver.make import Wanted, make_artifact
 from dlc.driver.open import open_model
 from dlc.driver.show import Shown, show_stage
-from dlc.errors import ModelError
+from dlc.errors import ArtifactError, ModelError
+from tests.runtime import building
+from tests.runtime.sealing import put_together, take_apart
 
 TEXTS = [
     ("export fn f(x: f32[9223372036854775808]) -> f32 = sum(x)", "D0329", r"is beyond 2\*\*62"),
@@ -40,6 +42,17 @@ module Net {
 }
 """
     make_artifact(Wanted("empty.dlm", text=text))
+
+
+def test_a_graph_in_an_artifact_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    manifest, sections = take_apart(building.tiny().artifact().to_bytes())
+    file = tmp_path / "damaged.dlc"
+    file.write_bytes(put_together(manifest, {**sections, "graph": b"module \xff {}"}))
+    with pytest.raises(
+        ArtifactError, match=r"section graph at byte \d+: it is not UTF-8"
+    ) as caught:
+        open_model(file)
+    assert caught.value.diagnostics[0].code == "D0611"
 
 
 SUM = """dlc 1
