@@ -13,6 +13,7 @@ import pytest
 
 from dlc.errors import ArtifactError, DlcError
 from dlc.runtime.model import Model
+from tests.fuzz.artifacts import inside, mutated_artifact
 from tests.runtime import building
 from tests.runtime.sealing import Json, put_together, take_apart
 
@@ -26,7 +27,7 @@ def lie(path: str, value: Json, file: bytes = TINY) -> bytes:
     *parents, last = [int(part) if part.isdecimal() else part for part in path.split(":")]
     place: Json = manifest
     for part in parents:
-        place = _inside(place, part)
+        place = inside(place, part)
     if isinstance(place, list):
         place[cast(int, last)] = value
     else:
@@ -35,15 +36,6 @@ def lie(path: str, value: Json, file: bytes = TINY) -> bytes:
         assert last in place
         place[last] = value
     return put_together(manifest, sections)
-
-
-def _inside(place: Json, part: str | int) -> Json:
-    if isinstance(place, list):
-        assert isinstance(part, int)
-        return place[part]
-    assert isinstance(place, dict)
-    assert isinstance(part, str)
-    return place[part]
 
 
 def refusal(file: bytes) -> ArtifactError:
@@ -275,71 +267,12 @@ def test_a_plan_that_is_right_at_the_bounds_only_is_refused_at_the_call() -> Non
 # ----------------------------------------------------------------------------------- mutations
 
 
-def mutant(random_: random.Random, file: bytes) -> bytes:
-    """The file with a few bytes, or a few values of its manifest, changed; half of them sealed again."""
-    if random_.random() < 0.5:
-        return _scratched(random_, file)
-    manifest, sections = take_apart(file)
-    if random_.random() < 0.5:
-        name = random_.choice(list(sections))
-        sections[name] = _scratched(random_, sections[name])
-    else:
-        _change_somewhere(random_, manifest)
-    return put_together(manifest, sections)
-
-
-def _scratched(random_: random.Random, data: bytes) -> bytes:
-    changed = bytearray(data)
-    for _ in range(random_.randint(1, 4)):
-        at = random_.randrange(len(changed) + 1)
-        match random_.randrange(4):
-            case 0:
-                changed[at : at + 1] = bytes([random_.randrange(256)])
-            case 1:
-                del changed[at : at + random_.randint(1, 64)]
-            case 2:
-                changed[at:at] = random_.randbytes(random_.randint(1, 64))
-            case _:
-                changed[at : at + 8] = random_.choice([0, 1, -1, 1 << 62]).to_bytes(
-                    8, "little", signed=True
-                )
-    return bytes(changed)
-
-
-_VALUES: tuple[Json, ...] = (
-    *(None, True, 0, 1, -1, 7, 64, 1 << 40, 1 << 62, "", "0", "B", "$1", "-B", "f32", "x" * 5000),
-    *([], {}, [0], [[]], {"shape": [1], "data": "AAAA"}, "\x00", "é", "//", "program/cpu/f"),
-)
-
-
-def _change_somewhere(random_: random.Random, manifest: dict[str, Json]) -> None:
-    place: Json = manifest
-    while True:
-        keys: list[str | int] = (
-            list(range(len(place)))
-            if isinstance(place, list)
-            else [*cast("dict[str, Json]", place)]
-        )
-        if not keys:
-            return
-        key = random_.choice(keys)
-        inner = _inside(place, key)
-        if isinstance(inner, dict | list) and inner and random_.random() < 0.9:
-            place = inner
-            continue
-        if isinstance(place, list):
-            place[cast(int, key)] = random_.choice(_VALUES)
-        else:
-            cast("dict[str, Json]", place)[cast(str, key)] = random_.choice(_VALUES)
-        return
-
-
 def survive(seed: int, count: int) -> tuple[int, int]:
     """Load mutants: how many were refused, and how many loaded. Anything but a typed error is raised."""
     random_ = random.Random(seed)
     refused = 0
     for number in range(count):
-        file = mutant(random_, MANY if number % 2 else TINY)
+        file = mutated_artifact(random_, MANY if number % 2 else TINY)
         began = time.process_time()
         try:
             repr(Model.from_bytes(file))
