@@ -9,9 +9,14 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-TORCH = ("torch", "numpy", "--index-url", "https://download.pytorch.org/whl/cpu")
-"""PyTorch for the CPU alone: a tenth of what comes with the libraries for GPUs."""
-TRAINING = (TORCH, ("jax",))
+TORCH = (
+    *("torch==2.13.0", "numpy"),
+    *("--extra-index-url", "https://download.pytorch.org/whl/cpu", "--retries", "0"),
+)
+"""PyTorch. Its own index has a build for the CPU alone, a tenth of what comes with the libraries for GPUs,
+whose version `2.13.0+cpu` counts as newer; where that index cannot be reached, the usual ones serve."""
+JAX = ("jax", "numpy")
+TRAINING = (TORCH, JAX)
 """What trains side by side with us."""
 
 
