@@ -20,11 +20,11 @@ DEFAULT = ("startup", "engine", "ir_core", "networks")
 def programs() -> dict[str, str]:
     """The benchmarks by name, with the first line of what they say about themselves."""
     found: dict[str, str] = {}
-    for path in sorted(FOLDER.glob("[a-z]*.py")):
+    for path in sorted([*FOLDER.glob("[a-z]*.py"), *FOLDER.glob("[a-z]*/__main__.py")]):
         text = path.read_text(encoding="utf-8")
-        is_contender = path.stem.startswith("contender")
-        if '__name__ == "__main__"' in text and not is_contender:
-            found[path.stem] = (ast.get_docstring(ast.parse(text)) or "").split("\n")[0]
+        name = path.parent.name if path.name == "__main__.py" else path.stem
+        if '__name__ == "__main__"' in text and not name.startswith("contender"):
+            found[name] = (ast.get_docstring(ast.parse(text)) or "").split("\n")[0]
     return found
 
 

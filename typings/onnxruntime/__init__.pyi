@@ -5,6 +5,8 @@ from numpy.typing import NDArray
 
 class SessionOptions:
     log_severity_level: int
+    intra_op_num_threads: int
+    inter_op_num_threads: int
 
 class NodeArg:
     name: str

@@ -1,0 +1,1 @@
+"""Fuzzers: random programs against other implementations, hostile files against every reader."""

@@ -1,0 +1,278 @@
+"""Evaluating what JAX traced, with NumPy: without a compilation for each operation and shape.
+
+JAX's own derivative rules are what is wanted of it; XLA would take a hundred times as long to compile a
+program as to run it. What has no line here is computed by JAX, operation by operation.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+# JAX is not installed where types are checked.
+core: Any = importlib.import_module("jax.extend.core")
+
+Array: TypeAlias = Any
+Jaxpr: TypeAlias = Any
+Parameters: TypeAlias = Mapping[str, Any]
+Run: TypeAlias = Callable[[Parameters, list[Array]], Array]
+"""Computes what one operation of JAX gives for some operands."""
+
+
+class Rounding:
+    """Random rounding of every result, by up to `eps` of itself; none without a stream of numbers."""
+
+    eps = 0.0
+    stream: Any = None
+
+    @classmethod
+    def of(cls, array: Array) -> Array:
+        """The array, rounded at random."""
+        if cls.stream is None or array.dtype.kind != "f":
+            return array
+        noise = cls.stream.uniform(1 - cls.eps, 1 + cls.eps, array.shape)
+        return (array * noise).astype(array.dtype)
+
+
+def evaluate(jaxpr: Jaxpr, constants: Sequence[Array], arguments: Sequence[Array]) -> list[Array]:
+    """The results of a traced function."""
+    known: dict[Any, Array] = {}
+
+    def read(atom: Jaxpr) -> Array:
+        return (
+            np.asarray(atom.val, atom.aval.dtype) if isinstance(atom, core.Literal) else known[atom]
+        )
+
+    known.update(zip(jaxpr.constvars, constants, strict=True))
+    known.update(zip(jaxpr.invars, arguments, strict=True))
+    for equation in jaxpr.eqns:
+        results = _one(equation, [read(atom) for atom in equation.invars])
+        known.update(zip(equation.outvars, map(Rounding.of, results), strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _one(equation: Jaxpr, given: list[Array]) -> Sequence[Array]:
+    name, parameters = equation.primitive.name, equation.params
+    if name in NUMPY:
+        made = NUMPY[name](parameters, given)
+        return [np.asarray(made, equation.outvars[0].aval.dtype)]
+    if name in REGIONS:
+        return REGIONS[name](parameters, given)
+    for key in ("call_jaxpr", "jaxpr", "fun_jaxpr"):
+        if key in parameters:
+            return _closed(parameters[key], given)
+    made = equation.primitive.bind(*given, **parameters)
+    made = made if equation.primitive.multiple_results else [made]
+    return [np.asarray(each) for each in made]
+
+
+def _closed(jaxpr: Jaxpr, given: Sequence[Array]) -> list[Array]:
+    if hasattr(jaxpr, "jaxpr"):
+        return evaluate(jaxpr.jaxpr, jaxpr.consts, given)
+    return evaluate(jaxpr, (), given)
+
+
+def _scan(p: Parameters, given: list[Array]) -> list[Array]:
+    constants, carried = p["num_consts"], p["num_carry"]
+    state, walked = given[constants : constants + carried], given[constants + carried :]
+    length = p["length"]
+    rows: list[list[Array]] = []
+    for k in reversed(range(length)) if p["reverse"] else range(length):
+        made = _closed(p["jaxpr"], [*given[:constants], *state, *[x[k] for x in walked]])
+        state = made[:carried]
+        rows.append(made[carried:])
+    if p["reverse"]:
+        rows.reverse()
+    return [*state, *[np.stack(each) for each in zip(*rows, strict=True)]]
+
+
+def _while(p: Parameters, given: list[Array]) -> list[Array]:
+    a, b = p["cond_nconsts"], p["body_nconsts"]
+    for_condition, for_body, state = given[:a], given[a : a + b], given[a + b :]
+    while bool(_closed(p["cond_jaxpr"], [*for_condition, *state])[0]):
+        state = _closed(p["body_jaxpr"], [*for_body, *state])
+    return state
+
+
+def _cond(p: Parameters, given: list[Array]) -> list[Array]:
+    index, *rest = given
+    return _closed(p["branches"][min(max(int(index), 0), len(p["branches"]) - 1)], rest)
+
+
+REGIONS: dict[str, Callable[[Parameters, list[Array]], list[Array]]] = {
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+}
+
+
+def _dot(p: Parameters, x: Array, y: Array) -> Array:
+    (contract_x, contract_y), (batch_x, batch_y) = p["dimension_numbers"]
+    letters = iter("abcdefghijklmnopqrstuvwxyz")
+    of_x = [next(letters) for _ in range(x.ndim)]
+    of_y = [next(letters) for _ in range(y.ndim)]
+    for one, other in (
+        *zip(contract_x, contract_y, strict=True),
+        *zip(batch_x, batch_y, strict=True),
+    ):
+        of_y[other] = of_x[one]
+    free_x = [c for k, c in enumerate(of_x) if k not in (*contract_x, *batch_x)]
+    free_y = [c for k, c in enumerate(of_y) if k not in (*contract_y, *batch_y)]
+    result: list[str] = [*[of_x[k] for k in batch_x], *free_x, *free_y]
+    return np.einsum(f"{''.join(of_x)},{''.join(of_y)}->{''.join(result)}", x, y)
+
+
+def _broadcast(p: Parameters, x: Array) -> Array:
+    shape = [1] * len(p["shape"])
+    for axis, size in zip(p["broadcast_dimensions"], x.shape, strict=True):
+        shape[axis] = size
+    return np.broadcast_to(x.reshape(shape), p["shape"])
+
+
+def _reshape(p: Parameters, x: Array) -> Array:
+    if p["dimensions"] is not None:
+        x = np.transpose(x, p["dimensions"])
+    return np.reshape(x, p["new_sizes"])
+
+
+def _slice(p: Parameters, x: Array) -> Array:
+    steps = p["strides"] or [1] * x.ndim
+    return x[tuple(map(slice, p["start_indices"], p["limit_indices"], steps))]
+
+
+def _iota(p: Parameters) -> Array:
+    shape = [1] * len(p["shape"])
+    shape[p["dimension"]] = -1
+    numbers = np.arange(p["shape"][p["dimension"]], dtype=p["dtype"]).reshape(shape)
+    return np.broadcast_to(numbers, p["shape"])
+
+
+def _pad(p: Parameters, x: Array, value: Array) -> Array:
+    if any(low < 0 or high < 0 or inner for low, high, inner in p["padding_config"]):
+        low = [max(-row[0], 0) for row in p["padding_config"]]
+        shape = [
+            size + max(row[2], 0) * max(size - 1, 0)
+            for size, row in zip(x.shape, p["padding_config"], strict=True)
+        ]
+        wide = np.full(shape, value, x.dtype)
+        wide[tuple(slice(None, None, row[2] + 1) for row in p["padding_config"])] = x
+        high = [size + min(row[1], 0) for size, row in zip(shape, p["padding_config"], strict=True)]
+        x = wide[tuple(map(slice, low, high))]
+    around = [(max(low, 0), max(high, 0)) for low, high, _ in p["padding_config"]]
+    return np.pad(x, around, constant_values=value)
+
+
+def _power(x: Array, n: int) -> Array:
+    """By whole powers, as XLA does: repeated products."""
+    made = np.ones_like(x)
+    for _ in range(abs(n)):
+        made = made * x
+    return 1 / made if n < 0 else made
+
+
+def _axes(function: Callable[..., Array]) -> Run:
+    return lambda p, given: function(given[0], axis=tuple(p["axes"]))
+
+
+def _elements(function: Callable[..., Array]) -> Run:
+    return lambda p, given: function(*given)
+
+
+def _chosen(p: Parameters, which: Array, *cases: Array) -> Array:
+    number = which.astype(np.intp)
+    return np.choose(number, cases)
+
+
+def _along(function: Callable[..., Array]) -> Run:
+    def run(p: Parameters, given: list[Array]) -> Array:
+        axis, x = p["axis"], given[0]
+        if p["reverse"]:
+            return np.flip(function(np.flip(x, axis), axis=axis), axis)
+        return function(x, axis=axis)
+
+    return run
+
+
+NUMPY: dict[str, Run] = {
+    "add": _elements(np.add),
+    "add_any": _elements(np.add),
+    "sub": _elements(np.subtract),
+    "mul": _elements(np.multiply),
+    "div": lambda p, given: (
+        given[0] / given[1] if given[0].dtype.kind == "f" else np.trunc(given[0] / given[1])
+    ),
+    "rem": _elements(np.fmod),
+    "neg": _elements(np.negative),
+    "sign": _elements(np.sign),
+    "floor": _elements(np.floor),
+    "ceil": _elements(np.ceil),
+    "abs": _elements(np.abs),
+    "exp": _elements(np.exp),
+    "expm1": _elements(np.expm1),
+    "log": _elements(np.log),
+    "log1p": _elements(np.log1p),
+    "sin": _elements(np.sin),
+    "cos": _elements(np.cos),
+    "tan": _elements(np.tan),
+    "tanh": _elements(np.tanh),
+    "sinh": _elements(np.sinh),
+    "cosh": _elements(np.cosh),
+    "asin": _elements(np.arcsin),
+    "acos": _elements(np.arccos),
+    "atan": _elements(np.arctan),
+    "asinh": _elements(np.arcsinh),
+    "acosh": _elements(np.arccosh),
+    "atanh": _elements(np.arctanh),
+    "atan2": _elements(np.arctan2),
+    "sqrt": _elements(np.sqrt),
+    "rsqrt": lambda p, given: 1 / np.sqrt(given[0]),
+    "square": _elements(np.square),
+    "logistic": lambda p, given: 1 / (1 + np.exp(-given[0])),
+    "pow": _elements(np.power),
+    "integer_pow": lambda p, given: _power(given[0], p["y"]),
+    "max": _elements(np.maximum),
+    "min": _elements(np.minimum),
+    "eq": _elements(np.equal),
+    "ne": _elements(np.not_equal),
+    "lt": _elements(np.less),
+    "le": _elements(np.less_equal),
+    "gt": _elements(np.greater),
+    "ge": _elements(np.greater_equal),
+    "and": _elements(np.bitwise_and),
+    "or": _elements(np.bitwise_or),
+    "xor": _elements(np.bitwise_xor),
+    "not": _elements(np.invert),
+    "is_finite": _elements(np.isfinite),
+    "select_n": lambda p, given: _chosen(p, *given),
+    "clamp": lambda p, given: np.clip(given[1], given[0], given[2]),
+    "convert_element_type": lambda p, given: given[0],
+    "stop_gradient": lambda p, given: given[0],
+    "copy": lambda p, given: given[0],
+    "copy_p": lambda p, given: given[0],
+    "reduce_sum": _axes(np.sum),
+    "reduce_max": _axes(np.max),
+    "reduce_min": _axes(np.min),
+    "reduce_prod": _axes(np.prod),
+    "reduce_and": _axes(np.all),
+    "reduce_or": _axes(np.any),
+    "argmax": lambda p, given: np.argmax(given[0], p["axes"][0]),
+    "argmin": lambda p, given: np.argmin(given[0], p["axes"][0]),
+    "cumsum": _along(np.cumsum),
+    "cumprod": _along(np.cumprod),
+    "cummax": _along(np.maximum.accumulate),
+    "cummin": _along(np.minimum.accumulate),
+    "dot_general": lambda p, given: _dot(p, *given),
+    "broadcast_in_dim": lambda p, given: _broadcast(p, *given),
+    "reshape": lambda p, given: _reshape(p, given[0]),
+    "squeeze": lambda p, given: np.squeeze(given[0], tuple(p["dimensions"])),
+    "expand_dims": lambda p, given: np.expand_dims(given[0], tuple(p["dimensions"])),
+    "transpose": lambda p, given: np.transpose(given[0], p["permutation"]),
+    "rev": lambda p, given: np.flip(given[0], tuple(p["dimensions"])),
+    "concatenate": lambda p, given: np.concatenate(given, p["dimension"]),
+    "slice": lambda p, given: _slice(p, *given),
+    "pad": lambda p, given: _pad(p, *given),
+    "iota": lambda p, given: _iota(p, *given),
+}

@@ -1,0 +1,43 @@
+"""Evaluating a function with every result rounded at random: what rounding may do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from benchmarks.fuzz.closeness import Array, changed
+from dlc.ir.core import Block, Value
+from dlc.ir.evaluation import Evaluation
+
+
+class _Shaken(Evaluation):
+    """An evaluation that changes each float by up to `eps` of itself as soon as it is computed."""
+
+    __slots__ = ("_eps", "_stream")
+
+    def __init__(
+        self, dims: Mapping[str, int], weights: Mapping[str, Array], shake: int, eps: float
+    ) -> None:
+        super().__init__(dims, weights)
+        self._stream = np.random.default_rng(shake)
+        self._eps = eps
+
+    def see(self, value: Value, array: Array) -> None:
+        scope = self._scopes[-1] if self._scopes else {}
+        if scope.get(value) is array:
+            scope[value] = changed(array, self._stream, self._eps)
+
+
+def evaluated(
+    block: Block,
+    arguments: Sequence[Array],
+    dims: Mapping[str, int],
+    weights: Mapping[str, Array] | None = None,
+    shake: int = 0,
+    eps: float = 0.0,
+) -> list[Array]:
+    """The results of a function; with another shake than 0 the k-th of what rounding to `eps` may give."""
+    run = _Shaken(dims, weights or {}, shake, eps) if shake else Evaluation(dims, weights)
+    with np.errstate(all="ignore"):
+        return [np.asarray(one) for one in run.run(block, list(arguments))]

@@ -1,0 +1,259 @@
+"""Random model texts: values, first and second derivatives against JAX and our evaluator.
+
+A text has one function of floats and integers; its entry points give its value, the gradient of
+`sum(tanh(value))`, and that of the sum of the sines of this gradient.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from random import Random
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.environment import JAX
+from benchmarks.fuzz.cases import Kind, Outcome
+from benchmarks.fuzz.closeness import epsilon, judge, near
+from benchmarks.fuzz.peer import NoAnswer, Peer
+from benchmarks.fuzz.program import DIMS, Axis, Program, Value
+from benchmarks.fuzz.program_steps import STEPS
+from benchmarks.fuzz.shaken import evaluated
+from dlc.dialects import func
+from dlc.driver.compile import compile_opened
+from dlc.driver.open import open_model
+from dlc.driver.settings import Settings
+from dlc.ir.passes import Manager
+from dlc.runtime.model import Model
+
+Array: TypeAlias = NDArray[Any]
+
+ENTRIES = ("value", "first", "second")
+DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16}
+MOST_STEPS = 7
+MOST_ELEMENTS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program in both languages, and what it is run with."""
+
+    program: Program
+    result: Value
+    dtype: str
+    order: int
+    """How many derivatives are taken."""
+    seed: int
+
+    @property
+    def floats(self) -> list[Value]:
+        """The inputs that derivatives are taken by."""
+        return [value for value in self.program.inputs if value.letter == "f"]
+
+    @property
+    def python(self) -> str:
+        """The program for JAX."""
+        names = ", ".join(value.name for value in self.program.inputs)
+        lines = "\n".join(f"    {line}" for line in self.program.theirs)
+        return f"def g({names}):\n{lines}\n    return {self.result.name}\n"
+
+    def text(self, dtype: str) -> str:
+        """The program in our language, in a dtype."""
+        inputs, floats = self.program.inputs, self.floats
+        declared = ", ".join(f"{v.name}: {v.type}" for v in inputs)
+        names = ", ".join(v.name for v in inputs)
+        wrt = ", ".join(v.name for v in floats)
+        given = ", ".join(v.type for v in floats)
+        slopes = " + ".join(f"sum(sin(d{k}))" for k in range(len(floats)))
+        bound = ", ".join(f"d{k}" for k in range(len(floats)))
+        comma = "," if len(floats) == 1 else ""
+        wrt, given, bound = (f"({names}{comma})" for names in (wrt, given, bound))
+        lines = [
+            "dlc 1",
+            *[f"dim {name} = 1..8" for name in sorted(self.program.dims)],
+            "fn doubled(x) = x + x",
+            "fn mixed(x) = tanh(x * full([size(x, axis=-1)], 0.75, dtype={F})) + x",
+            f"fn g({declared}) {{{{",
+            *[f"  {line}" for line in self.program.ours],
+            f"  return {self.result.name}",
+            "}}",
+            f"export fn value({declared}) -> {self.result.type} = g({names})",
+        ]
+        if self.order > 0:
+            lines += [
+                f"fn loss({declared}) = sum(tanh(g({names})))",
+                f"export fn first({declared}) -> {given} = grad(loss, wrt={wrt})({names})",
+            ]
+        if self.order > 1:
+            lines += [
+                f"fn slope({declared}) {{{{",
+                f"  let {bound} = grad(loss, wrt={wrt})({names})",
+                f"  return {slopes}",
+                "}}",
+                f"export fn second({declared}) -> {given} = grad(slope, wrt={wrt})({names})",
+            ]
+        return "\n".join(lines).format(F=dtype) + "\n"
+
+    @property
+    def eps(self) -> float:
+        """The precision of its dtype."""
+        return epsilon(np.dtype(DTYPES[self.dtype]))
+
+    def arrays(self, at: int, dtype: str) -> list[Array]:
+        """The inputs at one of the two sizes, numbers that the program's own dtype holds."""
+        found: list[Array] = []
+        for k, value in enumerate(self.program.inputs):
+            stream = np.random.default_rng([self.seed, at, k])
+            shape = tuple([axis.sizes[at] for axis in value.shape])
+            if value.letter == "i":
+                found.append(stream.integers(-6, 7, shape, np.int32))
+                continue
+            numbers = stream.uniform(-1.5, 1.5, shape).astype(DTYPES[self.dtype])
+            found.append(numbers.astype(DTYPES[dtype]))
+        return found
+
+    def sizes(self, at: int) -> dict[str, int]:
+        """The sizes with names."""
+        return {name: pair[at] for name, pair in self.program.dims.items()}
+
+
+def random_case(seed: int) -> Case:
+    """The case of a seed."""
+    random = Random(seed)
+    dims = {name: DIMS[name] for name in sorted(DIMS) if random.random() < 0.35}
+    program = Program(random, dims)
+    for _ in range(random.choice((1, 1, 2))):
+        program.input()
+    if random.random() < 0.4:
+        program.input("i")
+    for _ in range(random.randint(2, MOST_STEPS)):
+        known, lines = len(program.values), (len(program.ours), len(program.theirs))
+        random.choice(STEPS)(program)
+        if any(v.elements > MOST_ELEMENTS or v.rank > 5 for v in program.values[known:]):
+            del program.values[known:]
+            del program.ours[lines[0] :], program.theirs[lines[1] :]
+    result = _result(program)
+    shown = {name for value in program.inputs for axis in value.shape for name in (axis.text,)}
+    program.dims = {name: pair for name, pair in dims.items() if name in shown}
+    dtype = random.choices(("f32", "f64", "f16"), (80, 12, 8))[0]
+    order = 0 if dtype == "f16" else random.choices((0, 1, 2), (3, 4, 3))[0]
+    return Case(program, result, dtype, order, seed)
+
+
+def _result(program: Program) -> Value:
+    """The last value; or all that nothing else uses, one behind the other."""
+    floats = [value for value in program.values if value.letter == "f"]
+    words = Counter(re.findall(r"\w+", " ".join(program.theirs)))
+    unused = [value for value in floats if words[value.name] == 1][-3:]
+    if len(unused) < 2 or program.random.random() < 0.3:
+        return floats[-1]
+    one, two = (sum(_count(value, at) for value in unused) for at in (0, 1))
+    text = " + ".join("*".join(f"({axis.text})" for axis in v.shape) or "1" for v in unused)
+    ours = ", ".join(f"reshape({value.name}, [_])" for value in unused)
+    theirs = ", ".join(f"p.reshape({value.name}, -1)" for value in unused)
+    return program.let(f"concat([{ours}])", f"p.concat([{theirs}])", [Axis((one, two), text)])
+
+
+def _count(value: Value, at: int) -> int:
+    return prod(axis.sizes[at] for axis in value.shape)
+
+
+PEER = Peer("contender_texts.py", "jax", JAX)
+
+
+def start() -> Callable[[int], Outcome]:
+    """What tries one text, with JAX."""
+    return lambda seed: check(random_case(seed), PEER)
+
+
+def check(case: Case, peer: Peer | None) -> Outcome:
+    """Compare what a text computes with JAX, or without a peer with our evaluator alone."""
+    random = Random(~case.seed)
+    settings = Settings(random.randrange(4), matmul=random.choice(("blas", "generated")))
+    text = case.text(case.dtype)
+    model = Model(compile_opened(open_model("fuzz.dlm", text=text), settings), threads=1)
+    count, unstable = 0, ""
+    for at in range(2 if case.program.dims else 1):
+        judged = _Judge(case, at, peer)
+        given = case.arrays(at, case.dtype)
+        meant = _evaluated(case, at, case.dtype)
+        for k, entry in enumerate(ENTRIES[: case.order + 1]):
+            found = _arrays(model.entry_points[entry](*given))
+            for who, ours in (("evaluated", meant[k]), (f"-O{settings.level}", found)):
+                try:
+                    outcome = judged.of(k, ours)
+                except NoAnswer as error:
+                    return Outcome("no peer", str(error).split("\n")[0])
+                count += 1
+                if outcome.verdict == "wrong":
+                    what = f"{entry} {who} --matmul {settings.matmul} at {case.sizes(at)}: {outcome.what}"
+                    return Outcome("wrong", f"{what}\n{text}")
+                unstable = unstable or outcome.what
+    model.close()
+    return Outcome("unstable", unstable, count) if unstable else Outcome("agreed", "", count)
+
+
+class _Judge:
+    """Judges results at one size: by the peer's in f64, and only where they are not near by all else."""
+
+    def __init__(self, case: Case, at: int, peer: Peer | None) -> None:
+        self._case, self._at, self._peer = case, at, peer
+        self._known: dict[tuple[str, int], Sequence[Sequence[Array]]] = {}
+
+    def of(self, entry: int, found: Sequence[Array]) -> Outcome:
+        """What results of an entry point are."""
+        eps = self._case.eps
+        exact = self._results("f64", 0)[entry]
+        rounded = [
+            one.astype(other.dtype) if other.dtype.kind == "f" else one
+            for one, other in zip(exact, found, strict=True)
+        ]
+        alike = [
+            a.shape == b.shape and a.dtype == b.dtype for a, b in zip(found, rounded, strict=True)
+        ]
+        if all(alike) and all(near(a, b, eps) for a, b in zip(found, rounded, strict=True)):
+            return Outcome("agreed")
+        own = self._results(self._case.dtype, 0)[entry]
+        return judge(found, own, lambda shake: self._results("f64", shake)[entry], eps)
+
+    def _results(self, dtype: str, shake: int) -> Sequence[Sequence[Array]]:
+        case, key = self._case, (dtype, shake)
+        if key not in self._known:
+            if self._peer is None:
+                self._known[key] = _evaluated(case, self._at, dtype, shake)
+            else:
+                request = case.python, len(case.floats), case.order, case.arrays(self._at, dtype)
+                self._known[key] = self._peer.ask(*request, shake, case.eps)
+        return self._known[key]
+
+
+@lru_cache(maxsize=2)
+def _module(text: str) -> Any:  # noqa: ANN401 - functions of a module, by name
+    opened = open_model("fuzz.dlm", text=text)
+    Manager(opened.context).run(opened.module, ("autodiff",))
+    return {op.sym_name: op for op in opened.module.body if isinstance(op, func.Func)}
+
+
+def _evaluated(case: Case, at: int, dtype: str, shake: int = 0) -> list[list[Array]]:
+    """The results of all entry points by our evaluator."""
+    functions = _module(case.text(dtype))
+    given, sizes = case.arrays(at, dtype), case.sizes(at)
+    return [
+        evaluated(functions[name].body, given, sizes, None, shake, case.eps)
+        for name in ENTRIES[: case.order + 1]
+    ]
+
+
+def _arrays(found: object) -> list[Array]:
+    if isinstance(found, tuple):
+        return [np.asarray(one) for one in cast("tuple[Array, ...]", found)]
+    return [np.asarray(found)]
+
+
+KIND = Kind("random model texts against JAX", start)

@@ -1,0 +1,75 @@
+"""Random networks with random optimizers and schedules, some steps each, against PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from random import Random
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+import dlc
+from benchmarks.environment import TORCH
+from benchmarks.fuzz.cases import Kind, Outcome
+from benchmarks.fuzz.closeness import epsilon, judge
+from benchmarks.fuzz.network import Training, random_training
+from benchmarks.fuzz.peer import NoAnswer, Peer
+
+Array: TypeAlias = NDArray[Any]
+
+PEER = Peer("contender_steps.py", "torch", TORCH)
+EPS = epsilon(np.dtype(np.float32))
+
+
+def start() -> Callable[[int], Outcome]:
+    """What tries one training."""
+    return lambda seed: check(seed, PEER)
+
+
+def check(seed: int, peer: Peer) -> Outcome:
+    """Compare losses and weights of each step with PyTorch's."""
+    case, random = random_training(seed), Random(~seed)
+    level, matmul = random.randrange(4), random.choice(("blas", "generated"))
+    found = trained(case, level, matmul)
+
+    @cache
+    def theirs(dtype: str, shake: int) -> Sequence[Sequence[Array]]:
+        return peer.ask(case.python, case.weights, case.batches, case.facts, dtype, shake, EPS)
+
+    def exact(step: int) -> Callable[[int], Sequence[Array]]:
+        return lambda shake: theirs("float64", shake)[step]
+
+    unstable = ""
+    try:
+        own = theirs("float32", 0)
+        for step, (ours, other) in enumerate(zip(found, own, strict=True)):
+            outcome = judge(ours, other, exact(step), EPS)
+            if outcome.verdict == "wrong":
+                what = f"-O{level} --matmul {matmul}, step {step}: {outcome.what}\n{case.text}"
+                return Outcome("wrong", what)
+            unstable = unstable or outcome.what
+    except NoAnswer as error:
+        return Outcome("no peer", str(error).split("\n")[0])
+    if unstable:
+        return Outcome("unstable", unstable, len(found))
+    return Outcome("agreed", "", len(found))
+
+
+def trained(case: Training, level: int, matmul: str) -> list[list[Array]]:
+    """For each step the loss before it and all weights behind it."""
+    trainer = dlc.trainer(
+        text=case.text, weights=case.weights, level=level, matmul=matmul, threads=1
+    )
+    steps = len(case.batches["x"])
+    trainer.total_steps = steps
+    found: list[list[Array]] = []
+    for step in range(steps):
+        loss = trainer.step(**{name: array[step] for name, array in case.batches.items()})
+        weights = trainer.trained()
+        found.append([np.asarray(loss, np.float32), *[np.array(weights[k]) for k in case.weights]])
+    return found
+
+
+KIND = Kind("random networks and optimizers against PyTorch", start)

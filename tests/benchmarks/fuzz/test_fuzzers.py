@@ -1,0 +1,217 @@
+"""A small share of what the fuzzers run, with fixed seeds, as far as it needs no other environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from benchmarks.fuzz import __main__ as fuzz
+from benchmarks.fuzz import files, graphs, network, texts, training
+from benchmarks.fuzz.cases import Check, Outcome, attempt, placeholders
+from benchmarks.fuzz.file_readers import READERS
+from benchmarks.fuzz.pool import Pool
+from benchmarks.fuzz.summary import Summary
+from dlc.dialects import array
+from dlc.driver.compile import compile_opened
+from dlc.driver.opened import Opened
+from dlc.driver.settings import Settings
+from dlc.runtime.artifact import Artifact
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that cases have in common are kept; models that refer to files find none."""
+    monkeypatch.setenv("DLC_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+def verdicts(check: Check, seeds: range) -> Counter[str]:
+    """The outcomes of some cases, none of which may fail."""
+    found = [(seed, attempt(check, seed)) for seed in seeds]
+    failed = [(seed, one) for seed, one in found if one.verdict in ("wrong", "crashed")]
+    assert not failed
+    return Counter(one.verdict for _, one in found)
+
+
+# What they try.
+
+
+def test_random_graphs_agree_with_onnx_runtime() -> None:
+    assert verdicts(graphs.check, range(15))["agreed"] > 12
+
+
+def test_random_texts_agree_with_the_evaluator() -> None:
+    def check(seed: int) -> Outcome:
+        return texts.check(texts.random_case(seed), None)
+
+    assert verdicts(check, range(8))["agreed"] > 6
+
+
+def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
+    def check(seed: int) -> Outcome:
+        return files.check(seed, tmp_path, READERS)
+
+    found = verdicts(check, range(150))
+    assert found["refused"] > 60
+    assert found["agreed"] > 10
+
+
+def test_a_random_network_trains() -> None:
+    case = network.random_training(3)
+    steps = training.trained(case, 1, "generated")
+    assert len(steps) == len(case.batches["x"])
+    assert float(steps[0][0]) != float(steps[-1][0])
+
+
+def test_a_seed_gives_the_same_case_each_time() -> None:
+    assert graphs.random_graph(5).model == graphs.random_graph(5).model
+    assert texts.random_case(5).text("f32") == texts.random_case(5).text("f32")
+    assert network.random_training(5).text == network.random_training(5).text
+
+
+def test_graphs_have_more_than_110_operators() -> None:
+    kinds = {
+        kind for seed in range(400) for kind in graphs.kinds(graphs.random_graph(seed)).split()
+    }
+    assert len(kinds) > 110
+
+
+# The processes and what is told of them.
+
+
+def kinds_of_ends() -> Check:
+    """A check that agrees, is refused, ends its process, or never answers, by the seed."""
+
+    def check(seed: int) -> Outcome:
+        if seed % 4 == 1:
+            os.abort()
+        if seed % 4 == 2:
+            time.sleep(60)
+        if seed % 4 == 3:
+            raise KeyError(seed)
+        return Outcome("agreed", count=2)
+
+    return check
+
+
+def no_check() -> Check:
+    """What does not even start."""
+    os.abort()
+
+
+def test_processes_that_crash_or_hang_are_noticed_and_replaced() -> None:
+    found = dict(Pool(kinds_of_ends, 2, seconds=1.0).outcomes(range(5)))
+    assert found[0] == found[4] == Outcome("agreed", count=2)
+    assert found[1] == Outcome("crashed", "the process was ended by SIGABRT")
+    assert found[2] == Outcome("crashed", "no answer within 1 s")
+    assert found[3].verdict == "crashed"
+    assert found[3].what.startswith("KeyError at ")
+    assert sorted(found) == list(range(5))
+
+
+def test_processes_that_do_not_start_end_the_run() -> None:
+    with pytest.raises(RuntimeError, match="did not start"):
+        list(Pool(no_check, 1, seconds=1.0).outcomes(range(8)))
+
+
+def test_no_case_begins_after_the_time_is_up() -> None:
+    assert list(Pool(kinds_of_ends, 1, seconds=1.0).outcomes(range(8), until=0.0)) == []
+
+
+def test_a_summary_counts_reasons_without_names_and_numbers() -> None:
+    summary = Summary("files", 1)
+    summary.add(3, Outcome("refused", "D0503 /tmp/a/b.npy: 77 bytes are not [3, 4] of 'f64'"))
+    summary.add(4, Outcome("refused", "D0503 /var/c.npy: 5 bytes are not [3] of 'f16'"))
+    summary.add(5, Outcome("agreed", count=4))
+    assert not summary.failed
+    summary.add(6, Outcome("wrong", "1 is not 2"))
+    assert summary.failed
+    lines = "\n".join(summary.lines())
+    assert "      2 D0503 PATH N bytes are not [..] of NAME  (seed 3)" in lines
+    assert "4 comparisons" in lines
+    (failure,) = json.loads(summary.as_json())["failures"]
+    assert failure["repeat"] == "python -m benchmarks fuzz files --seed 6 --count 1"
+
+
+def test_placeholders_keep_the_code() -> None:
+    assert (
+        placeholders("D0301 v18: the sizes n_2 and 1 differ")
+        == "D0301 NAME: the sizes n_2 and N differ"
+    )
+
+
+@pytest.mark.parametrize("name", fuzz.KINDS)
+def test_each_kind_says_what_it_is(name: str) -> None:
+    kind = fuzz.kind_of(name)
+    assert kind.what
+    assert callable(kind.start)
+
+
+# That they find what is wrong.
+
+
+def compiled_wrongly(opened: Opened, settings: Settings) -> Artifact:
+    """What a wrong rewrite would make: each sum becomes a difference."""
+    for op in list(opened.module.walk()):
+        if isinstance(op, array.Add) and op.parent is not None:
+            other = array.Subtract(*op.operands)
+            other.location = op.location
+            op.parent.insert(other, op)
+            op.result.replace_by(other.result)
+            op.erase()
+    return compile_opened(opened, settings)
+
+
+def test_a_sum_that_becomes_a_difference_is_found_in_graphs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(graphs, "compile_opened", compiled_wrongly)
+    found = (attempt(graphs.check, seed) for seed in range(20))
+    assert any(one.verdict == "wrong" and one.what.startswith("compiled") for one in found)
+
+
+def test_a_sum_that_becomes_a_difference_is_found_in_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "compile_opened", compiled_wrongly)
+    found = (texts.check(texts.random_case(seed), None) for seed in range(6))
+    assert any(one.verdict == "wrong" for one in found)
+
+
+def test_a_reader_that_raises_a_key_error_is_found(tmp_path: Path) -> None:
+    def read(path: Path, random: Random) -> None:
+        raise KeyError("a row that is not there")
+
+    readers = {"npy": replace(READERS["npy"], read=read)}
+    outcome = attempt(lambda seed: files.check(seed, tmp_path, readers), 0)
+    assert outcome.verdict == "crashed"
+    assert "KeyError" in outcome.what
+
+
+def test_a_reader_that_takes_too_much_memory_is_found(tmp_path: Path) -> None:
+    def read(path: Path, random: Random) -> None:
+        assert b"x" * (files.BYTES_ALWAYS + (64 << 20))
+
+    readers = {"npy": replace(READERS["npy"], read=read)}
+    outcome = files.check(0, tmp_path, readers)
+    assert outcome.verdict == "wrong"
+    assert "MiB for" in outcome.what
+
+
+def test_a_reader_that_takes_too_long_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SECONDS", 0.05)
+
+    def read(path: Path, random: Random) -> None:
+        until = time.process_time() + 0.2
+        while time.process_time() < until:
+            pass
+
+    readers = {"npy": replace(READERS["npy"], read=read)}
+    assert " s for " in files.check(0, tmp_path, readers).what
