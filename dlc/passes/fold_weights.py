@@ -45,8 +45,8 @@ def constant_values(block: Block) -> dict[Value, None]:
             known.update(op.results)
             weights.update(dict.fromkeys(op.results))
         elif op.pure and not op.regions and all(value in known for value in op.operands):
-            # Weights are loaded before any call tells a size.
-            if dims_of(op) or any(not _is_static(result) for result in op.results):
+            # Weights are loaded before any call tells a size, also one that is an element.
+            if dims_of(op):
                 continue
             known.update(op.results)
             if any(value in weights for value in op.operands):
@@ -57,10 +57,6 @@ def constant_values(block: Block) -> dict[Value, None]:
 def _is_table(op: Op) -> bool:
     """Whether an operation is a constant of several numbers."""
     return isinstance(op, array.Constant) and not op.value.is_splat
-
-
-def _is_static(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.is_static
 
 
 class _Folding:

@@ -36,3 +36,22 @@ def test_a_picture_of_a_named_size_has_a_derivative_when_it_is_resized() -> None
     )
     found = np.asarray(dlc.compile(text=text)["f"](np.ones((1, 2, 2), np.float32)))
     np.testing.assert_array_equal(found, np.full((1, 2, 2), 2))
+
+
+TEXT = """dlc 1
+dim T = 1..9
+export fn f(x: f32[T]) -> f32[3] = f32([1, 2, 5] * size(x))
+export fn g(x: f32[T], y: f32[3]) -> f32[3] = y + sqrt(f32([4, 9, 16]) * f32(size(x)))
+"""
+
+
+@pytest.mark.parametrize("level", range(4))
+def test_constants_that_meet_a_size_are_computed_in_each_call(level: int) -> None:
+    model = dlc.compile(text=TEXT, level=level)
+    for size in (1, 4):
+        x = np.ones(size, np.float32)
+        np.testing.assert_array_equal(model.f(x), np.array([1, 2, 5], np.float32) * size)
+        wanted = 1 + np.sqrt(np.array([4, 9, 16], np.float32) * size)
+        found = np.asarray(model.g(x, np.ones(3, np.float32)))
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    model.close()
