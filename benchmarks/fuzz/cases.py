@@ -6,11 +6,13 @@ import re
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from dlc.errors import DlcError, InternalError
 
 Verdict: TypeAlias = Literal["agreed", "refused", "unstable", "no peer", "wrong", "crashed"]
+ROOT = Path(__file__).parents[2]
 FAILURES: tuple[Verdict, ...] = ("wrong", "crashed")
 
 
@@ -62,13 +64,15 @@ def reason(error: DlcError) -> str:
 def described(error: BaseException) -> str:
     """An exception and where it was raised."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} at {last.filename}:{last.lineno}: {error}"
+    file = Path(last.filename)
+    file = file.relative_to(ROOT) if file.is_relative_to(ROOT) else Path(file.name)
+    return f"{type(error).__name__} at {file}:{last.lineno}: {error}"
 
 
 _QUOTED = re.compile(r"'[^']*'|`[^`]*`|\"[^\"]*\"")
 _NUMBER = re.compile(r"-?\b\d[\w.]*(?:[-+]\d+)?")
 _LIST = re.compile(r"\[[^\[\]]*\]")
-_PATH = re.compile(r"/\S*/\S*")
+_PATH = re.compile(r"(?<![\w.])/\S*/\S*")
 _TEMPORARY = re.compile(r"\b[a-z]{1,2}\d+\b")
 LONGEST = 160
 
