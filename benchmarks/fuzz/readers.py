@@ -99,10 +99,10 @@ def _once(
     found.inputs += max(inputs, default=0)
     found.reached = max([found.reached, *map(int, re.findall(r" cov: (\d+)", told))])
     if done.returncode != 0:
-        found.failures.append(_failure(told, done.returncode))
+        found.failures.append(failure(told, done.returncode))
 
 
-def _failure(told: str, code: int) -> str:
+def failure(told: str, code: int) -> str:
     """What ended a process, and the file that repeats it."""
     file = re.search(r"Test unit written to (\S+)", told)
     why = re.search(r"=== Uncaught Python exception: ===\s*\n(.*)", told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -59,13 +60,19 @@ class Summary:
         """A failure in a line, with the command that repeats it."""
         return f"{outcome.verdict}: seed {seed}: {outcome.what}\n    {self.repeat(seed)}"
 
+    @property
+    def worked(self) -> float:
+        """Seconds of processors that the processes and their peers took, once all have ended."""
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
     def lines(self) -> Iterator[str]:
-        """The table."""
-        seconds = time.monotonic() - self.began
-        yield " ".join([f"{name:>9}" for name in ("cases", *VERDICTS, "seconds", "/s/core")])
-        speed = self.cases / max(seconds, 1e-9) / self.jobs
+        """The table: seconds of the clock, and of processors with the cases in each of these."""
+        yield " ".join([f"{name:>9}" for name in ("cases", *VERDICTS, "seconds", "cpu", "/s cpu")])
         numbers = [f"{n:9}" for n in (self.cases, *[self.counts[each] for each in VERDICTS])]
-        yield " ".join([*numbers, f"{seconds:9.1f}", f"{speed:9.2f}"])
+        seconds, worked = time.monotonic() - self.began, self.worked
+        speed = self.cases / max(worked, 1e-9)
+        yield " ".join([*numbers, f"{seconds:9.1f}", f"{worked:9.1f}", f"{speed:9.2f}"])
         yield f"{self.comparisons} comparisons in the cases that agreed"
         for verdict, reasons in self.reasons.items():
             yield f"{verdict}:"
@@ -82,6 +89,7 @@ class Summary:
             "comparisons": self.comparisons,
             "jobs": self.jobs,
             "seconds": round(time.monotonic() - self.began, 3),
+            "cpu_seconds": round(self.worked, 3),
             "counts": {name: self.counts[name] for name in VERDICTS},
             "reasons": {
                 verdict: [

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from benchmarks.fuzz import __main__ as fuzz
-from benchmarks.fuzz import files, graphs, network, texts, training
+from benchmarks.fuzz import files, graphs, network, readers, texts, training
 from benchmarks.fuzz.cases import Check, Outcome, attempt, placeholders
 from benchmarks.fuzz.file_readers import READERS
 from benchmarks.fuzz.pool import Pool
@@ -147,6 +147,19 @@ def test_placeholders_keep_the_code() -> None:
     )
 
 
+def test_what_ends_a_search_is_told_with_the_input_that_does_it() -> None:
+    told = """ === Uncaught Python exception: ===
+KeyError: 'a row that is not there'
+Traceback (most recent call last):
+==7== ERROR: libFuzzer: fuzz target exited
+artifact_prefix='./'; Test unit written to ./crash-6d76
+"""
+    said = readers.failure(told, 77)
+    assert said == "KeyError: 'a row that is not there' (exit status 77); the input is ./crash-6d76"
+    late = "==7== ERROR: libFuzzer: timeout after 20 seconds\nTest unit written to ./timeout-1\n"
+    assert readers.failure(late, 70).startswith("libFuzzer: timeout after 20 seconds")
+
+
 @pytest.mark.parametrize("name", fuzz.KINDS)
 def test_each_kind_says_what_it_is(name: str) -> None:
     kind = fuzz.kind_of(name)
@@ -187,8 +200,8 @@ def test_a_reader_that_raises_a_key_error_is_found(tmp_path: Path) -> None:
     def read(path: Path, random: Random) -> None:
         raise KeyError("a row that is not there")
 
-    readers = {"npy": replace(READERS["npy"], read=read)}
-    outcome = attempt(lambda seed: files.check(seed, tmp_path, readers), 0)
+    chosen = {"npy": replace(READERS["npy"], read=read)}
+    outcome = attempt(lambda seed: files.check(seed, tmp_path, chosen), 0)
     assert outcome.verdict == "crashed"
     assert "KeyError" in outcome.what
 
@@ -197,8 +210,8 @@ def test_a_reader_that_takes_too_much_memory_is_found(tmp_path: Path) -> None:
     def read(path: Path, random: Random) -> None:
         assert b"x" * (files.BYTES_ALWAYS + (64 << 20))
 
-    readers = {"npy": replace(READERS["npy"], read=read)}
-    outcome = files.check(0, tmp_path, readers)
+    chosen = {"npy": replace(READERS["npy"], read=read)}
+    outcome = files.check(0, tmp_path, chosen)
     assert outcome.verdict == "wrong"
     assert "MiB for" in outcome.what
 
@@ -213,5 +226,5 @@ def test_a_reader_that_takes_too_long_is_found(
         while time.process_time() < until:
             pass
 
-    readers = {"npy": replace(READERS["npy"], read=read)}
-    assert " s for " in files.check(0, tmp_path, readers).what
+    chosen = {"npy": replace(READERS["npy"], read=read)}
+    assert " s for " in files.check(0, tmp_path, chosen).what
