@@ -10,16 +10,18 @@ import importlib
 import math
 import pickle
 import sys
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 # PyTorch is not installed where types are checked.
 torch: Any = importlib.import_module("torch")
 f: Any = torch.nn.functional
+dispatch: Any = importlib.import_module("torch.utils._python_dispatch")
 
 Array: TypeAlias = Any
+Tensor: TypeAlias = Any
 Optimizer: TypeAlias = Any
 Facts: TypeAlias = Mapping[str, Any]
 
@@ -60,18 +62,30 @@ def optimizer_of(facts: Facts, weights: list[Array]) -> Optimizer:
             return optim.AdamW(weights, lr, weight_decay=decay)
 
 
-class Rounding:
-    """Changes numbers at random by up to `eps` of the largest, as rounding would; not at all without."""
+class Rounding(dispatch.TorchDispatchMode):
+    """Changes each result of each operation, derivatives too, at random by up to `eps` of itself."""
 
     def __init__(self, shake: int, eps: float) -> None:
-        self._random = torch.Generator().manual_seed(shake)
+        dispatch.TorchDispatchMode.__init__(self)
+        self._random = np.random.default_rng(shake)
         self._eps = eps if shake else 0.0
 
-    def round(self, x: Array) -> None:
-        """Change a tensor in place."""
-        if self._eps:
-            noise = torch.rand(x.shape, generator=self._random, dtype=torch.float64) * 2 - 1
-            x += (noise * self._eps * x.abs().max()).to(x.dtype)
+    def __torch_dispatch__(
+        self, function: Tensor, types: object, given: Sequence[Tensor], named: Facts | None = None
+    ) -> Tensor:
+        made = function(*given, **(named or {}))
+        # What is another view of something, or was changed in place, was rounded when it was made.
+        if not self._eps or any(result.alias_info for result in function._schema.returns):
+            return made
+        if isinstance(made, tuple):
+            return tuple(map(self._rounded, cast("tuple[Tensor, ...]", made)))
+        return self._rounded(made)
+
+    def _rounded(self, x: Tensor) -> Tensor:
+        if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+            return x
+        noise = self._random.uniform(1 - self._eps, 1 + self._eps, tuple(x.shape))
+        return x * torch.as_tensor(noise, dtype=x.dtype)
 
 
 def answered(
@@ -83,7 +97,10 @@ def answered(
     shake: int,
     eps: float,
 ) -> list[list[Array]]:
-    """For each step the loss before it and all weights behind it."""
+    """For each step the loss before it and all weights behind it.
+
+    With another `shake` than 0 each result is rounded at random by up to `eps` of itself.
+    """
     names: dict[str, Any] = {"torch": torch, "f": f}
     exec(text, names)  # the text comes from our own generator
     torch.set_num_threads(1)
@@ -91,7 +108,6 @@ def answered(
     rounding = Rounding(shake, eps)
     w = {key: torch.tensor(array, dtype=wide) for key, array in given.items()}
     for each in w.values():
-        rounding.round(each)
         each.requires_grad_()
     inputs = {key: torch.as_tensor(array) for key, array in batches.items()}
     inputs = {k: x.to(wide) if x.is_floating_point() else x.long() for k, x in inputs.items()}
@@ -102,20 +118,17 @@ def answered(
         for group in optimizer.param_groups:
             group["lr"] = rate(facts["schedule"], step, total)
         optimizer.zero_grad()
-        loss = names["loss"](w, **{key: x[step] for key, x in inputs.items()})
-        loss.backward()
+        with rounding:
+            loss = names["loss"](w, **{key: x[step] for key, x in inputs.items()})
+            loss.backward()
         for each in w.values():
             if each.grad is None:
                 each.grad = torch.zeros_like(each)
-            rounding.round(each.grad)
         if facts["clip_value"]:
             torch.nn.utils.clip_grad_value_(w.values(), facts["clip_value"])
         if facts["clip_norm"]:
             torch.nn.utils.clip_grad_norm_(w.values(), facts["clip_norm"])
         optimizer.step()
-        with torch.no_grad():
-            for each in w.values():
-                rounding.round(each)
         result = [loss.detach().numpy(), *[each.detach().numpy().copy() for each in w.values()]]
         found.append([np.asarray(each) for each in result])
     return found

@@ -49,8 +49,8 @@ def cumsum(x: Array, axis: int, reverse: bool = False, exclusive: bool = False) 
     return y - x if exclusive else y
 
 
-def attention(q: Array, k: Array, v: Array, causal: bool) -> Array:
-    scores = q @ jnp.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1]).astype(q.dtype)
+def attention(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array:
+    scores = q @ jnp.swapaxes(k, -1, -2) * scale
     if causal:
         scores = jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool)), scores, -jnp.inf)
     return jax.nn.softmax(scores, axis=-1) @ v

@@ -203,8 +203,9 @@ def attended(program: Program) -> None:
     if x is None:
         return
     causal = program.random.random() < 0.5
-    ours = f"attention({x.name}, {x.name} * 0.5, {x.name}, causal={str(causal).lower()})"
-    program.let(ours, f"p.attention({x.name}, {x.name} * 0.5, {x.name}, {causal})", x.shape)
+    operands = f"{x.name}, {x.name} * 0.5, {x.name}"
+    ours = f"attention({operands}, scale=0.625, causal={str(causal).lower()})"
+    program.let(ours, f"p.attention({operands}, 0.625, {causal})", x.shape)
 
 
 def convolved(program: Program) -> None:
