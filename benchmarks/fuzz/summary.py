@@ -36,7 +36,7 @@ class Summary:
         if outcome.verdict == "agreed":
             self.comparisons += outcome.count
             return
-        what = placeholders(outcome.what)
+        what = placeholders(outcome.what.split("\n")[0])
         self.reasons.setdefault(outcome.verdict, Counter())[what] += 1
         self.examples.setdefault(what, seed)
         if outcome.verdict in FAILURES:
