@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from dlc.errors import ModelError
+from dlc.errors import DlcError, ModelError
 from tests.importers.onnx_models import Array, evaluated, expected, imported, model_of
 
 X = np.ones((3, 4), np.float32)
@@ -197,3 +197,12 @@ def test_a_size_that_grows_without_end_names_the_node(tmp_path: Path) -> None:
     models.append(model_of(nodes, inputs, ["y"], {"one": np.asarray([1])}, shapes={"x": names}))
     for code, message in said(models, tmp_path):
         assert (code, message[:20]) == ("D0329", "the node that makes ")
+
+
+@pytest.mark.parametrize("version", [2**31, 2**63 - 1, -1, -(2**63)])
+def test_a_version_of_operators_that_no_number_of_onnx_holds_is_refused(version: int) -> None:
+    model = network([helper.make_node("Mish", ["x"], ["y"])], {"x": np.ones(2, np.float32)})
+    model.opset_import[0].version = version
+    with pytest.raises(DlcError, match="version") as caught:
+        imported(model)
+    assert caught.value.diagnostics[0].code != "D0999"

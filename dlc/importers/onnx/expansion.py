@@ -163,7 +163,11 @@ def _schema(kind: str, opset: int) -> _Schema | None:
 
 
 def _opset(model: ModelProto) -> int:
-    return max([entry.version for entry in model.opset_import if entry.domain in DOMAINS] or [0])
+    """The version of the operators, as far as ONNX has one: others are refused when nodes are read."""
+    from onnx import defs
+
+    versions = [entry.version for entry in model.opset_import if entry.domain in DOMAINS]
+    return min(max([*versions, 0]), defs.onnx_opset_version())
 
 
 def _with_defaults(model: ModelProto, kinds: Collection[str]) -> ModelProto:
