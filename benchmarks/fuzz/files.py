@@ -20,12 +20,15 @@ from random import Random
 from benchmarks.fuzz.cases import Kind, Outcome, reason
 from benchmarks.fuzz.file_readers import READERS, Reader
 from dlc.errors import DlcError, InternalError
+from dlc.runtime.picture_files import ENDINGS
 
 SECONDS, SECONDS_LARGE = 2.0, 20.0
 LARGE = 1 << 20
 BYTES_EACH = 64
 BYTES_ALWAYS = 128 << 20
-"""What reading may take whatever the size, for a picture of the largest size allowed as well."""
+"""What reading may take whatever the size."""
+BYTES_OF_PICTURES = 640 << 20
+"""The same for pictures, which few bytes can describe: two canvases of 2^26 pixels with 4 channels."""
 ADDRESSES = 16 << 30
 """Bytes of addresses that a process may have: for more there is a MemoryError, which is wrong."""
 STATUS = Path("/proc/self/status")
@@ -63,7 +66,8 @@ def check(seed: int, folder: Path, readers: Mapping[str, Reader]) -> Outcome:
     seconds, taken = time.process_time() - began, _peak() - before
     if seconds > (SECONDS if len(data) < LARGE else SECONDS_LARGE):
         return Outcome("wrong", f"{name}: took {seconds:.1f} s for {len(data)} bytes")
-    if taken > BYTES_ALWAYS + BYTES_EACH * len(data):
+    always = BYTES_OF_PICTURES if reader.ending in ENDINGS else BYTES_ALWAYS
+    if taken > always + BYTES_EACH * len(data):
         return Outcome("wrong", f"{name}: took {taken >> 20} MiB for {len(data)} bytes")
     return Outcome("refused", refusal) if refusal else Outcome("agreed")
 
