@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import pickle
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -19,6 +17,7 @@ import numpy as np
 torch: Any = importlib.import_module("torch")
 f: Any = torch.nn.functional
 dispatch: Any = importlib.import_module("torch.utils._python_dispatch")
+requests: Any = importlib.import_module("contender_requests")
 
 Array: TypeAlias = Any
 Tensor: TypeAlias = Any
@@ -136,17 +135,7 @@ def answered(
 
 def main() -> None:
     """Answer requests."""
-    while True:
-        try:
-            request = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            reply = answered(*request)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other side tells it
-            reply = f"{type(error).__name__}: {error}"
-        pickle.dump(reply, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+    requests.answer(answered)
 
 
 if __name__ == "__main__":

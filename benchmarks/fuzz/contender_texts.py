@@ -8,7 +8,6 @@ library, written down a second time from their definitions.
 from __future__ import annotations
 
 import importlib
-import pickle
 import sys
 import types
 import warnings
@@ -27,6 +26,7 @@ jnp: Any = importlib.import_module("jax.numpy")
 lax: Any = importlib.import_module("jax.lax")
 nn: Any = importlib.import_module("jax.nn")
 jaxpr: Any = importlib.import_module("contender_jaxpr")
+requests: Any = importlib.import_module("contender_requests")
 
 Array: TypeAlias = Any
 
@@ -205,17 +205,7 @@ def main() -> None:
     """Answer requests."""
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
-    while True:
-        try:
-            request = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            reply = answered(*request)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other side tells it
-            reply = f"{type(error).__name__}: {error}"
-        pickle.dump(reply, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+    requests.answer(answered)
 
 
 if __name__ == "__main__":
