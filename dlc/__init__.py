@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from dlc.version import VERSION
+
 if TYPE_CHECKING:
     from dlc.driver.api import compile, trainer
     from dlc.errors import (
@@ -44,7 +46,7 @@ __all__ = [
     "trainer",
 ]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "Model": "dlc.runtime.model",

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from dlc import __version__
 from dlc.cli import (
     bench,
     check,
@@ -31,6 +30,7 @@ from dlc.cli import (
 )
 from dlc.cli.report import Interrupted, print_json, say_version
 from dlc.cli.verb import UNREADABLE, Verb, meant, misread, refused
+from dlc.version import VERSION
 
 VERBS: dict[str, Callable[..., int | None]] = {
     "compile": compile.command,
@@ -76,7 +76,7 @@ def dlc(
         raise typer.Exit
     if context.invoked_subcommand is None:
         if as_json:
-            print_json({"version": __version__, "verbs": _summaries()})
+            print_json({"version": VERSION, "verbs": _summaries()})
         else:
             print(context.get_help())
     elif as_json:

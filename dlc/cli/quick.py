@@ -13,7 +13,7 @@ from dlc import driver
 from dlc.cli.report import print_json
 from dlc.cli.values import check_kept, pairs, sizes
 from dlc.runtime.atomic import check_writable
-from dlc.runtime.spelling import whole_number
+from dlc.runtime.counts import whole_number
 
 ONCE = ("--entry", "--random-inputs", "--threads", "--device")
 VALUED = (*ONCE, "--input", "--output", "--dim")

@@ -15,7 +15,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from typing import TextIO, cast
 
-from dlc import __version__
 from dlc.errors import (
     DlcError,
     InternalError,
@@ -25,6 +24,7 @@ from dlc.errors import (
     not_installed,
     visible,
 )
+from dlc.version import VERSION
 
 INTERRUPTED = 130
 _OUTPUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
@@ -174,9 +174,9 @@ def notes(texts: Iterable[str]) -> None:
 def say_version(*, as_json: bool) -> None:
     """The version on stdout."""
     if as_json:
-        print_json({"version": __version__})
+        print_json({"version": VERSION})
     else:
-        print(f"dlc {__version__}")
+        print(f"dlc {VERSION}")
 
 
 def print_text(text: str) -> None:

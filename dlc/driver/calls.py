@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dlc.driver.entry_choice import choose
 from dlc.driver.inputs import (
     ZEROS,
     Value,
@@ -172,29 +173,6 @@ def _check_known(what: str, given: Iterable[str], known: Sequence[str]) -> None:
                 code="D0906",
                 help=f"did you mean {near[0]}?" if near else listed,
             )
-
-
-def choose(names: Iterable[str], wanted: str | None) -> str:
-    """The entry point that is meant: the named one, or the only one. Raises UsageError (D0904)."""
-    known = list(names)
-    if wanted is None and len(known) == 1:
-        return known[0]
-    if wanted in known:
-        return wanted
-    if not known:
-        raise UsageError("the model has no entry point", code="D0904", help="write `export fn`")
-    if wanted is None:
-        raise UsageError(
-            f"the model has {len(known)} entry points: {', '.join(known)}",
-            code="D0904",
-            help=f"choose one, such as --entry {known[0]}",
-        )
-    near = nearest(wanted, known)
-    raise UsageError(
-        f"there is no entry point {wanted}",
-        code="D0904",
-        help=f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}",
-    )
 
 
 def load_model(

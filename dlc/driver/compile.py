@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dlc import __version__
 from dlc.dialects.limits import limits_of
 from dlc.driver.bounds import narrow
 from dlc.driver.build import Sources, build_artifact
@@ -36,6 +35,7 @@ from dlc.runtime.artifact import Artifact
 from dlc.runtime.collector import without_collections
 from dlc.runtime.model import Model
 from dlc.text.ir_printer import print_module
+from dlc.version import VERSION
 
 Observer = Callable[[str, Op], None]
 
@@ -268,7 +268,7 @@ def _finished(
         print_module(opened.module),
         flags=settings.flags,
         layers=opened.layers,
-        version=__version__,
+        version=VERSION,
         training=opened.training,
     )
     start = time.perf_counter()

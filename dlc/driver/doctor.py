@@ -8,7 +8,6 @@ import platform
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from dlc import __version__
 from dlc.codegen import llvm
 from dlc.driver.cache import chosen_cache
 from dlc.driver.extensions import load_extensions
@@ -16,6 +15,7 @@ from dlc.errors import DlcError
 from dlc.runtime import blas, cpu
 from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.threads import default_threads
+from dlc.version import VERSION
 
 CORETYPE: Final = "OPENBLAS_CORETYPE"
 NEEDED: Final = ("numpy", "scipy", "llvmlite", "typer")
@@ -53,7 +53,7 @@ class Finding:
 def examine() -> list[Finding]:
     """Everything that matters about this machine."""
     return [
-        Finding("dlc", __version__),
+        Finding("dlc", VERSION),
         Finding("python", f"{platform.python_version()} on {platform.system()}"),
         *[_package(name) for name in NEEDED],
         *[_optional(name, purpose) for name, purpose in OPTIONAL.items()],

@@ -8,7 +8,7 @@ from dlc.dialects import func, mem, weight
 from dlc.dialects.builtin import Module
 from dlc.dialects.measured import limits_of, measuring
 from dlc.driver.build import EntryPoint, interface_of
-from dlc.driver.calls import choose
+from dlc.driver.entry_choice import choose
 from dlc.errors import UsageError
 from dlc.ir.attributes import Attribute, Symbol
 from dlc.ir.core import Op

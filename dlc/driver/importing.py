@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.driver.outputs import write_text
 from dlc.errors import Diagnostic, DlcError, UsageError
 from dlc.importers.model_text import write_model
 from dlc.importers.onnx import OnnxModel, read_onnx
 from dlc.ir.dims import Bounds, Shape, Size, parse_size
 from dlc.ir.value_map import ValueMap
 from dlc.runtime import safetensors
-from dlc.runtime.atomic import check_writable
+from dlc.runtime.atomic import check_writable, write_file
 from dlc.runtime.files import map_file
 from dlc.runtime.tensor import Tensor
 
@@ -106,7 +105,7 @@ def import_model(
     if tensors:
         _check_own(weights)
         safetensors.write(weights, tensors, {_MADE: "dlc import"})
-    write_text(target, written.text)
+    write_file(target, [written.text.encode()])
     count = sum(weight.array.size for weight in written.weights.values())
     return Imported(target, weights if tensors else None, count, made.renamed, made.warnings)
 

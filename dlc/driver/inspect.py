@@ -18,13 +18,14 @@ from dlc.frontend.values import Datum
 from dlc.ir.types import TensorType
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.certificate import device_bytes
+from dlc.runtime.counts import counted
 from dlc.runtime.device_names import FIRST_GPU
 from dlc.runtime.expressions import BadExpression
 from dlc.runtime.loaded import load_code
 from dlc.runtime.manifest import Compiler, Entry, Layer, Manifest, Target
 from dlc.runtime.model_report import bytes_text
 from dlc.runtime.signature import signature_text
-from dlc.runtime.spelling import counted, dims_text
+from dlc.runtime.spelling import dims_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
-import dlc
+from dlc import version
 from dlc.codegen import llvm
 from dlc.codegen.kernels import ObjectCache, Processor
 from dlc.dialects.builtin import Module
@@ -98,7 +98,7 @@ def _elsewhere(module: Module) -> list[str]:
     """
     homes = {sys.modules[type(op).__module__] for op in module.walk()}
     found = {getattr(home, "__file__", None) for home in homes}
-    own = str(Path(dlc.__file__).parent)
+    own = str(Path(version.__file__).parent)
     files = [Path(name) for name in found if name is not None and not name.startswith(own)]
     unknown = [uuid4().hex] if None in found else []
     return [*unknown, *(_as_it_is(path, path) for path in sorted(files))]
@@ -107,8 +107,8 @@ def _elsewhere(module: Module) -> list[str]:
 @cache
 def _compiler() -> bytes:
     """What tells this compiler from any other: its version, its files as they are, and LLVM's version."""
-    digest = hashlib.sha256(f"{dlc.__version__} {llvm.version()}".encode())
-    for line in _files(Path(dlc.__file__).parent):
+    digest = hashlib.sha256(f"{version.VERSION} {llvm.version()}".encode())
+    for line in _files(Path(version.__file__).parent):
         digest.update(line.encode())
     return digest.digest()
 

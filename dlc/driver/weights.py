@@ -22,8 +22,8 @@ from dlc.ir.types import DType
 from dlc.passes.placement import align
 from dlc.runtime import manifest
 from dlc.runtime.buffers import zeros
+from dlc.runtime.counts import whole_number
 from dlc.runtime.memory import check_fits
-from dlc.runtime.spelling import whole_number
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.weight_files import WeightFile, open_weights, open_weights_inside
 from dlc.runtime.weight_keys import by_key, by_path

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dlc.driver.calls import choose
 from dlc.driver.entries import find_entry, keep_entry
+from dlc.driver.entry_choice import choose
 from dlc.driver.make import Wanted
 from dlc.driver.memory.asked import artifacts_of, compile_for_plan, opened_of
 from dlc.driver.outputs import JSON
 from dlc.errors import UsageError
 from dlc.runtime.artifact import Artifact
+from dlc.runtime.counts import whole_number
 from dlc.runtime.decisions import SECTION, DecisionRecord, read_decisions
-from dlc.runtime.spelling import whole_number
 
 _LEGEND = "+ what a pass did   - what it looked at and left as it was"
 _MARKS = {"did": "+", "refused": "-"}

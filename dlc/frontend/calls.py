@@ -8,7 +8,7 @@ from typing import Final
 
 from dlc.errors import Label, ModelError
 from dlc.frontend.elsewhere import parameter_help
-from dlc.frontend.evaluator import Evaluator, calls, evaluates
+from dlc.frontend.evaluator import Evaluator, Special, calls, evaluates
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.rules import with_rule
 from dlc.frontend.scope import Home, Scope
@@ -21,7 +21,6 @@ from dlc.frontend.values import (
     Callee,
     Datum,
     Partial,
-    Special,
 )
 from dlc.text import ast
 from dlc.text.source import Source

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from dlc.frontend.evaluator import Evaluator, attributes_of, calls
 from dlc.frontend.values import Argument, Arguments, Callee, Datum
-from dlc.runtime.spelling import whole_number
+from dlc.runtime.counts import whole_number
 from dlc.text import ast
 
 __all__ = ["Chain"]

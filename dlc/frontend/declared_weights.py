@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlc.frontend.evaluator import Evaluator
-from dlc.frontend.initialisers import Origin, origin_of
+from dlc.frontend.initialisers import origin_of
 from dlc.frontend.scope import Scope
 from dlc.frontend.types import declared_type, dtype_named
-from dlc.frontend.weights import Weight
+from dlc.frontend.weight import Origin, Weight
 from dlc.ir.dims import Dim
 from dlc.ir.types import TensorType
 from dlc.text import ast

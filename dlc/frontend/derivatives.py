@@ -11,7 +11,7 @@ from dlc.dialects.array import show
 from dlc.errors import ModelError
 from dlc.frontend.builtins.registry import SPECIALS
 from dlc.frontend.calls import Function, bind
-from dlc.frontend.evaluator import Evaluator, calls
+from dlc.frontend.evaluator import Evaluator, Special, calls
 from dlc.frontend.problems import Poisoned
 from dlc.frontend.rules import leaves, refilled
 from dlc.frontend.scope import Scope
@@ -26,7 +26,6 @@ from dlc.frontend.values import (
     Datum,
     Items,
     Record,
-    Special,
     describe,
 )
 from dlc.ir.core import Block, Value

@@ -55,8 +55,9 @@ from dlc.frontend.settings import blaming_settings
 from dlc.frontend.trace import Trace
 from dlc.frontend.train_step import Purpose, train_functions
 from dlc.frontend.training import Training, check_training
+from dlc.frontend.weight import Weight
 from dlc.frontend.weight_names import renamed
-from dlc.frontend.weights import Weight, source_of
+from dlc.frontend.weights import source_of
 from dlc.ir.dims import MAX_FACTOR, Dim, symbol
 from dlc.ir.location import FileLocation
 from dlc.ir.value_map import ValueMap

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar
 
 from dlc.errors import Diagnostic, Label, ModelError
@@ -33,7 +33,7 @@ from dlc.ir.dims import MAX_FACTOR, Dim, Size
 from dlc.text import ast
 from dlc.text.source import Source, Span
 
-__all__ = ["Evaluator", "attributes_of", "calls", "evaluates", "makes"]
+__all__ = ["Evaluator", "Special", "attributes_of", "calls", "evaluates", "makes"]
 
 MAX_DEPTH: Final = 250
 """Of definitions that are evaluated because another one needs them."""
@@ -265,3 +265,20 @@ class Evaluator:
     def report(self, error: ModelError) -> None:
         """Record the error and go on."""
         self.at.problems.report(self.settled(error).diagnostics)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Special(Callee):
+    """A function that looks at its arguments as they are written."""
+
+    name: str
+    run: Callable[[Evaluator, ast.Call, Scope], Datum]
+    signature: str
+    doc: str
+    example: str
+    result: str
+    group: str
+
+    @property
+    def called(self) -> str:
+        return self.name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -12,12 +11,13 @@ from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.literals import literal
 from dlc.frontend.scope import Scope
 from dlc.frontend.values import describe
+from dlc.frontend.weight import Origin
 from dlc.ir.types import DType
 from dlc.text import ast
 from dlc.text.source import Span
 from dlc.text.suggest import suggest
 
-__all__ = ["INITIALISERS", "Origin", "origin_of"]
+__all__ = ["INITIALISERS", "origin_of"]
 
 INITIALISERS: Final[Mapping[str, tuple[tuple[str, float | None], ...]]] = {
     "zeros": (),
@@ -34,15 +34,6 @@ INITIALISERS: Final[Mapping[str, tuple[tuple[str, float | None], ...]]] = {
 """The parameters of each initialiser with their defaults; None for one that must be given."""
 
 FILES: Final = ("file", "npz")
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a weight starts: the text of an initialiser, or a file and perhaps a key in it."""
-
-    init: str | None = None
-    file: str | None = None
-    key: str | None = None
 
 
 def origin_of(

@@ -37,7 +37,8 @@ from dlc.frontend.values import (
     Thing,
     describe,
 )
-from dlc.frontend.weights import Pick, Weight, weight_value
+from dlc.frontend.weight import Weight
+from dlc.frontend.weights import Pick, weight_value
 from dlc.ir.types import DType, TensorType
 from dlc.text import ast
 from dlc.text.suggest import suggest

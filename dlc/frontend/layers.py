@@ -11,7 +11,7 @@ from dlc.frontend.builtins.registry import SPECIALS
 from dlc.frontend.calls import Function, arguments_of, bind
 from dlc.frontend.chains import Chain
 from dlc.frontend.definitions import ModuleDefinition
-from dlc.frontend.evaluator import Evaluator, calls, evaluates, makes
+from dlc.frontend.evaluator import Evaluator, Special, calls, evaluates, makes
 from dlc.frontend.expressions import comprehended
 from dlc.frontend.instances import Core, Instance, Stack
 from dlc.frontend.problems import Poisoned
@@ -28,7 +28,6 @@ from dlc.frontend.values import (
     Hole,
     Items,
     Partial,
-    Special,
     describe,
 )
 from dlc.ir.core import Value

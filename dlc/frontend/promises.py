@@ -14,7 +14,7 @@ from dlc.dialects.limits import LIMITS, Limit
 from dlc.errors import Diagnostic, Unsupported, UsageError
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
-from dlc.runtime.spelling import whole_number
+from dlc.runtime.counts import whole_number
 from dlc.text import ast
 from dlc.text.suggest import suggest
 from dlc.text.tree import walk

@@ -13,7 +13,7 @@ from dlc.frontend.instances import Core, Instance, adopt, cores_in
 from dlc.frontend.layers import instantiate
 from dlc.frontend.settings import setting_value
 from dlc.frontend.values import Argument, Arguments
-from dlc.frontend.weights import Weight
+from dlc.frontend.weight import Weight
 from dlc.text import ast
 from dlc.text.suggest import suggest
 

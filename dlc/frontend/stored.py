@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dlc.errors import DlcError
 from dlc.frontend.builtins.registry import SPECIALS
-from dlc.frontend.evaluator import Evaluator
-from dlc.frontend.initialisers import FILES, Origin, origin_of
+from dlc.frontend.evaluator import Evaluator, Special
+from dlc.frontend.initialisers import FILES, origin_of
 from dlc.frontend.scope import MISSING, Scope
 from dlc.frontend.trace import Trace
 from dlc.frontend.types import declared_type
-from dlc.frontend.values import Datum, Special, Stored
-from dlc.frontend.weights import Weight, weight_value
+from dlc.frontend.values import Datum, Stored
+from dlc.frontend.weight import Origin, Weight
+from dlc.frontend.weights import weight_value
 from dlc.ir.core import Value
 from dlc.ir.types import DType, TensorType
 from dlc.runtime.weight_files import open_weights_inside

@@ -10,12 +10,12 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dlc.dialects.comm import HOST, PLACED
 from dlc.dialects.measured import unused
 from dlc.errors import Diagnostic, Label, ModelError, Place
 from dlc.frontend.problems import Problems, Stop
+from dlc.frontend.weight import Weight
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.location import FileLocation, UnknownLocation
@@ -23,9 +23,6 @@ from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
 from dlc.runtime.dtypes import MAX_RANK
 from dlc.text.source import Source, Span
-
-if TYPE_CHECKING:
-    from dlc.frontend.weights import Weight
 
 __all__ = ["MAX_STEPS", "REGION", "Frame", "Loop", "Trace", "capture"]
 

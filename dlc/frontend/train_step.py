@@ -29,7 +29,7 @@ from dlc.frontend.training import (
     scope_of,
     updated,
 )
-from dlc.frontend.weights import Weight
+from dlc.frontend.weight import Weight
 from dlc.ir.core import Block, Value
 from dlc.ir.types import F32, I32, TensorType
 from dlc.runtime.manifest import NUMBER, TOTAL

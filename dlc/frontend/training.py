@@ -16,7 +16,6 @@ from dlc.errors import ModelError
 from dlc.frontend.definitions import ModuleDefinition
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
-from dlc.frontend.initialisers import Origin
 from dlc.frontend.instances import Core, Instance
 from dlc.frontend.keys import SEED_NAME
 from dlc.frontend.layers import instantiate
@@ -29,7 +28,8 @@ from dlc.frontend.train_data import data_source
 from dlc.frontend.train_settings import checkpoint, whole
 from dlc.frontend.types import declared_type
 from dlc.frontend.values import UNKNOWN, Argument, Arguments, Callee, Datum, describe
-from dlc.frontend.weights import Weight, weight_value
+from dlc.frontend.weight import Origin, Weight
+from dlc.frontend.weights import weight_value
 from dlc.ir.core import Value
 from dlc.ir.dims import symbol
 from dlc.ir.types import F32, F64, I32, TensorType

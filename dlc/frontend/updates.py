@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dlc.dialects.array.index import MODES
 from dlc.frontend.builtins.registry import SPECIALS
-from dlc.frontend.evaluator import Evaluator, evaluates
+from dlc.frontend.evaluator import Evaluator, Special, evaluates
 from dlc.frontend.indexing import updated
 from dlc.frontend.scope import Scope
 from dlc.frontend.tensors import as_tensor
-from dlc.frontend.values import Datum, Special, describe
+from dlc.frontend.values import Datum, describe
 from dlc.text import ast
 
 

@@ -14,17 +14,15 @@ from dlc.errors import Place
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size
 from dlc.ir.types import DType, TensorType
-from dlc.runtime.spelling import whole_number
+from dlc.runtime.counts import whole_number
 from dlc.text.source import Source, Span
 
 if TYPE_CHECKING:
-    from dlc.frontend.evaluator import Evaluator
-    from dlc.frontend.scope import Scope
-    from dlc.text import ast
+    pass
 
 __all__ = [
     "PLACEHOLDER", "UNKNOWN", "Argument", "Arguments", "Builtin", "Callee", "Datum", "Hole", "Items",
-    "Marker", "Number", "Parameter", "Partial", "Range", "Record", "Special", "Stored", "Thing", "describe",
+    "Marker", "Number", "Parameter", "Partial", "Range", "Record", "Stored", "Thing", "describe",
     "is_number", "size_of",
 ]  # fmt: skip
 
@@ -185,23 +183,6 @@ class Builtin(Callee):
     @property
     def parameter_names(self) -> tuple[str, ...]:
         return tuple([parameter.name.lstrip("*") for parameter in self.parameters])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Special(Callee):
-    """A function that looks at its arguments as they are written."""
-
-    name: str
-    run: Callable[[Evaluator, ast.Call, Scope], Datum]
-    signature: str
-    doc: str
-    example: str
-    result: str
-    group: str
-
-    @property
-    def called(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True, slots=True)

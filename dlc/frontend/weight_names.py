@@ -15,8 +15,8 @@ from dlc.frontend.chains import Chain
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.instances import Core, Instance, Stack
 from dlc.frontend.values import Datum, Items
-from dlc.frontend.weights import Weight
-from dlc.runtime.spelling import whole_number
+from dlc.frontend.weight import Weight
+from dlc.runtime.counts import whole_number
 from dlc.text import ast
 from dlc.text.suggest import suggest
 

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dlc.dialects import array, weight
 from dlc.dialects.array.shape import reshape
-from dlc.errors import Place
-from dlc.frontend.initialisers import Origin
 from dlc.frontend.tensors import tensor_type
 from dlc.frontend.trace import Loop, Trace
+from dlc.frontend.weight import Weight
 from dlc.ir.attributes import Symbol
 from dlc.ir.core import Op, Value
 from dlc.ir.location import FileLocation
-from dlc.ir.types import TensorType
 
-__all__ = ["Pick", "Weight", "source_of", "weight_value"]
+__all__ = ["Pick", "source_of", "weight_value"]
 
 
 Pick = int | Loop
 """Which of stacked blocks is meant: a fixed one, or the one of each step of a loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """One `param` or `state` of one instance, or a stored tensor, which is `constant`.
-
-    `type` has the leading sizes of the stack. Files from elsewhere may have each block under a name of
-    its own, which are the `parts`, and the last two axes `transposed`.
-    """
-
-    symbol: str
-    type: TensorType
-    origin: Origin
-    trained: bool
-    stacked: int
-    place: Place
-    parts: tuple[str, ...] = ()
-    transposed: bool = False
-    constant: bool = False
 
 
 def source_of(item: Weight) -> Op:

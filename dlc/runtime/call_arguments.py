@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from dlc.errors import CallError
 from dlc.runtime.arguments import as_array
+from dlc.runtime.counts import counted
 from dlc.runtime.manifest import Entry, Input
 from dlc.runtime.signature import default_value, signature_text
-from dlc.runtime.spelling import counted, python_name
+from dlc.runtime.spelling import python_name
 from dlc.runtime.weight_files import nearest
 
 Array = NDArray[np.generic]

@@ -14,6 +14,7 @@ from math import prod
 from dlc.runtime import expressions
 from dlc.runtime.abi import MAX_BLOCK, MAX_THREADS, WARP
 from dlc.runtime.container import padded
+from dlc.runtime.counts import counted
 from dlc.runtime.dtypes import DTYPES, MAX_RANK, byte_count
 from dlc.runtime.manifest import (
     NUMBER,
@@ -31,7 +32,6 @@ from dlc.runtime.manifest import (
     Weight,
 )
 from dlc.runtime.refusal import Where
-from dlc.runtime.spelling import counted
 
 MAX_NAME = 255
 MAX_TENSORS = 16_384

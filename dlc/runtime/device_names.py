@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlc.errors import Unsupported
-from dlc.runtime.spelling import whole_number
+from dlc.runtime.counts import whole_number
 
 CPU = "cpu"
 FIRST_GPU = "cuda:0"

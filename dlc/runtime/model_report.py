@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 from dlc.errors import visible
+from dlc.runtime.artifact import Artifact
+from dlc.runtime.counts import counted
+from dlc.runtime.entry import EntryPoint
 from dlc.runtime.signature import signature_text
-from dlc.runtime.spelling import counted, dims_text
-
-if TYPE_CHECKING:
-    from dlc.runtime.entry import EntryPoint
-    from dlc.runtime.model import Model
+from dlc.runtime.spelling import dims_text
 
 _MAX_ROWS = 200
+
+
+class Model(Protocol):
+    """What is shown of a model: `dlc.runtime.model.Model` has it."""
+
+    @property
+    def artifact(self) -> Artifact: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def entry_points(self) -> Mapping[str, EntryPoint]: ...
+
+    @property
+    def parameters(self) -> int: ...
 
 
 def as_text(model: Model) -> str:

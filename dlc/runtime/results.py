@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from dlc.errors import CallError
 from dlc.runtime.buffers import address, aligned_array
+from dlc.runtime.counts import counted
 from dlc.runtime.dtypes import BF16, DTYPES, DType, dtype_of, numpy_bfloat16
 from dlc.runtime.manifest import Entry, Output
-from dlc.runtime.spelling import counted
 from dlc.runtime.tensor import Tensor
 
 Array = NDArray[np.generic]

@@ -17,8 +17,8 @@ import numpy as np
 
 from dlc.errors import ArtifactError, Unsupported
 from dlc.runtime.atomic import write_file
+from dlc.runtime.counts import counted
 from dlc.runtime.dtypes import BY_SAFETENSORS, DTYPES, byte_count
-from dlc.runtime.spelling import counted
 from dlc.runtime.tensor import Tensor
 
 MAX_HEADER = 32 << 20

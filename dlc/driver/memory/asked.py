@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dlc.dialects import weight
-from dlc.driver.calls import choose
 from dlc.driver.compile import compile_opened
 from dlc.driver.entries import interfaces
+from dlc.driver.entry_choice import choose
 from dlc.driver.make import Wanted
 from dlc.driver.memory.facts import EntryMemory, entry_memory
 from dlc.driver.memory.needs import Need, need_of
@@ -20,9 +20,9 @@ from dlc.errors import UsageError
 from dlc.ir.dims import Shape
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
+from dlc.runtime.counts import whole_number
 from dlc.runtime.loaded import Loaded, load_code
 from dlc.runtime.sizing import Sizing
-from dlc.runtime.spelling import whole_number
 from dlc.runtime.trainer import EVALUATE, STEP
 from dlc.runtime.weight_files import nearest
 

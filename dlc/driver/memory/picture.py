@@ -16,8 +16,8 @@ from html import escape
 from dlc.driver.memory.asked import ModelMemory
 from dlc.driver.memory.facts import EntryMemory, Root, Work, sizes_text
 from dlc.driver.memory.report import also_text, waves_text
+from dlc.runtime.counts import counted
 from dlc.runtime.model_report import bytes_text
-from dlc.runtime.spelling import counted
 
 KINDS = {
     "product": ("gemm", "conv", "attention"),

@@ -8,8 +8,8 @@ from dlc.driver.memory.asked import ModelMemory
 from dlc.driver.memory.facts import EntryMemory, Root, Value, Work, sizes_text
 from dlc.driver.outputs import JSON
 from dlc.driver.tables import Table
+from dlc.runtime.counts import counted
 from dlc.runtime.model_report import bytes_text
-from dlc.runtime.spelling import counted
 
 ROWS = 24
 """How many of the values at the peak are told; the rest is summed up."""

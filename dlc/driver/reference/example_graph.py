@@ -13,7 +13,8 @@ from dlc.dialects.builtin import Module
 from dlc.errors import DlcError
 from dlc.frontend.builtins.registry import BUILTINS, SPECIALS
 from dlc.frontend.elaborate import elaborate
-from dlc.frontend.values import Builtin, Special
+from dlc.frontend.evaluator import Special
+from dlc.frontend.values import Builtin
 from dlc.ir.core import OPS, Op
 
 Nested: TypeAlias = "float | list[Nested]"

@@ -1,0 +1,31 @@
+"""Which entry point of a model is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlc.errors import UsageError
+from dlc.runtime.weight_files import nearest
+
+
+def choose(names: Iterable[str], wanted: str | None) -> str:
+    """The entry point that is meant: the named one, or the only one. Raises UsageError (D0904)."""
+    known = list(names)
+    if wanted is None and len(known) == 1:
+        return known[0]
+    if wanted in known:
+        return wanted
+    if not known:
+        raise UsageError("the model has no entry point", code="D0904", help="write `export fn`")
+    if wanted is None:
+        raise UsageError(
+            f"the model has {len(known)} entry points: {', '.join(known)}",
+            code="D0904",
+            help=f"choose one, such as --entry {known[0]}",
+        )
+    near = nearest(wanted, known)
+    raise UsageError(
+        f"there is no entry point {wanted}",
+        code="D0904",
+        help=f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}",
+    )

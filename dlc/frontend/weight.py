@@ -1,0 +1,38 @@
+"""A weight of a model that is being elaborated: its symbol and type, and where its numbers come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc.errors import Place
+from dlc.ir.types import TensorType
+
+__all__ = ["Origin", "Weight"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a weight starts: the text of an initialiser, or a file and perhaps a key in it."""
+
+    init: str | None = None
+    file: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """One `param` or `state` of one instance, or a stored tensor, which is `constant`.
+
+    `type` has the leading sizes of the stack. Files from elsewhere may have each block under a name of
+    its own, which are the `parts`, and the last two axes `transposed`.
+    """
+
+    symbol: str
+    type: TensorType
+    origin: Origin
+    trained: bool
+    stacked: int
+    place: Place
+    parts: tuple[str, ...] = ()
+    transposed: bool = False
+    constant: bool = False

@@ -1,0 +1,3 @@
+"""The version of dlc."""
+
+VERSION = "0.1.0"
