@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from functools import cache
 
+from dlc.codegen.engine_decisions import FUNCTIONS
 from dlc.codegen.engine_pool import POOL
 from dlc.codegen.engine_steps import STEPS
-from dlc.codegen.engine_walk import WALK
+from dlc.codegen.engine_walk import WALK, call_tables
 from dlc.codegen.engine_waves import WAVES
 from dlc.codegen.image import Image, link
+from dlc.codegen.integer_functions import internal_functions
 from dlc.codegen.llvm import Target, compile_object
 from dlc.runtime.abi import ABI_VERSION, MAX_THREADS, CallWord, Status
 
@@ -114,7 +116,8 @@ begin:
 ask:
   %allowed = call i64 @get(ptr %call, i64 {CallWord.THREADS})
   %wanted = call i64 @llvm.smin.i64(i64 %allowed, i64 {MAX_THREADS})
-  %useful = call i64 @useful_threads(ptr %call, i64 %wanted)
+{call_tables("PROGRAM", "SIZES")}
+  %useful = call i64 @useful_threads(ptr %program, ptr %sizes, i64 %wanted)
   %several = icmp sgt i64 %useful, 1
   br i1 %several, label %enlist, label %alone
 
@@ -143,15 +146,14 @@ done:
 }}
 
 declare i64 @llvm.smin.i64(i64, i64)
-declare i64 @llvm.smax.i64(i64, i64)
 """
 
 
 def engine_text() -> str:
     """The engine for x86-64 as LLVM text."""
-    return (
-        "; The engine of dlc, x86-64.\n" + _WORDS + _X86_64 + POOL + WALK + WAVES + STEPS + _ENTER
-    )
+    decisions = internal_functions(*FUNCTIONS)
+    parts = (_WORDS, _X86_64, POOL, WALK, WAVES, STEPS, _ENTER, decisions)
+    return "; The engine of dlc, x86-64.\n" + "".join(parts)
 
 
 @cache

@@ -5,19 +5,10 @@ Every thread of a call walks the same steps in the same order; only the tiles it
 
 from __future__ import annotations
 
+from dlc.codegen.engine_decisions import WalkWord
 from dlc.codegen.engine_pool import PoolWord
-from dlc.codegen.engine_walk import ORDER_SHIFT, WalkWord, step_words, walk_word
-from dlc.runtime.abi import (
-    HEADER_WORDS,
-    MAX_COUNTERS,
-    STEP_WORDS,
-    ArgKind,
-    ArgWord,
-    CallWord,
-    Opcode,
-    Status,
-    StepWord,
-)
+from dlc.codegen.engine_walk import ORDER_SHIFT, call_tables, step_words, walk_word
+from dlc.runtime.abi import ArgKind, ArgWord, Opcode, Status
 
 STEPS = f"""
 ; ---- the walk
@@ -36,7 +27,7 @@ entry:
   call void @put(ptr %walk, i64 {WalkWord.SHARED}, i64 0)
   call void @put(ptr %walk, i64 {WalkWord.FAILED}, i64 0)
   call void @put(ptr %walk, i64 {WalkWord.ORDER}, i64 0)
-  %program = call ptr @pointer(ptr %call, i64 {CallWord.PROGRAM})
+{call_tables("PROGRAM", "SIZES")}
   %one_thread = icmp eq i64 %threads, 1
   br i1 %one_thread, label %next, label %join_in
 
@@ -49,11 +40,8 @@ next:
   %index = phi i64 [0, %entry], [0, %join_in], [%wave_end, %wave], [%loop_to, %loop],
                    [%next_to, %next_step], [%branch_to, %branch], [%following, %limit_passed],
                    [%following, %zero], [%a, %jump], [%following, %combine]
-  %words = mul i64 %index, {STEP_WORDS}
-  %word = add i64 %words, {HEADER_WORDS}
-  %step = call ptr @at(ptr %program, i64 %word)
-  %opcode = call i64 @get(ptr %step, i64 {StepWord.OPCODE})
-{step_words("A", "B", "C", "D", "E")}
+  %step = call i64 @step_word(i64 %index)
+{step_words("OPCODE", "A", "B", "C")}
   %following = add i64 %index, 1
   switch i64 %opcode, label %leave [
     i64 {Opcode.WAVE}, label %wave
@@ -68,14 +56,15 @@ next:
 
 wave:
   %wave_end = add i64 %following, %a
-  %ended = call i64 @wave(ptr %walk, ptr %step)
+  %ended = call i64 @wave(ptr %walk, i64 %step)
   %goes_on = icmp eq i64 %ended, 0
   br i1 %goes_on, label %next, label %leave
 
 loop_head:
   ; A trip count in memory is read between two barriers.
-  %trip = call ptr @argument(ptr %call, i64 %b)
-  %trip_kind = call i64 @get(ptr %trip, i64 {ArgWord.KIND})
+  %trip = call i64 @argument_word(ptr %program, i64 %b)
+  %trip_kind_word = add i64 %trip, {ArgWord.KIND}
+  %trip_kind = call i64 @get(ptr %program, i64 %trip_kind_word)
   %in_memory = icmp eq i64 %trip_kind, {ArgKind.LOADED}
   br i1 %in_memory, label %loop_meet, label %loop
 
@@ -85,22 +74,12 @@ loop_meet:
   br i1 %loop_stays, label %loop, label %leave
 
 loop:
-  %trips = call i64 @resolve(ptr %walk, ptr %call, ptr %trip)
-  %loop_counter = call ptr @counter(ptr %walk, i64 %a)
-  call void @put(ptr %loop_counter, i64 0, i64 0)
-  call void @put(ptr %loop_counter, i64 {MAX_COUNTERS}, i64 %trips)
-  %enters = icmp sgt i64 %trips, 0
-  %loop_to = select i1 %enters, i64 %following, i64 %c
+  %trips = call i64 @resolve(ptr %walk, ptr %call, i64 %trip)
+  %loop_to = call i64 @enter_loop(ptr %program, ptr %walk, i64 %index, i64 %trips)
   br label %next
 
 next_step:
-  %next_counter = call ptr @counter(ptr %walk, i64 %a)
-  %done = call i64 @get(ptr %next_counter, i64 0)
-  %count = call i64 @get(ptr %next_counter, i64 {MAX_COUNTERS})
-  %done_after = add i64 %done, 1
-  call void @put(ptr %next_counter, i64 0, i64 %done_after)
-  %again = icmp slt i64 %done_after, %count
-  %next_to = select i1 %again, i64 %c, i64 %following
+  %next_to = call i64 @next_round(ptr %program, ptr %walk, i64 %index)
   br label %next
 
 branch_meet:
@@ -109,8 +88,8 @@ branch_meet:
   br i1 %branch_stays, label %branch, label %leave
 
 branch:
-  %condition = call ptr @argument(ptr %call, i64 %a)
-  %condition_word = call i64 @resolve(ptr %walk, ptr %call, ptr %condition)
+  %condition = call i64 @argument_word(ptr %program, i64 %a)
+  %condition_word = call i64 @resolve(ptr %walk, ptr %call, i64 %condition)
   %condition_place = inttoptr i64 %condition_word to ptr
   %byte = load i8, ptr %condition_place
   %is_false = icmp eq i8 %byte, 0
@@ -123,7 +102,7 @@ limit:
   call void @put(ptr %walk, i64 {WalkWord.ORDER}, i64 %order_after)
   %limit_counter = call ptr @counter(ptr %walk, i64 %a)
   %turns = load i64, ptr %limit_counter
-  %turns_allowed = call i64 @size(ptr %call, i64 %b)
+  %turns_allowed = call i64 @get(ptr %sizes, i64 %b)
   %too_many = icmp sge i64 %turns, %turns_allowed
   br i1 %too_many, label %limit_reached, label %limit_passed
 
@@ -145,17 +124,7 @@ jump:
   br label %next
 
 combine:
-  %outer_counter = call ptr @counter(ptr %walk, i64 %b)
-  %inner_counter = call ptr @counter(ptr %walk, i64 %d)
-  %outer = load i64, ptr %outer_counter
-  %inner = load i64, ptr %inner_counter
-  %outer_stride = call i64 @size(ptr %call, i64 %c)
-  %inner_stride = call i64 @size(ptr %call, i64 %e)
-  %outer_part = mul i64 %outer, %outer_stride
-  %inner_part = mul i64 %inner, %inner_stride
-  %combined = add i64 %outer_part, %inner_part
-  %combined_counter = call ptr @counter(ptr %walk, i64 %a)
-  store i64 %combined, ptr %combined_counter
+  call i64 @combine(ptr %program, ptr %sizes, ptr %walk, i64 %step)
   br label %next
 
 leave:

@@ -6,52 +6,27 @@ failure is written into the call.
 
 from __future__ import annotations
 
-from enum import IntEnum
-
-from dlc.runtime.abi import (
-    ARG_WORDS,
-    MAX_ARGS,
-    MAX_COUNTERS,
-    THREAD,
-    ArgKind,
-    ArgWord,
-    CallWord,
-    FaultWord,
-    Status,
-    StepWord,
-)
-
-
-class WalkWord(IntEnum):
-    """What a thread knows on its way through a program."""
-
-    CALL = 0
-    POOL = 1
-    THREAD = 2
-    THREADS = 3
-    BARRIERS = 4  # passed so far
-    OWED = 5  # 1 if a barrier is to be passed before anything that it could matter to
-    SHARED = 6  # 1 if more than thread 0 has worked, or read, since the last barrier
-    FAILED = 7  # 1 if this thread has seen a failure: it computes no more tiles
-    ORDER = 8  # waves begun and limits tested, shifted left by `ORDER_SHIFT`
-    FAULT = 9
-    COUNTERS = 13
-    COUNTS = 13 + MAX_COUNTERS  # the trip count of each counter's loop
-    ARGS = 13 + 2 * MAX_COUNTERS
-    COUNT = 13 + 2 * MAX_COUNTERS + MAX_ARGS
-
+from dlc.codegen.engine_decisions import WalkWord
+from dlc.runtime.abi import ArgKind, ArgWord, CallWord, FaultWord, Status, StepWord
 
 ORDER_SHIFT = 24
 LAST_IN_WAVE = (1 << ORDER_SHIFT) - 1
 """In the order of failures: after every op of the wave."""
 
-_ARGS_AT = 1  # program[1]
-
 
 def step_words(*names: str) -> str:
-    """Lines that load fields of `%step`: `step_words("A")` defines %a."""
+    """Lines that load fields of step `%step` of `%program`: `step_words("A")` defines %a."""
+    lines = ["  %fields = call ptr @at(ptr %program, i64 %step)"]
+    lines += [
+        f"  %{name.lower()} = call i64 @get(ptr %fields, i64 {StepWord[name]})" for name in names
+    ]
+    return "\n".join(lines)
+
+
+def call_tables(*names: str) -> str:
+    """Lines that load pointers of `%call`: `call_tables("SIZES")` defines %sizes."""
     return "\n".join(
-        f"  %{name.lower()} = call i64 @get(ptr %step, i64 {StepWord[name]})" for name in names
+        f"  %{name.lower()} = call ptr @pointer(ptr %call, i64 {CallWord[name]})" for name in names
     )
 
 
@@ -84,11 +59,8 @@ compare:
   %known_order = call i64 @get(ptr %call, i64 {CallWord.STATUS_ORDER})
   %known_tile = call i64 @get(ptr %call, i64 {CallWord.STATUS_TILE})
   %is_first = icmp eq i64 %known, {Status.OK}
-  %is_before = icmp ult i64 %order, %known_order
-  %is_same = icmp eq i64 %order, %known_order
-  %is_lower = icmp slt i64 %tile, %known_tile
-  %is_lower_there = and i1 %is_same, %is_lower
-  %is_earlier = or i1 %is_before, %is_lower_there
+  %earlier = call i64 @is_earlier(i64 %order, i64 %tile, i64 %known_order, i64 %known_tile)
+  %is_earlier = icmp ne i64 %earlier, 0
   %matters = or i1 %is_first, %is_earlier
   br i1 %matters, label %write, label %unlock
 
@@ -135,80 +107,29 @@ done:
 _ARGUMENTS = f"""
 ; ---- arguments
 
-define internal i64 @size(ptr %call, i64 %index) alwaysinline {{
-  %sizes = call ptr @pointer(ptr %call, i64 {CallWord.SIZES})
-  %value = call i64 @get(ptr %sizes, i64 %index)
-  ret i64 %value
-}}
-
 define internal ptr @counter(ptr %walk, i64 %number) alwaysinline {{
   %word = add i64 %number, {WalkWord.COUNTERS}
   %place = call ptr @at(ptr %walk, i64 %word)
   ret ptr %place
 }}
 
-define internal ptr @argument(ptr %call, i64 %index) alwaysinline {{
-  %program = call ptr @pointer(ptr %call, i64 {CallWord.PROGRAM})
-  %table = call i64 @get(ptr %program, i64 {_ARGS_AT})
-  %words = mul i64 %index, {ARG_WORDS}
-  %word = add i64 %table, %words
-  %place = call ptr @at(ptr %program, i64 %word)
-  ret ptr %place
-}}
-
-; The value of an argument.
-define internal i64 @resolve(ptr %walk, ptr %call, ptr %argument) {{
-entry:
-  %kind = call i64 @get(ptr %argument, i64 {ArgWord.KIND})
-  %offset = call i64 @get(ptr %argument, i64 {ArgWord.OFFSET})
-  %number = call i64 @get(ptr %argument, i64 {ArgWord.COUNTER})
-  switch i64 %kind, label %pointer [
-    i64 {ArgKind.SIZE}, label %size
-    i64 {ArgKind.COUNTER}, label %counter
-  ]
-
-size:
-  %value = call i64 @size(ptr %call, i64 %offset)
-  ret i64 %value
-
-counter:
-  %its_place = call ptr @counter(ptr %walk, i64 %number)
-  %count = load i64, ptr %its_place
-  ret i64 %count
-
-pointer:
-  %root = call i64 @get(ptr %argument, i64 {ArgWord.ROOT})
-  %roots = call ptr @pointer(ptr %call, i64 {CallWord.ROOTS})
-  %start = call i64 @get(ptr %roots, i64 %root)
-  %distance = call i64 @size(ptr %call, i64 %offset)
-  %fixed = add i64 %start, %distance
-  %is_fixed = icmp slt i64 %number, 0
-  br i1 %is_fixed, label %found, label %moving
-
-moving:
-  %is_thread = icmp eq i64 %number, {THREAD}
-  %counter_place = call ptr @counter(ptr %walk, i64 %number)
-  %thread_place = call ptr @at(ptr %walk, i64 {WalkWord.THREAD})
-  %place = select i1 %is_thread, ptr %thread_place, ptr %counter_place
-  %steps = load i64, ptr %place
-  %stride_index = call i64 @get(ptr %argument, i64 {ArgWord.STRIDE})
-  %stride = call i64 @size(ptr %call, i64 %stride_index)
-  %moved = mul i64 %steps, %stride
-  %there = add i64 %fixed, %moved
-  br label %found
-
-found:
-  %address = phi i64 [%fixed, %pointer], [%there, %moving]
+; The value of an argument, which is a word of the program.
+define internal i64 @resolve(ptr %walk, ptr %call, i64 %argument) {{
+{call_tables("PROGRAM", "SIZES", "ROOTS")}
+  %value = call i64 @argument_value(ptr %program, ptr %sizes, ptr %roots, ptr %walk,
+                                    i64 %argument)
+  %kind_word = add i64 %argument, {ArgWord.KIND}
+  %kind = call i64 @get(ptr %program, i64 %kind_word)
   %is_loaded = icmp eq i64 %kind, {ArgKind.LOADED}
   br i1 %is_loaded, label %load, label %done
 
 load:
-  %memory = inttoptr i64 %address to ptr
+  %memory = inttoptr i64 %value to ptr
   %content = load i64, ptr %memory, align 1
   ret i64 %content
 
 done:
-  ret i64 %address
+  ret i64 %value
 }}
 """
 WALK = _FAULTS + _ARGUMENTS

@@ -6,140 +6,41 @@ that another thread's work could matter to. So waves that thread 0 does alone ne
 
 from __future__ import annotations
 
-from dlc.codegen.engine_walk import LAST_IN_WAVE, ORDER_SHIFT, WalkWord, step_words, walk_word
+from dlc.codegen.engine_decisions import WalkWord
+from dlc.codegen.engine_walk import (
+    LAST_IN_WAVE,
+    ORDER_SHIFT,
+    call_tables,
+    step_words,
+    walk_word,
+)
 from dlc.runtime.abi import (
     ARG_WORDS,
-    GRAIN,
-    HEADER_WORDS,
     STEP_WORDS,
     CallWord,
     FaultWord,
-    Opcode,
     Status,
     StepWord,
     TraceWord,
 )
 
-_SHARED_AT = 2  # program[2]
-
 WAVES = f"""
 ; ---- waves
 
-; What the tiles of a wave cost together. `%step` is the WAVE step, followed by `%calls` CALL steps.
-define internal i64 @wave_cost(ptr %call, ptr %step, i64 %calls) {{
-entry:
-  br label %next
-
-next:
-  %index = phi i64 [0, %entry], [%after, %add]
-  %sum = phi i64 [0, %entry], [%sum_after, %add]
-  %more = icmp slt i64 %index, %calls
-  br i1 %more, label %add, label %done
-
-add:
-  %after = add i64 %index, 1
-  %words = mul i64 %after, {STEP_WORDS}
-  %op = call ptr @at(ptr %step, i64 %words)
-  %tiles_index = call i64 @get(ptr %op, i64 {StepWord.D})
-  %cost_index = call i64 @get(ptr %op, i64 {StepWord.E})
-  %tiles = call i64 @size(ptr %call, i64 %tiles_index)
-  %cost = call i64 @size(ptr %call, i64 %cost_index)
-  %product = mul i64 %tiles, %cost
-  %sum_after = add i64 %sum, %product
-  br label %next
-
-done:
-  ret i64 %sum
-}}
-
-; How many threads, of so many, a wave of this cost employs; at least 1.
-define internal i64 @employed(i64 %cost, i64 %threads) alwaysinline {{
-  %worth = udiv i64 %cost, {GRAIN}
-  %at_most = call i64 @llvm.smin.i64(i64 %worth, i64 %threads)
-  %at_least = call i64 @llvm.smax.i64(i64 %at_most, i64 1)
-  ret i64 %at_least
-}}
-
-; How many threads the busiest wave of the program employs, of the number wanted.
-define internal i64 @useful_threads(ptr %call, i64 %wanted) {{
-entry:
-  %program = call ptr @pointer(ptr %call, i64 {CallWord.PROGRAM})
-  %steps = call i64 @get(ptr %program, i64 0)
-  %is_shared = call i64 @get(ptr %program, i64 {_SHARED_AT})
-  %is_alone = icmp eq i64 %is_shared, 0
-  %one = icmp sle i64 %wanted, 1
-  %none = or i1 %is_alone, %one
-  br i1 %none, label %alone, label %next
-
-alone:
-  ret i64 1
-
-next:
-  %index = phi i64 [0, %entry], [%index_after, %skip]
-  %most = phi i64 [1, %entry], [%most_after, %skip]
-  %in_program = icmp slt i64 %index, %steps
-  %unsettled = icmp slt i64 %most, %wanted
-  %more = and i1 %in_program, %unsettled
-  br i1 %more, label %look, label %done
-
-look:
-  %words = mul i64 %index, {STEP_WORDS}
-  %word = add i64 %words, {HEADER_WORDS}
-  %step = call ptr @at(ptr %program, i64 %word)
-  %opcode = call i64 @get(ptr %step, i64 {StepWord.OPCODE})
-{step_words("A", "C")}
-  %is_wave = icmp eq i64 %opcode, {Opcode.WAVE}
-  %may_share = icmp eq i64 %c, 0
-  %counts = and i1 %is_wave, %may_share
-  br i1 %counts, label %weigh, label %skip
-
-weigh:
-  %cost = call i64 @wave_cost(ptr %call, ptr %step, i64 %a)
-  %workers = call i64 @employed(i64 %cost, i64 %wanted)
-  %more_workers = call i64 @llvm.smax.i64(i64 %most, i64 %workers)
-  br label %skip
-
-skip:
-  %most_after = phi i64 [%most, %look], [%more_workers, %weigh]
-  %index_after = add i64 %index, 1
-  br label %next
-
-done:
-  ret i64 %most
-}}
-
-; The first tile of an op that lies at or after `%mark`, all counted in cost from where the op begins.
-define internal i64 @first_tile(i64 %mark, i64 %begin, i64 %cost, i64 %tiles) {{
-entry:
-  %before = icmp sle i64 %mark, %begin
-  br i1 %before, label %first, label %divide
-
-first:
-  ret i64 0
-
-divide:
-  %distance = sub i64 %mark, %begin
-  %almost = add i64 %distance, %cost
-  %rounded_up = sub i64 %almost, 1
-  %tile = udiv i64 %rounded_up, %cost
-  %inside = call i64 @llvm.smin.i64(i64 %tile, i64 %tiles)
-  ret i64 %inside
-}}
-
 ; This thread's stretch of a wave that costs `%sum` and employs `%workers` threads.
 ; Stops at the first tile that fails.
-define internal void @work(ptr %walk, ptr %step, i64 %calls, i64 %sum, i64 %workers) {{
+define internal void @work(ptr %walk, i64 %step, i64 %calls, i64 %sum, i64 %workers) {{
 entry:
   %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
+{call_tables("PROGRAM", "SIZES")}
 {walk_word("THREAD")}
   %is_alone = icmp eq i64 %workers, 1
   br i1 %is_alone, label %next, label %divide
 
 divide:
-  %share = mul i64 %sum, %thread
-  %share_after = add i64 %share, %sum
-  %share_begin = udiv i64 %share, %workers
-  %share_end = udiv i64 %share_after, %workers
+  %next_thread = add i64 %thread, 1
+  %share_begin = call i64 @share_begin(i64 %sum, i64 %thread, i64 %workers)
+  %share_end = call i64 @share_begin(i64 %sum, i64 %next_thread, i64 %workers)
   br label %next
 
 next:
@@ -153,14 +54,15 @@ next:
 measure:
   %index_after = add i64 %index, 1
   %words = mul i64 %index_after, {STEP_WORDS}
-  %op = call ptr @at(ptr %step, i64 %words)
-  %tiles_index = call i64 @get(ptr %op, i64 {StepWord.D})
-  %tiles = call i64 @size(ptr %call, i64 %tiles_index)
+  %op = add i64 %step, %words
+  %fields = call ptr @at(ptr %program, i64 %op)
+  %tiles_index = call i64 @get(ptr %fields, i64 {StepWord.D})
+  %tiles = call i64 @get(ptr %sizes, i64 %tiles_index)
   br i1 %is_alone, label %compute, label %cut
 
 cut:
-  %cost_index = call i64 @get(ptr %op, i64 {StepWord.E})
-  %cost = call i64 @size(ptr %call, i64 %cost_index)
+  %cost_index = call i64 @get(ptr %fields, i64 {StepWord.E})
+  %cost = call i64 @get(ptr %sizes, i64 %cost_index)
   %first_cut = call i64 @first_tile(i64 %from, i64 %begin, i64 %cost, i64 %tiles)
   %last_cut = call i64 @first_tile(i64 %to, i64 %begin, i64 %cost, i64 %tiles)
   %product = mul i64 %tiles, %cost
@@ -175,7 +77,7 @@ compute:
   br i1 %some, label %run, label %continue
 
 run:
-  %status = call i64 @run_kernel(ptr %walk, ptr %op, i64 %index, i64 %first, i64 %last)
+  %status = call i64 @run_kernel(ptr %walk, i64 %op, i64 %index, i64 %first, i64 %last)
   %fine = icmp eq i64 %status, {Status.OK}
   br i1 %fine, label %continue, label %failed
 
@@ -191,13 +93,14 @@ done:
 }}
 
 ; Runs tiles `%first` up to `%last` of an op, the wave's number `%index`; returns the status.
-define internal i64 @run_kernel(ptr %walk, ptr %step, i64 %index, i64 %first, i64 %last) {{
+define internal i64 @run_kernel(ptr %walk, i64 %step, i64 %index, i64 %first, i64 %last) {{
 entry:
   %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
   %args = call ptr @at(ptr %walk, i64 {WalkWord.ARGS})
   %fault = call ptr @at(ptr %walk, i64 {WalkWord.FAULT})
+{call_tables("PROGRAM")}
 {step_words("A", "B", "C", "F")}
-  %table = call ptr @argument(ptr %call, i64 %b)
+  %first_argument = call i64 @argument_word(ptr %program, i64 %b)
   br label %next
 
 next:
@@ -207,8 +110,8 @@ next:
 
 add:
   %words = mul i64 %number, {ARG_WORDS}
-  %argument = call ptr @at(ptr %table, i64 %words)
-  %value = call i64 @resolve(ptr %walk, ptr %call, ptr %argument)
+  %argument = add i64 %first_argument, %words
+  %value = call i64 @resolve(ptr %walk, ptr %call, i64 %argument)
   call void @put(ptr %args, i64 %number, i64 %value)
   %number_after = add i64 %number, 1
   br label %next
@@ -301,35 +204,11 @@ define internal void @owe(ptr %walk) alwaysinline {{
   ret void
 }}
 
-; Whether one of the wave's ops is the one to stop after.
-define internal i1 @stops(ptr %step, i64 %calls, i64 %stop) {{
-entry:
-  br label %next
-
-next:
-  %index = phi i64 [0, %entry], [%after, %look]
-  %more = icmp slt i64 %index, %calls
-  br i1 %more, label %look, label %no
-
-look:
-  %after = add i64 %index, 1
-  %words = mul i64 %after, {STEP_WORDS}
-  %op = call ptr @at(ptr %step, i64 %words)
-  %id = call i64 @get(ptr %op, i64 {StepWord.F})
-  %found = icmp eq i64 %id, %stop
-  br i1 %found, label %yes, label %next
-
-yes:
-  ret i1 true
-
-no:
-  ret i1 false
-}}
-
 ; One wave, and the barrier before it. Returns 1 if the call is to end here.
-define internal i64 @wave(ptr %walk, ptr %step) {{
+define internal i64 @wave(ptr %walk, i64 %step) {{
 entry:
   %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
+{call_tables("PROGRAM", "SIZES")}
 {walk_word("THREAD")}
 {walk_word("THREADS")}
 {walk_word("ORDER")}
@@ -342,8 +221,8 @@ entry:
   br i1 %is_alone, label %divided, label %divide
 
 divide:
-  %cost = call i64 @wave_cost(ptr %call, ptr %step, i64 %a)
-  %crew = call i64 @employed(i64 %cost, i64 %threads)
+  %cost = call i64 @wave_cost(ptr %program, ptr %sizes, i64 %step)
+  %crew = call i64 @employed_threads(i64 %cost, i64 %threads)
   br label %divided
 
 divided:
@@ -376,7 +255,7 @@ begin:
   br i1 %works, label %work, label %finish
 
 work:
-  call void @work(ptr %walk, ptr %step, i64 %a, i64 %sum, i64 %workers)
+  call void @work(ptr %walk, i64 %step, i64 %a, i64 %sum, i64 %workers)
   br label %finish
 
 finish:
@@ -389,7 +268,8 @@ finish:
   br i1 %may_stop, label %look_for_stop, label %judge
 
 look_for_stop:
-  %is_here = call i1 @stops(ptr %step, i64 %a, i64 %stop)
+  %here = call i64 @has_op(ptr %program, i64 %step, i64 %stop)
+  %is_here = icmp ne i64 %here, 0
   br i1 %is_here, label %stop_here, label %judge
 
 stop_here:

@@ -1,10 +1,21 @@
-"""Machine code for Python functions about integers, written once and readable as what they are.
+"""Functions about integers, written as Python and compiled to machine code: one text for both.
 
-A function here takes a record of arrays of 64-bit integers (a dataclass) and integers, and gives one.
-It may assign, loop with `while` and over `range`, branch, call others of its kind in its module, and
-knows `+ - * //`, comparisons, `and`, `or`, `not`, `min`, `max` and `len`; nothing else. Where no number
-leaves 64 bits and nothing negative is divided, the machine code gives what Python gives; it does not
-check indices, so run the function in Python to test it.
+This is all that is accepted; the rest is refused with `OutsideSubset`, which quotes it:
+
+- Parameters, positional and without defaults: an `int`, of 64 bits; a table of such, `Sequence[int]` to
+  read or `MutableSequence[int]` to write; a record: a dataclass whose fields are all `array[int]`. The
+  result is an integer, a truth value or nothing.
+- Statements: an assignment of one value to a name or an element, `+=` and its like, `if`, `while`,
+  `for NAME in range(END)` or `range(BEGIN, END)`, `break`, `continue`, `return`, a call, docstrings.
+- Values: integers; variables; `table[i]`, `record.field[i]` and `len(record.field)`; `+ - * //` and the
+  sign; `min(a, b)`, `max(a, b)`; `a if test else b`; a test that does not end in a number; a call of a
+  function of the same module, which passes records and tables on by name. An integer of the module is
+  read by its name, one of an `IntEnum` as `StepWord.A`.
+- Tests: one comparison of two values, `not`, `and`, `or`, a value that is not 0.
+
+Machine code gives what Python gives where no number leaves 64 bits, nothing negative is divided, indices
+run from 0 to below the length and variables have values when they are read. It checks none of these. So
+tests run the function in Python, too.
 """
 
 from __future__ import annotations
@@ -16,6 +27,8 @@ import inspect
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from enum import IntEnum
 from types import FunctionType
 from typing import cast
 
@@ -26,36 +39,49 @@ from dlc.passes.placement.native import Code, Record
 from dlc.runtime.code import LoadedImage, load_image
 
 LEVEL = 2
-"""How much LLVM does about it."""
+"""How hard LLVM tries."""
+
+
+class OutsideSubset(TypeError):
+    """A function says something that the subset does not have; the message names the line."""
 
 
 def compile_function(
     function: Code[Record], record: type[Record], cache: ObjectCache | None = None
 ) -> Code[Record]:
-    """The function as machine code of this processor; `record` is a dataclass of `array("q")`.
+    """The function of a record and two integers as machine code of this processor.
 
-    What the cache has is used as it is, where the texts of the function's module and of this one, and the
-    numbers that its module knows, are as they were.
+    An object file in the cache is used where the texts of the function's module and of this one, and
+    the numbers that its module knows, are as they were. Raises `OutsideSubset`.
     """
     assert isinstance(function, FunctionType)
-    names = list(inspect.get_annotations(record))
     target = llvm.Target.named("host")
-    key = cache_key(_sources(function, names), target, LEVEL)
-    made = kept(
-        cache, key, lambda: llvm.compile_object(_module_text(function, names), target, LEVEL)
+    key = cache_key(_sources(function, record), target, LEVEL)
+    data = kept(
+        cache, key, lambda: llvm.compile_object(_text([function], entry=True), target, LEVEL)
     )
-    image = link({function.__name__: made})
+    image = link({function.__name__: data})
     loaded = load_image(image.code, hashlib.sha256(image.code).digest(), image.imports)
-    return _caller(loaded, image.entries[function.__name__], names)
+    return _caller(loaded, image.entries[function.__name__], _fields(record))
 
 
-def _sources(function: FunctionType, names: Sequence[str]) -> str:
-    """All that the text of a function is made from: changes with it, and is there in no time."""
-    numbers = {
-        name: value for name, value in function.__globals__.items() if isinstance(value, int)
-    }
+def internal_functions(*functions: Callable[..., int | None]) -> str:
+    """LLVM text of functions of one module and of all that they call, for other text to call.
+
+    A call of `f(table: Sequence[int], count: int)` is `call i64 @f(ptr %words, i64 %count)`. LLVM inlines
+    every call. A function that gives nothing gives 0. Raises `OutsideSubset`.
+    """
+    assert all(isinstance(function, FunctionType) for function in functions)
+    return _text(cast("tuple[FunctionType, ...]", functions), entry=False)
+
+
+def _sources(function: FunctionType, record: type[object]) -> str:
+    """All that the text of a function is made from: changes with it, and needs no parsing."""
+    known = function.__globals__.items()
+    numbers = {name: value for name, value in known if isinstance(value, int)}
+    numbers |= {f"{n}.{m.name}": m.value for n, kind in known for m in _enumeration(kind)}
     own = inspect.getsource(sys.modules[__name__])
-    return "\0".join([function.__name__, *names, str(numbers), _source(function), own])
+    return "\0".join([function.__name__, *_fields(record), str(numbers), _source(function), own])
 
 
 def _source(function: FunctionType) -> str:
@@ -63,7 +89,12 @@ def _source(function: FunctionType) -> str:
     return inspect.getsource(sys.modules[function.__module__])
 
 
+def _fields(record: type[object]) -> list[str]:
+    return list(inspect.get_annotations(record))
+
+
 def _caller(loaded: LoadedImage, entry: int, names: Sequence[str]) -> Code[object]:
+    """Calls machine code: a record is the address and the length of each of its arrays in turn."""
     integer = ctypes.c_int64
     code = ctypes.CFUNCTYPE(integer, ctypes.c_void_p, integer, integer)(loaded.base + entry)
 
@@ -76,29 +107,101 @@ def _caller(loaded: LoadedImage, entry: int, names: Sequence[str]) -> Code[objec
     return call
 
 
+# What a function is, before its body is read.
+
+_INT, _TABLE, _OUTPUT = "int", "Sequence[int]", "MutableSequence[int]"
+"""Types of parameters; any other is the name of a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A function, and the type of each of its parameters as it is written."""
+
+    tree: ast.FunctionDef
+    types: Mapping[str, str]
+    globals: Mapping[str, object]
+
+    @property
+    def parameters(self) -> str:
+        """The parameters in LLVM's text."""
+        return ", ".join(f"{_llvm_type(type)} %given.{name}" for name, type in self.types.items())
+
+    def outside(self, node: ast.AST, why: str = "") -> OutsideSubset:
+        """The error for a part of the function, to be raised."""
+        line = getattr(node, "lineno", self.tree.lineno)
+        return OutsideSubset(
+            f"{self.tree.name}, line {line}: no machine code for {ast.unparse(node)}{why and f': {why}'}"
+        )
+
+    def constant(self, node: ast.expr) -> int | None:
+        """The integer that the module, or an enumeration it knows, has under this name."""
+        match node:
+            case ast.Name(name):
+                value = self.globals.get(name)
+            case ast.Attribute(ast.Name(name), member):
+                members = {each.name: each for each in _enumeration(self.globals.get(name))}
+                value = members.get(member)
+            case _:
+                value = None
+        return int(value) if isinstance(value, int) else None
+
+    def record_fields(self, name: str) -> list[str]:
+        """The arrays of the record that a parameter is; none where it is no record."""
+        record = self.globals.get(self.types.get(name, ""))
+        return _fields(record) if isinstance(record, type) else []
+
+
+def _function(tree: ast.FunctionDef, known: Mapping[str, object]) -> _Function:
+    """The function of a text with its types; raises `OutsideSubset` for parameters of other kinds."""
+    types = {each.arg: ast.unparse(each.annotation or tree) for each in tree.args.args}
+    function = _Function(tree, types, known)
+    plain = ", ".join(f"{name}: {type}" for name, type in types.items())
+    if tree.decorator_list or ast.unparse(tree.args) != plain:
+        raise function.outside(tree.args, "parameters have a type each, and nothing else")
+    for each in tree.args.args:
+        type = types[each.arg]
+        if type not in (_INT, _TABLE, _OUTPUT) and not is_dataclass(known.get(type)):
+            raise function.outside(each, f"it is no {_INT}, {_TABLE}, {_OUTPUT} or dataclass")
+    return function
+
+
+def _llvm_type(type: str) -> str:
+    return "i64" if type == _INT else "ptr"
+
+
+def _enumeration(value: object) -> list[IntEnum]:
+    """The members of an enumeration of integers; none of anything else."""
+    return list(value) if isinstance(value, type) and issubclass(value, IntEnum) else []
+
+
+class _Module:
+    """The functions of one module, each looked at when it is first asked for."""
+
+    def __init__(self, function: FunctionType) -> None:
+        nodes = ast.parse(_source(function)).body
+        self._trees = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+        self._globals = function.__globals__
+
+    def function(self, name: str) -> _Function | None:
+        """The function of this name, if the module has one; raises `OutsideSubset` for its parameters."""
+        return _function(self._trees[name], self._globals) if name in self._trees else None
+
+
 # The text.
 
 
-def _module_text(function: FunctionType, names: Sequence[str]) -> str:
-    """The function for others to call, and all that it calls, put into it by LLVM."""
-    parts = ["!0 = !{}"]
-    trees = {tree.name: tree for tree in _definitions(_source(function))}
-    wanted = {function.__name__: function}
-    done: set[str] = set()
-    while len(done) < len(wanted):
-        name = next(name for name in wanted if name not in done)
-        assert wanted[name].__module__ == function.__module__, name
-        writer = _Writer(trees[name], function.__globals__, names)
-        parts.append(writer.text(is_entry=wanted[name] is function))
-        wanted |= writer.called
-        done.add(name)
+def _text(functions: Sequence[FunctionType], *, entry: bool) -> str:
+    """Functions of one module, for others to call where they are an entry, and all that they call."""
+    module = _Module(functions[0])
+    names = [function.__name__ for function in functions]
+    parts = ["!0 = !{}"] if entry else []
+    for name in names:  # which grows by what they call
+        function = module.function(name)
+        assert function is not None, f"{name} is not of the module of the others"
+        writer = _Writer(function, module)
+        parts.append(writer.text(is_entry=entry and name == names[0]))
+        names += [callee for callee in dict.fromkeys(writer.called) if callee not in names]
     return "\n\n".join(parts) + "\n"
-
-
-def _definitions(source: str) -> Iterator[ast.FunctionDef]:
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef):
-            yield node
 
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
@@ -116,34 +219,36 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.GtE: "sge",
 }
 _CHOICES = {"min": "slt", "max": "sgt"}
+_WORD = range(-(1 << 63), 1 << 63)
 
 
 class _Writer:
-    """Writes one function. A variable is a place on the stack, which LLVM makes a register."""
+    """Writes one function. A variable is a word on the stack, which LLVM makes a register."""
 
-    def __init__(
-        self, tree: ast.FunctionDef, known: Mapping[str, object], fields: Sequence[str]
-    ) -> None:
-        self.fields = fields
-        self.globals = known
-        self.called: dict[str, FunctionType] = {}
-        self.tree = tree
-        self.record, *self.numbers = [argument.arg for argument in tree.args.args]
+    def __init__(self, function: _Function, module: _Module) -> None:
+        self.function = function
+        self.module = module
+        tables = [name for name, type in function.types.items() if type != _INT]
+        numbers = [name for name, type in function.types.items() if type == _INT]
+        names = dict.fromkeys([*numbers, *_assigned(function.tree)])
+        self.variables = [name for name in names if name not in tables]
+        self.called: list[str] = []
         self.lines: list[str] = []
         self.count = 0
         self.loops: list[tuple[str, str]] = []
         """Where `continue` and `break` go."""
 
     def text(self, *, is_entry: bool) -> str:
-        parameters = ", ".join(["ptr %record", *[f"i64 %given.{name}" for name in self.numbers]])
+        function = self.function
         linkage, attributes = ("", "") if is_entry else ("internal ", " alwaysinline")
-        self._body(self.tree.body)
+        self._body(function.tree.body)
         self._emit("ret i64 0")
-        variables = dict.fromkeys([*self.numbers, *_assigned(self.tree)])
-        head = [f"%var.{name} = alloca i64" for name in variables]
-        head += [f"store i64 %given.{name}, ptr %var.{name}" for name in self.numbers]
+        head = [f"%var.{name} = alloca i64" for name in self.variables]
+        for name, type in function.types.items():
+            head += [f"store i64 %given.{name}, ptr %var.{name}"] if type == _INT else []
         lines = "\n".join(f"  {line}" for line in [*head, *self.lines])
-        return f"define {linkage}i64 @{self.tree.name}({parameters}){attributes} {{\nentry:\n{lines}\n}}"
+        signature = f"i64 @{function.tree.name}({function.parameters})"
+        return f"define {linkage}{signature}{attributes} {{\nentry:\n{lines}\n}}"
 
     # Lines.
 
@@ -179,19 +284,24 @@ class _Writer:
         match statement:
             case ast.Expr(ast.Constant()):
                 pass
-            case ast.Expr(value):
-                self._value(value)
+            case ast.Expr(ast.Call() as call):
+                self._value(call)
             case ast.Assign([target], value):
-                self._store(target, self._value(value))
+                result = self._value(value)
+                self._emit(f"store i64 {result}, ptr {self._place(target)}")
             case ast.AugAssign(target, operator, value) if type(operator) in _ARITHMETIC:
-                result = self._arithmetic(operator, self._value(target), self._value(value))
-                self._store(target, result)
+                place = self._place(target)
+                before = self._new(f"load i64, ptr {place}")
+                result = self._arithmetic(operator, before, self._value(value))
+                self._emit(f"store i64 {result}, ptr {place}")
             case ast.If(test, body, orelse):
                 self._if(test, body, orelse)
             case ast.While(test, body, []):
                 self._while(test, body)
-            case ast.For(ast.Name(name), ast.Call(ast.Name("range"), bounds), body, []):
-                self._for(name, [self._value(bound) for bound in bounds], body)
+            case ast.For(
+                ast.Name() as target, ast.Call(ast.Name("range"), bounds, []), body, []
+            ) if len(bounds) in (1, 2):
+                self._for(self._place(target), [self._value(bound) for bound in bounds], body)
             case ast.Continue():
                 self._jump(self.loops[-1][0])
             case ast.Break():
@@ -200,11 +310,19 @@ class _Writer:
                 self._emit(f"ret i64 {0 if value is None else self._value(value)}")
                 self._emit(f"{self._label('unreached')}:")
             case _:
-                raise self._unknown(statement)
+                raise self.function.outside(statement)
 
-    def _store(self, target: ast.expr, value: str) -> None:
-        place = f"%var.{target.id}" if isinstance(target, ast.Name) else self._element(target)
-        self._emit(f"store i64 {value}, ptr {place}")
+    def _place(self, target: ast.expr) -> str:
+        """The address of what is assigned to."""
+        match target:
+            case ast.Name(name) if name in self.variables:
+                return f"%var.{name}"
+            case ast.Subscript(ast.Name(table)) if self.function.types.get(table) == _TABLE:
+                raise self.function.outside(target, f"{table} is only read: it is a {_TABLE}")
+            case ast.Subscript():
+                return self._element(target)
+            case _:
+                raise self.function.outside(target)
 
     def _if(self, test: ast.expr, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
         yes, no, end = self._label("yes"), self._label("no"), self._label("end")
@@ -227,7 +345,7 @@ class _Writer:
         self._emit(f"br label %{again}")
         self._emit(f"{end}:")
 
-    def _for(self, name: str, bounds: list[str], body: list[ast.stmt]) -> None:
+    def _for(self, place: str, bounds: list[str], body: list[ast.stmt]) -> None:
         start, stop = bounds if len(bounds) == 2 else ("0", *bounds)
         before = self._label("before")
         again, inside = self._label("again"), self._label("inside")
@@ -238,7 +356,7 @@ class _Writer:
         more = self._new(f"icmp slt i64 {counter}, {stop}")
         self._emit(f"br i1 {more}, label %{inside}, label %{end}")
         self._emit(f"{inside}:")
-        self._emit(f"store i64 {counter}, ptr %var.{name}")
+        self._emit(f"store i64 {counter}, ptr {place}")
         self.loops.append((step, end))
         self._body(body)
         self.loops.pop()
@@ -251,10 +369,17 @@ class _Writer:
 
     def _value(self, node: ast.expr) -> str:
         match node:
-            case ast.Constant(int(number)):
+            case ast.Constant(int(number)) if number in _WORD:
                 return str(int(number))
-            case ast.Name(name):
-                return self._name(name)
+            case ast.Name(name) if name in self.variables:
+                return self._new(f"load i64, ptr %var.{name}")
+            case ast.Name() | ast.Attribute():
+                number = self.function.constant(node)
+                if number is None or number not in _WORD:
+                    raise self.function.outside(
+                        node, "it is no integer of 64 bits, nor assigned to"
+                    )
+                return str(number)
             case ast.Subscript():
                 return self._new(f"load i64, ptr {self._element(node)}")
             case ast.UnaryOp(ast.USub(), operand):
@@ -264,54 +389,67 @@ class _Writer:
             case ast.IfExp(test, body, orelse):
                 return self._choice(test, lambda: self._value(body), lambda: self._value(orelse))
             case ast.Call(ast.Name(name), arguments, []):
-                return self._call(name, arguments)
-            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(ast.Not()):
+                return self._call(node, name, arguments)
+            case _ if _is_test(node):
                 return self._new(f"zext i1 {self._test(node)} to i64")
             case _:
-                raise self._unknown(node)
-
-    def _name(self, name: str) -> str:
-        known = self.globals.get(name)
-        return str(known) if isinstance(known, int) else self._new(f"load i64, ptr %var.{name}")
+                raise self.function.outside(node)
 
     def _arithmetic(self, operator: ast.operator, left: str, right: str) -> str:
         return self._new(f"{_ARITHMETIC[type(operator)]} i64 {left}, {right}")
 
-    def _call(self, name: str, arguments: list[ast.expr]) -> str:
-        if name == "len":
-            return self._of_record(arguments[0], "i64", 1)
-        if name in _CHOICES:
-            left, right = [self._value(argument) for argument in arguments]
-            is_left = self._new(f"icmp {_CHOICES[name]} i64 {left}, {right}")
-            return self._new(f"select i1 {is_left}, i64 {left}, i64 {right}")
-        callee = self.globals[name]
-        assert isinstance(callee, FunctionType), name
-        self.called[name] = callee
-        given = ["ptr %record", *[f"i64 {self._value(argument)}" for argument in arguments[1:]]]
-        return self._new(f"call i64 @{name}({', '.join(given)})")
-
-    def _element(self, node: ast.expr) -> str:
-        """The address of an element of an array."""
-        match node:
-            case ast.Subscript(array, index):
-                pointer = self._of_record(array, "ptr", 0)
-                return self._new(f"getelementptr i64, ptr {pointer}, i64 {self._value(index)}")
+    def _call(self, node: ast.expr, name: str, arguments: list[ast.expr]) -> str:
+        match name, arguments:
+            case "len", [ast.Attribute() as array]:
+                return self._of_record(array, "i64", 1)
+            case "min" | "max", [left, right]:
+                values = self._value(left), self._value(right)
+                is_left = self._new(f"icmp {_CHOICES[name]} i64 {values[0]}, {values[1]}")
+                return self._new(f"select i1 {is_left}, i64 {values[0]}, i64 {values[1]}")
             case _:
-                raise self._unknown(node)
+                callee = self.module.function(name)
+                if callee is None or len(callee.types) != len(arguments):
+                    raise self.function.outside(node)
+        types = callee.types.values()
+        values = [self._argument(each, type) for each, type in zip(arguments, types, strict=True)]
+        self.called.append(name)
+        return self._new(f"call i64 @{name}({', '.join(values)})")
 
-    def _of_record(self, node: ast.expr, type: str, word: int) -> str:
+    def _argument(self, node: ast.expr, type: str) -> str:
+        """What a call passes for a parameter of this type."""
+        if type == _INT:
+            return f"i64 {self._value(node)}"
+        own = self.function.types.get(node.id, "") if isinstance(node, ast.Name) else ""
+        if own != type and (own, type) != (_OUTPUT, _TABLE):
+            raise self.function.outside(node, f"the call takes a {type}")
+        return f"ptr %given.{ast.unparse(node)}"
+
+    def _element(self, node: ast.Subscript) -> str:
+        """The address of an element of a table, or of an array of a record."""
+        match node.value:
+            case ast.Name(name) if self.function.types.get(name) in (_TABLE, _OUTPUT):
+                pointer = f"%given.{name}"
+            case ast.Attribute() as array:
+                pointer = self._of_record(array, "ptr", 0)
+            case _:
+                raise self.function.outside(node)
+        return self._new(f"getelementptr i64, ptr {pointer}, i64 {self._value(node.slice)}")
+
+    def _of_record(self, node: ast.Attribute, type: str, word: int) -> str:
         """The address (0) or the length (1) of an array: nothing changes either during a call."""
         match node:
-            case ast.Attribute(ast.Name(record), name) if record == self.record:
-                at = 2 * self.fields.index(name) + word
-                place = self._new(f"getelementptr i64, ptr %record, i64 {at}")
+            case ast.Attribute(ast.Name(record), name) if name in (
+                fields := self.function.record_fields(record)
+            ):
+                at = 2 * fields.index(name) + word
+                place = self._new(f"getelementptr i64, ptr %given.{record}, i64 {at}")
                 return self._new(f"load {type}, ptr {place}, !invariant.load !0")
             case _:
-                raise self._unknown(node)
+                raise self.function.outside(node)
 
     def _test(self, node: ast.expr) -> str:
         match node:
-            case ast.Compare(left, [operator], [right]):
+            case ast.Compare(left, [operator], [right]) if type(operator) in _COMPARISONS:
                 values = f"{self._value(left)}, {self._value(right)}"
                 return self._new(f"icmp {_COMPARISONS[type(operator)]} i64 {values}")
             case ast.UnaryOp(ast.Not(), operand):
@@ -352,8 +490,16 @@ class _Writer:
         self._emit(f"{end}:")
         return self._new(f"phi i64 [{values[0]}, %{ends[0]}], [{values[1]}, %{ends[1]}]")
 
-    def _unknown(self, node: ast.AST) -> AssertionError:
-        return AssertionError(f"{self.tree.name}: no machine code for {ast.unparse(node)}")
+
+def _is_test(node: ast.expr) -> bool:
+    """Whether an expression is True or False whatever the numbers are."""
+    match node:
+        case ast.Compare(_, [operator], [_]):
+            return type(operator) in _COMPARISONS
+        case ast.BoolOp(_, values):
+            return all(_is_test(value) for value in values)
+        case _:
+            return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
 
 
 def _assigned(tree: ast.AST) -> Iterator[str]:

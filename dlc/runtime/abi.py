@@ -21,9 +21,8 @@ threads. A kernel that fails calls no one: it writes `FaultWord`s (`fault[STATUS
 the tile that failed and returns at once. The engine keeps the first failure in program order (wave, then
 step, then tile, whatever the thread count) and all threads leave together at the next barrier.
 
-**Program**: 64-bit little-endian words. `program[0]` is the number of steps, `program[1]` the word
-offset of the argument table, `program[2]` is 0 if the program is always to run on its caller alone,
-then the steps, `STEP_WORDS` words each, as `StepWord` names them. All threads of a call walk the steps
+**Program**: 64-bit little-endian words: the header, `HeaderWord`, then the steps, `STEP_WORDS` words
+each, as `StepWord` names them, then the arguments. All threads of a call walk the steps
 in lockstep. The meaning of the fields by `Opcode`:
 
 - `WAVE` a = number of CALL steps that follow and belong to it, b = 1 if a barrier ends it (0: what
@@ -149,6 +148,14 @@ class Status(IntEnum):
     STOPPED = 4  # at STOP_AFTER, as asked
     BOUND = 5  # a data-dependent size exceeded its bound: A the size, B the bound
     VERSION = 6  # the call struct is of another ABI version
+
+
+class HeaderWord(IntEnum):
+    """The first words of a program."""
+
+    STEPS = 0  # how many steps there are
+    ARGUMENTS = 1  # the word at which the table of arguments begins
+    IS_SHARED = 2  # 0 if the program is always to run on its caller alone
 
 
 class Opcode(IntEnum):

@@ -1,0 +1,197 @@
+"""What the engine decides: who computes which tiles, which step is next, what an argument is.
+
+These are functions about integers, which `dlc.codegen.integer_functions` compiles into the engine, and
+which run in Python as they are. A `program` is the words of `dlc.runtime.abi`, `sizes` and `roots` are
+those of the call, and `walk` is the state of one thread, `WalkWord`. A step, and an argument, is the word
+of the program at which it begins. Costs are in nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from enum import IntEnum
+
+from dlc.runtime.abi import (
+    ARG_WORDS,
+    GRAIN,
+    HEADER_WORDS,
+    MAX_ARGS,
+    MAX_COUNTERS,
+    STEP_WORDS,
+    THREAD,
+    ArgKind,
+    ArgWord,
+    HeaderWord,
+    Opcode,
+    StepWord,
+)
+
+
+class WalkWord(IntEnum):
+    """What a thread knows on its way through a program."""
+
+    CALL = 0
+    POOL = 1
+    THREAD = 2
+    THREADS = 3
+    BARRIERS = 4  # passed so far
+    OWED = 5  # 1 if a barrier is to be passed before anything that it could matter to
+    SHARED = 6  # 1 if more than thread 0 has worked, or read, since the last barrier
+    FAILED = 7  # 1 if this thread has seen a failure: it computes no more tiles
+    ORDER = 8  # waves begun and limits tested, shifted left by `ORDER_SHIFT`
+    FAULT = 9
+    COUNTERS = 13
+    COUNTS = 13 + MAX_COUNTERS  # the trip count of each counter's loop
+    ARGS = 13 + 2 * MAX_COUNTERS
+    COUNT = 13 + 2 * MAX_COUNTERS + MAX_ARGS
+
+
+# Threads and tiles.
+
+
+def useful_threads(program: Sequence[int], sizes: Sequence[int], allowed: int) -> int:
+    """How many threads the busiest wave of a program employs, of those allowed; at least 1."""
+    useful = 1
+    if program[HeaderWord.IS_SHARED] == 0:
+        return useful
+    for number in range(program[HeaderWord.STEPS]):
+        if useful >= allowed:
+            break
+        step = step_word(number)
+        is_serial = program[step + StepWord.C]
+        if program[step + StepWord.OPCODE] == Opcode.WAVE and not is_serial:
+            useful = max(useful, employed_threads(wave_cost(program, sizes, step), allowed))
+    return useful
+
+
+def wave_cost(program: Sequence[int], sizes: Sequence[int], wave: int) -> int:
+    """What all tiles of a wave cost together."""
+    cost = 0
+    call = wave
+    for _ in range(program[wave + StepWord.A]):
+        call += STEP_WORDS
+        cost += sizes[program[call + StepWord.D]] * sizes[program[call + StepWord.E]]
+    return cost
+
+
+def employed_threads(cost: int, threads: int) -> int:
+    """How many threads, of so many, a wave of this cost employs; at least 1."""
+    return max(min(cost // GRAIN, threads), 1)
+
+
+def share_begin(cost: int, thread: int, threads: int) -> int:
+    """Where a thread's equal share of a wave begins, in cost from the beginning of the wave."""
+    return cost * thread // threads
+
+
+def first_tile(mark: int, begin: int, cost: int, tiles: int) -> int:
+    """The first tile of an op that begins at or after `mark`; `tiles` if none does.
+
+    The op begins at `begin`, both in cost from the beginning of the wave; each tile has this cost.
+    """
+    if mark <= begin:
+        return 0
+    return min((mark - begin + cost - 1) // cost, tiles)
+
+
+def has_op(program: Sequence[int], wave: int, op: int) -> bool:
+    """Whether a call of a wave has this op id."""
+    call = wave
+    for _ in range(program[wave + StepWord.A]):
+        call += STEP_WORDS
+        if program[call + StepWord.F] == op:
+            return True
+    return False
+
+
+# Steps.
+
+
+def step_word(number: int) -> int:
+    """The word at which a step begins."""
+    return HEADER_WORDS + number * STEP_WORDS
+
+
+def enter_loop(program: Sequence[int], walk: MutableSequence[int], number: int, trips: int) -> int:
+    """LOOP: set the counter to 0 and remember the trip count; the number of the next step."""
+    step = step_word(number)
+    counter = program[step + StepWord.A]
+    walk[WalkWord.COUNTERS + counter] = 0
+    walk[WalkWord.COUNTS + counter] = trips
+    return number + 1 if trips > 0 else program[step + StepWord.C]
+
+
+def next_round(program: Sequence[int], walk: MutableSequence[int], number: int) -> int:
+    """NEXT: count a round of a loop; the number of the next step."""
+    step = step_word(number)
+    counter = program[step + StepWord.A]
+    walk[WalkWord.COUNTERS + counter] += 1
+    goes_on = walk[WalkWord.COUNTERS + counter] < walk[WalkWord.COUNTS + counter]
+    return program[step + StepWord.C] if goes_on else number + 1
+
+
+def combine(
+    program: Sequence[int], sizes: Sequence[int], walk: MutableSequence[int], step: int
+) -> None:
+    """COMBINE: a counter is the sum of two others, each times a size."""
+    outer = walk[WalkWord.COUNTERS + program[step + StepWord.B]]
+    inner = walk[WalkWord.COUNTERS + program[step + StepWord.D]]
+    combined = outer * sizes[program[step + StepWord.C]]
+    combined += inner * sizes[program[step + StepWord.E]]
+    walk[WalkWord.COUNTERS + program[step + StepWord.A]] = combined
+
+
+# Arguments.
+
+
+def argument_word(program: Sequence[int], number: int) -> int:
+    """The word at which an argument begins."""
+    return program[HeaderWord.ARGUMENTS] + number * ARG_WORDS
+
+
+def argument_value(
+    program: Sequence[int],
+    sizes: Sequence[int],
+    roots: Sequence[int],
+    walk: Sequence[int],
+    argument: int,
+) -> int:
+    """The value of an argument; of a LOADED one, the address that it is to be loaded from."""
+    kind = program[argument + ArgWord.KIND]
+    counter = program[argument + ArgWord.COUNTER]
+    if kind == ArgKind.COUNTER:
+        return walk[WalkWord.COUNTERS + counter]
+    offset = sizes[program[argument + ArgWord.OFFSET]]
+    if kind == ArgKind.SIZE:
+        return offset
+    address = roots[program[argument + ArgWord.ROOT]] + offset
+    if counter >= 0:
+        steps = walk[WalkWord.THREAD if counter == THREAD else WalkWord.COUNTERS + counter]
+        address += steps * sizes[program[argument + ArgWord.STRIDE]]
+    return address
+
+
+# Failures.
+
+
+def is_earlier(order: int, tile: int, first_order: int, first_tile: int) -> bool:
+    """Whether a failure comes before the first one known so far, in the order of the program."""
+    return order < first_order or (order == first_order and tile < first_tile)
+
+
+FUNCTIONS = (
+    useful_threads,
+    wave_cost,
+    employed_threads,
+    share_begin,
+    first_tile,
+    has_op,
+    step_word,
+    enter_loop,
+    next_round,
+    combine,
+    argument_word,
+    argument_value,
+    is_earlier,
+)
+"""What the engine calls."""
