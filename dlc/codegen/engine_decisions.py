@@ -112,22 +112,18 @@ def step_word(number: int) -> int:
     return HEADER_WORDS + number * STEP_WORDS
 
 
-def enter_loop(program: Sequence[int], walk: MutableSequence[int], number: int, trips: int) -> int:
-    """LOOP: set the counter to 0 and remember the trip count; the number of the next step."""
-    step = step_word(number)
-    counter = program[step + StepWord.A]
+def enter_loop(walk: MutableSequence[int], counter: int, trips: int) -> bool:
+    """LOOP: set the counter to 0 and remember the trip count; whether there is a round."""
     walk[WalkWord.COUNTERS + counter] = 0
     walk[WalkWord.COUNTS + counter] = trips
-    return number + 1 if trips > 0 else program[step + StepWord.C]
+    return trips > 0
 
 
-def next_round(program: Sequence[int], walk: MutableSequence[int], number: int) -> int:
-    """NEXT: count a round of a loop; the number of the next step."""
-    step = step_word(number)
-    counter = program[step + StepWord.A]
-    walk[WalkWord.COUNTERS + counter] += 1
-    goes_on = walk[WalkWord.COUNTERS + counter] < walk[WalkWord.COUNTS + counter]
-    return program[step + StepWord.C] if goes_on else number + 1
+def next_round(walk: MutableSequence[int], counter: int) -> bool:
+    """NEXT: count a round of a loop; whether another one follows."""
+    rounds = walk[WalkWord.COUNTERS + counter] + 1
+    walk[WalkWord.COUNTERS + counter] = rounds
+    return rounds < walk[WalkWord.COUNTS + counter]
 
 
 def combine(

@@ -57,8 +57,8 @@ next:
 wave:
   %wave_end = add i64 %following, %a
   %ended = call i64 @wave(ptr %walk, i64 %step)
-  %goes_on = icmp eq i64 %ended, 0
-  br i1 %goes_on, label %next, label %leave
+  %stays = icmp eq i64 %ended, 0
+  br i1 %stays, label %next, label %leave
 
 loop_head:
   ; A trip count in memory is read between two barriers.
@@ -75,11 +75,15 @@ loop_meet:
 
 loop:
   %trips = call i64 @resolve(ptr %walk, ptr %call, i64 %trip)
-  %loop_to = call i64 @enter_loop(ptr %program, ptr %walk, i64 %index, i64 %trips)
+  %has_round = call i64 @enter_loop(ptr %walk, i64 %a, i64 %trips)
+  %enters = icmp ne i64 %has_round, 0
+  %loop_to = select i1 %enters, i64 %following, i64 %c
   br label %next
 
 next_step:
-  %next_to = call i64 @next_round(ptr %program, ptr %walk, i64 %index)
+  %goes_on = call i64 @next_round(ptr %walk, i64 %a)
+  %again = icmp ne i64 %goes_on, 0
+  %next_to = select i1 %again, i64 %c, i64 %following
   br label %next
 
 branch_meet:

@@ -129,15 +129,12 @@ def test_a_wave_has_the_ops_of_its_own_calls_only() -> None:
 
 @pytest.mark.parametrize("trips", [-2, 0, 1, 4])
 def test_a_loop_has_as_many_rounds_as_trips(trips: int) -> None:
-    words, walk = (
-        program([[Opcode.LOOP, 1, 0, 3], [Opcode.ZERO], [Opcode.NEXT, 1, 0, 1]]),
-        counters(),
-    )
-    number, rounds = enter_loop(words, walk, 0, trips), 0
-    while number == 1:
+    walk, rounds = counters(), 0
+    goes_on = enter_loop(walk, 1, trips)
+    while goes_on:
         assert walk[WalkWord.COUNTERS + 1] == rounds
-        number, rounds = next_round(words, walk, 2), rounds + 1
-    assert (number, rounds) == (3, max(trips, 0))
+        goes_on, rounds = next_round(walk, 1), rounds + 1
+    assert rounds == max(trips, 0)
 
 
 def test_a_combined_counter_is_the_sum_of_two_times_their_sizes() -> None:
@@ -202,14 +199,12 @@ def compiled(function: Callable[..., int | None], *arguments: int | array[int]) 
 
 
 def random_program(random: Random) -> array[int]:
-    """Waves, each step of a loop, an argument of each kind."""
+    """Waves, a COMBINE, an argument of each kind."""
     size, counter = range(len(SIZES)), range(4)
     steps: list[list[int]] = []
     for _ in range(4):
         calls = [(random.choice(size), random.choice(size[1:])) for _ in range(random.randrange(4))]
         steps += wave(*calls, serial=random.randrange(2))
-    for opcode in (Opcode.LOOP, Opcode.NEXT):
-        steps.append([opcode, random.choice(counter), 0, random.randrange(20)])
     a, b, d = random.choices(counter, k=3)
     steps.append([Opcode.COMBINE, a, b, random.choice(size), d, random.choice(size)])
     arguments = [
@@ -239,8 +234,8 @@ def random_calls(random: Random) -> Iterator[Call]:
     yield first_tile, (*random.choices(range(40), k=2), small + 1, random.randrange(9))
     yield has_op, (words, first, small - 1)
     yield step_word, (small,)
-    yield enter_loop, (words, walk, steps - 3, small - 2)
-    yield next_round, (words, walk, steps - 2)
+    yield enter_loop, (walk, small // 3, small - 2)
+    yield next_round, (walk, small // 3)
     yield combine, (words, sizes, walk, step_word(steps - 1))
     for number in range(4):
         argument = argument_word(words, number)
