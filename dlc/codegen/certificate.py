@@ -56,7 +56,7 @@ def certificate(
 
 
 def _most_in_use(placed: Sequence[Placed], sizes: Sizes) -> Entry:
-    """The largest sum of the roots that are in use in one epoch.
+    """The largest sum of the roots that are in use in one wave.
 
     The sum goes up where a root begins and down after it ends, so it counts just before it goes down.
     What is a number is kept apart, so that few sums are left for the call to compute.

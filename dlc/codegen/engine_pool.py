@@ -19,7 +19,7 @@ class PoolWord(IntEnum):
     """The first words of row 0 (the caller's, who needs no letter box)."""
 
     BUSY = 0  # 1 while a call has the workers
-    EPOCH = 1  # barriers passed so far
+    BARRIERS = 1  # passed so far
     WORKERS = 2  # started so far
 
 

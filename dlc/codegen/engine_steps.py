@@ -32,8 +32,8 @@ entry:
   br i1 %one_thread, label %next, label %join_in
 
 join_in:
-  %epoch = call i64 @get(ptr %pool, i64 {PoolWord.EPOCH})
-  call void @put(ptr %walk, i64 {WalkWord.BARRIERS}, i64 %epoch)
+  %passed = call i64 @get(ptr %pool, i64 {PoolWord.BARRIERS})
+  call void @put(ptr %walk, i64 {WalkWord.BARRIERS}, i64 %passed)
   br label %next
 
 next:
@@ -143,7 +143,7 @@ meet_last:
   br i1 %is_first, label %remember, label %gone
 
 remember:
-  call void @put(ptr %pool, i64 {PoolWord.EPOCH}, i64 %barriers)
+  call void @put(ptr %pool, i64 {PoolWord.BARRIERS}, i64 %barriers)
   br label %gone
 
 gone:

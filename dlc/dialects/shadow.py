@@ -27,13 +27,13 @@ class Race(Exception):
 class Moment:
     """Threads of one block that do something at once: their numbers in the launch, one for each row.
 
-    `block` has `threads` threads, and has passed `epoch` barriers.
+    `block` has `threads` threads; its `phase` is the number of barriers that it has passed.
     """
 
     who: Numbers
     block: int
     threads: int
-    epoch: int
+    phase: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Shadow:
         self._written = np.zeros(size, np.int64)
         self._reader = np.full(size, NOBODY, np.int64)
         self._read = np.zeros(size, np.int64)
-        # Whether several threads have read it in that epoch, and whether several blocks have.
+        # Whether several threads have read it in that phase, and whether several blocks have.
         self._many = np.zeros(size, np.bool_)
         self._blocks = np.zeros(size, np.bool_)
         self.flying = np.zeros(size, np.bool_)
@@ -67,10 +67,10 @@ class Shadow:
         clash = self._meets_writer(places, now)
         before = self._reader[places]
         elsewhere = before // now.threads != now.block
-        same = (self._read[places] == now.epoch) & (before != NOBODY) & ~elsewhere
+        same = (self._read[places] == now.phase) & (before != NOBODY) & ~elsewhere
         self._many[places] = same & (self._many[places] | (before != who))
         self._blocks[places] |= elsewhere & (before != NOBODY)
-        self._reader[places], self._read[places] = np.broadcast_to(who, places.shape), now.epoch
+        self._reader[places], self._read[places] = np.broadcast_to(who, places.shape), now.phase
         # Rows that read the same byte: only one of them stands there now.
         together = self._reader[places] != who
         self._many[places[together]] = True
@@ -80,7 +80,7 @@ class Shadow:
         """Threads write bytes, those in their row of `places`; the first clash."""
         who = now.who[:, None]
         clash = self._meets_writer(places, now) or self._meets_reader(places, now)
-        self._writer[places], self._written[places] = np.broadcast_to(who, places.shape), now.epoch
+        self._writer[places], self._written[places] = np.broadcast_to(who, places.shape), now.phase
         return clash or _first(self._writer[places] != who, places, self._writer, wrote=True)
 
     def _meets_writer(self, places: Numbers, now: Moment) -> Clash | None:
@@ -89,14 +89,14 @@ class Shadow:
         if not others.any():
             return None
         apart = before // now.threads != now.block
-        wrong = others & (apart | (self._written[places] == now.epoch))
+        wrong = others & (apart | (self._written[places] == now.phase))
         return _first(wrong, places, self._writer, wrote=True)
 
     def _meets_reader(self, places: Numbers, now: Moment) -> Clash | None:
         before = self._reader[places]
         apart = self._blocks[places] | (before // now.threads != now.block)
         others = self._many[places] | (before != now.who[:, None])
-        wrong = (before != NOBODY) & (apart | (others & (self._read[places] == now.epoch)))
+        wrong = (before != NOBODY) & (apart | (others & (self._read[places] == now.phase)))
         return _first(wrong, places, self._reader, wrote=False)
 
 

@@ -100,13 +100,13 @@ class LaunchMemory:
 
 
 class BlockMemory:
-    """What the threads that work on one tile share. It has passed `epoch` barriers."""
+    """What the threads that work on one tile share. Its `phase` counts the barriers passed."""
 
     def __init__(self, launch: LaunchMemory, tile: int) -> None:
         self.launch = launch
         self.tile = tile
         self.threads = launch.function.threads
-        self.epoch = 0
+        self.phase = 0
         self._shared: dict[Op, int] = {}
 
     def shared(self, op: simt.Shared) -> int:
@@ -242,7 +242,7 @@ class WarpMemory(Evaluation):
                 f"{stretch.name}, to which a copy is on its way that nobody has waited for"
             )
         who = block.tile * block.threads + self.threads[rows]
-        now = Moment(who, block.tile, block.threads, block.epoch)
+        now = Moment(who, block.tile, block.threads, block.phase)
         clash = (shadow.write if wrote else shadow.read)(places + start, now)
         if clash is not None:
             tile, thread = divmod(clash.other, block.threads)

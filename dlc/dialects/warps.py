@@ -100,7 +100,7 @@ class _Block(BlockMemory):
                     f"warp {stops.index(None)} of tile {self.tile} ends while others wait at the "
                     f"{waiting[0].name} at {waiting[0].location.place}"
                 )
-            self.epoch += 1
+            self.phase += 1
 
     def _start(self, number: int) -> Turns:
         warp = _Warp(self, number)

@@ -102,7 +102,7 @@ class _Writer:
         self.end = scheduler.waves - 1
         self.body = Block()
         self.begins: dict[int, int] = {}
-        """The epoch of each wave; of one that is not there, that of the next."""
+        """The number of each wave of the schedule among those written; of an empty one, of the next."""
         self.ends: dict[int, int] = {}
         """The same, but of the one before."""
         self._counted = 0
@@ -196,7 +196,7 @@ class _Writer:
             )
 
     def _life(self, memory: Memory) -> tuple[int, int]:
-        """The first and the last epoch that need a memory."""
+        """The first and the last wave that need a memory."""
         end = max(self._counted - 1, 0)
         if memory.kind != "arena":
             return 0, end

@@ -18,7 +18,7 @@ UNBOUNDED = 4096
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """A memory of the arena, and the first and the last epoch that need it."""
+    """A memory of the arena, and the first and the last wave that need it."""
 
     memory: Memory
     first: int

@@ -52,6 +52,10 @@ written in a wave that a barrier ended. (The engine puts a barrier *after* BRANC
 LOADED trip count has read: such memory may be written again in the very next wave.) The sum of
 tiles * cost over a wave stays below 2**52.
 
+**Time**, in the order of the table, is counted in waves: the barriers that end waves before it. So a wave
+without a barrier of its own is counted as one with those after it, up to a barrier. Memory plans
+(`dlc.runtime.plan`) say from which wave to which a root of the arena is in use.
+
 **Argument**: `ARG_WORDS` words, `ArgWord`. Its value is, by `ArgKind`:
 `SIZE` sizes[offset]; `POINTER` roots[root] + sizes[offset] + counter * sizes[stride] (no counter: -1;
 `THREAD` as counter means the thread number: per-thread scratch); `LOADED` the int64 found at that

@@ -1,6 +1,6 @@
 """The memory plan that an artifact carries as evidence: where each value lies in the arena, and when.
 
-Time counts epochs: the barriers passed since the start of the program, in the order of its table. Sizes
+Time is counted in waves, as `dlc.runtime.abi` says, in the order of the program's table. Sizes
 are texts that `dlc.runtime.expressions` reads; `$k` is entry k of the program's list of sizes.
 `dlc.runtime.plan_check` believes none of it.
 """
@@ -14,7 +14,7 @@ from dlc.runtime.plan import Extent, Plan, Span
 
 
 class RootRecord(NamedTuple):
-    """One stretch of the arena, in use from its first to its last epoch, both included.
+    """One stretch of the arena, in use from its first to its last wave, both included.
 
     It is in the part of the arena that belongs to its `device`.
     """

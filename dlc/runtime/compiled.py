@@ -88,9 +88,9 @@ class CompiledProgram:
         return self._certificate, certificates.plan_at(self._certificate, dims, sizes)
 
     def work(self) -> list[tuple[int, int]]:
-        """Of each call in the table of steps, its epoch and its op id."""
-        steps, epochs = self._table.steps, self._table.epochs
-        return [(int(epochs[k]), int(steps[k, StepWord.F])) for k in self._table.calls]
+        """Of each call in the table of steps, its wave and its op id."""
+        steps, waves = self._table.steps, self._table.waves
+        return [(int(waves[k]), int(steps[k, StepWord.F])) for k in self._table.calls]
 
     def at(self, dims: Mapping[str, int], tensors: Sequence[int]) -> Sized:
         """The program's numbers at these dims, and its plan checked at them.
@@ -119,8 +119,8 @@ class CompiledProgram:
             plan_check.check(
                 plan,
                 [
-                    Use(epoch, [sizes[k] for k in reads], [sizes[k] for k in writes], loop)
-                    for epoch, reads, writes, loop in self._uses
+                    Use(wave, [sizes[k] for k in reads], [sizes[k] for k in writes], loop)
+                    for wave, reads, writes, loop in self._uses
                 ],
             )
             program_check.check_amounts(self._table, sizes, [*lengths, *tensors])
@@ -144,7 +144,7 @@ def _at(dims: Mapping[str, int]) -> str:
 
 
 def _arena_uses(table: ProgramTable) -> list[Use]:
-    """Of each call its epoch, and the size indices of the offsets into the arena that it is given."""
+    """Of each call its wave, and the size indices of the offsets into the arena that it is given."""
     arguments = table.arguments
     kinds = arguments[:, ArgWord.KIND]
     in_arena = arguments[:, ArgWord.ROOT] == Root.ARENA
@@ -155,16 +155,16 @@ def _arena_uses(table: ProgramTable) -> list[Use]:
     )
     calls = table.steps[table.calls]
     words = StepWord.B, StepWord.C, StepWord.G
-    columns = [table.epochs[table.calls], *[calls[:, word] for word in words]]
+    columns = [table.waves[table.calls], *[calls[:, word] for word in words]]
     rows = zip(*[column.tolist() for column in columns], strict=True)
     return [
         Use(
-            epoch,
+            wave,
             _given([*pointed[first : first + reads], *loaded[first : first + count]]),
             _given(pointed[first + reads : first + count]),
             loop,
         )
-        for (epoch, first, count, reads), loop in zip(rows, _loops(table), strict=True)
+        for (wave, first, count, reads), loop in zip(rows, _loops(table), strict=True)
     ]
 
 

@@ -74,7 +74,7 @@ def parts_of(
     start = _start(rooms, devices, lengths[Root.ARENA])
     owners = _Owners(rooms)
     steps: list[list[int]] = table.steps.tolist()
-    epochs: list[int] = table.epochs.tolist()
+    waves: list[int] = table.waves.tolist()
     arguments: list[list[int]] = table.arguments.tolist()
     calls: dict[int, Touched] = {}
     places: list[int] = table.calls.tolist()
@@ -83,7 +83,7 @@ def parts_of(
         first, count = step[StepWord.B], step[StepWord.C]
         given = arguments[first : first + count]
         _check(place, step, given, sizes, start)
-        stretches = [_stretch(a, sizes, lengths, owners, epochs[place]) for a in given]
+        stretches = [_stretch(a, sizes, lengths, owners, waves[place]) for a in given]
         only_read = 1 if is_copy(step) else step[StepWord.G]
         calls[place] = Touched(
             tuple(dict.fromkeys([found for found in stretches if found is not None])),
@@ -104,19 +104,19 @@ def _start(rooms: Sequence[Span], devices: Sequence[str], arena: int) -> int:
 
 
 class _Owners:
-    """Which room an address belongs to, at an epoch."""
+    """Which room an address belongs to, at a wave."""
 
     def __init__(self, rooms: Sequence[Span]) -> None:
         rows = [(room.offset, room.offset + room.bytes, room.first, room.last) for room in rooms]
         self._columns = np.array(rows, np.int64).reshape(-1, 4).T
         self._known: dict[tuple[int, int], tuple[int, int] | None] = {}
 
-    def at(self, address: int, epoch: int) -> tuple[int, int] | None:
+    def at(self, address: int, wave: int) -> tuple[int, int] | None:
         """Where it begins and ends; None for an address of nothing."""
-        key = address, epoch
+        key = address, wave
         if key not in self._known:
             offsets, ends, first, last = self._columns
-            there = (offsets <= address) & (address < ends) & (first <= epoch) & (epoch <= last)
+            there = (offsets <= address) & (address < ends) & (first <= wave) & (wave <= last)
             found = np.flatnonzero(there)
             self._known[key] = (int(offsets[found[0]]), int(ends[found[0]])) if len(found) else None
         return self._known[key]
@@ -127,14 +127,14 @@ def _stretch(
     sizes: Sequence[int],
     lengths: Sequence[int],
     owners: _Owners,
-    epoch: int,
+    wave: int,
 ) -> Stretch | None:
     """The stretch that an argument points into, as a whole: it may move in loops."""
     kind, root, offset = argument[: ArgWord.COUNTER]
     if kind not in (ArgKind.POINTER, ArgKind.LOADED):
         return None
     if root == Root.ARENA:
-        found = owners.at(sizes[offset], epoch)
+        found = owners.at(sizes[offset], wave)
         return None if found is None else Stretch(root, *found)
     return Stretch(root, 0, lengths[root]) if root >= Root.INPUTS else None
 

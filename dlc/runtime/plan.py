@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """A stretch of the arena, in use from epoch `first` to epoch `last`, both included."""
+    """A stretch of the arena, in use from wave `first` to wave `last`, both included."""
 
     name: str
     offset: int
@@ -33,12 +33,12 @@ class Extent(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A call in an epoch, and the addresses in the arena that it reads and writes.
+    """A call in a wave, and the addresses in the arena that it reads and writes.
 
     `loop` has the numbers of the first and the last call of the outermost loop that it is in, if it is.
     """
 
-    epoch: int
+    wave: int
     reads: Sequence[int]
     writes: Sequence[int]
     loop: tuple[int, int] | None = None

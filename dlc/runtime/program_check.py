@@ -77,14 +77,14 @@ class Surroundings(NamedTuple):
 
 
 class ProgramTable(NamedTuple):
-    """A checked program: one row for each step and each argument, and the epoch of each step.
+    """A checked program: one row for each step and each argument, and the wave of each step.
 
-    The epoch of a step is the number of barriers (waves that end with one) before it in the table.
+    It is the number of waves before it in the table that a barrier ends (see `dlc.runtime.abi`).
     """
 
     steps: Words
     arguments: Words
-    epochs: Words
+    waves: Words
 
     @property
     def calls(self) -> Words:
@@ -107,8 +107,8 @@ def check_program(words: Words, around: Surroundings) -> ProgramTable:
     barriers = (opcodes == Opcode.WAVE) & (steps[:, StepWord.B] == 1)
     # A barrier ends the calls of its wave too: these follow the WAVE step but belong before it.
     before = barriers | _in_waves(steps, np.flatnonzero(barriers))
-    epochs = np.cumsum(barriers) - before
-    return ProgramTable(steps, arguments, epochs)
+    waves = np.cumsum(barriers) - before
+    return ProgramTable(steps, arguments, waves)
 
 
 def _split(words: Words) -> tuple[Words, Words]:

@@ -190,8 +190,8 @@ HERE = (NUMBER, 0)
 
 
 def test_a_test_stands_before_the_loop_and_at_the_end_of_its_body() -> None:
-    loop = WhileNode((HERE,), test=(A,), body=(B,), epoch=0)
-    assert put(loop, C._replace(epoch=1)) == [
+    loop = WhileNode((HERE,), test=(A,), body=(B,), wave=0)
+    assert put(loop, C._replace(wave=1)) == [
         ("whole", "a", []),
         ("whole", "round 0", ["a"]),
         ("whole", "while 0", ["round 0"]),
@@ -204,7 +204,7 @@ def test_a_test_stands_before_the_loop_and_at_the_end_of_its_body() -> None:
 
 def test_a_side_begins_when_both_conditions_of_a_branch_are_set() -> None:
     """What the condition is read from may be written over then."""
-    assert put(A, IfNode(HERE, then=(B,), otherwise=(C,), epoch=1), A._replace(epoch=2)) == [
+    assert put(A, IfNode(HERE, then=(B,), otherwise=(C,), wave=1), A._replace(wave=2)) == [
         ("whole", "a", []),
         ("whole", "branch 1", ["a"]),
         ("whole", "branch 2", ["a"]),
@@ -217,13 +217,13 @@ def test_a_side_begins_when_both_conditions_of_a_branch_are_set() -> None:
 
 
 def test_a_side_that_does_nothing_is_no_node() -> None:
-    assert put(IfNode(HERE, then=(), otherwise=(C,), epoch=0), A._replace(epoch=1)) == [
+    assert put(IfNode(HERE, then=(), otherwise=(C,), wave=0), A._replace(wave=1)) == [
         ("whole", "branch 0", []),
         ("whole", "if 0", ["branch 0"]),
         ("whole/if 0", "c", []),
         ("whole", "a", ["if 0"]),
     ]
-    assert put(A, IfNode(HERE, (), (), 1), A._replace(epoch=2)) == [
+    assert put(A, IfNode(HERE, (), (), 1), A._replace(wave=2)) == [
         ("whole", "a", []),
         ("whole", "a", ["a"]),
     ]

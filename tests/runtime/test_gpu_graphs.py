@@ -146,11 +146,11 @@ class Edges:
 
 
 def edges(*launches: tuple[int, bool]) -> Edges:
-    """The graph of kernels of these epochs, of which some use scratch."""
+    """The graph of kernels of these waves, of which some use scratch."""
     noted = Edges()
     words = {False: ((NUMBER, 7),), True: ((NUMBER, 7), (Root.SCRATCH.value, 0))}
     segment = Segment(
-        tuple([Launch(0, 1, words[scratch], 0, epoch) for epoch, scratch in launches]), 0, (), ()
+        tuple([Launch(0, 1, words[scratch], 0, wave) for wave, scratch in launches]), 0, (), ()
     )
     launcher = Launcher(cast(Driver, noted), [Kernel("function", 32)], 1)
     launcher.launch(Known(segment), [0] * len(Root), again=True)

@@ -30,9 +30,9 @@ def most_in_use(roots: Sequence[Span]) -> int:
     return max((sum(r.bytes for r in roots if r.first <= e <= r.last) for e in range(9)), default=0)
 
 
-def use(epoch: int, *addresses: int) -> Use:
+def use(wave: int, *addresses: int) -> Use:
     """A call that reads there."""
-    return Use(epoch, addresses, ())
+    return Use(wave, addresses, ())
 
 
 def test_a_right_plan_passes() -> None:
@@ -49,8 +49,8 @@ def test_an_empty_plan_passes() -> None:
 @pytest.mark.parametrize(
     ("plan", "why"),
     [
-        (plan_of(192, [A, B._replace(offset=64, bytes=128)], []), "overlap in epoch 1"),
-        (plan_of(192, [A, B, C._replace(first=2)], []), "overlap in epoch 2"),
+        (plan_of(192, [A, B._replace(offset=64, bytes=128)], []), "overlap in wave 1"),
+        (plan_of(192, [A, B, C._replace(first=2)], []), "overlap in wave 2"),
         (plan_of(256, [A, B], []), "the arena has 256 bytes, what lies in it ends at 192"),
         (plan_of(128, [A, B], []), "the arena has 128 bytes, what lies in it ends at 192"),
         (plan_of(64, [A], []), "the arena has 64 bytes"),
@@ -71,13 +71,11 @@ def test_a_wrong_plan_is_refused(plan: Plan, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "address"), [(3, 0), (0, 128), (4, 64), (9, 0), (0, -1), (1, 1000)]
+    ("wave", "address"), [(3, 0), (0, 128), (4, 64), (9, 0), (0, -1), (1, 1000)]
 )
-def test_an_address_that_belongs_to_nobody_in_its_epoch_is_refused(
-    epoch: int, address: int
-) -> None:
+def test_an_address_that_belongs_to_nobody_in_its_epoch_is_refused(wave: int, address: int) -> None:
     with pytest.raises(BadPlan, match="by nobody's leave"):
-        check(plan_of(192, [A, B, C._replace(first=4)], []), [use(epoch, address)])
+        check(plan_of(192, [A, B, C._replace(first=4)], []), [use(wave, address)])
 
 
 @pytest.mark.parametrize("said", [0, 128, 191, 193, 256])
@@ -130,7 +128,7 @@ def test_what_its_predecessors_made_for_its_successors_counts_for_a_witness(
 
 
 def test_what_is_written_anew_is_nothing_that_was_kept() -> None:
-    # In epoch 2, after its last reader, x is written without being read, and that is read in epoch 3.
+    # In wave 2, after its last reader, x is written without being read, and that is read in wave 3.
     anew = [*SKIP[:3], Use(2, [], [0]), *SKIP[3:]]
     roots = [X, Y, Z, W, ASIDE]
     check(plan_of(320, roots, [], 128, [4]), anew)
@@ -177,8 +175,8 @@ def _right_by_hand(roots: list[Span], uses: list[Use]) -> bool:
         for two in roots[:i]
     )
     return apart and all(
-        any(r.first <= epoch <= r.last and r.offset <= at < r.end for r in roots)
-        for epoch, addresses, *_ in uses
+        any(r.first <= wave <= r.last and r.offset <= at < r.end for r in roots)
+        for wave, addresses, *_ in uses
         for at in addresses
     )
 

@@ -68,10 +68,10 @@ def changed(step: int | None = None, argument: int | None = None, **fields: int)
     return words_of(steps, arguments)
 
 
-def test_a_good_program_passes_and_its_epochs_count_the_barriers_before_each_step() -> None:
+def test_a_good_program_passes_and_its_waves_count_the_barriers_before_each_step() -> None:
     table = check_program(words_of(STEPS, ARGUMENTS), AROUND)
     assert table.calls.tolist() == [4, 5, 10]
-    assert table.epochs.tolist() == [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1]
+    assert table.waves.tolist() == [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("bad", [-1, SIZES, 1 << 62, -(1 << 62)])

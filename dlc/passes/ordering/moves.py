@@ -82,9 +82,9 @@ def improve(t: Line, limit: int, seed: int) -> int:
         if _change(t, at):
             _judge(t)
             same = t.words[PEAK] == peak
-            moved = t.words[LOW] <= at and at <= t.words[HIGH]
-            less = t.words[REST] < rest or (t.words[REST] == rest and moved)
-            if t.words[PEAK] < peak or (same and less):
+            less = t.words[REST] < rest
+            moved = t.words[REST] == rest and t.words[LOW] <= at and at <= t.words[HIGH]
+            if t.words[PEAK] < peak or (same and (less or moved)):
                 peak = t.words[PEAK]
                 at = t.words[AT]
                 rest = t.words[REST]

@@ -102,26 +102,26 @@ class _Making:
         self, graph: Handle, items: Sequence[Item], before: Sequence[Handle]
     ) -> Sequence[Handle]:
         """Put items into a graph, or into a body, behind these nodes."""
-        for _, each in groupby(items, key=lambda item: item.epoch):
+        for _, each in groupby(items, key=lambda item: item.wave):
             match list(each):
                 case [WhileNode() as node]:
                     before = self._while(graph, node, before)
                 case [IfNode() as node]:
                     before = self._if(graph, node, before)
-                case epoch:
-                    launches = [item for item in epoch if isinstance(item, Launch)]
-                    before = self._epoch(graph, launches, before)
+                case wave:
+                    launches = [item for item in wave if isinstance(item, Launch)]
+                    before = self._wave(graph, launches, before)
         return before
 
-    def _epoch(
-        self, graph: Handle, epoch: Sequence[Launch], before: Sequence[Handle]
+    def _wave(
+        self, graph: Handle, wave: Sequence[Launch], before: Sequence[Handle]
     ) -> Sequence[Handle]:
         """Kernels side by side, but for those that use scratch."""
-        if len(before) > 1 and len(epoch) > 1:
+        if len(before) > 1 and len(wave) > 1:
             before = [self._driver.join(graph, before)]
         nodes: list[Handle] = []
         last_with_scratch: list[Handle] = []
-        for launch in epoch:
+        for launch in wave:
             uses_scratch = any(root == Root.SCRATCH for root, _ in launch.words)
             after = [*before, *(last_with_scratch if uses_scratch else ())]
             with named(launch.op):

@@ -28,18 +28,18 @@ NO_LIMIT = (1 << 63) - 1
 class Launch(NamedTuple):
     """A kernel by its number, on so many tiles, with these words; `op` is the number of its operation.
 
-    Those of a segment that are of the same `epoch` have no barrier of the program between them.
+    Those of a segment that are of the same `wave` have no barrier of the program between them.
     """
 
     kernel: int
     tiles: int
     words: tuple[Word, ...]
     op: int
-    epoch: int = 0
+    wave: int = 0
 
 
 class WhileNode(NamedTuple):
-    """A loop that goes on as long as the device finds its condition true; alone in its epoch.
+    """A loop that goes on as long as the device finds its condition true; alone in its wave.
 
     `words` are what `dlc.runtime.cuda.conditions` needs to decide on: the condition's place, that of
     the count of rounds, the limit, its operation, where the notes of the kernels are, and their number.
@@ -48,16 +48,16 @@ class WhileNode(NamedTuple):
     words: tuple[Word, ...]
     test: tuple[Item, ...]
     body: tuple[Item, ...]
-    epoch: int = 0
+    wave: int = 0
 
 
 class IfNode(NamedTuple):
-    """What the device does if a condition is true, and what otherwise; alone in its epoch."""
+    """What the device does if a condition is true, and what otherwise; alone in its wave."""
 
     condition: Word
     then: tuple[Item, ...]
     otherwise: tuple[Item, ...]
-    epoch: int = 0
+    wave: int = 0
 
 
 Item: TypeAlias = Launch | WhileNode | IfNode
@@ -110,37 +110,37 @@ class Walk:
     def _gather(
         self, place: int, end: int | None, conditional: bool
     ) -> tuple[tuple[Item, ...], int]:
-        """What is launched from a place on, up to `end` or to a step of the host's; that place."""
-        steps = self._steps
+        """What is launched from a place on, up to `end` or to a step of the host's; that place.
+
+        With an `end` the steps are the inside of a block, which a jump would leave.
+        """
         items: list[Item] = []
-        epoch, ends = 0, False
+        wave, ended = 0, False  # whether what comes next begins a new wave
         while place != end:
-            block = steps.nodes.get(place) if conditional else None
-            node = None if block is None or self._room <= 0 else self._node(block)
-            if block is not None and node is not None:
-                epoch += 1
-                items.append(node._replace(epoch=epoch))
-                place, ends = block.end, True
-                continue
-            step = steps.steps[place]
+            block = self._steps.nodes.get(place) if conditional else None
+            node = self._node(block) if block is not None and self._room > 0 else None
+            step = self._steps.steps[place]
             opcode = step[StepWord.OPCODE]
-            # Inside a block a jump would leave it.
-            if steps.is_control(place) or (end is not None and opcode == Opcode.JUMP):
+            if block is not None and node is not None:
+                wave += 1
+                items.append(node._replace(wave=wave))
+                place, ended = block.end, True
+            elif self._steps.is_control(place) or (end is not None and opcode == Opcode.JUMP):
                 break
-            if opcode == Opcode.CALL:
+            elif opcode == Opcode.CALL:
                 if self._room <= 0:
                     break
                 launches = self.launch(place)
                 self._room -= len(launches)
-                items += [launch._replace(epoch=epoch) for launch in launches]
+                items += [launch._replace(wave=wave) for launch in launches]
                 place += 1
-                continue
-            is_wave = opcode == Opcode.WAVE
-            if is_wave and ends:
-                epoch += 1
-            # What one round of a loop does, the next one may rely on.
-            ends = not is_wave or step[StepWord.B] == 1
-            place = self._move(place, step)
+            elif opcode == Opcode.WAVE:
+                wave += 1 if ended else 0
+                ended = step[StepWord.B] == 1
+                place = self._move(place, step)
+            else:
+                ended = True  # what one round of a loop does, the next one may rely on
+                place = self._move(place, step)
         return tuple(items), place
 
     def _node(self, block: While | Choose) -> WhileNode | IfNode | None:
