@@ -162,59 +162,61 @@ class _Rebuild:
     def _second_loop(
         self, stacks: Mapping[Value, tuple[Value, int]], sources: Mapping[Value, Value]
     ) -> flow.Scan:
+        """The second loop, whose body computes what it was handed before."""
         scan, body = self.backward, self.backward.body
-        wanted = {a: v for a, v in self.walked.items() if v not in self.choice.stacked}
-        inputs = [each for each in _inputs(scan) if each.argument not in wanted]
-        known = {self.index: body.arguments[0]}
+        recomputed = {a: v for a, v in self.walked.items() if v not in self.choice.stacked}
+        inputs = [each for each in _inputs(scan) if each.argument not in recomputed]
+        copies = self._starting_points(inputs, stacks, sources)
+        self._compute(body, recomputed, copies)
+        loop = _with_inputs(scan, inputs)
+        self.rewriter.replace(scan, self.rewriter.before(scan).all(loop), relation=EQUAL)
+        return loop
+
+    def _starting_points(
+        self,
+        inputs: list[_Input],
+        stacks: Mapping[Value, tuple[Value, int]],
+        sources: Mapping[Value, Value],
+    ) -> dict[Value, Value]:
+        """What is computed from: values of the first body, as the second one has them.
+
+        Adds to `inputs` what the second loop is not handed yet.
+        """
+        body = self.backward.body
+        copies = {self.index: body.arguments[0]}
         for value in self.choice.stacked:
-            known[value] = _argument(body, inputs, *stacks[value], value)
+            copies[value] = _argument(body, inputs, *stacks[value], value)
         for value in self.choice.passed:
             if value in self.given:
                 outside = self.given[value]
                 outside = sources.get(outside, outside)
-                known[value] = _argument(body, inputs, outside, self.axes.get(value), value)
-        self._compute(body, wanted, known)
-        slices = [each for each in inputs if each.axis is not None]
-        constants = [each for each in inputs if each.axis is None]
-        carried = body.arguments[: 1 + len(scan.initial)]
-        body.set_arguments([*carried, *[each.argument for each in (*slices, *constants)]])
-        scan.regions = ()
-        made = flow.Scan(
-            scan.initial,
-            [each.outside for each in slices],
-            [each.outside for each in constants],
-            body,
-            scan.length,
-            tuple([each.axis for each in slices if each.axis is not None]),
-            scan.y_axes,
-            scan.reverse,
-        )
-        self.rewriter.replace(scan, self.rewriter.before(scan).all(made), relation=EQUAL)
-        return made
+                copies[value] = _argument(body, inputs, outside, self.axes.get(value), value)
+        return copies
 
     def _compute(
-        self, body: Block, wanted: Mapping[Value, Value], known: dict[Value, Value]
+        self, body: Block, recomputed: Mapping[Value, Value], copies: dict[Value, Value]
     ) -> None:
-        """Compute what the arguments `wanted` stood for, each just before it is used first."""
+        """Compute what arguments stood for, each just before it is used first."""
         for op in body:
             for argument in dict.fromkeys(op.operands):
-                if argument in wanted:
-                    self._make(wanted[argument], known, op)
-                    op.replace_operand(argument, known[wanted[argument]])
+                if argument in recomputed:
+                    value = recomputed[argument]
+                    self._make(value, copies, op)
+                    op.replace_operand(argument, copies[value])
 
-    def _make(self, value: Value, known: dict[Value, Value], before: Op) -> None:
+    def _make(self, value: Value, copies: dict[Value, Value], before: Op) -> None:
         """Compute a value of the first body before an operation of the second one."""
         needed: set[Op] = set()
         pending = [value]
         while pending:
             value = pending.pop()
-            if value not in known and value.op is not None and value.op not in needed:
+            if value not in copies and value.op is not None and value.op not in needed:
                 needed.add(value.op)
                 pending += value.op.operands
         for op in self.choice.made:
             if op in needed:
-                copy = self._copy(op, [known[o] for o in op.operands], before)
-                known.update(zip(op.results, copy.results, strict=True))
+                copy = self._copy(op, [copies[o] for o in op.operands], before)
+                copies.update(zip(op.results, copy.results, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,27 @@ def _inputs(scan: flow.Scan) -> list[_Input]:
     outside = (*scan.xs, *scan.constants)
     axes = (*scan.x_axes, *[None] * len(scan.constants))
     return [_Input(*each) for each in zip(arguments, outside, axes, strict=True)]
+
+
+def _with_inputs(scan: flow.Scan, inputs: Sequence[_Input]) -> flow.Scan:
+    """A loop with the body of another one, which it takes, and other inputs."""
+    body = scan.body
+    slices = [(each.argument, each.outside, each.axis) for each in inputs if each.axis is not None]
+    constants = [each for each in inputs if each.axis is None]
+    carried = body.arguments[: 1 + len(scan.initial)]
+    walked = [argument for argument, _, _ in slices]
+    body.set_arguments([*carried, *walked, *[each.argument for each in constants]])
+    scan.regions = ()
+    return flow.Scan(
+        scan.initial,
+        [outside for _, outside, _ in slices],
+        [each.outside for each in constants],
+        body,
+        scan.length,
+        tuple([axis for _, _, axis in slices]),
+        scan.y_axes,
+        scan.reverse,
+    )
 
 
 def _argument(

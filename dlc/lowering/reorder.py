@@ -58,26 +58,31 @@ def _reorder_in(
     least = _least(chores, before.held)
     if before.peak <= least:
         return
+    most_waves = len(before.held) + _waves_to_spare(timeline, work)
+    after = best_order(chores, most_waves, least, context.options.plan_effort)
+    is_better = after.peak < before.peak
+    log = context.log.did if is_better else context.log.refused
+    log(
+        "another order",
+        subject,
+        peak_before=before.peak,
+        peak_then=after.peak,
+        least=least,
+        waves_before=len(before.held),
+        waves_then=len(after.held),
+        how=after.how,
+    )
+    if is_better:
+        for number in after.cuts:
+            work[number].attributes[NEW_WAVE] = True
+        for op in list(_with_others([work[number] for number in after.order], timeline.ops)):
+            timeline.block.move(op, None)
+
+
+def _waves_to_spare(timeline: Timeline, work: Sequence[Op]) -> int:
+    """How many more waves cost less than a `SLOWER`th of the time that the work takes."""
     usual = {name: min(size, SAMPLE) for name, size in timeline.sample.items()}
-    time = sum(picoseconds(op, usual) for op in work)
-    most_waves = len(before.held) + time // (BARRIER * SLOWER)
-    found = best_order(chores, most_waves, least, context.options.plan_effort)
-    figures = {
-        "peak_before": before.peak,
-        "peak_then": found.peak,
-        "least": least,
-        "waves_before": len(before.held),
-        "waves_then": len(found.held),
-        "how": found.how,
-    }
-    if found.peak >= before.peak:
-        context.log.refused("another order", subject, **figures)
-        return
-    context.log.did("another order", subject, **figures)
-    for number in found.cuts:
-        work[number].attributes[NEW_WAVE] = True
-    for op in list(_with_others([work[number] for number in found.order], timeline.ops)):
-        timeline.block.move(op, None)
+    return sum(picoseconds(op, usual) for op in work) // (BARRIER * SLOWER)
 
 
 def _with_others(order: Sequence[Op], ops: Sequence[Op]) -> Iterator[Op]:

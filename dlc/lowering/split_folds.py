@@ -169,31 +169,42 @@ def _partial(op: kernel.Generic, fold_op: kernel.Fold, parts: Sequence[_Part]) -
 def _shorter(
     emit: Builder, whole: kernel.Fold, which: Sequence[Value], parts: Sequence[_Part]
 ) -> kernel.Fold:
-    """The fold over the steps of one part."""
-    rest = whole.extents[len(parts) :]
-    divided = [part for part in parts if part.each != 1]
-    extents: Shape = (*[part.each for part in divided], *rest)
+    """The fold over the steps of one part, the one that `which` says along each divided axis."""
+    divided = [part.each for part in parts if part.each != 1]
+    extents: Shape = (*divided, *whole.extents[len(parts) :])
     body = Block([INDEX] * len(extents))
     inside = Builder(body, emit.location)
-    steps = list(body.arguments)
+    steps, rest = body.arguments[: len(divided)], body.arguments[len(divided) :]
+    places, is_within = _places(inside, parts, which, steps)
+    (value,) = clone_into(whole.body, inside, [*places, *rest])
+    if is_within is not None:
+        dtype = element(value.type)
+        nothing = number(inside, kernel.identity(whole.combine, dtype), dtype)
+        value = inside(scalar.Select(is_within, value, nothing))
+    inside.place(kernel.Yield([value]))
+    return kernel.Fold(body, extents, whole.combine)
+
+
+def _places(
+    emit: Builder, parts: Sequence[_Part], which: Sequence[Value], steps: Sequence[Value]
+) -> tuple[list[Value], Value | None]:
+    """Where along each axis a step of a part is, and whether it is there, where it may not be.
+
+    A step beyond the end of its axis has the last place. One axis at most is divided unevenly.
+    """
     places: list[Value] = []
-    within: Value | None = None
+    is_within: Value | None = None
+    remaining = iter(steps)
     for part, number_of_part in zip(parts, which, strict=True):
         if part.each == 1:
             places.append(number_of_part)
             continue
-        place = _place(inside, part, number_of_part, steps.pop(0))
+        place = _place(emit, part, number_of_part, next(remaining))
         if not part.is_exact:
-            within = inside(scalar.Compare(place, size(inside, part.extent), "lt"))
-            place = inside(scalar.Minimum(place, size(inside, part.extent - 1)))
+            is_within = emit(scalar.Compare(place, size(emit, part.extent), "lt"))
+            place = emit(scalar.Minimum(place, size(emit, part.extent - 1)))
         places.append(place)
-    (value,) = clone_into(whole.body, inside, [*places, *steps])
-    if within is not None:
-        dtype = element(value.type)
-        nothing = number(inside, kernel.identity(whole.combine, dtype), dtype)
-        value = inside(scalar.Select(within, value, nothing))
-    inside.place(kernel.Yield([value]))
-    return kernel.Fold(body, extents, whole.combine)
+    return places, is_within
 
 
 def _place(emit: Builder, part: _Part, which: Value, step: Value) -> Value:

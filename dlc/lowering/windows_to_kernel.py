@@ -175,13 +175,8 @@ def _columns(op: array.Convolution, emit: Builder, picture: Value, weights: Valu
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         channel, *steps, row, column, number_in_batch = indices
-        places = [number_in_batch]
-        conditions: list[Value] = []
-        for k, (place, extent) in enumerate(zip((row, column), (height, width), strict=True)):
-            at, inside = _tap(inner, op, k, place, steps[k], extent)
-            places.append(at)
-            conditions += inside
-        value = load(inner, arrays[0], [*places, channel])
+        places, conditions = _taps(inner, op, (row, column), steps, (height, width))
+        value = load(inner, arrays[0], [number_in_batch, *places, channel])
         zero = number(inner, 0, wide(type.dtype))
         return convert(inner, choose(inner, both(inner, conditions), value, zero), type.dtype)
 
@@ -240,40 +235,33 @@ def _by_formula(op: array.Convolution, emit: Builder) -> Sequence[Value]:
     """Any convolution, element by element."""
     source, weights, result = (tensor_type(v) for v in (op.source, op.kernel, op.result))
     layout = op.layout
-    channels = weights.shape[layout.kernel_in]
-    spatial = [weights.shape[axis] for axis in layout.kernel_spatial]
-    extents = (*spatial, channels)
-    outputs = weights.shape[layout.kernel_out]
+    channels, outputs = weights.shape[layout.kernel_in], weights.shape[layout.kernel_out]
+    window = [weights.shape[axis] for axis in layout.kernel_spatial]
+    extents = [source.shape[axis] for axis in layout.spatial]
 
     def formula(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         picture, kernels = arrays
-        out = indices[layout.channel]
+        out, spatial = indices[layout.channel], [indices[axis] for axis in layout.spatial]
         group = None
         if op.groups > 1:
-            each = size(inner, outputs // op.groups)
-            group = inner(scalar.RawDivide(out, each))
+            group = inner(scalar.RawDivide(out, size(inner, outputs // op.groups)))
 
         def element(deep: Builder, folded: list[Value]) -> Value:
             *steps, channel = folded
-            places: list[Value | None] = [None] * source.rank
-            places[0] = indices[0]
-            places[layout.channel] = (
-                channel
-                if group is None
-                else deep(scalar.Add(times(deep, group, channels), channel))
-            )
-            conditions: list[Value] = []
-            for k, axis in enumerate(layout.spatial):
-                place, inside = _tap(deep, op, k, indices[axis], steps[k], source.shape[axis])
-                places[axis] = place
-                conditions += inside
-            x = load(deep, picture, [place for place in places if place is not None])
+            of_all = channel  # the channel of the source, of all groups
+            if group is not None:
+                of_all = deep(scalar.Add(times(deep, group, channels), channel))
+            taps, conditions = _taps(deep, op, spatial, steps, extents)
+            places = {0: indices[0], layout.channel: of_all}
+            places |= dict(zip(layout.spatial, taps, strict=True))
+            x = load(deep, picture, [places[axis] for axis in range(source.rank)])
             w = load(deep, kernels, _kernel_places(layout, steps, channel, out))
             product = deep(scalar.Multiply(x, w))
             zero = number(deep, 0, wide(source.dtype))
             return choose(deep, both(deep, conditions), product, zero)
 
-        return convert(inner, fold(inner, extents, "add", element), result.dtype)
+        total = fold(inner, (*window, channels), "add", element)
+        return convert(inner, total, result.dtype)
 
     return (generic(emit, op.operands, result.shape, formula),)
 
@@ -295,13 +283,9 @@ def _depthwise_gradient(op: Op, emit: Builder) -> Sequence[Value]:
         line, steps, channel = indices[: len(lines)], indices[len(lines) : -1], indices[-1]
 
         def element(deep: Builder, folded: list[Value]) -> Value:
-            places = [line[0]]
-            conditions: list[Value] = []
-            for k, index in enumerate([*line[1:], *folded]):
-                place, inside = _tap(deep, op, k, index, steps[k], source.shape[k + 1])
-                places.append(place)
-                conditions += inside
-            x = load(deep, picture, [*places, channel])
+            at = [*line[1:], *folded]
+            places, conditions = _taps(deep, op, at, steps, source.shape[1:-1])
+            x = load(deep, picture, [line[0], *places, channel])
             product = deep(scalar.Multiply(x, load(deep, cotangent, [*line, *folded, channel])))
             return choose(deep, both(deep, conditions), product, number(deep, 0, dtype))
 
@@ -317,6 +301,23 @@ def _depthwise_gradient(op: Op, emit: Builder) -> Sequence[Value]:
 
     partial = generic(emit, op.operands, (*lines, *op.window, channels), of_a_line)
     return (generic(emit, (partial,), result.shape, of_all),)
+
+
+def _taps(
+    emit: Builder,
+    op: array.Convolution | array.DepthwiseGradient,
+    indices: Sequence[Value],
+    steps: Sequence[Value],
+    extents: Sequence[Size],
+) -> tuple[list[Value], list[Value]]:
+    """Where one element of the kernel meets the source along each spatial axis, and when it does."""
+    places: list[Value] = []
+    conditions: list[Value] = []
+    for k, (index, step, extent) in enumerate(zip(indices, steps, extents, strict=True)):
+        place, inside = _tap(emit, op, k, index, step, extent)
+        places.append(place)
+        conditions += inside
+    return places, conditions
 
 
 def _tap(

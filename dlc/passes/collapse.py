@@ -152,35 +152,44 @@ def regroup_like(
     `argument` stands for a reshape of an array of that shape, which the new kernel reads directly.
     None if some access is neither at the element's own place nor to a single number.
     """
-    if len(op.domain) != 1 or not domain or product(domain) != op.domain[0]:
-        return None
-    if any(kernel.array_type(value).shape not in (op.domain, ()) for value in op.inputs):
-        return None
-    (index,) = op.indices
-    loads = [use for use in index.uses if isinstance(use, kernel.Load)]
-    if len(loads) != len(index.uses) or any(list(load.indices) != [index] for load in loads):
+    if not _is_element_wise(op) or not domain or product(domain) != op.domain[0]:
         return None
     emit = rewriter.before(op)
     inputs = [
         _as(emit, value, domain) if kernel.array_type(value).shape else value for value in op.inputs
     ]
-    body = Block([*[INDEX] * len(domain), *[value.type for value in inputs]])
-    indices = body.arguments[: len(domain)]
-    for load in loads:
-        load.set_operands([load.array, *op.indices * len(domain)])
-    for old, new in zip(op.arrays, body.arguments[len(domain) :], strict=True):
-        old.type = new.type
     position = op.arrays.index(argument)
-    arguments = [indices[0], *body.arguments[len(domain) :]]
-    inside = Builder(body, op.location)
-    inside.place(kernel.Yield(clone_into(op.body, inside, arguments)))
-    for load in [other for other in body if isinstance(other, kernel.Load) and other.indices]:
-        load.set_operands([load.array, *indices])
-    made = kernel.Generic(inputs, [], body, domain)
-    result = emit(made)
+    regrouped = kernel.Generic(inputs, [], _regrouped_body(op, inputs, domain), domain)
     shape = kernel.array_type(op.result).shape
+    result = emit(regrouped)
     rewriter.replace(op, emit(array.Reshape(result, shape)), relation=EQUAL)
-    return made, made.arrays[position]
+    return regrouped, regrouped.arrays[position]
+
+
+def _is_element_wise(op: kernel.Generic) -> bool:
+    """Whether a kernel has one axis and loads all arrays at the element's own place, or single numbers."""
+    if len(op.domain) != 1:
+        return False
+    if any(kernel.array_type(value).shape not in (op.domain, ()) for value in op.inputs):
+        return False
+    (index,) = op.indices
+    return all(isinstance(use, kernel.Load) and list(use.indices) == [index] for use in index.uses)
+
+
+def _regrouped_body(op: kernel.Generic, inputs: Sequence[Value], domain: Shape) -> Block:
+    """The body of an element-wise kernel for arrays over `domain`. Leaves `op` without a right one."""
+    body = Block([*[INDEX] * len(domain), *[value.type for value in inputs]])
+    indices, arrays = body.arguments[: len(domain)], body.arguments[len(domain) :]
+    # The loads get as many indices as the arrays have axes; which ones is only known in the new body.
+    for load in [use for use in op.indices[0].uses if isinstance(use, kernel.Load)]:
+        load.set_operands([load.array, *op.indices * len(domain)])
+    for before, after in zip(op.arrays, arrays, strict=True):
+        before.type = after.type
+    inside = Builder(body, op.location)
+    inside.place(kernel.Yield(clone_into(op.body, inside, [indices[0], *arrays])))
+    for load in [inner for inner in body if isinstance(inner, kernel.Load) and inner.indices]:
+        load.set_operands([load.array, *indices])
+    return body
 
 
 def _as(emit: Builder, value: Value, shape: Shape) -> Value:

@@ -69,26 +69,41 @@ class If(Structured):
     def backward(
         self, emit: Backward, cotangents: Sequence[Value | None], active: Sequence[bool]
     ) -> tuple[Value | None, ...]:
+        """The cotangents come from another `If`, whose branches are the backward halves of these."""
         wrt = [index for index, matters in enumerate(active[1:]) if matters]
         halves = (Block(), Block())
-        parts = [
+        yes, no = [
             _pull_back(front, emit.inside(back), cotangents, wrt)
             for front, back in zip(self.regions, halves, strict=True)
         ]
-        reached = [k for k in range(len(wrt)) if parts[0][k] is not None or parts[1][k] is not None]
-        for back, part in zip(halves, parts, strict=True):
-            end = Builder(back, self.location)
-            like = [self.inputs[wrt[k]] for k in reached]
-            given = [part[k] for k in reached]
-            end.place(Yield(tuple([g or zeros(end, v) for g, v in zip(given, like, strict=True)])))
-            sweep(back)
+        reached = [k for k in range(len(wrt)) if yes[k] is not None or no[k] is not None]
+        inputs = [wrt[k] for k in reached]
+        for back, part in zip(halves, (yes, no), strict=True):
+            self._yield_cotangents(back, inputs, [part[k] for k in reached])
         if not reached:
             return (None,) * len(self.operands)
         kept = self._keep(halves)
         seeds = [c for c in cotangents if c is not None and filled_with(c) is None]
         results = emit.all(If(self.condition, (*seeds, *kept), *halves))
-        found = dict(zip([wrt[k] + 1 for k in reached], results, strict=True))
-        return tuple([found.get(index) for index in range(len(self.operands))])
+        cotangent_of = dict(zip(inputs, results, strict=True))
+        return (None, *[cotangent_of.get(index) for index in range(len(self.inputs))])
+
+    def _yield_cotangents(
+        self, back: Block, inputs: Sequence[int], cotangents: Sequence[Value | None]
+    ) -> None:
+        """End a backward half with the cotangents of inputs, by number; zeros where it has none."""
+        end = Builder(back, self.location)
+        end.place(
+            Yield(
+                tuple(
+                    [
+                        cotangent or zeros(end, self.inputs[index])
+                        for index, cotangent in zip(inputs, cotangents, strict=True)
+                    ]
+                )
+            )
+        )
+        sweep(back)
 
     def _keep(self, halves: Sequence[Block]) -> list[Value]:
         """Bind what the backward halves need to arguments that both have; gives their values.
