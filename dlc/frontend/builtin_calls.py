@@ -51,47 +51,49 @@ def _operands(given: Arguments) -> list[tuple[Span, Datum]]:
 
 def _bound(
     ev: Evaluator, function: Builtin, given: Arguments
-) -> tuple[list[object], dict[str, Datum]]:
+) -> tuple[list[object], dict[str, object]]:
+    """The converted arguments by position, those of `*rest` last, and those of `**others` by name."""
     parameters = function.parameters
     if function.is_simple and not given.named and len(given.positional) == len(parameters):
         pairs = list(zip(parameters, given.positional, strict=True))
         met = _met(pairs)
         return [converted(ev, function, *pair, met) for pair in pairs], {}
-    rest = next((p for p in parameters if p.name.startswith("*") and p.name[1] != "*"), None)
-    others = next((p for p in parameters if p.name.startswith("**")), None)
     plain = [p for p in parameters if not p.name.startswith("*")]
-    tail: tuple[Argument, ...] = ()
-    extra: dict[str, Argument] = {}
-    if rest is not None:
-        count = len(plain)
-        tail = given.positional[count:]
-        given = Arguments(given.positional[:count], given.named, given.source, given.span)
-    if others is not None:
-        names = {p.name for p in plain}
-        extra = {name: a for name, a in given.named.items() if name not in names}
-        named = {name: a for name, a in given.named.items() if name in names}
-        given = Arguments(given.positional, named, given.source, given.span)
-    found = bind(ev, function.name, [(p.name, p.required) for p in plain], given)
-    pairs = [(p, found[p.name]) for p in plain if p.name in found]
+    others = next((p for p in parameters if p.name.startswith("**")), None)
+    rest = next((p for p in parameters if p.name.startswith("*") and p is not others), None)
+    own, tail, extra = _shares(
+        given, plain, has_rest=rest is not None, has_others=others is not None
+    )
+    arguments = bind(ev, function.name, [(p.name, p.required) for p in plain], own)
+    pairs = [(p, arguments[p.name]) for p in plain if p.name in arguments]
     if rest is not None:
         pairs += [(rest, argument) for argument in tail]
     met = _met(pairs)
-    bound: list[object] = []
-    for parameter in plain:
-        argument = found.get(parameter.name)
-        bound.append(
-            parameter.default
-            if argument is None
-            else converted(ev, function, parameter, argument, met)
-        )
+
+    def value(parameter: Parameter, argument: Argument) -> object:
+        return converted(ev, function, parameter, argument, met)
+
+    bound = [value(p, arguments[p.name]) if p.name in arguments else p.default for p in plain]
     if rest is not None:
-        bound += [converted(ev, function, rest, argument, met) for argument in tail]
-    made = {
-        name: converted(ev, function, others, argument, met)
-        for name, argument in extra.items()
-        if others is not None
-    }
-    return bound, made  # pyright: ignore[reportReturnType]
+        bound += [value(rest, argument) for argument in tail]
+    if others is None:
+        return bound, {}
+    return bound, {name: value(others, argument) for name, argument in extra.items()}
+
+
+def _shares(
+    given: Arguments, plain: Sequence[Parameter], *, has_rest: bool, has_others: bool
+) -> tuple[Arguments, tuple[Argument, ...], dict[str, Argument]]:
+    """The arguments for the plain parameters, for `*rest` and for `**others`.
+
+    Where the function has no such parameter, the plain ones get them all.
+    """
+    count = len(plain) if has_rest else len(given.positional)
+    names = {p.name for p in plain} if has_others else {*given.named}
+    named = {name: argument for name, argument in given.named.items() if name in names}
+    extra = {name: argument for name, argument in given.named.items() if name not in names}
+    own = Arguments(given.positional[:count], named, given.source, given.span)
+    return own, given.positional[count:], extra
 
 
 def _met(pairs: Sequence[tuple[Parameter, Argument]]) -> DType | None:

@@ -136,32 +136,25 @@ def _scan(step: Step) -> Made:
     body, count = step.graph("body"), step.integer("num_scan_inputs")
     carries = len(step.operands) - count
     initial = [step.value(index) for index in range(carries)]
-    walked = [step.value(carries + k) for k in range(count)]
-    axes = _axes(step, "scan_input_axes", [array.tensor_type(x).rank for x in walked])
-    backwards = _directions(step, "scan_input_directions", count)
-    reverse = all(backwards)
-    walked = [
-        _turned(step, x, axis, turn=back != reverse)
-        for x, axis, back in zip(walked, axes, backwards, strict=True)
-    ]
-    slices = [_slice_type(x, axis) for x, axis in zip(walked, axes, strict=True)]
+    sequences = [step.value(carries + k) for k in range(count)]
+    axes = _axes(step, "scan_input_axes", [array.tensor_type(x).rank for x in sequences])
+    from_end = _directions(step, "scan_input_directions", count)
+    reverse = all(from_end)
+    sequences = _in_direction(step, sequences, axes, from_end, reverse=reverse)
+    slices = [_slice_type(x, axis) for x, axis in zip(sequences, axes, strict=True)]
     types = [flow.COUNTER, *[value.type for value in initial], *slices]
-    block, results = step.regions.block(body, types, range(1, len(types)))
-    _yield(step, block, results)
-    ranks = [array.tensor_type(value).rank + 1 for value in results[carries:]]
-    places = _axes(step, "scan_output_axes", ranks)
-    used = capture([block])
-    length = array.tensor_type(walked[0]).shape[axes[0]]
-    scan = flow.Scan(
-        tuple(initial), tuple(walked), tuple(used), block, length, axes, places, reverse
+    block, yields = step.regions.block(body, types, range(1, len(types)))
+    _yield(step, block, yields)
+    y_ranks = [array.tensor_type(value).rank + 1 for value in yields[carries:]]
+    y_axes = _axes(step, "scan_output_axes", y_ranks)
+    used = tuple(capture([block]))
+    length = array.tensor_type(sequences[0]).shape[axes[0]]
+    results = step.emit.all(
+        flow.Scan(tuple(initial), tuple(sequences), used, block, length, axes, y_axes, reverse)
     )
-    found = step.emit.all(scan)
-    from_end = _directions(step, "scan_output_directions", len(places))
-    stacks = [
-        _turned(step, y, axis, turn=back != reverse)
-        for y, axis, back in zip(found[carries:], places, from_end, strict=True)
-    ]
-    return [*found[:carries], *stacks]
+    from_end = _directions(step, "scan_output_directions", len(y_axes))
+    stacks = _in_direction(step, results[carries:], y_axes, from_end, reverse=reverse)
+    return [*results[:carries], *stacks]
 
 
 def _directions(step: Step, name: str, count: int) -> tuple[bool, ...]:
@@ -172,8 +165,19 @@ def _directions(step: Step, name: str, count: int) -> tuple[bool, ...]:
     return tuple([direction != 0 for direction in given])
 
 
-def _turned(step: Step, value: Value, axis: int, *, turn: bool) -> Value:
-    return step.emit(array.Reverse(value, (axis,))) if turn else value
+def _in_direction(
+    step: Step,
+    values: Sequence[Value],
+    axes: Sequence[int],
+    from_end: Sequence[bool],
+    *,
+    reverse: bool,
+) -> list[Value]:
+    """Tensors as a loop walks them, from the end if `reverse`: reversed where they go the other way."""
+    return [
+        value if back == reverse else step.emit(array.Reverse(value, (axis,)))
+        for value, axis, back in zip(values, axes, from_end, strict=True)
+    ]
 
 
 def _axes(step: Step, name: str, ranks: Sequence[int]) -> tuple[int, ...]:

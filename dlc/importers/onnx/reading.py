@@ -189,6 +189,10 @@ def _check_shape(what: str, shape: Sequence[int]) -> None:
 # Nodes --------------------------------------------------------------------------------------------
 
 
+_NEW, _OPEN, _DONE = 0, 1, 2
+"""The state of a node in a search: not seen, what it reads is being looked at, ordered."""
+
+
 class _Nodes:
     """Reads the nodes of a file's graphs."""
 
@@ -211,34 +215,43 @@ class _Nodes:
         """
         known = frozenset(("", *around, *tensors, *[value.name for value in graph.input]))
         makers = self._makers(graph, known)
-        order: list[int] = []
-        in_order = True  # those of the file, as is usual
-        state = bytearray(len(graph.node))  # 0 new, 1 its inputs are being looked at, 2 done
-        for value in graph.output:
-            todo = [self._maker(makers, known, value.name, "is an output")]
-            while todo:
-                number = todo[-1]
-                if number < 0 or state[number] == 2:
-                    todo.pop()
-                elif state[number] == 1:
-                    state[number] = 2
-                    order.append(todo.pop())
-                else:
-                    state[number] = 1
-                    node = graph.node[number]
-                    for name in (*node.input, *_captured(node)):
-                        maker = self._maker(makers, known, name, f"is read by {_label(node)}")
-                        if maker >= 0 and state[maker] == 1:
-                            raise self._cycle(graph, todo[todo.index(maker) :], state)
-                        if maker >= 0 and state[maker] == 0:
-                            todo.append(maker)
-                        in_order = in_order and maker < number
-        if in_order:
-            order.sort()
         visible = known | {*makers}
+        order = self._order(graph, makers, known)
         return tuple(
             [self._node(graph.node[k], line or place, visible) for place, k in enumerate(order, 1)]
         )
+
+    def _order(
+        self, graph: GraphProto, makers: dict[str, int], known: Collection[str]
+    ) -> list[int]:
+        """The numbers of the nodes that results depend on: in the file's order where that is right,
+        else as a depth-first search leaves them."""
+        order: list[int] = []
+        edges: list[tuple[int, int]] = []  # a node that makes what another one reads, and that one
+        state = bytearray(len(graph.node))  # _NEW
+        for value in graph.output:
+            pending = [self._maker(makers, known, value.name, "is an output")]
+            while pending:
+                number = pending[-1]
+                if number < 0 or state[number] == _DONE:
+                    pending.pop()
+                    continue
+                if state[number] == _OPEN:  # what it reads has been ordered
+                    state[number] = _DONE
+                    order.append(pending.pop())
+                    continue
+                state[number] = _OPEN
+                node = graph.node[number]
+                for name in (*node.input, *_captured(node)):
+                    maker = self._maker(makers, known, name, f"is read by {_label(node)}")
+                    if maker < 0:
+                        continue
+                    if state[maker] == _OPEN:
+                        raise self._cycle(graph, pending[pending.index(maker) :], state)
+                    if state[maker] == _NEW:
+                        pending.append(maker)
+                    edges.append((maker, number))
+        return sorted(order) if all(maker < reader for maker, reader in edges) else order
 
     def _makers(self, graph: GraphProto, known: Collection[str]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -265,9 +278,9 @@ class _Nodes:
             )
         return -1
 
-    def _cycle(self, graph: GraphProto, todo: list[int], state: bytearray) -> ModelError:
+    def _cycle(self, graph: GraphProto, pending: list[int], state: bytearray) -> ModelError:
         """The error for nodes that wait for each other; those being looked at are the way around."""
-        nodes = [graph.node[number] for number in todo if state[number] == 1]
+        nodes = [graph.node[number] for number in pending if state[number] == _OPEN]
         way = " -> ".join([*map(_label, nodes), _label(nodes[0])])
         return ModelError(
             f"{self._file}: {next(filter(None, nodes[0].output))} depends on itself: {way}",

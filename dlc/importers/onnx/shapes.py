@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import numpy as np
@@ -124,37 +125,45 @@ def _split(step: Step) -> Made:
 def _slice(step: Step) -> Made:
     x = step.value(0)
     shape = step.type(0).shape
-    rank = len(shape)
+    lows: list[Size] = [0] * len(shape)
+    highs: list[Size] = list(shape)
+    strides = [1] * len(shape)
+    backwards: list[int] = []
+    for axis, start, end, stride in _sliced_axes(step, len(shape)):
+        part = _backwards if stride < 0 else _forwards
+        lows[axis], highs[axis] = part(step, start, end, abs(stride), shape[axis])
+        strides[axis] = abs(stride)
+        if stride < 0:
+            backwards.append(axis)
+    if any(lows) or tuple(highs) != shape or strides != [1] * len(shape):
+        x = step.emit(array.Slice(x, tuple(lows), tuple(highs), tuple(strides)))
+    return step.emit(array.Reverse(x, tuple(sorted(backwards)))) if backwards else x
+
+
+def _sliced_axes(step: Step, rank: int) -> Iterable[tuple[int, Size, Size, int]]:
+    """The axis, start, end and step of each axis that a Slice names: attributes before opset 10."""
+    axes: Sequence[int] | None = None
+    strides: Sequence[int] | None = None
     if step.opset < 10:
-        starts: list[Size] = list(step.list("starts") or ())
-        ends: list[Size] = list(step.list("ends") or ())
-        given, steps = step.list("axes"), None
+        starts: Sequence[Size] = step.list("starts") or ()
+        ends: Sequence[Size] = step.list("ends") or ()
+        axes = step.list("axes")
     else:
         starts, ends = step.sizes(1), step.sizes(2)
-        given = None if step.operand(3) is None else tuple(step.integers(3))
-        steps = None if step.operand(4) is None else step.integers(4)
-    axes = range(len(starts)) if given is None else [step.axis(axis, rank) for axis in given]
-    steps = steps or [1] * len(starts)
-    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        axes = None if step.operand(3) is None else step.integers(3)
+        strides = None if step.operand(4) is None else step.integers(4)
+    axes = range(len(starts)) if axes is None else [step.axis(axis, rank) for axis in axes]
+    strides = strides or [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(strides) or 0 in strides:
         raise step.wrong("needs a start, an end and a step other than 0 for each axis")
-    lows: list[Size] = [0] * rank
-    highs: list[Size] = list(shape)
-    strides = [1] * rank
-    backwards: list[int] = []
-    for axis, start, end, stride in zip(axes, starts, ends, steps, strict=True):
-        if stride < 0:
-            lows[axis], highs[axis] = _backwards(step, start, end, -stride, shape[axis])
-            backwards.append(axis)
-        else:
-            bounds = step.regions.bounds
-            low, high = [_inside(place, shape[axis], bounds) for place in (start, end)]
-            lows[axis], highs[axis] = low, maximum(low, high, bounds)
-        strides[axis] = abs(stride)
-    whole = not any(lows) and tuple(highs) == shape and strides == [1] * rank
-    taken = x if whole else step.emit(array.Slice(x, tuple(lows), tuple(highs), tuple(strides)))
-    if not backwards:
-        return taken
-    return step.emit(array.Reverse(taken, tuple(sorted(backwards))))
+    return zip(axes, starts, ends, strides, strict=True)
+
+
+def _forwards(step: Step, start: Size, end: Size, stride: int, size: Size) -> tuple[Size, Size]:
+    """The part of an axis from `start` up to before `end`, whatever the stride."""
+    bounds = step.regions.bounds
+    low, high = _inside(start, size, bounds), _inside(end, size, bounds)
+    return low, maximum(low, high, bounds)
 
 
 def _inside(place: Size, size: Size, bounds: Bounds) -> Size:
@@ -199,29 +208,40 @@ def _tile(step: Step) -> Made:
 
 
 def _pad(step: Step) -> Made:
-    x, type = step.value(0), step.type(0)
+    x = step.value(0)
+    low, high = _pads(step, step.type(0).rank)
+    mode = step.text("mode", "constant")
+    if mode == "constant":
+        return _filled(step, x, low, high)
+    return _continued(step, x, mode, low, high)
+
+
+def _pads(step: Step, rank: int) -> tuple[list[int], list[int]]:
+    """How many elements are put before and behind each axis; a negative number cuts some off."""
     pads = list(step.list("pads") or ()) if step.opset < 11 else step.integers(1)
-    axes = tuple(range(type.rank))
+    axes: Sequence[int] = range(rank)
     if step.opset >= 18 and step.operand(3) is not None:
-        axes = tuple([step.axis(axis, type.rank) for axis in step.integers(3)])
+        axes = [step.axis(axis, rank) for axis in step.integers(3)]
     if len(pads) != 2 * len(axes):
         raise step.wrong(f"has {len(pads)} pads for {len(axes)} axes")
-    low, high = [0] * type.rank, [0] * type.rank
+    low, high = [0] * rank, [0] * rank
     for k, axis in enumerate(axes):
         low[axis], high[axis] = pads[k], pads[len(axes) + k]
-    mode = step.text("mode", "constant")
-    if mode != "constant":
-        return _continued(step, x, mode, low, high)
+    return low, high
+
+
+def _filled(step: Step, x: Value, low: list[int], high: list[int]) -> Value:
+    """The tensor with one value around it, after what is cut off."""
+    emit, type = step.emit, step.type(0)
     value = step.optional(2) if step.opset >= 11 else None
     if value is None:
-        value = array.fill(step.emit, step.number("value", 0.0), type.with_shape(()))
-    cut = [max(-number, 0) for number in low]
-    limits = [size - max(-number, 0) for size, number in zip(type.shape, high, strict=True)]
-    inner = step.emit(array.Slice(x, tuple(cut), tuple(limits), (1,) * type.rank))
-    grow = [tuple([max(number, 0) for number in numbers]) for numbers in (low, high)]
-    return step.emit(
-        array.Pad(inner, reshape(step.emit, value, ()), grow[0], grow[1], (0,) * type.rank)
-    )
+        value = array.fill(emit, step.number("value", 0.0), type.with_shape(()))
+    starts = [max(-number, 0) for number in low]
+    ends = [size - max(-number, 0) for size, number in zip(type.shape, high, strict=True)]
+    steps = (1,) * type.rank
+    inner = emit(array.Slice(x, tuple(starts), tuple(ends), steps))
+    before, behind = (tuple([max(number, 0) for number in numbers]) for numbers in (low, high))
+    return emit(array.Pad(inner, reshape(emit, value, ()), before, behind, (0,) * type.rank))
 
 
 def _continued(step: Step, x: Value, mode: str, low: list[int], high: list[int]) -> Value:
