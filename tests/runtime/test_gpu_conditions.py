@@ -17,7 +17,7 @@ from dlc.errors import CallError
 from dlc.runtime.abi import STEP_WORDS, ArgKind, Opcode, Root
 from dlc.runtime.cuda.conditions import PTX
 from dlc.runtime.cuda.driver import Driver, Kernel, Setters
-from dlc.runtime.cuda.failing import WAIT
+from dlc.runtime.cuda.errors import WAIT
 from dlc.runtime.cuda.graphs import GraphMaker
 from dlc.runtime.cuda.steps import NUMBER, Steps
 from dlc.runtime.cuda.walk import IfNode, Item, Launch, WhileNode

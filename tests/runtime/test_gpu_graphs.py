@@ -15,7 +15,7 @@ import dlc
 from dlc.errors import CallError
 from dlc.runtime.abi import Root
 from dlc.runtime.cuda.driver import Driver, Kernel
-from dlc.runtime.cuda.failing import WAIT
+from dlc.runtime.cuda.errors import WAIT
 from dlc.runtime.cuda.launching import MAX_KEPT, Known, Launcher
 from dlc.runtime.cuda.steps import NUMBER
 from dlc.runtime.cuda.walk import Launch, Segment

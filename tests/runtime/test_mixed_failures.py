@@ -11,7 +11,7 @@ from dlc.driver.compile import compile_opened
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
 from dlc.errors import CallError, Diagnostic
-from dlc.runtime.cuda.failing import WAIT
+from dlc.runtime.cuda.errors import WAIT
 from dlc.runtime.mixed.entry import MixedEntryPoint
 from dlc.runtime.model import Model
 from tests.runtime.fake_gpu import FakeGpu, fake_gpu

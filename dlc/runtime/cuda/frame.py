@@ -20,10 +20,9 @@ from dlc.errors import CallError
 from dlc.runtime.abi import CallWord, Root, Status, TraceWord
 from dlc.runtime.buffers import Bytes
 from dlc.runtime.cuda.driver import Handle
-from dlc.runtime.cuda.failing import hinted
+from dlc.runtime.cuda.errors import FINE, hinted, outcome
 from dlc.runtime.cuda.gpu import Gpu
 from dlc.runtime.cuda.memory import Growing
-from dlc.runtime.cuda.outcome import FINE, outcome
 from dlc.runtime.cuda.pinned import LARGE, GrowingPinned
 from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.cuda.steps import Steps

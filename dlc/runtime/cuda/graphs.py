@@ -16,7 +16,7 @@ from dlc.errors import CallError
 from dlc.runtime.abi import Root
 from dlc.runtime.cuda.conditions import setters_of
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
-from dlc.runtime.cuda.failing import named
+from dlc.runtime.cuda.errors import named
 from dlc.runtime.cuda.steps import NUMBER, Word
 from dlc.runtime.cuda.walk import IfNode, Item, Launch, WhileNode
 

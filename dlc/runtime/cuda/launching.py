@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dlc.errors import CallError
 from dlc.runtime.cuda.driver import Driver, Kernel
-from dlc.runtime.cuda.failing import named, waits_for_each
+from dlc.runtime.cuda.errors import named, waits_for_each
 from dlc.runtime.cuda.graphs import Graph, GraphMaker, at_roots
 from dlc.runtime.cuda.walk import Launch, Segment
 from dlc.runtime.frames import Sized

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.runtime.cuda.failing import KernelFailed
+from dlc.runtime.cuda.errors import KernelFailed
 from dlc.runtime.entry import EntryPoint
 from dlc.runtime.frames import Words
 from dlc.runtime.sizing import Binding

@@ -12,10 +12,9 @@ from enum import IntEnum
 from functools import partial
 
 from dlc.runtime.abi import Opcode, Status, StepWord
-from dlc.runtime.cuda.failing import hinted
+from dlc.runtime.cuda.errors import ended_with, hinted
 from dlc.runtime.cuda.gpu import Gpu
 from dlc.runtime.cuda.launching import MAX_SEGMENTS, Kept, Known, KnownSegments, Launcher
-from dlc.runtime.cuda.outcome import ended_with
 from dlc.runtime.cuda.pinned import PinnedBytes
 from dlc.runtime.cuda.steps import NUMBER, EndWord, Steps
 from dlc.runtime.cuda.walk import Walk

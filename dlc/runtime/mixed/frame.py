@@ -29,10 +29,9 @@ from dlc.runtime.abi import (
 )
 from dlc.runtime.buffers import Bytes as Block
 from dlc.runtime.buffers import address
-from dlc.runtime.cuda.failing import hinted, named, waits_for_each
+from dlc.runtime.cuda.errors import FINE, ended_with, first_failure, hinted, named, waits_for_each
 from dlc.runtime.cuda.frame import CallTimes
 from dlc.runtime.cuda.memory import Growing
-from dlc.runtime.cuda.outcome import FINE, ended_with, first_failure
 from dlc.runtime.cuda.pinned import GrowingPinned
 from dlc.runtime.cuda.steps import NUMBER, Steps
 from dlc.runtime.cuda.walk import Walk
