@@ -1,9 +1,10 @@
 """The engine: native code that runs the programs of `dlc.runtime.abi`, the same in every artifact.
 
-It is LLVM text for the plainest processor of its kind. `engine_pool` has the threads: starting, waking
-and parking them, and the barrier; `engine_walk` what a thread knows on its way through a program,
-`engine_waves` how the threads share the work, `engine_steps` the way itself. Here are the entry that ties
-them together and the few lines that differ between processors.
+It is LLVM text for the plainest processor of its kind. What only computes, `engine_decisions`, is Python
+that is compiled into it; threads, atomics, system calls and the floating-point state are written as text.
+`engine_pool` has the threads: starting, waking and parking them, and the barrier; `engine_waves` how they
+share the work, `engine_steps` the way through a program, `engine_walk` what both use. Here are the entry
+that ties them together and the few lines that differ between processors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a thread of the engine knows on its way through a program, its *walk*, as LLVM text.
+"""What a thread of the engine does all along its way through a program, its *walk*, as LLVM text.
 
-The walk is words on the thread's own stack. Here are its layout, the values of arguments, and how a
+The walk is words on the thread's own stack, `WalkWord`. Here are the values of arguments, and how a
 failure is written into the call.
 """
 
