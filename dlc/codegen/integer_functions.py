@@ -7,11 +7,11 @@ This is all that is accepted; the rest is refused with `OutsideSubset`, which qu
   result is an integer, a truth value or nothing.
 - Statements: an assignment of one value to a name or an element, `+=` and its like, `if`, `while`,
   `for NAME in range(END)` or `range(BEGIN, END)`, `break`, `continue`, `return`, a call, docstrings.
-- Values: integers; variables; `table[i]`, `record.field[i]` and `len(record.field)`; `+ - * //` and the
-  sign; `min(a, b)`, `max(a, b)`; `a if test else b`; a test that does not end in a number; a call of a
-  function of the same module, which passes records and tables on by name. An integer of the module is
-  read by its name, one of an `IntEnum` as `StepWord.A`.
-- Tests: one comparison of two values, `not`, `and`, `or`, a value that is not 0.
+- Values: integers, `True`, `False`; variables; `table[i]`, `record.field[i]` and `len(record.field)`;
+  `+ - * //` and the sign; `min(a, b)`, `max(a, b)`; `a if test else b`; a comparison, `not`, and what
+  `and` and `or` make of these; a call of a function of the same module, which passes records and tables
+  on by name. An integer of the module is read by its name, one of an `IntEnum` as `StepWord.A`.
+- Tests: one comparison of two values; `not`, `and`, `or` of tests; a value that is not 0.
 
 Machine code gives what Python gives where no number leaves 64 bits, nothing negative is divided, indices
 run from 0 to below the length and variables have values when they are read. It checks none of these. So
