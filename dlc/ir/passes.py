@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from dlc.errors import DlcError, InternalError, UsageError
 from dlc.ir.core import Op
@@ -20,6 +20,13 @@ from dlc.ir.rewrite import Rewriter
 from dlc.ir.value_map import ValueMap
 
 PassFunction: TypeAlias = Callable[[Op, "Context"], None]
+
+
+class TargetName(Protocol):
+    """What the pass manager knows of a target, which is described further up."""
+
+    @property
+    def name(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +42,8 @@ class Options:
     disabled: frozenset[str] = frozenset()
     fast_narrow: bool = False
     """Whether 16-bit values inside a kernel may stay wider: `limit fast_narrow`."""
-    vector_bytes: int = 32
-    """Width of a register of the target."""
-    fma: bool = True
-    """Whether the target multiplies and adds in one instruction."""
-    half: bool = True
-    """Whether it converts between f16 and f32 in one instruction."""
-    rounding: bool = True
-    """Whether it rounds to integers in one instruction."""
+    target: TargetName | None = None
+    """The machine that code is made for: a `dlc.target.Target`, which `dlc.target.target_of` gives."""
     batch: int | None = None
     """The examples in a step of training, where there is one."""
     plan_effort: int = 1
