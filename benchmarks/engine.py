@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dlc.codegen.engine import ENTRY, engine_image
 from dlc.codegen.image import Image, link
-from dlc.codegen.llvm import Target, compile_object
+from dlc.codegen.llvm import compile_object
 from dlc.runtime import threads
 from dlc.runtime.abi import (
     ABI_VERSION,
@@ -35,6 +35,7 @@ from dlc.runtime.abi import (
     Status,
 )
 from dlc.runtime.code import LoadedImage, load_engine, load_image
+from dlc.target.cpu import CpuTarget
 
 TEXT = """
 define void @nothing(ptr %args, i64 %first, i64 %last, ptr %fault) { ret void }
@@ -79,7 +80,7 @@ class Bench:
     """The engine, the two functions above, and calls of it."""
 
     def __init__(self) -> None:
-        self.code = link({"bench": compile_object(TEXT, Target.named("x86-64"))})
+        self.code = link({"bench": compile_object(TEXT, CpuTarget.named("x86-64"))})
         self.loaded = load(self.code)
         engine = engine_image()
         digest = hashlib.sha256(engine.code).digest()

@@ -25,7 +25,7 @@ from pathlib import Path
 import onnx
 
 from benchmarks.training_cases import NETWORKS, OWN
-from dlc.codegen.ptx import VERSIONS, Usage, assemble, kernel_ptx, whole_ptx
+from dlc.codegen.ptx import Usage, assemble, kernel_ptx, whole_ptx
 from dlc.codegen.simt_to_llvm import kernel_text
 from dlc.dialects import mem, simt
 from dlc.driver.entries import settle_interfaces
@@ -35,12 +35,14 @@ from dlc.driver.pipelines import pipeline
 from dlc.errors import DlcError
 from dlc.ir.passes import Manager, Options
 from dlc.lowering.kernel_to_simt import GRIDS
+from dlc.target import Target
+from dlc.target.gpu import GPUS, GpuTarget
 from tests import example_models
 
 ARCHITECTURES = ("sm_80", "sm_90a")
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 MODELS = NETWORKS.parent
-OPTIONS = Options(vector_bytes=16)
+OPTIONS = Options(target=Target.all_on(GpuTarget.named("")))
 IN_BF16 = " in bf16"
 """Behind the name of a network whose weights and layers are of bf16."""
 
@@ -184,7 +186,7 @@ def main() -> int:
     """Print a table, or with --json a line for each row."""
     parser = argparse.ArgumentParser("python -m benchmarks gpu_kernels")
     parser.add_argument("names", nargs="*", metavar="NAME", help="models (default: all)")
-    parser.add_argument("--architecture", action="append", choices=VERSIONS, metavar="NAME")
+    parser.add_argument("--architecture", action="append", choices=GPUS, metavar="NAME")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     known = models()

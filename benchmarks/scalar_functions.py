@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.codegen.image import link
-from dlc.codegen.llvm import Target, compile_object
+from dlc.codegen.llvm import compile_object
 from dlc.codegen.loop_to_llvm import function_text
 from dlc.dialects import loop, scalar, vec
 from dlc.ir.builder import Builder
@@ -21,6 +21,7 @@ from dlc.ir.location import UnknownLocation
 from dlc.ir.types import INDEX, POINTER, DType, VectorType
 from dlc.lowering.math import EXPANSIONS
 from dlc.runtime.code import LoadedImage, load_image
+from dlc.target.cpu import CpuTarget
 
 Array: TypeAlias = NDArray[np.generic]
 Body: TypeAlias = Callable[[Builder, Sequence[Value]], Value]
@@ -63,12 +64,12 @@ class Compiled:
     """
 
     def __init__(
-        self, body: Body, dtypes: Sequence[DType], lanes: int, target: Target | None = None
+        self, body: Body, dtypes: Sequence[DType], lanes: int, target: CpuTarget | None = None
     ) -> None:
         self.lanes = lanes
         function, self.result = _kernel(body, dtypes, lanes)
         self.text = function_text(function, "kernel")
-        image = link({"kernel": compile_object(self.text, target or Target.named("host"))})
+        image = link({"kernel": compile_object(self.text, target or CpuTarget.named("host"))})
         assert not image.imports, f"the code calls {image.imports}"
         self._image: LoadedImage = load_image(
             image.code, hashlib.sha256(image.code).digest(), image.imports

@@ -12,6 +12,7 @@ import pytest
 from dlc.codegen import llvm
 from dlc.errors import DlcError
 from dlc.runtime.cpu import LEVELS
+from dlc.target import cpu
 from tests.cases import golden, runner
 
 
@@ -19,7 +20,7 @@ from tests.cases import golden, runner
 def avx2(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if this machine were of the level x86-64-v3, for figures that depend on the width of vectors."""
     monkeypatch.setattr(llvm, "_host_cpu", lambda: "x86-64-v3")
-    monkeypatch.setattr(llvm, "host_features", lambda: LEVELS["x86-64-v3"])
+    monkeypatch.setattr(cpu, "host_features", lambda: LEVELS["x86-64-v3"])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,8 +18,9 @@ from dlc.codegen.engine_walk import WALK, call_tables
 from dlc.codegen.engine_waves import WAVES
 from dlc.codegen.image import Image, link
 from dlc.codegen.integer_functions import internal_functions
-from dlc.codegen.llvm import Target, compile_object
+from dlc.codegen.llvm import compile_object
 from dlc.runtime.abi import ABI_VERSION, MAX_THREADS, CallWord, Status
+from dlc.target.cpu import CpuTarget
 
 ENTRY = "dlc_enter"
 """The function of the image that takes a `dlc_call` and returns its status."""
@@ -160,4 +161,4 @@ def engine_text() -> str:
 @cache
 def engine_image() -> Image:
     """The engine compiled and linked; its entry is `ENTRY`."""
-    return link({"engine": compile_object(engine_text(), Target.named("x86-64"))})
+    return link({"engine": compile_object(engine_text(), CpuTarget.named("x86-64"))})

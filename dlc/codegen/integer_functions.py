@@ -37,6 +37,7 @@ from dlc.codegen.image import link
 from dlc.codegen.kernels import ObjectCache, cache_key, kept
 from dlc.passes.placement.native import Code, Record
 from dlc.runtime.code import LoadedImage, load_image
+from dlc.target.cpu import HOST, CpuTarget
 
 LEVEL = 2
 """How hard LLVM tries."""
@@ -55,7 +56,7 @@ def compile_function(
     the numbers that its module knows, are as they were. Raises `OutsideSubset`.
     """
     assert isinstance(function, FunctionType)
-    target = llvm.Target.named("host")
+    target = CpuTarget.named(HOST)
     key = cache_key(_sources(function, record), target, LEVEL)
     data = kept(
         cache, key, lambda: llvm.compile_object(_text([function], entry=True), target, LEVEL)

@@ -6,14 +6,15 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeAlias
 
-from dlc.codegen import llvm
+from dlc.codegen import llvm, ptx
 from dlc.codegen.image import Image, link
-from dlc.codegen.llvm import Target
 from dlc.codegen.loop_to_llvm import function_text
-from dlc.codegen.ptx import GPU_LEVEL, Gpu, assemble, has_ptxas, kernel_ptx, whole_ptx
+from dlc.codegen.ptx import GPU_LEVEL, assemble, has_ptxas, kernel_ptx, whole_ptx
 from dlc.codegen.simt_to_llvm import kernel_text
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
+from dlc.target.cpu import CpuTarget
+from dlc.target.gpu import GpuTarget
 
 
 class ObjectCache(Protocol):
@@ -24,7 +25,7 @@ class ObjectCache(Protocol):
     def put(self, key: str, data: bytes) -> None: ...
 
 
-Processor: TypeAlias = Target | Gpu
+Processor: TypeAlias = CpuTarget | GpuTarget
 """What code is made for."""
 
 
@@ -44,38 +45,38 @@ def kernel_texts(module: Module) -> dict[str, str]:
 
 def assembly(texts: Iterable[str], processor: Processor, level: int) -> str:
     """Kernels as assembly code for people to read: PTX where they are for a GPU."""
-    if isinstance(processor, Gpu):
-        made = [kernel_ptx(text, processor.architecture) for text in texts]
-        return whole_ptx(made, processor.architecture)
+    if isinstance(processor, GpuTarget):
+        made = [kernel_ptx(text, processor.name) for text in texts]
+        return whole_ptx(made, processor.name)
     return "\n".join(llvm.assembly(text, processor, level) for text in texts)
 
 
 def compile_kernels(
-    texts: Mapping[str, str], target: Target, level: int, cache: ObjectCache | None = None
+    texts: Mapping[str, str], target: CpuTarget, level: int, cache: ObjectCache | None = None
 ) -> Image:
     """The kernels compiled for a target and linked into one image."""
     return link({name: cached_object(text, target, level, cache) for name, text in texts.items()})
 
 
-def compile_ptx(texts: Iterable[str], gpu: Gpu, cache: ObjectCache | None = None) -> str:
+def compile_ptx(texts: Iterable[str], gpu: GpuTarget, cache: ObjectCache | None = None) -> str:
     """The kernels as one file of PTX."""
-    return whole_ptx([_cached_ptx(text, gpu, cache) for text in texts], gpu.architecture)
+    return whole_ptx([_cached_ptx(text, gpu, cache) for text in texts], gpu.name)
 
 
-def assemble_ptx(ptx: str, gpu: Gpu, cache: ObjectCache | None = None) -> bytes:
+def assemble_ptx(text: str, gpu: GpuTarget, cache: ObjectCache | None = None) -> bytes:
     """Machine code of it; nothing where there is no assembler."""
     if not has_ptxas():
         return b""
-    key = cache_key(f"ptxas {ptx}", gpu, GPU_LEVEL)
-    return kept(cache, key, lambda: assemble(ptx, gpu.architecture)[0])
+    key = cache_key(f"ptxas {text}", gpu, GPU_LEVEL)
+    return kept(cache, key, lambda: assemble(text, gpu.name)[0])
 
 
-def _cached_ptx(text: str, gpu: Gpu, cache: ObjectCache | None) -> str:
+def _cached_ptx(text: str, gpu: GpuTarget, cache: ObjectCache | None) -> str:
     key = cache_key(text, gpu, GPU_LEVEL)
-    return kept(cache, key, lambda: kernel_ptx(text, gpu.architecture).encode()).decode()
+    return kept(cache, key, lambda: kernel_ptx(text, gpu.name).encode()).decode()
 
 
-def cached_object(text: str, target: Target, level: int, cache: ObjectCache | None) -> bytes:
+def cached_object(text: str, target: CpuTarget, level: int, cache: ObjectCache | None) -> bytes:
     """The object file of a text, from the cache if it is there."""
     key = cache_key(text, target, level)
     return kept(cache, key, lambda: llvm.compile_object(text, target, level))
@@ -92,7 +93,14 @@ def kept(cache: ObjectCache | None, key: str, make: Callable[[], bytes]) -> byte
     return found
 
 
+def facts_of(processor: Processor) -> tuple[str, ...]:
+    """What code depends on besides the kernels."""
+    if isinstance(processor, GpuTarget):
+        return ptx.facts_of(processor)
+    return llvm.facts_of(processor)
+
+
 def cache_key(text: str, processor: Processor, level: int) -> str:
     """Changes with everything that the code of a text depends on."""
-    parts = [llvm.version(), *processor.facts, str(level), text]
+    parts = [llvm.version(), *facts_of(processor), str(level), text]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""LLVM, and CPUs for it: text of LLVM IR goes in, an object file or assembly comes out.
+"""LLVM for processors: text of LLVM IR goes in, an object file or assembly comes out.
 
 Our text says explicitly what it wants (vector widths, unrolling, tiles), so the optimiser only tidies
 up: helper functions are inlined, stack variables become registers, blocks merge. No vectoriser and
@@ -10,73 +10,34 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from threading import Lock
 
 import llvmlite.binding as llvm
 
-from dlc.errors import InternalError, UsageError
-from dlc.runtime.cpu import FEATURES, LEVELS, NAMED, UNUSED, host_features
-
-TRIPLE = "x86_64-unknown-linux-gnu"
-TARGETS = ("host", *LEVELS, *NAMED)
-"""The names of targets."""
+from dlc.errors import InternalError
+from dlc.runtime.cpu import FEATURES, UNUSED
+from dlc.target.cpu import HOST, CpuTarget
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The processor that code is made for: LLVM's name of it, and exactly which features it has.
-
-    `features` is sorted, in LLVM's names, and complete with respect to `dlc.runtime.cpu.FEATURES`:
-    code for this target runs on every machine that has them.
-
-    >>> Target.named("x86-64-v3").vector_bytes
-    32
-    """
-
-    triple: str
-    cpu: str
-    features: tuple[str, ...]
-
-    @classmethod
-    def named(cls, name: str) -> Target:
-        """The target called `name`: "host", an x86-64 level ("x86-64-v3") or a processor ("znver4").
-
-        Raises `UsageError` for any other name.
-        """
-        if name == "host":
-            return cls(TRIPLE, _host_cpu(), tuple(sorted(host_features())))
-        features = LEVELS.get(name) or NAMED.get(name)
-        if features is None and name not in LEVELS:
-            raise UsageError(
-                f"no target is called {name!r}",
-                code="D0920",
-                help=f"there are {', '.join(TARGETS)}",
-            )
-        return cls(TRIPLE, name, tuple(sorted(features or ())))
-
-    @property
-    def vector_bytes(self) -> int:
-        """Bytes of the widest vector register: 64, 32 or 16."""
-        if "avx512f" in self.features:
-            return 64
-        return 32 if "avx" in self.features else 16
-
-    @property
-    def facts(self) -> tuple[str, ...]:
-        """What its code depends on besides the kernels."""
-        return self.triple, self.cpu, self.flags, "addresses as written"
-
-    @property
-    def flags(self) -> str:
-        """Every feature switched on or off, as LLVM wants it: the processor's name implies nothing."""
-        has = [f"+{feature}" for feature in self.features]
-        lacks = [f"-{f}" for f in (*FEATURES, *UNUSED) if f not in self.features]
-        return ",".join(has + lacks)
+def cpu_name(target: CpuTarget) -> str:
+    """LLVM's name of a processor, which `host` is the short form of."""
+    return _host_cpu() if target.name == HOST else target.name
 
 
-def compile_object(text: str, target: Target, level: int = 2) -> bytes:
+def facts_of(target: CpuTarget) -> tuple[str, ...]:
+    """What code for a processor depends on besides the kernels."""
+    return target.triple, cpu_name(target), flags_of(target), "addresses as written"
+
+
+def flags_of(target: CpuTarget) -> str:
+    """Every feature switched on or off, as LLVM wants it: the processor's name implies nothing."""
+    has = [f"+{feature}" for feature in target.features]
+    lacks = [f"-{f}" for f in (*FEATURES, *UNUSED) if f not in target.features]
+    return ",".join(has + lacks)
+
+
+def compile_object(text: str, target: CpuTarget, level: int = 2) -> bytes:
     """The ELF object file for a module of LLVM IR.
 
     `level` 0 to 3 is how hard LLVM's instruction selection tries. Raises `InternalError` with the
@@ -88,7 +49,7 @@ def compile_object(text: str, target: Target, level: int = 2) -> bytes:
         return machine.emit_object(module)
 
 
-def assembly(text: str, target: Target, level: int = 2) -> str:
+def assembly(text: str, target: CpuTarget, level: int = 2) -> str:
     """The assembly code that `compile_object` turns into an object file, for people to read."""
     machine = _machine(target, level)
     module = parsed(text, target.triple, machine, level)
@@ -131,10 +92,10 @@ def _host_cpu() -> str:
 
 
 @cache
-def _machine(target: Target, level: int) -> llvm.TargetMachine:
+def _machine(target: CpuTarget, level: int) -> llvm.TargetMachine:
     _initialize()
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.flags, opt=level, reloc="pic", codemodel="small"
+        cpu=cpu_name(target), features=flags_of(target), opt=level, reloc="pic", codemodel="small"
     )
 
 

@@ -20,10 +20,7 @@ import llvmlite.binding as llvm
 
 from dlc.codegen.llvm import own_pointers, parsed
 from dlc.errors import InternalError, UsageError
-
-TRIPLE = "nvptx64-nvidia-cuda"
-VERSIONS = {"sm_80": 80, "sm_86": 80, "sm_89": 80, "sm_90": 80, "sm_90a": 80}
-"""The version of PTX (in tenths) that each processor's code is written in."""
+from dlc.target.gpu import TRIPLE, GpuTarget
 
 GPU_LEVEL = 3
 """How hard LLVM tries; what a thread does is short."""
@@ -45,25 +42,9 @@ class Usage:
     spilled: int
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A kind of NVIDIA GPU that code is made for."""
-
-    architecture: str
-
-    @classmethod
-    def named(cls, name: str) -> Gpu:
-        """The one of a name such as `sm_80`, the oldest for an empty name. Raises UsageError (D0920)."""
-        if name and name not in VERSIONS:
-            raise UsageError(
-                f"no GPU is called {name!r}", code="D0920", help=f"there are {', '.join(VERSIONS)}"
-            )
-        return cls(name or next(iter(VERSIONS)))
-
-    @property
-    def facts(self) -> tuple[str, ...]:
-        """What its code depends on besides the kernels."""
-        return TRIPLE, self.architecture, str(VERSIONS[self.architecture])
+def facts_of(gpu: GpuTarget) -> tuple[str, ...]:
+    """What code for a GPU depends on besides the kernels."""
+    return TRIPLE, gpu.name, str(gpu.ptx)
 
 
 def kernel_ptx(text: str, architecture: str) -> str:
@@ -78,7 +59,7 @@ def kernel_ptx(text: str, architecture: str) -> str:
 
 def whole_ptx(kernels: Sequence[str], architecture: str) -> str:
     """A file of PTX with these kernels."""
-    version = VERSIONS[architecture]
+    version = GpuTarget.named(architecture).ptx
     head = f".version {version // 10}.{version % 10}\n.target {architecture}\n.address_size 64\n"
     return "\n".join([head, *kernels])
 
@@ -143,5 +124,5 @@ def _machine(architecture: str) -> llvm.TargetMachine:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     return llvm.Target.from_triple(TRIPLE).create_target_machine(
-        cpu=architecture, features=f"+ptx{VERSIONS[architecture]}", opt=GPU_LEVEL
+        cpu=architecture, features=f"+ptx{GpuTarget.named(architecture).ptx}", opt=GPU_LEVEL
     )

@@ -432,3 +432,19 @@ class Generic(Kernel):
                 for value, type in zip(values, types, strict=True)
             ]
         )
+
+
+def folds_along_memory(op: Generic) -> bool:
+    """Whether some fold walks the last axis of an array, and none of the domain's last axis."""
+    for inner in op.walk():
+        if isinstance(inner, Fold) and inner.extents:
+            last = inner.body.arguments[-1]
+            loads = (load for load in inner.body if isinstance(load, Load) and load.indices)
+            if any(counts_up(load.indices[-1], last) for load in loads):
+                return True
+    return False
+
+
+def counts_up(place: Value, index: Value) -> bool:
+    """Whether a place is the index, or the index and something else added up."""
+    return place is index or (isinstance(place.op, scalar.Add) and index in place.op.operands)

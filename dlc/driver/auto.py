@@ -2,7 +2,7 @@
 
 The model is brought to kernels once with every submodule of its root on a device of its own, so the
 transfers between these are what a cut between two submodules would send. Each kernel has an estimate for
-either kind of device (`dlc.lowering.estimate`, `estimate_gpu`), each transfer one too. Which submodules
+either kind of device (`dlc.target.estimate`), each transfer one too. Which submodules
 go to the GPU so that the sum is least is then a smallest cut of that graph, which is found exactly.
 Two more ways are compared with it: all on the processor, and all, the root with it, on the GPU. Nothing is
 timed, so the choice depends on the model, its sizes, and the machine as `Machine` describes it.
@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from dlc.codegen.ptx import Gpu
 from dlc.dialects import flow, func, kernel
 from dlc.dialects.builtin import Module
 from dlc.dialects.comm import HOST, Send, is_gpu
@@ -27,13 +26,14 @@ from dlc.ir.core import Block
 from dlc.ir.dims import evaluate
 from dlc.ir.log import Decision
 from dlc.ir.types import TensorType
-from dlc.lowering.estimate import picoseconds
-from dlc.lowering.estimate_gpu import gpu_picoseconds, transfer_picoseconds
 from dlc.passes.devices import devices_of
 from dlc.passes.min_cut import Cut, smallest_cut
 from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.device_names import CPU
 from dlc.runtime.threads import default_threads
+from dlc.target.cpu import CpuTarget
+from dlc.target.estimate import gpu_picoseconds, picoseconds, transfer_picoseconds
+from dlc.target.gpu import GpuTarget
 from dlc.text import ast
 from dlc.text.parser import parse
 from dlc.text.source import Source
@@ -103,7 +103,7 @@ def machine_here(architecture: str = "", device: str | None = None) -> Machine:
     Raises UsageError (D0920) for no architecture, Unsupported (D0702) for a GPU that is not there.
     """
     if architecture:
-        return Machine(default_threads(), Gpu.named(architecture).architecture)
+        return Machine(default_threads(), GpuTarget.named(architecture).name)
     if device is not None and device != CPU:
         driver_of(device)
     return Machine(default_threads(), newest_here(device))
@@ -183,7 +183,9 @@ class _Counted:
         self._names = names
         self._devices = devices_of(function)
         self._sizes = sizes
-        self._machine = machine
+        assert machine.gpu is not None
+        self._threads = machine.threads
+        self._cpu, self._gpu = CpuTarget.named("host"), GpuTarget.named(machine.gpu)
 
     def count(self) -> None:
         """Go through it."""
@@ -195,10 +197,10 @@ class _Counted:
         updated = {*self._function.updates.values()}
         for number, argument in enumerate(self._function.body.arguments):
             if number not in updated:
-                self._found.called += transfer_picoseconds(self._bytes(argument.type))
+                self._found.called += self._transfer(argument.type)
         for number, value in enumerate(self._function.results_returned):
             if number not in self._function.updates:
-                self._found.called += transfer_picoseconds(self._bytes(value.type))
+                self._found.called += self._transfer(value.type)
 
     def _name(self, device: str) -> str:
         """The part that is on a device: a submodule by its path, else the device itself."""
@@ -207,14 +209,17 @@ class _Counted:
     def _kernel(self, op: kernel.Kernel, rounds: int) -> None:
         device = next((self._devices[v] for v in op.results if v in self._devices), HOST)
         part = self._found.parts.setdefault(self._name(device), Part())
-        assert self._machine.gpu is not None
-        part.cpu += rounds * picoseconds(op, self._sizes) // self._machine.threads
-        part.gpu += rounds * gpu_picoseconds(op, self._sizes, self._machine.gpu)
+        alone = picoseconds(op, self._sizes, self._cpu.costs)
+        part.cpu += rounds * alone // self._threads
+        part.gpu += rounds * gpu_picoseconds(op, self._sizes, self._gpu)
 
     def _send(self, op: Send, rounds: int) -> None:
         one, other = sorted([self._name(op.source), self._name(op.target)])
-        time = rounds * transfer_picoseconds(self._bytes(op.inputs[0].type))
+        time = rounds * self._transfer(op.inputs[0].type)
         self._found.sent[one, other] = self._found.sent.get((one, other), 0) + time
+
+    def _transfer(self, type: object) -> int:
+        return transfer_picoseconds(self._bytes(type), self._gpu.costs)
 
     def _bytes(self, type: object) -> int:
         assert isinstance(type, TensorType)

@@ -17,14 +17,15 @@ from dlc.codegen.kernels import (
     compile_ptx,
     kernel_texts,
 )
-from dlc.codegen.llvm import Target
-from dlc.codegen.ptx import Gpu
+from dlc.codegen.llvm import cpu_name
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
 from dlc.lowering.kernel_to_both import TRANSFER
 from dlc.runtime import blas, manifest
 from dlc.runtime.abi import COPY, ON_GPU
 from dlc.runtime.container import Data
+from dlc.target.cpu import CpuTarget
+from dlc.target.gpu import GpuTarget
 
 PTX, CUBIN = "code/cuda/ptx", "code/cuda/cubin"
 """The sections of code for a GPU."""
@@ -51,12 +52,12 @@ class CodeMaker:
     processor: Processor
     level: int
     cache: ObjectCache | None = None
-    gpu: Gpu | None = None
+    gpu: GpuTarget | None = None
     """The GPU for what is placed on one."""
 
     def make(self, module: Module) -> Code:
         """The code of a module at loop level."""
-        if isinstance(self.processor, Gpu):
+        if isinstance(self.processor, GpuTarget):
             return self._for_gpu(module, self.processor)
         on_gpu = [op for op in module.body if isinstance(op, simt.Func)]
         loops = [op for op in module.body if isinstance(op, loop.Func)]
@@ -73,7 +74,7 @@ class CodeMaker:
         sections = {**one.sections, **other.sections}
         return Code(f"{one.name}+{other.name}", numbers, sections, one.cpu, other.gpu)
 
-    def _for_cpu(self, module: Module, processor: Target) -> Code:
+    def _for_cpu(self, module: Module, processor: CpuTarget) -> Code:
         texts = texts_of(module, loop.Func)
         image = compile_kernels(texts, processor, self.level, self.cache)
         if not image.code:  # all of it is on a GPU, and a section has bytes
@@ -81,7 +82,7 @@ class CodeMaker:
         engine = engine_image()
         native = manifest.CpuCode(
             triple=processor.triple,
-            processor=processor.cpu,
+            processor=cpu_name(processor),
             features=processor.features,
             code=_image("code/cpu", image),
             engine=_image("engine/cpu", engine),
@@ -90,14 +91,14 @@ class CodeMaker:
         sections = {"code/cpu": image.code, "engine/cpu": engine.code}
         return Code("cpu", image.entries, sections, cpu=native)
 
-    def _for_gpu(self, module: Module, gpu: Gpu) -> Code:
+    def _for_gpu(self, module: Module, gpu: GpuTarget) -> Code:
         kernels = [op for op in module.body if isinstance(op, simt.Func)]
         ptx = compile_ptx(texts_of(module, simt.Func).values(), gpu, self.cache)
         cubin = assemble_ptx(ptx, gpu, self.cache)
         rows = tuple([manifest.GpuKernel(op.sym_name, op.threads) for op in kernels])
-        facts = manifest.GpuCode(gpu.architecture, PTX, CUBIN if cubin else "", rows)
+        facts = manifest.GpuCode(gpu.name, PTX, CUBIN if cubin else "", rows)
         numbers = {op.sym_name: number for number, op in enumerate(kernels)}
-        name = f"cuda:{gpu.architecture}"
+        name = f"cuda:{gpu.name}"
         return Code(name, numbers, {PTX: ptx.encode(), CUBIN: cubin}, gpu=facts)
 
 

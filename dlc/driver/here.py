@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dlc.codegen.ptx import VERSIONS
 from dlc.driver.settings import Settings
 from dlc.errors import Unsupported
 from dlc.ir.core import Op
 from dlc.passes.devices import uses_gpu
 from dlc.runtime.cuda.devices import lacking
 from dlc.runtime.device_names import CPU, FIRST_GPU
+from dlc.target.gpu import GPUS
 
 
 def to_run_here(settings: Settings, device: str | None = None) -> Settings:
@@ -55,11 +55,11 @@ def placed_here(settings: Settings, module: Op, device: str | None = None) -> Se
 def newest_here(device: str | None = None) -> str | None:
     """The newest kind of code that a GPU of this machine runs, the first one; None where there is none."""
     named = device or FIRST_GPU
-    return next((name for name in reversed(VERSIONS) if lacking(name, named) is None), None)
+    return next((name for name in reversed(tuple(GPUS)) if lacking(name, named) is None), None)
 
 
 def _check(settings: Settings, device: str | None, what: str, way_out: str) -> None:
-    missing = lacking(settings.gpu.architecture, device or FIRST_GPU)
+    missing = lacking(settings.gpu.name, device or FIRST_GPU)
     if missing is not None:
         raise Unsupported(
             f"{what} {missing}",

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from dlc import version
 from dlc.codegen import llvm
-from dlc.codegen.kernels import ObjectCache, Processor
+from dlc.codegen.kernels import ObjectCache, Processor, facts_of
 from dlc.dialects.builtin import Module
 from dlc.driver.code import blas_in_use
 from dlc.driver.weights import Weights
@@ -37,7 +37,7 @@ def key_of(
     """The hash of all that an artifact follows from: the module as it was read, first of all."""
     digest = hashlib.sha256(_compiler())
     for part in (
-        *processor.facts,
+        *facts_of(processor),
         *(part for item in texts.items() for part in item),
         *(print_module(module), *facts, *_elsewhere(module)),
     ):

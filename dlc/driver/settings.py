@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dlc.codegen.kernels import Processor
-from dlc.codegen.llvm import TARGETS, Target
-from dlc.codegen.ptx import VERSIONS, Gpu
 from dlc.dialects.limits import Limit
 from dlc.errors import Diagnostic, ModelError, UsageError
 from dlc.ir.dims import Bounds
 from dlc.ir.passes import PASSES, Options, unknown_pass
-from dlc.lowering.kernel_to_both import for_gpu
+from dlc.target import Target
+from dlc.target.cpu import HOST, TARGETS, CpuTarget
+from dlc.target.gpu import GPUS, GpuTarget
 
 AUTO = "auto"
 """The target that is chosen for the user."""
@@ -84,7 +84,7 @@ class Settings:
         """Raises UsageError (D0902, D0920) for a target that there is not, before any work."""
         kind, _, name = self.target.partition(":")
         if kind == AUTO:
-            Gpu.named(name)
+            GpuTarget.named(name)
         elif self.target != "cpu":  # what this machine is takes time to find out
             _ = self.processor, self.gpu
 
@@ -98,15 +98,15 @@ class Settings:
         return self.target.partition("+")[0]
 
     @property
-    def gpu(self) -> Gpu:
+    def gpu(self) -> GpuTarget:
         """The GPU that code is made for, where some of it is. Raises UsageError (D0902, D0920)."""
         processor = self.processor
-        if isinstance(processor, Gpu):
+        if isinstance(processor, GpuTarget):
             return processor
         kind, _, name = self.target.partition("+")[2].partition(":")
         if kind not in ("", "cuda"):
             raise self._no_target()
-        return Gpu.named(name)
+        return GpuTarget.named(name)
 
     @property
     def processor(self) -> Processor:
@@ -114,9 +114,9 @@ class Settings:
         name = self._first.partition(":")[2]
         match self.kind:
             case "cpu":
-                return Target.named(name or "host")
+                return CpuTarget.named(name or HOST)
             case "cuda" if "+" not in self.target:
-                return Gpu.named(name)
+                return GpuTarget.named(name)
             case _:
                 raise self._no_target()
 
@@ -125,7 +125,7 @@ class Settings:
             f"there is no target {self.target!r}",
             code="D0902",
             help=f"use cpu, cpu:NAME with one of {', '.join(TARGETS)}, cuda:NAME with one of "
-            f"{', '.join(VERSIONS)}, cpu+cuda:NAME, or auto",
+            f"{', '.join(GPUS)}, cpu+cuda:NAME, or auto",
         )
 
     @property
@@ -175,7 +175,7 @@ class Settings:
 
     def options(self) -> Options:
         """What passes are told."""
-        options = Options(
+        return Options(
             level=self.level,
             matmul=self.matmul,
             disabled=self.disabled,
@@ -183,17 +183,16 @@ class Settings:
             plan_effort=self.plan_effort,
             recompute=self.recompute,
             matmul_precision=self.matmul_precision,
+            target=self.described,
         )
+
+    @property
+    def described(self) -> Target:
+        """The machine that code is made for. Raises UsageError (D0902, D0920)."""
         processor = self.processor
-        if isinstance(processor, Gpu):
-            return for_gpu(options)
-        return replace(
-            options,
-            vector_bytes=processor.vector_bytes,
-            fma="fma" in processor.features,
-            half="f16c" in processor.features,
-            rounding="sse4.1" in processor.features,
-        )
+        if isinstance(processor, GpuTarget):
+            return Target.all_on(processor)
+        return Target(processor, self.gpu)
 
 
 def _contradiction(limit: Limit, other: str, why: str) -> Diagnostic:

@@ -253,6 +253,21 @@ def _wrap(size: Size) -> str:
     return text if re.fullmatch(r"\w+", text) else f"({text})"
 
 
+def ceil_divide(numerator: Size, denominator: Size) -> Size:
+    """`ceil(numerator / denominator)`, for a denominator above 0."""
+    return floor_divide(numerator + (denominator - 1), denominator)
+
+
+def known_multiple(size: Size) -> int:
+    """What a size is a multiple of, whatever its dims are; 0 for 0."""
+    return gcd(*[factor for _, factor in size.terms]) if isinstance(size, Dim) else abs(size)
+
+
+def divides(number: int, size: Size) -> bool:
+    """Whether a size is a multiple of a number, whatever its dims are."""
+    return known_multiple(size) % number == 0
+
+
 def floor_divide(numerator: Size, denominator: Size) -> Size:
     """`numerator // denominator`; terms that the denominator divides are taken out.
 

@@ -23,6 +23,8 @@ from dlc.lowering.matrix_attention_gradient import MatrixAttentionGradient
 from dlc.lowering.shared_lines import Lines, multiple, plus
 from dlc.lowering.tiled_attention_gradient import TiledAttentionGradient, elements_of
 from dlc.lowering.warp_matrices import bring_rows, by_matrices, lines_of
+from dlc.target import gpu_of
+from dlc.target.gpu import GpuTarget
 
 DOWN, ACROSS = 8, 16
 """The threads of a block, as rows and columns of scores."""
@@ -36,15 +38,13 @@ def lower_attention_gradient(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one gradient in destination form."""
     assert isinstance(op, AttentionGradient)
     way = MatrixAttentionGradient if by_matrices(op, context.options) else _Gradient
-    return way(op).lower()
+    return way(op, gpu_of(context.options)).lower()
 
 
 class _Gradient(TiledAttentionGradient):
-    picoseconds = 2
-
-    def __init__(self, op: AttentionGradient) -> None:
+    def __init__(self, op: AttentionGradient, gpu: GpuTarget) -> None:
         side = 32 if max(elements_of(op)) <= FEW else 16
-        super().__init__(op, DOWN * ACROSS, side, side)
+        super().__init__(op, DOWN * ACROSS, (side, side), gpu.costs.attention_gradient)
         self.lines = [lines_of(F32, side, elements) for elements in self.elements]
         """Of queries or keys, and of what belongs to them."""
         self.weights = lines_of(F32, side, side)

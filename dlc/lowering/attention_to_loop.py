@@ -19,23 +19,16 @@ from dlc.dialects.kernel_attention import Attention
 from dlc.dialects.kernel_products import panel_count
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import minimum, product
+from dlc.ir.dims import ceil_divide, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import BOOL, F32, VectorType
 from dlc.lowering.loop_words import add, for_each, index, times, unravel, whole_registers
 from dlc.lowering.loop_words import minimum as smaller
 from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.micro_kernel import Shape, multiply, shape_for, store, zeros
-from dlc.lowering.work import ceil_divide, nanoseconds
+from dlc.target import cpu_of
+from dlc.target.work import nanoseconds
 
-BLOCK_PANELS = 4
-"""Panels of keys in a block: with as many values they stay in the first-level cache."""
-TILE_BLOCKS = 8
-"""Micro-tiles of queries in a tile, which read each block of keys."""
-PICOSECONDS = 14
-"""One product, roughly."""
-POWER_PICOSECONDS = 2000
-"""One score on its way to a power, roughly."""
 LOWEST = float("-inf")
 
 
@@ -74,13 +67,14 @@ class _Attention:
         self.op = op
         self.writer = Writer(op)
         *self.batch, self.m, self.depth = kernel.array_type(op.query).shape
-        self.shape: Shape = shape_for(F32, self.m, op.panel, 1, context.options)
+        self.cpu = cpu_of(context.options)
+        self.shape: Shape = shape_for(F32, self.m, op.panel, 1, self.cpu)
         width = panel_count(op.width, op.panel)
         assert isinstance(width, int)
         self.out_panels = width
         self.lanes = self.shape.register.lanes
-        self.block = BLOCK_PANELS * op.panel
-        tall = self.shape.rows * TILE_BLOCKS
+        self.block = self.cpu.products.attention_panels * op.panel
+        tall = self.shape.rows * self.cpu.products.attention_blocks
         several = ceil_divide(self.m, self.shape.rows) * self.shape.rows
         self.height = min(tall, several) if isinstance(several, int) else tall
 
@@ -96,7 +90,9 @@ class _Attention:
             return ()
 
         for_each(writer.emit, writer.first, writer.last, 1, (), tile)
-        each = (self.depth + self.op.width) * PICOSECONDS + POWER_PICOSECONDS // self.lanes
+        costs = self.cpu.costs
+        each = (self.depth + self.op.width) * costs.attention_product
+        each = each + costs.attention_exp // self.lanes
         work = minimum(self.m, self.height) * self.op.count * each
         return writer.finish(product(self.batch) * down, nanoseconds(work))
 
@@ -111,7 +107,11 @@ class _Attention:
         panels = self._panels(emit, bottom)
 
         def block(inside: Builder, first: Value, _: list[Value]) -> Sequence[Value]:
-            last = smaller(inside, inside(scalar.Add(first, index(inside, BLOCK_PANELS))), panels)
+            last = smaller(
+                inside,
+                inside(scalar.Add(first, index(inside, self.cpu.products.attention_panels))),
+                panels,
+            )
             start = inside(scalar.Multiply(first, index(inside, op.panel)))
             left = inside(scalar.Subtract(writer.size(op.count, "n"), start))
             keys = smaller(inside, left, index(inside, self.block))
@@ -125,7 +125,7 @@ class _Attention:
             for_each(inside, top, bottom, self.shape.rows, (), rows)
             return ()
 
-        for_each(emit, index(emit, 0), panels, BLOCK_PANELS, (), block)
+        for_each(emit, index(emit, 0), panels, self.cpu.products.attention_panels, (), block)
         self._finish(emit, tile)
 
     def _panels(self, emit: Builder, bottom: Value) -> Value:

@@ -22,6 +22,8 @@ from dlc.lowering.matrix_attention import MatrixAttention
 from dlc.lowering.product_sources import both, read
 from dlc.lowering.tiled_attention import LOWEST, State, TiledAttention
 from dlc.lowering.warp_matrices import by_matrices
+from dlc.target import gpu_of
+from dlc.target.gpu import GpuTarget
 
 QUERIES = 4
 """Queries of a block: each key and each value that is read serves all of them."""
@@ -34,14 +36,12 @@ def lower_attention(op: kernel.Kernel, context: Context) -> Lowered:
     assert isinstance(op, Attention)
     assert not op.panel, "operands of attention are in panels for CPUs only"
     way = MatrixAttention if by_matrices(op, context.options) else _Attention
-    return way(op).lower()
+    return way(op, gpu_of(context.options)).lower()
 
 
 class _Attention(TiledAttention):
-    picoseconds = 20
-
-    def __init__(self, op: Attention) -> None:
-        super().__init__(op, THREADS, QUERIES)
+    def __init__(self, op: Attention, gpu: GpuTarget) -> None:
+        super().__init__(op, THREADS, QUERIES, gpu.costs.attention)
         self.columns = -(-self.width // THREADS)
         """Columns of the values that a thread adds up."""
 

@@ -15,7 +15,7 @@ from dlc.dialects import kernel, loop, scalar
 from dlc.dialects.kernel_products import Gemm
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import Size, floor_divide, maximum, minimum, product
+from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import POINTER, U8
 from dlc.lowering.epilogue import Target
@@ -25,22 +25,8 @@ from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.micro_kernel import Shape, Sums, load, multiply, store, zeros
 from dlc.lowering.packing import Source, Strips, pack
 from dlc.lowering.product_tiles import Corner, ProductTiles
-from dlc.lowering.work import PRODUCT, ceil_divide, nanoseconds
-
-DEPTH = 512
-"""Products of a sum in one block: a panel of so many rows stays in the first or second cache."""
-LEFT_BYTES = 512 * 1024
-"""What the rows of a tile read in a block stays in the second-level cache, or near it."""
-MOST_ROWS = 192
-"""Rows of a tile: putting a panel in order costs a hundredth of what so many rows do with it."""
-PANEL_BYTES = 128 * 1024
-"""The panels of a tile, in a block, take a quarter of the second-level cache: the rows pass by them."""
-TURNED_ROWS = 96
-"""Rows of a tile where the left operand is put in order, too: its strips stay in the second-level cache."""
-TURNED_ROWS_WIDE = 144
-"""The same with AVX-512, whose processors have caches of 1 MiB and more."""
-TURNED_PANEL_BYTES = 512 * 1024
-"""There the panels pass by the strips: the more of them, the less often a strip is put in order."""
+from dlc.target.products import ProductBlocking
+from dlc.target.work import nanoseconds
 
 
 def lower_blocks(op: kernel.Kernel, context: Context) -> Lowered:
@@ -73,7 +59,7 @@ class _Blocks(ProductTiles):
         super().__init__(op, context)
         self.op = op
         self.bytes = op.accumulator.bytes
-        self.block = _block_depth(op.inner)
+        self.block = _block_depth(op.inner, self.cpu.products.block_depth)
         self.lanes = self.shape.register.lanes
         self.scratch: Size = 0
         self.room = self.writer.block.add_argument(POINTER, "scratch")
@@ -86,8 +72,9 @@ class _Blocks(ProductTiles):
     def lower(self) -> Lowered:
         op, writer, shape = self.op, self.writer, self.shape
         *batch, m, _ = op.domain
-        height = _height(op, self.block * self.bytes, shape)
-        width = _width(op, self.across, self.block * self.bytes, shape)
+        depth_bytes, blocking = self.block * self.bytes, self.cpu.products
+        height = _height(op, depth_bytes, shape.rows, blocking)
+        width = _width(op, self.across, depth_bytes, shape, blocking)
         down, along = ceil_divide(m, height), ceil_divide(self.across, width)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
@@ -105,7 +92,7 @@ class _Blocks(ProductTiles):
             return ()
 
         for_each(writer.emit, writer.first, writer.last, 1, (), tile)
-        work = height * width * shape.panel * maximum(op.inner, 8) * PRODUCT
+        work = height * width * shape.panel * maximum(op.inner, 8) * self.cpu.costs.product
         tiles = product(batch) * down * along
         return writer.finish(tiles, nanoseconds(work), self.scratch, (self.room,))
 
@@ -130,7 +117,7 @@ class _Blocks(ProductTiles):
             self._block(emit, tile, _Part(None, inner))
             return
 
-        step = self.block if isinstance(self.block, int) else DEPTH
+        step = self.block if isinstance(self.block, int) else self.cpu.products.block_depth
 
         def block(inside: Builder, start: Value, _: list[Value]) -> Sequence[Value]:
             left = inside(scalar.Subtract(inner, start))
@@ -296,29 +283,28 @@ class _Blocks(ProductTiles):
         emit.place(loop.If(ends, last, earlier))
 
 
-def _block_depth(inner: Size) -> Size:
+def _block_depth(inner: Size, most: int) -> Size:
     """How many products of a sum a block has: about as many in the last as in the others."""
     if not isinstance(inner, int):
-        return minimum(inner, DEPTH)
-    blocks = max(1, -(-inner // DEPTH))
+        return minimum(inner, most)
+    blocks = max(1, -(-inner // most))
     return -(-inner // blocks)
 
 
-def _height(op: Gemm, bytes: Size, shape: Shape) -> Size:
+def _height(op: Gemm, bytes: Size, rows: int, blocking: ProductBlocking) -> Size:
     """Rows of a tile, when each reads so many bytes in a block: about as many in each tile."""
-    m, most = op.domain[-2], MOST_ROWS
-    if op.lhs_transposed:
-        is_wide = shape.register.lanes * op.accumulator.bytes == 64
-        most = TURNED_ROWS_WIDE if is_wide else TURNED_ROWS
-    fits = minimum(maximum(floor_divide(LEFT_BYTES, maximum(bytes, 1)), shape.rows), most)
+    m = op.domain[-2]
+    most = blocking.packed_rows if op.lhs_transposed else blocking.block_rows
+    cached = floor_divide(blocking.block_left_bytes, maximum(bytes, 1))
+    fits = minimum(maximum(cached, rows), most)
     tiles = ceil_divide(maximum(m, 1), fits)
-    return ceil_divide(ceil_divide(maximum(m, 1), tiles), shape.rows) * shape.rows
+    return ceil_divide(ceil_divide(maximum(m, 1), tiles), rows) * rows
 
 
-def _width(op: Gemm, across: Size, bytes: Size, shape: Shape) -> Size:
+def _width(op: Gemm, across: Size, bytes: Size, shape: Shape, blocking: ProductBlocking) -> Size:
     """Panels of a tile, when a column takes so many bytes in a block: about as many in each tile."""
-    room = TURNED_PANEL_BYTES if op.lhs_transposed else PANEL_BYTES
-    fits = maximum(floor_divide(room, maximum(bytes * shape.columns, 1)), 1)
+    cached = blocking.packed_panel_bytes if op.lhs_transposed else blocking.block_panel_bytes
+    fits = maximum(floor_divide(cached, maximum(bytes * shape.columns, 1)), 1)
     several = ceil_divide(maximum(across, 1), shape.panels)
     tiles = ceil_divide(several, minimum(fits, several))
     return ceil_divide(several, tiles) * shape.panels

@@ -20,9 +20,8 @@ from dlc.ir.dims import Bounds, Size, interval, maximum
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX, POINTER
 from dlc.runtime.abi import MAX_ARGS
+from dlc.target import gpu_of
 
-MOST_TILES = 1024
-"""Blocks of a call that does little: a GPU has room for about as many at a time."""
 ELEMENT_WISE = ("loop", "scalar", "vec")
 """Dialects of code that threads run each for itself, with two operations of `simt`."""
 
@@ -31,7 +30,7 @@ ELEMENT_WISE = ("loop", "scalar", "vec")
 def bundle_calls(module: Op, context: Context) -> None:
     """Make one launch of calls that stand side by side and do little."""
     assert isinstance(module, Module)
-    bundles = _Bundles(module)
+    bundles = _Bundles(module, gpu_of(context.options).occupancy.light_blocks)
     for wave in [op for op in module.walk() if isinstance(op, mem.Wave)]:
         program = mem.program_of(wave)
         if program is None or program.measured:
@@ -78,8 +77,9 @@ def _reads(call: mem.Call) -> Sequence[Value]:
 class _Bundles:
     """The functions of a module, and those that were made of several."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, light_blocks: int) -> None:
         self.module = module
+        self.light_blocks = light_blocks
         self.functions = {op.sym_name: op for op in module.body if isinstance(op, simt.Func)}
         self._small = {name: _by_elements(op) for name, op in self.functions.items()}
         self._made: dict[tuple[object, ...], str] = {}
@@ -91,7 +91,7 @@ class _Bundles:
     def is_small(self, call: mem.Call, bounds: Bounds) -> bool:
         """Whether a call has few blocks, of threads that work each for itself."""
         _, most = interval(call.tiles, bounds)
-        few = most is not None and most <= MOST_TILES
+        few = most is not None and most <= self.light_blocks
         return few and call.scratch == 0 and self._small.get(call.kernel.name, False)
 
     def replace(self, calls: Sequence[mem.Call]) -> None:

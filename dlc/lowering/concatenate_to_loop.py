@@ -8,15 +8,13 @@ from dlc.dialects import kernel, loop, scalar, vec
 from dlc.dialects.kernel_pieces import Concatenate
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import Size
+from dlc.ir.dims import Size, ceil_divide
 from dlc.ir.passes import Context
 from dlc.ir.types import DType, VectorType
 from dlc.lowering.loop_words import for_each, index, minimum, times, whole_registers
 from dlc.lowering.loop_writer import Lowered, Writer
-from dlc.lowering.work import ceil_divide, nanoseconds, tile_rows
-
-BYTE_PICOSECONDS = 80
-"""Reading and writing one byte, roughly, from caches that other cores do not share."""
+from dlc.target import cpu_of
+from dlc.target.work import nanoseconds, tile_rows
 
 
 def lower_concatenate(op: kernel.Kernel, context: Context) -> Lowered:
@@ -26,9 +24,10 @@ def lower_concatenate(op: kernel.Kernel, context: Context) -> Lowered:
     (result,) = op.result_types()
     rows, width = result.shape
     dtype = result.dtype
-    lanes = max(1, min(context.options.vector_bytes // dtype.bytes, 16))
-    work = width * dtype.bytes * BYTE_PICOSECONDS
-    per_tile = tile_rows(work)
+    cpu = cpu_of(context.options)
+    lanes = min(cpu.lanes(dtype), 16)
+    work = width * dtype.bytes * cpu.costs.copied_byte
+    per_tile = tile_rows(work, cpu.costs)
     count = writer.size(per_tile, "rows of a tile")
     lower = writer.emit(scalar.Multiply(writer.first, count))
     end = writer.emit(scalar.Multiply(writer.last, count))

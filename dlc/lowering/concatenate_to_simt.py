@@ -20,10 +20,8 @@ from dlc.lowering.elements_to_simt import (
 )
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.simt_writer import GridWriter, either
-from dlc.lowering.work import nanoseconds
-
-PICOSECONDS = 500
-"""Of one element, roughly."""
+from dlc.target import gpu_of
+from dlc.target.work import nanoseconds
 
 
 def lower_concatenate(op: kernel.Kernel, context: Context) -> Lowered:
@@ -37,7 +35,9 @@ def lower_concatenate(op: kernel.Kernel, context: Context) -> Lowered:
     writer = GridWriter(op, THREADS)
     pieces = _Pieces(op, writer, widths, group)
     tiles = over_groups(writer, result.shape, group, groups_of(group), pieces.write)
-    return writer.finish(tiles, nanoseconds(THREADS * group * groups_of(group) * PICOSECONDS))
+    costs = gpu_of(context.options).costs
+    work = THREADS * group * groups_of(group) * costs.copied_element
+    return writer.finish(tiles, nanoseconds(work))
 
 
 class _Pieces:

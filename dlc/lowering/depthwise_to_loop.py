@@ -14,7 +14,7 @@ from dlc.dialects import kernel, scalar
 from dlc.dialects.kernel_products import Conv
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import floor_divide, product
+from dlc.ir.dims import ceil_divide, floor_divide, product
 from dlc.ir.dims import maximum as larger
 from dlc.ir.dims import minimum as smaller
 from dlc.ir.passes import Context
@@ -24,13 +24,12 @@ from dlc.lowering.epilogue import Tile, epilogue_body, write_registers
 from dlc.lowering.lanes import Lane, Linear, Uniform, in_lanes
 from dlc.lowering.loop_words import for_each, index, minimum, unravel, whole_registers
 from dlc.lowering.loop_writer import Lowered, Writer
-from dlc.lowering.work import ceil_divide, tile_rows, tiles
+from dlc.target import cpu_of
+from dlc.target.work import tile_rows, tiles
 
 PIXELS = 4
 """Pixels of a block: with two registers of channels each, their sums hide the time of an addition."""
 REGISTERS = 2
-PICOSECONDS = 60
-"""One product, roughly: each needs a load."""
 
 
 def lower_depthwise(op: kernel.Kernel, context: Context) -> Lowered:
@@ -73,8 +72,8 @@ class _Depthwise:
     def __init__(self, op: Conv, context: Context) -> None:
         self.op = op
         self.writer = Writer(op)
-        self.fma = context.options.fma
-        lanes = lanes_of(op.epilogue, context.options.vector_bytes)
+        self.cpu = cpu_of(context.options)
+        lanes = lanes_of(op.epilogue, self.cpu.vector_bytes)
         self.body = epilogue_body(op, self.writer, lanes)
         self.dtype: DType = op.accumulator
 
@@ -82,8 +81,8 @@ class _Depthwise:
         op, writer = self.op, self.writer
         batch, *_ = kernel.array_type(op.lhs).shape
         height, width = op.extents
-        work = product(op.window) * width * op.columns * PICOSECONDS
-        per_tile = tile_rows(work)
+        work = product(op.window) * width * op.columns * self.cpu.costs.depthwise_product
+        per_tile = tile_rows(work, self.cpu.costs)
         rows = batch * height
         count = writer.size(per_tile, "rows of a tile")
         lower = writer.emit(scalar.Multiply(writer.first, count))
@@ -243,6 +242,6 @@ class _Depthwise:
         return emit(scalar.Add(self._begin(emit, axis, at), step))
 
     def _added(self, emit: Builder, one: Value, other: Value, sums: Value) -> Value:
-        if self.fma:
+        if self.cpu.fma:
             return emit(scalar.Fma(one, other, sums))
         return emit(scalar.Add(emit(scalar.Multiply(one, other)), sums))

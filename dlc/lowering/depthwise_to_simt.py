@@ -26,24 +26,23 @@ from dlc.lowering.formula import number
 from dlc.lowering.lanes import Lane, Uniform, Varying, in_lanes
 from dlc.lowering.loop_words import index, minimum, nest
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.multiples import ACCESS
 from dlc.lowering.simt_writer import GridWriter
-from dlc.lowering.work import nanoseconds
+from dlc.target.gpu import ACCESS, GpuTarget
+from dlc.target.work import nanoseconds
 
 MOST_WRITTEN = 25
 """Elements of a window that are written one behind the other; more are a loop."""
-PICOSECONDS = 60
-"""One product, roughly."""
 
 
-def lower_depthwise(op: Conv) -> Lowered:
+def lower_depthwise(op: Conv, gpu: GpuTarget) -> Lowered:
     """The function for one convolution in which each channel has a window of its own."""
-    return _Depthwise(op).lower()
+    return _Depthwise(op, gpu).lower()
 
 
 class _Depthwise:
-    def __init__(self, op: Conv) -> None:
+    def __init__(self, op: Conv, gpu: GpuTarget) -> None:
         self.op = op
+        self.gpu = gpu
         self.writer = GridWriter(op, THREADS)
         self.picture = kernel.array_type(op.lhs)
         self.dtype = op.accumulator
@@ -59,7 +58,7 @@ class _Depthwise:
                 self._group(Point(emit, lanes, {}), place)
 
         tiles = over_groups(self.writer, op.domain, self.group, 1, write)
-        work = THREADS * self.group * product(op.window) * PICOSECONDS
+        work = THREADS * self.group * product(op.window) * self.gpu.costs.depthwise_product
         return self.writer.finish(tiles, nanoseconds(work))
 
     def _group(self, point: Point, place: Place) -> None:

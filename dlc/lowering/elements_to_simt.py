@@ -16,36 +16,32 @@ from collections.abc import Callable, Sequence
 from dlc.dialects import kernel, scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import Shape, Size, floor_divide, product
+from dlc.ir.dims import Shape, Size, ceil_divide, floor_divide, known_multiple, product
 from dlc.lowering.body import Body, Point
 from dlc.lowering.lanes import Lane, Linear, Uniform
 from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.multiples import ACCESS, known_multiple, unit_of
-from dlc.lowering.rows import checks_depend_on, counts_up, turned_arrays
+from dlc.lowering.multiples import unit_of
+from dlc.lowering.rows import checks_depend_on, turned_arrays
 from dlc.lowering.simt_writer import GridWriter, either
-from dlc.lowering.work import ceil_divide, element_work, nanoseconds
+from dlc.target.gpu import ACCESS, SECTOR, GpuTarget
+from dlc.target.gpu_costs import GpuCosts
+from dlc.target.work import element_work, nanoseconds
 
 THREADS = 256
-SECTOR = 32
-"""Bytes that memory moves together: what only one thread reads is made of whole ones."""
 SHORT = 24
 """Operations of a formula of which a thread does several groups."""
 TOGETHER = 2
 """Groups of a thread, where they are whole registers; of single elements there are twice as many."""
-FEW = 8192
-"""Elements that leave most of a GPU idle when each is the work of one thread."""
-BUSY = 1 << 18
-"""Threads that keep a GPU busy: fewer folds are not worth doing side by side in one thread."""
 
 
-def lower_elements(op: kernel.Generic) -> Lowered:
+def lower_elements(op: kernel.Generic, gpu: GpuTarget) -> Lowered:
     """The function for a kernel whose elements are a thread's work each."""
     turned = turned_arrays(op)
     rows = in_groups(op.domain[-2], SECTOR // _widest(turned)) if turned else 1
     if rows > 1:
-        return _turned(op, rows)
-    writer, group = GridWriter(op, THREADS), group_of(op)
+        return _turned(op, rows, gpu.costs)
+    writer, group = GridWriter(op, THREADS), group_of(op, gpu.occupancy.fold_threads)
     body = Body(writer, {argument: view for view, argument in enumerate(op.arrays)}, group)
     short = op.is_map and sum(1 for _ in op.body) <= SHORT
     groups = groups_of(group) if short else 1
@@ -58,11 +54,11 @@ def lower_elements(op: kernel.Generic) -> Lowered:
 
     tiles = over_groups(writer, op.domain, group, groups, write)
     return writer.finish(
-        tiles, nanoseconds(THREADS * group * groups * element_work(op.body, group))
+        tiles, nanoseconds(THREADS * group * groups * element_work(op.body, group, gpu.costs))
     )
 
 
-def _turned(op: kernel.Generic, group: int) -> Lowered:
+def _turned(op: kernel.Generic, group: int, costs: GpuCosts) -> Lowered:
     """A kernel that reads along rows what it writes along columns, and the other way round.
 
     Each thread has `group` neighbours along the axis that is read; neighbouring threads have neighbours
@@ -79,7 +75,8 @@ def _turned(op: kernel.Generic, group: int) -> Lowered:
             store_elements(op, body, _computed(op, body, Point(emit, group, {}), place), place)
 
     tiles = over_groups(writer, (*outer, floor_divide(rows, group), columns), 1, 1, write)
-    return writer.finish(tiles, nanoseconds(THREADS * group * element_work(op.body, group)))
+    work = THREADS * group * element_work(op.body, group, costs)
+    return writer.finish(tiles, nanoseconds(work))
 
 
 def groups_of(group: int) -> int:
@@ -93,10 +90,11 @@ def _computed(op: kernel.Generic, body: Body, point: Point, place: Sequence[Lane
     return body.run(op.body, point.at(point.emit, point.lanes, known))
 
 
-def group_of(op: kernel.Generic) -> int:
+def group_of(op: kernel.Generic, busy: int) -> int:
     """How many neighbours along the last axis a thread computes side by side: 1, 2, 4, 8 or 16.
 
-    Groups do not reach beyond a row, so that all of one have the same other indices.
+    Groups do not reach beyond a row, so that all of one have the same other indices. Fewer folds than
+    `busy` threads are not done side by side in one thread.
     """
     if not op.domain or checks_depend_on(op, op.indices[-1:]):
         return 1
@@ -105,7 +103,7 @@ def group_of(op: kernel.Generic) -> int:
         group = in_groups(op.domain[-1], group)
     count = product(op.domain)
     if not op.is_map and isinstance(count, int):
-        group = max(1, min(group, 1 << (max(1, count // BUSY).bit_length() - 1)))
+        group = max(1, min(group, 1 << (max(1, count // busy).bit_length() - 1)))
     return group
 
 
@@ -113,7 +111,7 @@ def _side_by_side(op: kernel.Generic) -> list[Value]:
     """The arrays of which neighbouring elements are neighbours in memory: results, and most inputs."""
     last = op.indices[-1]
     loads = (load for load in op.walk() if isinstance(load, kernel.Load) and load.indices)
-    read = {load.array for load in loads if counts_up(load.indices[-1], last)}
+    read = {load.array for load in loads if kernel.counts_up(load.indices[-1], last)}
     return [*op.outs, *[argument for argument in op.arrays if argument in read]]
 
 

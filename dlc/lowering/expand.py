@@ -6,19 +6,14 @@ from collections.abc import Mapping
 
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op
-from dlc.ir.passes import Options
 from dlc.lowering.loop_writer import Function
 from dlc.lowering.math import Expansion, expansions
+from dlc.target.cpu import CpuTarget
 
 
-def expansions_for(options: Options) -> dict[type[Op], Expansion]:
-    """The formulas that code for a target needs."""
-    return expansions(fma=options.fma, half=options.half, rounding=options.rounding)
-
-
-def expansions_for_gpu() -> dict[type[Op], Expansion]:
-    """Those that code for a GPU needs, beside whatever processor."""
-    return expansions(fma=True, half=True, rounding=True)
+def expansions_for(cpu: CpuTarget) -> dict[type[Op], Expansion]:
+    """The formulas that code for a processor, or for a thread of a GPU, needs."""
+    return expansions(fma=cpu.fma, half=cpu.converts_half, rounding=cpu.rounds)
 
 
 def expand(function: Function, table: Mapping[type[Op], Expansion]) -> bool:

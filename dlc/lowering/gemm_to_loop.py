@@ -12,7 +12,7 @@ from dlc.dialects import kernel, loop, scalar
 from dlc.dialects.kernel_products import Gemm
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import Size, maximum, minimum, product
+from dlc.ir.dims import Size, ceil_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import F32, F64, I32, U8, DType
 from dlc.lowering.body import lanes_of
@@ -20,7 +20,9 @@ from dlc.lowering.epilogue import epilogue_body, is_identity, write_epilogue
 from dlc.lowering.loop_words import add, for_each, index, times, unravel
 from dlc.lowering.loop_words import minimum as smaller
 from dlc.lowering.loop_writer import Lowered, Writer
-from dlc.lowering.work import ceil_divide, nanoseconds
+from dlc.target import cpu_of
+from dlc.target.cpu import CpuTarget
+from dlc.target.work import nanoseconds
 
 ROUTINES = {F32: "sgemm_", F64: "dgemm_"}
 
@@ -33,7 +35,7 @@ MIN_COLUMNS = 128
 def lower_gemm(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one product in destination form."""
     assert isinstance(op, Gemm)
-    return _BlasGemm(op, context.options.vector_bytes).lower()
+    return _BlasGemm(op, cpu_of(context.options)).lower()
 
 
 def cut(size: Size, least: int) -> Size:
@@ -44,10 +46,11 @@ def cut(size: Size, least: int) -> Size:
 
 
 class _BlasGemm:
-    def __init__(self, op: Gemm, vector_bytes: int) -> None:
+    def __init__(self, op: Gemm, cpu: CpuTarget) -> None:
         self.op = op
         self.writer = Writer(op)
-        self.lanes = lanes_of(op.epilogue, vector_bytes)
+        self.lanes = lanes_of(op.epilogue, cpu.vector_bytes)
+        self.costs = cpu.costs
 
     def lower(self) -> Lowered:
         op, writer = self.op, self.writer
@@ -63,7 +66,8 @@ class _BlasGemm:
             return ()
 
         for_each(writer.emit, writer.first, writer.last, 1, (), tile)
-        work = rows * columns * op.inner * 20 + rows * columns * 500
+        costs = self.costs
+        work = rows * columns * (op.inner * costs.blas_product + costs.blas_element)
         return writer.finish(product(batch) * down * across, nanoseconds(work))
 
     def _tile(

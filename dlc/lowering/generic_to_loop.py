@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dlc.dialects import kernel, loop, scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import Size, product
+from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.passes import Context
 from dlc.ir.types import U8, TensorType
 from dlc.lowering.body import Body, Point, Row, Step, lanes_of, path, split
@@ -24,28 +24,30 @@ from dlc.lowering.rows import (
     checks_depend_on,
     dense_strides,
     element_of,
-    folds_along_memory,
     has_stage,
     is_narrow,
     row_in_result,
     turned_arrays,
 )
-from dlc.lowering.work import ceil_divide, element_work, tile_rows, tiles
+from dlc.target import cpu_of
+from dlc.target.cpu import CpuTarget
+from dlc.target.work import element_work, tile_rows, tiles
 
 
 def lower_generic(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one kernel in destination form."""
     assert isinstance(op, kernel.Generic)
-    return _Generic(op, context.options.vector_bytes).lower()
+    return _Generic(op, cpu_of(context.options)).lower()
 
 
 class _Generic:
-    def __init__(self, op: kernel.Generic, vector_bytes: int) -> None:
+    def __init__(self, op: kernel.Generic, cpu: CpuTarget) -> None:
         self.op = op
         self.writer = Writer(op)
-        self.lanes = lanes_of(op.body, vector_bytes)
+        self.lanes = lanes_of(op.body, cpu.vector_bytes)
+        self.costs = cpu.costs
         self.is_narrow = is_narrow(op)
-        self.folds_in_registers = has_stage(op.body) or folds_along_memory(op)
+        self.folds_in_registers = has_stage(op.body) or kernel.folds_along_memory(op)
         if checks_depend_on(op, op.indices[-1:]) and not self.folds_in_registers:
             self.lanes = 1
         arrays = {argument: view for view, argument in enumerate(op.arrays)}
@@ -72,7 +74,7 @@ class _Generic:
         else:
             outer, inner = list(op.domain), 1
             write = self._one_element
-        work = element_work(op.body, self.lanes) * columns
+        work = element_work(op.body, self.lanes, self.costs) * columns
         tiles, cost = self._tiles(outer, inner, work, write)
         scratch = () if self._scratch is None else (self._scratch,)
         return self.writer.finish(tiles, cost, self.scratch, scratch)
@@ -98,7 +100,7 @@ class _Generic:
             upper = minimum(emit, emit(scalar.Multiply(writer.last, length)), extent)
             write(self._start(emit), [], lower, upper)
             return tiles(inner, chunk, work)
-        rows, per_tile = product(outer), tile_rows(inner * work)
+        rows, per_tile = product(outer), tile_rows(inner * work, self.costs)
         count = writer.size(per_tile, "rows_per_tile")
         lower = emit(scalar.Multiply(writer.first, count))
         end = emit(scalar.Multiply(writer.last, count))
@@ -165,7 +167,7 @@ class _Generic:
     def _stretch(self, work: Size) -> Size:
         """Elements of a tile along the only axis: a multiple of the lanes, so tails come last."""
         block = max(self.lanes, 64)
-        return ceil_divide(tile_rows(work * block), 1) * block
+        return ceil_divide(tile_rows(work * block, self.costs), 1) * block
 
     def _start(self, emit: Builder) -> Point:
         return Point(emit, 1, {})

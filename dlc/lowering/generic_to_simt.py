@@ -10,11 +10,12 @@ from __future__ import annotations
 from dlc.dialects import kernel
 from dlc.ir.dims import product
 from dlc.ir.passes import Context
-from dlc.lowering.elements_to_simt import FEW, lower_elements
+from dlc.lowering.elements_to_simt import lower_elements
 from dlc.lowering.long_rows_to_simt import longest, lower_long_rows
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.rows import folds_along_memory, has_stage
+from dlc.lowering.rows import has_stage
 from dlc.lowering.rows_to_simt import lower_rows, row_shape
+from dlc.target import gpu_of
 
 LONG = 64
 """Steps of a fold that are worth a warp."""
@@ -23,14 +24,17 @@ LONG = 64
 def lower_generic(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one generic kernel in destination form."""
     assert isinstance(op, kernel.Generic)
-    if has_stage(op.body) or folds_along_memory(op):
+    gpu = gpu_of(context.options)
+    if has_stage(op.body) or kernel.folds_along_memory(op):
         shape = row_shape(op)
-        return lower_long_rows(op) if shape is None else lower_rows(op, shape)
-    return lower_long_rows(op) if _are_few_and_long(op) else lower_elements(op)
+        return lower_long_rows(op, gpu.costs) if shape is None else lower_rows(op, shape, gpu.costs)
+    if _are_few_and_long(op, gpu.occupancy.idle_threads):
+        return lower_long_rows(op, gpu.costs)
+    return lower_elements(op, gpu)
 
 
-def _are_few_and_long(op: kernel.Generic) -> bool:
+def _are_few_and_long(op: kernel.Generic, few: int) -> bool:
     """Whether there are so few elements, each a long fold, that threads must share them."""
     count = product(op.domain)
     folds = any(isinstance(inner, kernel.Fold) for inner in op.body)
-    return isinstance(count, int) and count <= FEW and folds and longest(op) >= LONG
+    return isinstance(count, int) and count <= few and folds and longest(op) >= LONG

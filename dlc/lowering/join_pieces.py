@@ -27,12 +27,12 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import row_major_strides
 from dlc.ir.value_map import EQUAL, Gone
 from dlc.lowering.block_work import may_be_empty, peak_of, planned_blocks
-from dlc.lowering.multiples import ACCESS
 from dlc.lowering.own_results import copy
 from dlc.lowering.piece_fit import Needs, fits, is_in_order, keeps_units
 from dlc.lowering.timeline import Timeline
 from dlc.lowering.views import computed, origin, readers, reshaped_strides
 from dlc.passes.collapse import regroup_like
+from dlc.target.gpu import ACCESS
 
 MOST_OPERATIONS = 10_000
 """In longer blocks nothing is joined: each attempt looks at all of them."""

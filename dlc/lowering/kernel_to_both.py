@@ -13,34 +13,31 @@ from dlc.dialects.comm import HOST, Send, is_gpu
 from dlc.dialects.measured import at_most
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op
-from dlc.ir.passes import Context, Options, define_pass
+from dlc.ir.dims import ceil_divide
+from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX, U8
-from dlc.lowering.estimate_gpu import BYTE_SENT, LATENCY
 from dlc.lowering.kernel_to_loop import LOWERINGS
 from dlc.lowering.kernel_to_simt import lowering_for_gpu
 from dlc.lowering.loop_words import index
 from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.lower_kernels import Lowering, lower_kernels
-from dlc.lowering.work import ceil_divide
+from dlc.target import Target, gpu_of
+from dlc.target.gpu_costs import GpuCosts
 
 TRANSFER = "dlc.transfer"
 """The attribute of functions that stand for copies between two memories."""
-GPU_VECTOR_BYTES = 16
-"""The most that a thread of a GPU loads at once."""
-_LATENCY = LATENCY // 1000
-_BYTES = 1000 // BYTE_SENT
-"""Of a transfer, in a nanosecond."""
 
 
 @define_pass("lower_to_both", required=True)
 def lower_to_both(module: Op, context: Context) -> None:
     """Turn every kernel into a function for its device and a call of it."""
-    on_gpu = replace(context, options=for_gpu(context.options))
+    gpu = gpu_of(context.options)
+    on_gpu = replace(context, options=replace(context.options, target=Target.all_on(gpu)))
 
     def lowering(cls: type[Op]) -> Lowering:
         def lower(op: kernel.Kernel, context: Context) -> Lowered:
             if isinstance(op, Send) and op.crosses:
-                return _transfer(op)
+                return _transfer(op, gpu.costs)
             if is_gpu(device_of(op)):
                 return lowering_for_gpu(cls)(op, on_gpu)
             return LOWERINGS[cls](op, context)
@@ -48,11 +45,6 @@ def lower_to_both(module: Op, context: Context) -> None:
         return lower
 
     lower_kernels(module, context, lowering)
-
-
-def for_gpu(options: Options) -> Options:
-    """What passes are told of a GPU in the place of a processor."""
-    return replace(options, vector_bytes=GPU_VECTOR_BYTES, fma=True, half=True, rounding=True)
 
 
 def device_of(op: Op) -> str:
@@ -65,7 +57,7 @@ def device_of(op: Op) -> str:
     return HOST
 
 
-def _transfer(op: Send) -> Lowered:
+def _transfer(op: Send, costs: GpuCosts) -> Lowered:
     """A copy of the bytes of an array from one memory to another."""
     writer = Writer(op)
     program = mem.program_of(op)
@@ -80,6 +72,8 @@ def _transfer(op: Send) -> Lowered:
     inside.place(loop.Store(inside(loop.Load(source, place, U8)), target, place))
     inside.place(loop.Yield([]))
     emit.place(loop.For(index(emit, 0), count, index(emit, 1), [], body))
-    lowered = writer.finish(1, _LATENCY + ceil_divide(length, _BYTES))
+    lowered = writer.finish(
+        1, costs.transfer // 1000 + ceil_divide(length, 1000 // costs.transfer_byte)
+    )
     lowered.function.attributes[TRANSFER] = True
     return lowered

@@ -12,6 +12,7 @@ from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.dialects.simt import WARP
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op
+from dlc.ir.dims import ceil_divide
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX, POINTER, U8
 from dlc.lowering.attention_gradient_to_simt import lower_attention_gradient
@@ -30,13 +31,17 @@ from dlc.lowering.scatter_to_simt import lower_scatter
 from dlc.lowering.simt_writer import nothing
 from dlc.lowering.sort_to_simt import lower_sort
 from dlc.lowering.update_to_simt import lower_update
-from dlc.lowering.work import ceil_divide
+from dlc.target import gpu_of
 
 
 def _lower_convolution(op: kernel.Kernel, context: Context) -> Lowered:
     """A convolution channel by channel, or as a product."""
     assert isinstance(op, Conv)
-    return lower_depthwise(op) if op.is_depthwise else lower_product(op, context)
+    return (
+        lower_depthwise(op, gpu_of(context.options))
+        if op.is_depthwise
+        else lower_product(op, context)
+    )
 
 
 GRIDS: dict[type[Op], Lowering] = {

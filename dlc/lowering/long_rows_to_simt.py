@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dlc.dialects import kernel, loop, scalar, simt, vec
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import Size, product
+from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.types import U8
 from dlc.lowering.body import Body, Point, Row, path
 from dlc.lowering.elements_to_simt import in_groups, store_elements
 from dlc.lowering.lanes import Lane, Linear, Uniform, combine, in_lanes
 from dlc.lowering.loop_words import for_each, index, times
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.multiples import ACCESS
 from dlc.lowering.rows import (
     before_results,
     checks_depend_on,
@@ -28,7 +27,9 @@ from dlc.lowering.rows import (
     row_in_result,
 )
 from dlc.lowering.simt_writer import GridWriter, either
-from dlc.lowering.work import ceil_divide, element_work, nanoseconds
+from dlc.target.gpu import ACCESS
+from dlc.target.gpu_costs import GpuCosts
+from dlc.target.work import element_work, nanoseconds
 
 MAX_SHARED = 32 << 10
 """Bytes that the staged rows of one element may take in shared memory."""
@@ -36,7 +37,7 @@ ACCUMULATORS = 4
 """Groups of neighbours that a thread loads before it adds any of them up."""
 
 
-def lower_long_rows(op: kernel.Generic) -> Lowered:
+def lower_long_rows(op: kernel.Generic, costs: GpuCosts) -> Lowered:
     """The function for a kernel of which a block computes each element."""
     writer = GridWriter(op, _threads(op))
     body = _BlockBody(writer, op)
@@ -57,7 +58,7 @@ def lower_long_rows(op: kernel.Generic) -> Lowered:
     # One thread reads what only the results need: they may lie over it.
     either(emit, writer.once(emit), results)
     scratch = () if body.scratch is None else (body.scratch,)
-    cost = nanoseconds(element_work(op.body, 1))
+    cost = nanoseconds(element_work(op.body, 1, costs))
     return writer.finish(tiles, cost, tiles * body.scratch_bytes, scratch)
 
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dlc.dialects import array, flow, kernel
 from dlc.dialects.flow.regions import yielded
 from dlc.dialects.kernel_attention import Attention
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import evaluate
-from dlc.lowering.estimate import is_cheap, is_product, picoseconds
 from dlc.lowering.timeline import Timeline, updates_of
 from dlc.lowering.views import origin, readers
 from dlc.passes.min_cut import Cut, smallest_cut
+from dlc.target.cpu_costs import CpuCosts
+from dlc.target.estimate import is_cheap, is_product, picoseconds
 
 MOST_VALUES = 1000
 """Values behind what is needed, beyond which the search would take too long."""
@@ -82,14 +84,22 @@ def pairs_in(ops: Sequence[Op]) -> Iterator[Pair]:
                     yield pair
 
 
-def choose(pair: Pair, timeline: Timeline, price: int, *, products: bool) -> Choice | None:
-    """The best choice where sparing a byte may take `price` picoseconds; None if it is to keep all."""
-    return _Residuals(pair, timeline, price, products=products).choose()
+class Prices(NamedTuple):
+    """Picoseconds that sparing a byte may take, and what computing takes."""
+
+    byte: int
+    costs: CpuCosts
+
+
+def choose(pair: Pair, timeline: Timeline, prices: Prices, *, products: bool) -> Choice | None:
+    """The best choice at these prices; None if it is to keep all."""
+    return _Residuals(pair, timeline, prices, products=products).choose()
 
 
 class _Residuals:
-    def __init__(self, pair: Pair, timeline: Timeline, price: int, *, products: bool) -> None:
-        self.pair, self.timeline, self.price, self.products = pair, timeline, price, products
+    def __init__(self, pair: Pair, timeline: Timeline, prices: Prices, *, products: bool) -> None:
+        self.pair, self.timeline, self.products = pair, timeline, products
+        self.price, self.costs = prices
         self.given = pair.given
         self.steps = evaluate(pair.forward.length, timeline.sample)
         self.at = timeline.number[pair.backward]
@@ -161,7 +171,7 @@ class _Residuals:
         return is_cheap(op) or (self.products and (is_product(op) or isinstance(op, Attention)))
 
     def _time(self, op: Op) -> int:
-        return self.steps * picoseconds(op, self.timeline.sample)
+        return self.steps * picoseconds(op, self.timeline.sample, self.costs)
 
     # All prices are in picoseconds.
 
@@ -204,7 +214,7 @@ class _Residuals:
             return _ENDLESS
         if any(self._price_of_holding(operand) for operand in op.operands):
             return _ENDLESS
-        return picoseconds(op, self.timeline.sample)
+        return picoseconds(op, self.timeline.sample, self.costs)
 
     def _is_gone(self, value: Value) -> bool:
         """Whether an argument is no longer as it was given."""

@@ -19,12 +19,14 @@ from dlc.ir.core import Op, Value
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.passes import Context
 from dlc.lowering.call_label import label
-from dlc.lowering.expand import expand, expansions_for, expansions_for_gpu
+from dlc.lowering.expand import expand, expansions_for
 from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_writer import Function, Lowered
 from dlc.lowering.math import Expansion
 from dlc.lowering.multiples import start_of
 from dlc.lowering.plan_storage import may_lie_over
+from dlc.target import cpu_of
+from dlc.target.gpu import THREAD
 
 Lowering: TypeAlias = Callable[[kernel.Kernel, Context], Lowered]
 """Writes the function of a kernel in destination form."""
@@ -54,8 +56,8 @@ class _Functions:
     def __init__(self, module: Module, context: Context) -> None:
         self._module = module
         self._tables: dict[type[Op], dict[type[Op], Expansion]] = {
-            loop.Func: expansions_for(context.options),
-            simt.Func: expansions_for_gpu(),
+            loop.Func: expansions_for(cpu_of(context.options)),
+            simt.Func: expansions_for(THREAD),
         }
         self._as_written: dict[tuple[object, ...], str] = {}
         self._names: dict[tuple[object, ...], str] = {}

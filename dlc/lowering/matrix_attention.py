@@ -23,6 +23,7 @@ from dlc.lowering.product_sources import below, both, read
 from dlc.lowering.shared_lines import multiple, plus
 from dlc.lowering.tiled_attention import LOWEST, State, TiledAttention
 from dlc.lowering.warp_matrices import Tile, WarpRows, bring_rows, lines_of, tile_for
+from dlc.target.gpu import GpuTarget
 
 TILES = {128: Tile(4, 64), 256: Tile(4, 32), 512: Tile(2, 16)}
 """For which 48 KiB have room, twice for keys and values."""
@@ -31,14 +32,14 @@ TILES = {128: Tile(4, 64), 256: Tile(4, 32), 512: Tile(2, 16)}
 class MatrixAttention(TiledAttention):
     """An attention in the making. Queries, keys and values have at most 128 elements each."""
 
-    def __init__(self, op: Attention) -> None:
+    def __init__(self, op: Attention, gpu: GpuTarget) -> None:
         *_, depth = kernel.array_type(op.query).shape
         assert isinstance(depth, int) and isinstance(op.width, int)
         widest = max(depth, op.width)
         assert widest <= MOST_NARROW
         self.dtype = kernel.array_type(op.query).dtype
         tile = tile_for(TILES, self.dtype, widest)
-        super().__init__(op, tile.warps * WARP, tile.rows)
+        super().__init__(op, tile.warps * WARP, tile.rows, gpu.costs.matrix_attention)
         self.keys = tile.columns
         """Keys at a time."""
         self.lines = [

@@ -24,6 +24,7 @@ from dlc.lowering.tiled_attention_gradient import (
     elements_of,
 )
 from dlc.lowering.warp_matrices import Tile, WarpRows, bring_rows, lines_of, tile_for
+from dlc.target.gpu import GpuTarget
 
 TILES = {128: Tile(4, 32), 256: Tile(4, 16), 512: Tile(1, 16)}
 """For which 48 KiB have room, twice for columns; rows and columns have two arrays each."""
@@ -32,12 +33,13 @@ TILES = {128: Tile(4, 32), 256: Tile(4, 16), 512: Tile(1, 16)}
 class MatrixAttentionGradient(TiledAttentionGradient):
     """A gradient in the making. Queries, keys and values have at most 128 elements each."""
 
-    def __init__(self, op: AttentionGradient) -> None:
+    def __init__(self, op: AttentionGradient, gpu: GpuTarget) -> None:
         widest = max(elements_of(op))
         assert widest <= MOST_NARROW
         self.dtype = kernel.array_type(op.query).dtype
         tile = tile_for(TILES, self.dtype, widest)
-        super().__init__(op, tile.warps * WARP, tile.rows, tile.columns)
+        sides = tile.rows, tile.columns
+        super().__init__(op, tile.warps * WARP, sides, gpu.costs.matrix_attention)
         self.own_lines, self.walked_lines = (
             [lines_of(self.dtype, count, elements) for elements in self.elements]
             for count in (self.rows, self.columns)

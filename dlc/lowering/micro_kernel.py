@@ -16,10 +16,10 @@ from dlc.dialects import loop, scalar, vec
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import Size
-from dlc.ir.passes import Options
 from dlc.ir.types import DType, VectorType
 from dlc.lowering.loop_words import for_each, index, minimum
-from dlc.passes.panel_width import rows_of, tile_of, tiles_of
+from dlc.passes.panel_width import rows_of
+from dlc.target.cpu import CpuTarget
 
 UNROLL = 2
 """Steps of k per round: enough to hide the counting, and short code."""
@@ -55,20 +55,20 @@ class Shape:
         return self.panels * self.registers
 
 
-def shape_for(dtype: DType, m: Size, panel: int, beside: Size, options: Options) -> Shape:
+def shape_for(dtype: DType, m: Size, panel: int, beside: Size, cpu: CpuTarget) -> Shape:
     """The tile of sums for a product of `m` rows with panels of so many columns on the target.
 
     `beside` counts the panels that a tile may go through: of a group of products, or of all columns.
     """
-    register = VectorType(dtype, options.vector_bytes // dtype.bytes)
+    register = VectorType(dtype, cpu.lanes(dtype))
     registers = panel // register.lanes
-    most = tile_of(registers, options.vector_bytes).rows
-    rows = rows_of(m, most) if isinstance(m, int) else most
-    sums = max(tile.rows * tile.registers for tile in tiles_of(options.vector_bytes))
+    most = cpu.products.tile(registers).rows
+    rows = rows_of(m, most, cpu.products) if isinstance(m, int) else most
+    sums = max(tile.rows * tile.registers for tile in cpu.products.tiles)
     panels = min(max(sums // (rows * registers), 1), MAX_PANELS)
     if isinstance(beside, int):
         panels = min(panels, max(beside, 1))
-    return Shape(rows, panels, registers, register, options.fma)
+    return Shape(rows, panels, registers, register, cpu.fma)
 
 
 Sums = list[Value]

@@ -13,21 +13,9 @@ from math import gcd
 from dlc.dialects import loop, mem, scalar, simt, vec
 from dlc.dialects.scalar import element
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import Dim, Size
+from dlc.ir.dims import divides, known_multiple
 from dlc.ir.types import VectorType, ViewType
-
-ACCESS = 16
-"""The most bytes that a thread moves by one instruction. Whole arrays begin at multiples of it."""
-
-
-def known_multiple(size: Size) -> int:
-    """What a size is a multiple of, whatever its dims are; 0 for 0."""
-    return gcd(*[factor for _, factor in size.terms]) if isinstance(size, Dim) else abs(size)
-
-
-def divides(number: int, size: Size) -> bool:
-    """Whether a size is a multiple of a number, whatever its dims are."""
-    return known_multiple(size) % number == 0
+from dlc.target.gpu import ACCESS
 
 
 def start_of(view: Value) -> int:

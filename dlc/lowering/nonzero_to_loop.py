@@ -13,22 +13,22 @@ from dlc.lowering.body import Body, Point
 from dlc.lowering.lanes import Lane, Uniform, in_lanes
 from dlc.lowering.loop_words import index, minimum, nest
 from dlc.lowering.loop_writer import Lowered, Writer
-from dlc.lowering.work import nanoseconds
 from dlc.runtime.abi import Status
-
-ELEMENT = 1000
-"""Picoseconds for an element."""
+from dlc.target import cpu_of
+from dlc.target.cpu_costs import CpuCosts
+from dlc.target.work import nanoseconds
 
 
 def lower_nonzero(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for the places of true elements in destination form."""
     assert isinstance(op, kernels_in_order.NonZero)
-    return _NonZero(op).lower()
+    return _NonZero(op, cpu_of(context.options).costs).lower()
 
 
 class _NonZero:
-    def __init__(self, op: kernels_in_order.NonZero) -> None:
+    def __init__(self, op: kernels_in_order.NonZero, costs: CpuCosts) -> None:
         self.op = op
+        self.costs = costs
         self.writer = Writer(op)
         self.shape = kernel.array_type(op.inputs[0]).shape
         self.body = Body(self.writer, {}, 1)
@@ -42,7 +42,7 @@ class _NonZero:
         stored = emit(scalar.Cast(minimum(emit, count, self.limit), I64))
         emit.place(loop.Store(stored, writer.pointers[2], index(emit, 0)))
         elements = kernel.array_type(self.op.inputs[0]).size
-        return writer.finish(1, nanoseconds(elements * ELEMENT))
+        return writer.finish(1, nanoseconds(elements * self.costs.nonzero_element))
 
     def _visit(self, emit: Builder, places: list[Value], carried: list[Value]) -> list[Value]:
         """Note the place of an element that is true; how many there are then."""

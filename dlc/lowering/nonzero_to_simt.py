@@ -19,25 +19,26 @@ from dlc.lowering.lanes import Lane, Uniform, in_lanes
 from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.simt_writer import GridWriter, either, threads_for, when
-from dlc.lowering.work import nanoseconds
 from dlc.runtime.abi import Status
+from dlc.target import gpu_of
+from dlc.target.gpu import GpuTarget
+from dlc.target.work import nanoseconds
 
 THREADS = 1024
 EACH = 4
 """Neighbours that a thread looks at, at a time."""
-PICOSECONDS = 20
-"""Of an element, roughly."""
 
 
 def lower_nonzero(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for the places of true elements in destination form."""
     assert isinstance(op, kernels_in_order.NonZero)
-    return _NonZero(op).lower()
+    return _NonZero(op, gpu_of(context.options)).lower()
 
 
 class _NonZero:
-    def __init__(self, op: kernels_in_order.NonZero) -> None:
+    def __init__(self, op: kernels_in_order.NonZero, gpu: GpuTarget) -> None:
         self.source = kernel.array_type(op.inputs[0])
+        self.gpu = gpu
         self.writer = GridWriter(op, threads_for(self.source.size, EACH, THREADS))
         self.body = Body(self.writer, {}, 1)
         self.limit = self.writer.size(op.bound, "limit")
@@ -54,7 +55,7 @@ class _NonZero:
             emit, index(emit, 0), end, writer.threads * EACH, [index(emit, 0)], some
         )
         either(emit, writer.once(emit), lambda inside: self._finish(inside, count))
-        return writer.finish(1, nanoseconds(self.source.size * PICOSECONDS))
+        return writer.finish(1, nanoseconds(self.source.size * self.gpu.costs.nonzero_element))
 
     def _some(self, emit: Builder, first: Value, end: Value, before: Value) -> Value:
         """Note the thread's neighbours from `first` on; how many true ones there are up to now."""

@@ -14,7 +14,7 @@ from dlc.dialects import kernel, loop, scalar
 from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import Size, floor_divide, maximum, minimum, product
+from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import U64
 from dlc.lowering.loop_words import for_each, index, times, unravel
@@ -29,28 +29,27 @@ from dlc.lowering.micro_kernel import (
     zeros,
 )
 from dlc.lowering.product_tiles import Corner, ProductTiles
-from dlc.lowering.work import PRODUCT, ceil_divide, nanoseconds
-
-LEFT_BYTES = 96 * 1024
-"""What the rows of a tile read stays in the second-level cache, together with a panel."""
-TILE_PRODUCTS = 1_500_000
-"""Products of a tile: some 15 to 30 microseconds."""
+from dlc.target.products import ProductBlocking
+from dlc.target.work import nanoseconds
 
 
-def tile_rows(m: Size, bytes: Size, rows: int) -> Size:
+def tile_rows(m: Size, bytes: Size, rows: int, blocking: ProductBlocking) -> Size:
     """Rows of a tile, when each reads so many bytes: a multiple of the micro-kernel's.
 
     As many as stay in the cache, and about as many in the last tile as in the others.
     """
-    fits = maximum(floor_divide(LEFT_BYTES, maximum(bytes, 1)), rows)
+    fits = maximum(floor_divide(blocking.tile_left_bytes, maximum(bytes, 1)), rows)
     tiles = ceil_divide(maximum(m, 1), fits)
     return ceil_divide(ceil_divide(maximum(m, 1), tiles), rows) * rows
 
 
-def tile_panels(across: Size, rows: Size, inner: Size, shape: Shape) -> Size:
-    """Panels of a tile, so that its work is about `TILE_PRODUCTS`: a multiple of the micro-kernel's."""
-    each = maximum(rows * inner * shape.columns, 1)
-    wanted = maximum(floor_divide(TILE_PRODUCTS, each), 1)
+def tile_panels(across: Size, work: Size, shape: Shape, blocking: ProductBlocking) -> Size:
+    """Panels of a tile, each column `work` products, for a tile of the usual work.
+
+    They are a multiple of the micro-kernel's.
+    """
+    each = maximum(work * shape.columns, 1)
+    wanted = maximum(floor_divide(blocking.tile_products, each), 1)
     several = ceil_divide(maximum(across, 1), shape.panels)
     tiles = ceil_divide(several, minimum(wanted, several))
     return ceil_divide(several, tiles) * shape.panels
@@ -93,8 +92,9 @@ class _Panels(ProductTiles):
         op, writer, shape = self.product, self.writer, self.shape
         *batch, m, _ = op.domain
         across = self.across
-        height = tile_rows(m, self.footprint * op.accumulator.bytes, shape.rows)
-        width = tile_panels(across, height, self.depth, shape)
+        blocking, row_bytes = self.cpu.products, self.footprint * op.accumulator.bytes
+        height = tile_rows(m, row_bytes, shape.rows, blocking)
+        width = tile_panels(across, height * self.depth, shape, blocking)
         down, along = ceil_divide(m, height), ceil_divide(across, width)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
@@ -105,7 +105,7 @@ class _Panels(ProductTiles):
             return ()
 
         for_each(writer.emit, writer.first, writer.last, 1, (), tile)
-        work = height * width * shape.panel * maximum(self.depth, 8) * PRODUCT
+        work = height * width * shape.panel * maximum(self.depth, 8) * self.cpu.costs.product
         return writer.finish(product(batch) * down * along, nanoseconds(work))
 
     def _tile(

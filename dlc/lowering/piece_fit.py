@@ -8,9 +8,8 @@ from dlc.dialects import array, kernel
 from dlc.dialects.kernel_pieces import Concatenate, Join, Part
 from dlc.dialects.kernel_products import Product
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import Shape, Size
+from dlc.ir.dims import Shape, Size, divides
 from dlc.ir.types import row_major_strides
-from dlc.lowering.multiples import divides
 from dlc.lowering.views import computed, makers, reshaped_strides, whole_of
 
 WRITERS = kernel.Generic | Product | Concatenate | Join

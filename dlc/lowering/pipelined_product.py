@@ -14,22 +14,19 @@ from collections.abc import Sequence
 from dlc.dialects import loop, scalar, simt
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import product
+from dlc.ir.dims import ceil_divide, divides, product
 from dlc.ir.types import F32, U8
 from dlc.lowering.epilogue import epilogue_body
 from dlc.lowering.formula import number
 from dlc.lowering.loop_words import for_each, index, unravel
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.multiples import divides
 from dlc.lowering.product_panels import STRIP, Panel
 from dlc.lowering.product_result import TOGETHER, write_results, written_together
 from dlc.lowering.product_sources import Geometry, Strips, below, both
 from dlc.lowering.simt_writer import GridWriter, nothing
 from dlc.lowering.warp_products import GROUP, Form, MatrixProduct, ScalarProduct, WarpProduct
-from dlc.lowering.work import ceil_divide, nanoseconds
+from dlc.target.work import nanoseconds
 
-PICOSECONDS = {MatrixProduct: 1, ScalarProduct: 5}
-"""Of one multiplication and addition, roughly."""
 GAP = 8
 """Numbers between the rows of finished sums in shared memory, so that rows begin in other banks."""
 
@@ -42,10 +39,13 @@ class PipelinedProduct:
         geometry: Geometry,
         form: Form,
         way: type[MatrixProduct | ScalarProduct],
+        product_ps: int,
     ) -> None:
+        """`product_ps` is what one multiplication and addition costs."""
         self.geometry = geometry
         self.form = form
         self.way = way
+        self.product_ps = product_ps
         self.writer = GridWriter(geometry.op, form.threads, form.blocks)
 
     def lower(self) -> Lowered:
@@ -60,7 +60,7 @@ class PipelinedProduct:
             for place, side in ((i, form.rows), (j, form.columns))
         ]
         self._tile(emit, batch, first)
-        work = form.rows * form.columns * geometry.inner * PICOSECONDS[self.way]
+        work = form.rows * form.columns * geometry.inner * self.product_ps
         return writer.finish(product(geometry.batch) * down * across, nanoseconds(work))
 
     def _tile(self, emit: Builder, batch: Sequence[Value], first: Sequence[Value]) -> None:

@@ -18,12 +18,11 @@ from dlc.dialects import kernel, loop, scalar
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import Shape, Size, product
+from dlc.ir.dims import Shape, Size, ceil_divide, divides, product
 from dlc.ir.types import DType
 from dlc.lowering.loop_words import add, index, times, unravel
-from dlc.lowering.multiples import divides, in_units
+from dlc.lowering.multiples import in_units
 from dlc.lowering.simt_writer import GridWriter
-from dlc.lowering.work import ceil_divide
 
 UNIT = 16
 """Bytes that are moved at once where an operand allows it."""

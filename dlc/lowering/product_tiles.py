@@ -30,6 +30,7 @@ from dlc.lowering.loop_words import minimum as smaller
 from dlc.lowering.loop_writer import Writer
 from dlc.lowering.micro_kernel import Shape, Sums, shape_for, store
 from dlc.lowering.plan_storage import reads_only_own_element
+from dlc.target import cpu_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,9 @@ class ProductTiles:
         panel = op.packs or op.panel if isinstance(op, Gemm) else op.panel
         # The panels of two groups do not meet the same rows.
         beside = 1 if self.groups > 1 else panel_count(op.columns, panel)
-        self.shape: Shape = shape_for(op.accumulator, op.domain[-2], panel, beside, context.options)
-        lanes = lanes_of(op.epilogue, context.options.vector_bytes)
+        self.cpu = cpu_of(context.options)
+        self.shape: Shape = shape_for(op.accumulator, op.domain[-2], panel, beside, self.cpu)
+        lanes = lanes_of(op.epilogue, self.cpu.vector_bytes)
         self.body = epilogue_body(op, self.writer, lanes)
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import replace
 from dlc.dialects import kernel, mem
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.dialects.measured import at_most
-from dlc.ir.dims import Size, interval, product
+from dlc.ir.dims import Size, ceil_divide, interval, product
 from dlc.ir.passes import Context
 from dlc.ir.types import F32
 from dlc.lowering.hoist import tidy
@@ -20,10 +20,10 @@ from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.pipelined_product import PipelinedProduct
 from dlc.lowering.product_sources import Geometry, geometry_of
 from dlc.lowering.small_product import SmallProduct
-from dlc.lowering.vector_product import FEW, VectorProduct
-from dlc.lowering.warp_matrices import has_matrix_instructions
+from dlc.lowering.vector_product import VectorProduct
 from dlc.lowering.warp_products import Form, MatrixProduct, ScalarProduct
-from dlc.lowering.work import ceil_divide
+from dlc.target import gpu_of
+from dlc.target.gpu import GpuTarget
 
 WIDE = Form(rows=128, columns=128, down=2, across=4, stages=3, blocks=2)
 """Tiles of a large product by matrix instructions; all strips take the 48 KiB that every GPU has."""
@@ -35,49 +35,50 @@ EXACT = Form(rows=128, columns=128, down=4, across=2, stages=3)
 """Tiles of a large product by `fma`: 8 x 8 sums in each thread."""
 SMALL = Form(rows=64, columns=64, down=4, across=2, stages=4)
 """Those of a small one: 4 x 4 sums in each thread."""
-MANY = 96
-"""Wide tiles that keep a GPU busy: about as many as it has cores."""
 
 
 def lower_product(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for one product in destination form."""
     geometry = geometry_of(op)
-    lowered = _lower(geometry, context)
+    lowered = _lower(geometry, gpu_of(context.options), context.options.matmul_precision)
     tidy(lowered.function)
     return lowered
 
 
-def _lower(geometry: Geometry, context: Context) -> Lowered:
+def _lower(geometry: Geometry, gpu: GpuTarget, precision: str) -> Lowered:
     op = geometry.op
     lhs, rhs = (kernel.array_type(value).dtype for value in (op.lhs, op.rhs))
-    few = few_rows(geometry)
+    few = few_rows(geometry, gpu.occupancy.vector_rows)
     if few is not None:
-        return VectorProduct(geometry, *few).lower()
-    large = is_large(geometry)
-    if lhs is rhs and has_matrix_instructions(lhs, context.options):
+        return VectorProduct(geometry, *few, gpu).lower()
+    large = is_large(geometry, gpu.occupancy.wide_tiles)
+    pipelines = lhs is rhs and gpu.copies_async
+    if pipelines and gpu.has_matrix_instructions(lhs, precision):
         wide = ROOMY if isinstance(op, Conv) or lhs is F32 else WIDE
-        return PipelinedProduct(geometry, wide if large else NARROW, MatrixProduct).lower()
-    if lhs is rhs is F32:
-        return PipelinedProduct(geometry, EXACT if large else SMALL, ScalarProduct).lower()
-    return SmallProduct(geometry).lower()
+        form, cost = wide if large else NARROW, gpu.costs.matrix_product
+        return PipelinedProduct(geometry, form, MatrixProduct, cost).lower()
+    if pipelines and lhs is F32:
+        form, cost = EXACT if large else SMALL, gpu.costs.product
+        return PipelinedProduct(geometry, form, ScalarProduct, cost).lower()
+    return SmallProduct(geometry, gpu).lower()
 
 
-def few_rows(geometry: Geometry) -> tuple[int, int] | None:
-    """The axis of a product of matrices that has a few rows in every call, and how many at most."""
+def few_rows(geometry: Geometry, few: int) -> tuple[int, int] | None:
+    """The axis of a product of matrices that has at most `few` rows in every call, and how many."""
     if not isinstance(geometry.op, Gemm) or geometry.op.part:
         return None
     for axis, size in enumerate((geometry.rows, geometry.columns)):
         most = _most(geometry.op, size)
-        if most is not None and most <= FEW:
+        if most is not None and most <= few:
             return axis, most
     return None
 
 
-def is_large(geometry: Geometry) -> bool:
+def is_large(geometry: Geometry, busy: int) -> bool:
     """Whether wide tiles of a product are so many that they keep a GPU busy."""
     tiles = ceil_divide(geometry.rows, WIDE.rows) * ceil_divide(geometry.columns, WIDE.columns)
     count = _most(geometry.op, product(geometry.batch) * tiles)
-    return count is None or count >= MANY
+    return count is None or count >= busy
 
 
 def _most(op: Product, size: Size) -> int | None:

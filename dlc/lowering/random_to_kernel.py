@@ -8,12 +8,11 @@ from dlc.dialects import kernel, rng, scalar
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
-from dlc.ir.dims import product
+from dlc.ir.dims import ceil_divide, product
 from dlc.ir.types import INDEX, U32, U64
 from dlc.lowering.array_to_kernel import lowers
 from dlc.lowering.formula import convert, generic, number, size, times
 from dlc.lowering.nn_to_kernel import stage
-from dlc.lowering.work import ceil_divide
 
 WORDS = 4
 """Words of a block."""

@@ -20,11 +20,13 @@ from dlc.dialects.measured import measuring
 from dlc.ir.clone import clone, clone_block
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
-from dlc.lowering.estimate import is_cheap, is_product, picoseconds
 from dlc.lowering.plan_layout import cases_of
 from dlc.lowering.recompute_in_loops import recompute_in_loops
 from dlc.lowering.timeline import Held, Timeline, updates_of
 from dlc.lowering.views import origin
+from dlc.target import cpu_of
+from dlc.target.cpu_costs import CpuCosts
+from dlc.target.estimate import is_cheap, is_product, picoseconds
 
 MARK = "dlc.again"
 """The attribute of kernels that compute a value again: what that saves and costs, for readers."""
@@ -56,13 +58,13 @@ def _recompute_in(function: func.Func, context: Context) -> None:
     timeline = Timeline(function, sizes=sizes)
     if len(timeline.ops) < 2:
         return
-    effort = context.options.recompute
-    left = effort * sum(picoseconds(op, sizes) for op in timeline.ops)
+    effort, costs = context.options.recompute, cpu_of(context.options).costs
+    left = effort * sum(picoseconds(op, sizes, costs) for op in timeline.ops)
     if effort >= IN_LOOPS:
         left -= _in_loops(timeline, int(left), context, products=effort >= 1)
         timeline = Timeline(function, sizes=sizes)
     before = max(timeline.alive)
-    search = _Search(timeline, left, products=effort >= 1)
+    search = _Search(timeline, left, costs, products=effort >= 1)
     chosen = search.run()
     if not chosen:
         return
@@ -85,7 +87,8 @@ def _recompute_in(function: func.Func, context: Context) -> None:
 
 def _in_loops(timeline: Timeline, most: int, context: Context, *, products: bool) -> int:
     """The same for what loops keep for others; gives the picoseconds that it takes, at most `most`."""
-    done = recompute_in_loops(timeline, most, context.rewriter, products=products)
+    costs = cpu_of(context.options).costs
+    done = recompute_in_loops(timeline, most, context.rewriter, costs, products=products)
     for each in done:
         microseconds = each.picoseconds // 1_000_000
         saved = each.peak_before - each.peak_then
@@ -131,10 +134,10 @@ class _Recipe:
 class _Search:
     """Chooses what to compute again, on the timeline alone. With `products` these may be repeated, too."""
 
-    def __init__(self, timeline: Timeline, left: float, *, products: bool) -> None:
+    def __init__(self, timeline: Timeline, left: float, costs: CpuCosts, *, products: bool) -> None:
         self.timeline = timeline
         self.products = products
-        self.times = [picoseconds(op, timeline.sample) for op in timeline.ops]
+        self.times = [picoseconds(op, timeline.sample, costs) for op in timeline.ops]
         self.all_picoseconds = sum(self.times)
         self.left = left
         """Picoseconds that may be spent."""

@@ -18,8 +18,9 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.log import DecisionLog
 from dlc.ir.rewrite import EQUAL, Gone, Rewriter
 from dlc.ir.value_map import ValueMap
-from dlc.lowering.loop_residuals import Choice, Pair, choose, pairs_in
+from dlc.lowering.loop_residuals import Choice, Pair, Prices, choose, pairs_in
 from dlc.lowering.timeline import Timeline
+from dlc.target.cpu_costs import CpuCosts
 
 PRICES = (100_000, 10_000, 1_000)
 """Picoseconds that sparing one byte may take, tried in this order."""
@@ -37,7 +38,7 @@ class Rebuilt:
 
 
 def recompute_in_loops(
-    timeline: Timeline, picoseconds: int, rewriter: Rewriter, *, products: bool
+    timeline: Timeline, picoseconds: int, rewriter: Rewriter, costs: CpuCosts, *, products: bool
 ) -> list[Rebuilt]:
     """Rebuild loops that walk what others stacked, as long as the most that is held falls.
 
@@ -46,7 +47,7 @@ def recompute_in_loops(
     done: list[Rebuilt] = []
     while True:
         left = picoseconds - sum(each.picoseconds for each in done)
-        found = _best(timeline, left, products=products)
+        found = _best(timeline, left, costs, products=products)
         if found is None:
             return done
         pair, choice, peak = found
@@ -56,7 +57,9 @@ def recompute_in_loops(
         timeline = Timeline(timeline.function, sizes=timeline.sample)
 
 
-def _best(timeline: Timeline, left: int, *, products: bool) -> tuple[Pair, Choice, int] | None:
+def _best(
+    timeline: Timeline, left: int, costs: CpuCosts, *, products: bool
+) -> tuple[Pair, Choice, int] | None:
     """The pair to rebuild, how, and the most that is held then; None if nothing helps.
 
     The first that helps at all is taken: the pair that stands furthest inside, which is at the peak.
@@ -65,9 +68,10 @@ def _best(timeline: Timeline, left: int, *, products: bool) -> tuple[Pair, Choic
         if not _is_over(pair, timeline):
             continue
         for price in PRICES:
-            choice = choose(pair, timeline, price, products=products)
+            prices = Prices(price, costs)
+            choice = choose(pair, timeline, prices, products=products)
             if choice is not None and choice.picoseconds <= left:
-                peak = _peak_with(timeline, number, price, products=products)
+                peak = _peak_with(timeline, number, prices, products=products)
                 if peak < max(timeline.alive):
                     return pair, choice, peak
     return None
@@ -79,14 +83,14 @@ def _is_over(pair: Pair, timeline: Timeline) -> bool:
     return number[pair.forward] <= timeline.peak <= number[pair.backward]
 
 
-def _peak_with(timeline: Timeline, number: int, price: int, *, products: bool) -> int:
+def _peak_with(timeline: Timeline, number: int, prices: Prices, *, products: bool) -> int:
     """The most that the function would hold, found by doing it to a copy."""
     function = timeline.function
     copy = clone(function, (), [clone_block(function.body)])
     assert isinstance(copy, func.Func)
     tried = Timeline(copy, sizes=timeline.sample)
     pair = list(pairs_in(tried.ops))[number]
-    choice = choose(pair, tried, price, products=products)
+    choice = choose(pair, tried, prices, products=products)
     assert choice is not None
     _Rebuild(pair, choice, Rewriter(ValueMap(), DecisionLog())).run()
     return max(Timeline(copy, sizes=timeline.sample).alive)

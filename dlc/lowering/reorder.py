@@ -17,14 +17,14 @@ from dlc.dialects.measured import measuring
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.block_work import carried, chores_of, work_in
-from dlc.lowering.estimate import picoseconds
 from dlc.lowering.plan_layout import cases_of
 from dlc.lowering.plan_schedule import NEW_WAVE
 from dlc.lowering.timeline import SAMPLE, Timeline, updates_of
 from dlc.passes.ordering import Chores, Task, as_written, best_order, witnesses
+from dlc.target import cpu_of
+from dlc.target.cpu_costs import CpuCosts
+from dlc.target.estimate import picoseconds
 
-BARRIER = 4_000_000
-"""What a barrier costs, in picoseconds: twice what it takes where threads wait for each other."""
 SLOWER = 500
 """The part of the time that further barriers may take."""
 MOST_CHORES = 4_000
@@ -58,7 +58,7 @@ def _reorder_in(
     least = _least(chores, before.held)
     if before.peak <= least:
         return
-    most_waves = len(before.held) + _waves_to_spare(timeline, work)
+    most_waves = len(before.held) + _waves_to_spare(timeline, work, cpu_of(context.options).costs)
     after = best_order(chores, most_waves, least, context.options.plan_effort)
     is_better = after.peak < before.peak
     log = context.log.did if is_better else context.log.refused
@@ -79,10 +79,10 @@ def _reorder_in(
             timeline.block.move(op, None)
 
 
-def _waves_to_spare(timeline: Timeline, work: Sequence[Op]) -> int:
+def _waves_to_spare(timeline: Timeline, work: Sequence[Op], costs: CpuCosts) -> int:
     """How many more waves cost less than a `SLOWER`th of the time that the work takes."""
     usual = {name: min(size, SAMPLE) for name, size in timeline.sample.items()}
-    return sum(picoseconds(op, usual) for op in work) // (BARRIER * SLOWER)
+    return sum(picoseconds(op, usual, costs) for op in work) // (costs.barrier * SLOWER)
 
 
 def _with_others(order: Sequence[Op], ops: Sequence[Op]) -> Iterator[Op]:

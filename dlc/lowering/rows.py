@@ -29,22 +29,6 @@ def has_stage(block: Block) -> bool:
     return any(isinstance(op, kernel.Stage) for op in block)
 
 
-def folds_along_memory(op: kernel.Generic) -> bool:
-    """Whether some fold walks the last axis of an array, and none of the domain's last axis."""
-    for inner in op.walk():
-        if isinstance(inner, kernel.Fold) and inner.extents:
-            last = inner.body.arguments[-1]
-            loads = (load for load in inner.body if isinstance(load, kernel.Load) and load.indices)
-            if any(counts_up(load.indices[-1], last) for load in loads):
-                return True
-    return False
-
-
-def counts_up(place: Value, index: Value) -> bool:
-    """Whether a place is the index, or the index and something else added up."""
-    return place is index or (isinstance(place.op, scalar.Add) and index in place.op.operands)
-
-
 def checks_depend_on(op: kernel.Generic, indices: Sequence[Value]) -> bool:
     """Whether some index that is checked follows from these."""
     varying = set(indices)

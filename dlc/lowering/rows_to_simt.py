@@ -16,16 +16,17 @@ from dlc.dialects.scalar import element
 from dlc.dialects.simt import WARP
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import product
+from dlc.ir.dims import ceil_divide, product
 from dlc.lowering.body import Body, Point, Row
 from dlc.lowering.elements_to_simt import in_groups, store_elements
 from dlc.lowering.lanes import Lane, Linear, Uniform, combine, in_lanes
 from dlc.lowering.loop_words import index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.multiples import ACCESS
 from dlc.lowering.rows import before_results, checks_depend_on, read_where_it_writes
 from dlc.lowering.simt_writer import GridWriter, either
-from dlc.lowering.work import ceil_divide, element_work, nanoseconds
+from dlc.target.gpu import ACCESS
+from dlc.target.gpu_costs import GpuCosts
+from dlc.target.work import element_work, nanoseconds
 
 THREADS = 128
 """Threads of a block that does several rows."""
@@ -100,15 +101,16 @@ def _reads_own_places(op: kernel.Generic) -> bool:
     return True
 
 
-def lower_rows(op: kernel.Generic, shape: RowShape) -> Lowered:
+def lower_rows(op: kernel.Generic, shape: RowShape, costs: GpuCosts) -> Lowered:
     """The function for a kernel whose rows the threads share like this."""
-    return _Rows(op, shape).lower()
+    return _Rows(op, shape, costs).lower()
 
 
 class _Rows(Body):
     """Writes what a thread does for its pieces of one row."""
 
-    def __init__(self, op: kernel.Generic, shape: RowShape) -> None:
+    def __init__(self, op: kernel.Generic, shape: RowShape, costs: GpuCosts) -> None:
+        self.costs = costs
         self.grid = GridWriter(op, shape.block)
         arrays = {argument: view for view, argument in enumerate(op.arrays)}
         super().__init__(self.grid, arrays, shape.group)
@@ -149,7 +151,7 @@ class _Rows(Body):
             store_elements(op, self, self.ops(rest, point.at(inside, 1)), places)
 
         either(emit, emit(scalar.And(there, first)), results)
-        cost = nanoseconds(shape.rows * element_work(op.body, shape.group))
+        cost = nanoseconds(shape.rows * element_work(op.body, shape.group, self.costs))
         return writer.finish(ceil_divide(count, shape.rows), cost)
 
     def _find_places(self, emit: Builder, lane: Value) -> None:

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dlc.dialects import kernel, kernels_in_order, scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import product
+from dlc.ir.dims import ceil_divide, product
 from dlc.ir.passes import Context
 from dlc.lowering.body import Body, Point, Step
 from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, in_lanes, register
 from dlc.lowering.long_sums import STEPS, in_blocks, is_long, rounds
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
-from dlc.lowering.work import ceil_divide, nanoseconds, tile_rows, tiles
+from dlc.target import cpu_of
+from dlc.target.cpu import CpuTarget
+from dlc.target.work import nanoseconds, tile_rows, tiles
 
-ELEMENT = 1500
-"""Picoseconds for one element: a load, a combination that waits for the one before, a store."""
 BLOCK = 64
 """Neighbouring totals that belong to one tile."""
 
@@ -25,13 +25,14 @@ BLOCK = 64
 def lower_running(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for running totals in destination form."""
     assert isinstance(op, kernels_in_order.Running)
-    running = _Running(op, context.options.vector_bytes)
+    running = _Running(op, cpu_of(context.options))
     return running.rows() if running.axis == running.last else running.blocks()
 
 
 class _Running:
-    def __init__(self, op: kernels_in_order.Running, vector_bytes: int) -> None:
+    def __init__(self, op: kernels_in_order.Running, cpu: CpuTarget) -> None:
         self.op = op
+        self.costs = cpu.costs
         self.writer = Writer(op)
         type = kernel.array_type(op.inputs[0])
         self.dtype, self.shape, self.axis, self.last = (
@@ -40,14 +41,14 @@ class _Running:
             op.axis,
             type.rank - 1,
         )
-        self.body = Body(self.writer, {}, max(1, vector_bytes // self.dtype.bytes))
+        self.body = Body(self.writer, {}, cpu.lanes(self.dtype))
         self.length = self.writer.size(self.shape[self.axis], "length")
 
     def rows(self) -> Lowered:
         """Along the last axis: a tile is some rows."""
         writer, outer = self.writer, self.shape[: self.last]
-        work = self.shape[self.last] * ELEMENT
-        per_tile = tile_rows(work)
+        work = self.shape[self.last] * self.costs.scanned_element
+        per_tile = tile_rows(work, self.costs)
         count, total = writer.size(per_tile, "rows_per_tile"), writer.size(product(outer), "rows")
         emit = writer.emit
         lower = emit(scalar.Multiply(writer.first, count))
@@ -88,7 +89,7 @@ class _Running:
             return ()
 
         for_each(writer.emit, writer.first, writer.last, 1, (), tile)
-        work = self.shape[self.axis] * BLOCK * ELEMENT
+        work = self.shape[self.axis] * BLOCK * self.costs.scanned_element
         return writer.finish(product(outer) * across, nanoseconds(work))
 
     def _along(self, point: Point, others: list[Lane]) -> None:

@@ -16,28 +16,29 @@ from dlc.ir.dims import Size, product
 from dlc.ir.passes import Context
 from dlc.lowering.block_scan import scan
 from dlc.lowering.body import Body, Point
-from dlc.lowering.elements_to_simt import FEW, THREADS, over_groups
+from dlc.lowering.elements_to_simt import THREADS, over_groups
 from dlc.lowering.lanes import Lane, Uniform, combine, in_lanes
 from dlc.lowering.loop_words import for_each, index
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.simt_writer import GridWriter, either, threads_for
-from dlc.lowering.work import nanoseconds
+from dlc.target import gpu_of
+from dlc.target.gpu import GpuTarget
+from dlc.target.work import nanoseconds
 
 EACH = 4
 """Neighbours that a thread has at a time."""
-PICOSECONDS = 1500
-"""Of one element, roughly."""
 
 
 def lower_running(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for running totals in destination form."""
     assert isinstance(op, kernels_in_order.Running)
-    running = _Running(op)
+    running = _Running(op, gpu_of(context.options))
     return running.columns() if running.by_columns else running.rows()
 
 
 class _Running:
-    def __init__(self, op: kernels_in_order.Running) -> None:
+    def __init__(self, op: kernels_in_order.Running, gpu: GpuTarget) -> None:
+        self.gpu = gpu
         self.op = op
         type = kernel.array_type(op.inputs[0])
         self.dtype, self.shape = type.dtype, type.shape
@@ -52,7 +53,7 @@ class _Running:
     def _are_few(self) -> bool:
         """Whether there are too few rows for a thread each."""
         count = product(self.others)
-        return isinstance(count, int) and count <= FEW
+        return isinstance(count, int) and count <= self.gpu.occupancy.idle_threads
 
     def columns(self) -> Lowered:
         """A thread goes along each row; neighbours are in neighbouring rows."""
@@ -62,7 +63,9 @@ class _Running:
                 self._along(emit, place)
 
         tiles = over_groups(self.writer, tuple(self.others), 1, 1, write)
-        return self.writer.finish(tiles, nanoseconds(self.length * THREADS * PICOSECONDS))
+        return self.writer.finish(
+            tiles, nanoseconds(self.length * THREADS * self.gpu.costs.scanned_element)
+        )
 
     def _along(self, emit: Builder, others: Sequence[Value]) -> None:
         def step(deep: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
@@ -86,7 +89,7 @@ class _Running:
 
         stride = writer.threads * EACH
         for_each(emit, index(emit, 0), self._size(), stride, [self._nothing(emit)], step)
-        return writer.finish(count, nanoseconds(self.length * PICOSECONDS))
+        return writer.finish(count, nanoseconds(self.length * self.gpu.costs.scanned_element))
 
     def _some(self, emit: Builder, others: Sequence[Value], first: Value, before: Value) -> Value:
         """The totals of the thread's neighbours from `first` on; that of all that the block has now."""

@@ -12,37 +12,38 @@ from collections.abc import Callable, Sequence
 from dlc.dialects import kernel, kernels_in_order, loop, mem, scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import product
+from dlc.ir.dims import ceil_divide, product
 from dlc.ir.passes import Context
 from dlc.ir.types import INDEX
 from dlc.lowering.body import Body, Point, Step
 from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, in_lanes
 from dlc.lowering.loop_words import for_each, index, minimum, nest, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
-from dlc.lowering.work import ceil_divide, nanoseconds
 from dlc.runtime.abi import Status
+from dlc.target import cpu_of
+from dlc.target.cpu import CpuTarget
+from dlc.target.work import nanoseconds
 
 BLOCK = 64
 """Neighbouring elements along the last axis that belong to one tile."""
-ELEMENT = 1000
-"""Picoseconds for an element that is copied or updated."""
 COMBINERS = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 
 
 def lower_scatter(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for scattered updates in destination form."""
     assert isinstance(op, kernels_in_order.Scatter)
-    return _Scatter(op, context.options.vector_bytes).lower()
+    return _Scatter(op, cpu_of(context.options)).lower()
 
 
 class _Scatter:
-    def __init__(self, op: kernels_in_order.Scatter, vector_bytes: int) -> None:
+    def __init__(self, op: kernels_in_order.Scatter, cpu: CpuTarget) -> None:
         self.op = op
+        self.costs = cpu.costs
         self.writer = Writer(op)
         target, _, *indices = [kernel.array_type(value) for value in op.inputs]
         self.dtype, self.shape, self.index = target.dtype, target.shape, indices[0]
         self.rest = [axis for axis in range(target.rank) if axis not in op.axes]
-        self.body = Body(self.writer, {}, max(1, vector_bytes // self.dtype.bytes))
+        self.body = Body(self.writer, {}, cpu.lanes(self.dtype))
         self.extents = [
             self.writer.size(size, "extent", axis) for axis, size in enumerate(self.shape)
         ]
@@ -68,7 +69,9 @@ class _Scatter:
         for_each(writer.emit, writer.first, writer.last, 1, (), tile)
         axes = () if self.in_place else self.op.axes
         indexed = product([self.shape[axis] for axis in axes])
-        work = (indexed + self.index.size) * ELEMENT * (BLOCK if self.rest else 1)
+        work = (
+            (indexed + self.index.size) * self.costs.scattered_element * (BLOCK if self.rest else 1)
+        )
         return writer.finish(product(outer) * across, nanoseconds(work))
 
     def _stretch(

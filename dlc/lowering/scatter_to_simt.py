@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dlc.dialects import kernel, kernels_in_order, loop, mem, scalar, simt
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import maximum, product
+from dlc.ir.dims import ceil_divide, maximum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import INDEX
 from dlc.lowering.block_scan import scan
@@ -24,32 +24,30 @@ from dlc.lowering.elements_to_simt import in_groups, lanes_at
 from dlc.lowering.lanes import Lane, Uniform, Varying, combine, in_lanes
 from dlc.lowering.loop_words import add, for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.multiples import ACCESS
 from dlc.lowering.simt_writer import GridWriter, either, when
-from dlc.lowering.work import ceil_divide, nanoseconds
 from dlc.runtime.abi import Status
+from dlc.target import gpu_of
+from dlc.target.gpu import ACCESS, GpuTarget
+from dlc.target.work import nanoseconds
 
 THREADS = 256
 EACH = 4
 """Indices that a thread looks at, at a time."""
-STRETCHES = 264
-"""Stretches that keep a GPU busy: each reads all indices."""
 LEAST = 64
 """Places of a stretch, at least."""
-PICOSECONDS = 1000
-"""Of an element that is copied or updated, roughly."""
 COMBINERS = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 
 
 def lower_scatter(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for scattered updates in destination form."""
     assert isinstance(op, kernels_in_order.Scatter)
-    return _Scatter(op).lower()
+    return _Scatter(op, gpu_of(context.options)).lower()
 
 
 class _Scatter:
-    def __init__(self, op: kernels_in_order.Scatter) -> None:
+    def __init__(self, op: kernels_in_order.Scatter, gpu: GpuTarget) -> None:
         self.op = op
+        self.gpu = gpu
         self.writer = GridWriter(op, THREADS)
         target, _, *indices = [kernel.array_type(value) for value in op.inputs]
         self.dtype, self.shape, self.indices = target.dtype, target.shape, indices[0]
@@ -62,7 +60,7 @@ class _Scatter:
         self.group = in_groups(self.shape[-1], most) if last else 1
         self.across = ceil_divide(self.behind, THREADS * self.group)
         """Blocks to a stretch, which share the elements behind its places."""
-        self.stretch = maximum(LEAST, ceil_divide(self.indexed, STRETCHES))
+        self.stretch = maximum(LEAST, ceil_divide(self.indexed, gpu.occupancy.scatter_blocks))
         self.body = Body(self.writer, {}, self.group)
 
     def lower(self) -> Lowered:
@@ -77,7 +75,7 @@ class _Scatter:
         if not mem.same_place(self.op.inputs[0], self.op.outs[0]):
             self._copy(emit, low, high, own)
         self._update(emit, low, high, own)
-        work = (self.stretch + self.indices.size) * PICOSECONDS * self.group
+        work = (self.stretch + self.indices.size) * self.gpu.costs.scattered_element * self.group
         return writer.finish(stretches * self.across, nanoseconds(work))
 
     def _own(self, emit: Builder, part: Value) -> Value:

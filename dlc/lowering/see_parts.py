@@ -21,10 +21,10 @@ from dlc.ir.dims import Size
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.value_map import EQUAL, Gone
 from dlc.lowering.block_work import may_be_empty, peak_of, planned_blocks
-from dlc.lowering.multiples import ACCESS
 from dlc.lowering.piece_fit import is_readable, keeps_units
 from dlc.lowering.timeline import Timeline
 from dlc.lowering.views import computed, strides_of
+from dlc.target.gpu import ACCESS
 
 MOST_PARTS = 1_000
 """So many are looked at in a block."""

@@ -8,13 +8,14 @@ from dlc.dialects import kernel, loop, mem, scalar, simt
 from dlc.dialects.simt import WARP
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import Size, interval
+from dlc.ir.dims import Size, interval, known_multiple
 from dlc.ir.types import INDEX, U32, DType
 from dlc.lowering.hoist import tidy
 from dlc.lowering.lanes import combine
 from dlc.lowering.loop_words import index, unravel
 from dlc.lowering.loop_writer import KernelWriter, Lowered
-from dlc.lowering.multiples import ACCESS, align_registers, known_multiple, start_of
+from dlc.lowering.multiples import align_registers, start_of
+from dlc.target.gpu import ACCESS
 
 MOST_IN_32_BITS = (1 << 32) - 1
 

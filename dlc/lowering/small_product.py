@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dlc.dialects import loop, scalar, simt
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import product
+from dlc.ir.dims import ceil_divide, product
 from dlc.lowering.epilogue import epilogue_body
 from dlc.lowering.formula import convert, number
 from dlc.lowering.loop_words import for_each, index, unravel
@@ -20,7 +20,8 @@ from dlc.lowering.product_result import write_results
 from dlc.lowering.product_sources import Geometry, Source, State, below, both
 from dlc.lowering.shared_lines import if_within
 from dlc.lowering.simt_writer import GridWriter, nothing
-from dlc.lowering.work import ceil_divide, nanoseconds
+from dlc.target.gpu import GpuTarget
+from dlc.target.work import nanoseconds
 
 SIDE = 64
 """Rows and columns of a tile."""
@@ -34,15 +35,14 @@ PITCH = SIDE + 1
 """Elements from one k to the next in shared memory: one more, so that columns lie in different banks."""
 UNROLL = 4
 """Steps along k that are written out."""
-PICOSECONDS = 20
-"""Of one multiplication and addition, roughly."""
 
 
 class SmallProduct:
     """A product in the making."""
 
-    def __init__(self, geometry: Geometry) -> None:
+    def __init__(self, geometry: Geometry, gpu: GpuTarget) -> None:
         self.geometry = geometry
+        self.gpu = gpu
         self.writer = GridWriter(geometry.op, THREADS)
         self.dtype = geometry.op.accumulator
 
@@ -59,7 +59,7 @@ class SmallProduct:
         y, x = unravel(emit, writer.thread, [index(emit, ACROSS)] * 2)
         sums = self._sums(emit, batch, first, y, x)
         self._finish(emit, batch, first, y, x, sums)
-        work = SIDE * SIDE * self.geometry.inner * PICOSECONDS
+        work = SIDE * SIDE * self.geometry.inner * self.gpu.costs.small_product
         return writer.finish(product(self.geometry.batch) * down * across, nanoseconds(work))
 
     def _sums(

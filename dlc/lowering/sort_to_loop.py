@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from dlc.dialects import kernel, kernels_in_order, loop, scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import Size, product
+from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.passes import Context
 from dlc.ir.types import INDEX, POINTER, U8, DType, wide
 from dlc.lowering.body import Body, Point
 from dlc.lowering.lanes import Lane, Uniform, in_lanes
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
-from dlc.lowering.work import ceil_divide, tile_rows, tiles
+from dlc.target import cpu_of
+from dlc.target.cpu_costs import CpuCosts
+from dlc.target.work import tile_rows, tiles
 
-STEP = 3000
-"""Picoseconds for one element in one round of merging."""
 ROUNDS = 12
 """Rounds that a row of unknown length is taken to need."""
 
@@ -30,7 +30,7 @@ ROUNDS = 12
 def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for sorted rows in destination form."""
     assert isinstance(op, kernels_in_order.Sort)
-    return _Sort(op).lower()
+    return _Sort(op, cpu_of(context.options).costs).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,9 @@ class _Run:
 
 
 class _Sort:
-    def __init__(self, op: kernels_in_order.Sort) -> None:
+    def __init__(self, op: kernels_in_order.Sort, costs: CpuCosts) -> None:
         self.op = op
+        self.costs = costs
         self.writer = Writer(op)
         type = kernel.array_type(op.inputs[0])
         self.shape, self.dtype, self.key = type.shape, type.dtype, wide(type.dtype)
@@ -56,8 +57,9 @@ class _Sort:
         op, writer, emit = self.op, self.writer, self.writer.emit
         size = self.shape[op.axis]
         outer = [extent for axis, extent in enumerate(self.shape) if axis != op.axis]
-        work = size * STEP * (size.bit_length() + 2 if isinstance(size, int) else ROUNDS)
-        per_tile = tile_rows(work)
+        rounds = size.bit_length() + 2 if isinstance(size, int) else ROUNDS
+        work = size * self.costs.sorted_element * rounds
+        per_tile = tile_rows(work, self.costs)
         runs = [_Run(self._room(k, self.key), self._room(2 + k, INDEX)) for k in range(2)]
         height, rows = writer.size(per_tile, "rows_per_tile"), writer.size(product(outer), "rows")
         lower = emit(scalar.Multiply(writer.first, height))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dlc.dialects import kernel, kernels_in_order, loop, scalar, simt
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import Size, product
+from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.passes import Context
 from dlc.ir.types import INDEX, POINTER, U8, DType, wide
 from dlc.lowering.body import Body, Point
@@ -22,19 +22,21 @@ from dlc.lowering.lanes import Lane, Uniform, in_lanes
 from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.simt_writer import GridWriter, either, threads_for
-from dlc.lowering.work import ceil_divide, nanoseconds
+from dlc.target import gpu_of
+from dlc.target.gpu import GpuTarget
+from dlc.target.work import nanoseconds
 
 THREADS = 256
+ROUNDS = 50
+"""Rounds of a row, about."""
 MAX_SHARED = 32 << 10
 """Bytes of shared memory for the keys and places of a row."""
-PICOSECONDS = 500
-"""Of one element, roughly, in each round; there are about 50."""
 
 
 def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for sorted rows in destination form."""
     assert isinstance(op, kernels_in_order.Sort)
-    return _Sort(op).lower()
+    return _Sort(op, gpu_of(context.options)).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,13 @@ class _Row:
 
 
 class _Sort:
-    def __init__(self, op: kernels_in_order.Sort) -> None:
+    def __init__(self, op: kernels_in_order.Sort, gpu: GpuTarget) -> None:
         self.op = op
         type = kernel.array_type(op.inputs[0])
         self.shape, self.dtype, self.key = type.shape, type.dtype, wide(type.dtype)
         self.size: Size = self.shape[op.axis]
         self.outer = [extent for axis, extent in enumerate(self.shape) if axis != op.axis]
+        self.gpu = gpu
         self.writer = GridWriter(op, threads_for(self.size, 2, THREADS))
         self.body = Body(self.writer, {}, 1)
 
@@ -63,7 +66,7 @@ class _Sort:
         self.length = writer.size(self.size, "length")
         count = self._count(emit)
         each = self.key.bytes + INDEX.bytes
-        cost = nanoseconds(self.size * 50 * PICOSECONDS)
+        cost = nanoseconds(self.size * ROUNDS * self.gpu.costs.sorted_element)
         if isinstance(self.size, int) and _power(self.size) * each <= MAX_SHARED:
             room = _power(self.size)
             keys, places = (emit(simt.Shared(room, dtype)) for dtype in (self.key, INDEX))

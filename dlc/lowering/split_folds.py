@@ -16,22 +16,16 @@ from dlc.dialects.scalar import element
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import Shape, Size, evaluate, names, product
+from dlc.ir.dims import Shape, Size, ceil_divide, evaluate, names, product
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX
 from dlc.lowering.formula import fold, number, size
-from dlc.lowering.rows import folds_along_memory
-from dlc.lowering.work import ceil_divide
 from dlc.passes.devices import kernels_on_gpu
+from dlc.target import gpu_of
+from dlc.target.gpu import Occupancy
 
-WORTH = 1 << 18
-"""Elements that are folded, below which a second launch takes longer than it saves."""
-THREADS = 1 << 16
-"""Threads that fill a GPU, where each has an element or a few neighbours."""
 NEIGHBOURS = 4
 """Elements of such a thread."""
-BLOCKS = 1 << 10
-"""Blocks that fill a GPU, where each has an element."""
 STEPS = 32
 """Steps that are left to a thread, at least."""
 ROW = 4096
@@ -53,12 +47,12 @@ def split_gpu_folds(module: Op, context: Context) -> None:
 
 
 def _split_among(ops: Sequence[Op], context: Context) -> None:
-    usual = context.options.batch or USUAL
+    usual, occupancy = context.options.batch or USUAL, gpu_of(context.options).occupancy
     for op in ops:
         if isinstance(op, kernel.Generic) and not op.outs:
             for inner in list(op.body):
                 if isinstance(inner, kernel.Fold) and _is_alone(inner, op):
-                    parts = _parts_of(op, inner, usual)
+                    parts = _parts_of(op, inner, usual, occupancy)
                     if parts:
                         context.log.did("fold in parts first", op.results[0])
                         _split(op, inner, parts)
@@ -94,20 +88,22 @@ class _Part:
         return self.parts * self.each == self.extent
 
 
-def _parts_of(op: kernel.Generic, fold: kernel.Fold, usual: int) -> list[_Part]:
+def _parts_of(
+    op: kernel.Generic, fold: kernel.Fold, usual: int, occupancy: Occupancy
+) -> list[_Part]:
     """How the first axes of a fold are divided; none where that is not worth it."""
 
     def about(size: Size) -> int:
         return evaluate(size, dict.fromkeys(names(size), usual))
 
     count, length = about(product(op.domain)), about(product(fold.extents))
-    if count * length < WORTH:
+    if count * length < occupancy.split_elements:
         return []
-    along = folds_along_memory(op)
+    along = kernel.folds_along_memory(op)
     if along:
-        wanted = min(BLOCKS // max(count, 1), length // ROW)
+        wanted = min(occupancy.light_blocks // max(count, 1), length // ROW)
     else:
-        wanted = min(THREADS * NEIGHBOURS // max(count, 1), length // STEPS)
+        wanted = min(occupancy.threads * NEIGHBOURS // max(count, 1), length // STEPS)
     found: list[_Part] = []
     last = len(fold.extents) - 1
     for axis, extent in enumerate(fold.extents):

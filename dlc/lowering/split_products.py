@@ -17,24 +17,18 @@ from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Op, Value
-from dlc.ir.dims import Bounds, Shape, Size, evaluate, interval, names
+from dlc.ir.dims import Bounds, Shape, Size, ceil_divide, evaluate, interval, names
 from dlc.ir.passes import Context, Options, define_pass
 from dlc.ir.types import INDEX
 from dlc.lowering.formula import fold
 from dlc.lowering.split_folds import USUAL
-from dlc.lowering.vector_product import FEW
-from dlc.lowering.warp_matrices import has_matrix_instructions
-from dlc.lowering.work import ceil_divide
 from dlc.passes.devices import kernels_on_gpu
+from dlc.target import gpu_of
 
 TILE = 64
 """Rows and columns of the tiles of a small product."""
-BLOCKS = 128
-"""Blocks that fill a GPU."""
 MOST = 32
 """Parts that one thread adds up."""
-STEPS = {True: 1024, False: 256}
-"""Steps of a part, at least: by whether matrix instructions multiply, which are sooner done with them."""
 WORTH = 2
 """So many times as many steps are to be saved: a second launch takes time, too."""
 WHOLE = 64
@@ -65,18 +59,22 @@ def _split_among(chosen: Collection[Op], module: Op, context: Context) -> None:
 
 def _parts_of(op: Gemm | Conv, bounds: Bounds, options: Options) -> int:
     """In how many parts k is divided; 1 where that is not worth it, or the result may be of any size."""
+    gpu = gpu_of(options)
+    occupancy = gpu.occupancy
     sizes = [most for size in op.domain if (most := interval(size, bounds)[1])]
-    if len(sizes) < len(op.domain) or min(sizes[-2:]) <= FEW:
+    if len(sizes) < len(op.domain) or min(sizes[-2:]) <= occupancy.vector_rows:
         return 1
     if isinstance(op, Conv) and (op.groups > 1 or op.panel):
         return 1
     *batch, rows, columns = sizes
     tiles = prod(batch) * -(-rows // TILE) * -(-columns // TILE)
-    least = STEPS[has_matrix_instructions(kernel.array_type(op.lhs).dtype, options)]
+    dtype = kernel.array_type(op.lhs).dtype
+    by_matrices = gpu.has_matrix_instructions(dtype, options.matmul_precision)
+    least = occupancy.matrix_steps if by_matrices else occupancy.fma_steps
     length = _divided(op)
     steps = evaluate(length, dict.fromkeys(names(length), options.batch or USUAL))
     each = prod(op.window) if isinstance(op, Conv) else 1
-    parts = min(MOST, BLOCKS // tiles, steps * each // least, steps // WHOLE)
+    parts = min(MOST, occupancy.blocks // tiles, steps * each // least, steps // WHOLE)
     if parts < 2 or (steps - steps // parts) * each < WORTH * least:
         return 1
     # As many as there are when all are whole.

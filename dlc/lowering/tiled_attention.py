@@ -17,14 +17,14 @@ from dlc.dialects import kernel, loop, scalar
 from dlc.dialects.kernel_attention import Attention
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import product
+from dlc.ir.dims import ceil_divide, product
 from dlc.ir.types import F32
 from dlc.lowering.formula import convert, number
 from dlc.lowering.loop_words import index, unravel
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.product_sources import offset
 from dlc.lowering.simt_writer import GridWriter, either
-from dlc.lowering.work import ceil_divide, nanoseconds
+from dlc.target.work import nanoseconds
 
 LOWEST = float("-inf")
 
@@ -54,13 +54,14 @@ class State:
 
 
 class TiledAttention:
-    """An attention in the making, of which a block of `threads` threads does `queries` queries."""
+    """An attention in the making, of which a block of `threads` threads does `queries` queries.
 
-    picoseconds = 1
-    """One product, roughly."""
+    `product_ps` is what one multiplication and addition costs.
+    """
 
-    def __init__(self, op: Attention, threads: int, queries: int) -> None:
+    def __init__(self, op: Attention, threads: int, queries: int, product_ps: int) -> None:
         self.op = op
+        self.product_ps = product_ps
         self.queries = queries
         self.writer = GridWriter(op, threads)
         *self.batch, self.m, self.depth = kernel.array_type(op.query).shape
@@ -75,7 +76,7 @@ class TiledAttention:
         *batch, tile = unravel(emit, writer.tile, counts)
         first = emit(scalar.Multiply(tile, index(emit, self.queries)))
         self.write(emit, batch, first)
-        work = self.queries * op.count * (self.depth + self.width) * self.picoseconds
+        work = self.queries * op.count * (self.depth + self.width) * self.product_ps
         return writer.finish(product(self.batch) * down, nanoseconds(work))
 
     def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:

@@ -15,7 +15,7 @@ from dlc.dialects import kernel, loop, mem, scalar
 from dlc.dialects.kernel_attention import AttentionGradient
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import interval, product
+from dlc.ir.dims import ceil_divide, interval, product
 from dlc.ir.types import BOOL, F32
 from dlc.lowering.formula import convert, number
 from dlc.lowering.loop_words import index, minimum, unravel
@@ -24,7 +24,7 @@ from dlc.lowering.product_sources import below, both, offset, read
 from dlc.lowering.shared_lines import plus
 from dlc.lowering.simt_writer import GridWriter, either
 from dlc.lowering.tiled_attention import LOWEST
-from dlc.lowering.work import ceil_divide, nanoseconds
+from dlc.target.work import nanoseconds
 
 QUERY, KEYS, VALUES, DY, LOGARITHMS, MEANS, MASK = range(7)
 """The views of a kernel, in order."""
@@ -34,17 +34,18 @@ Statistics = tuple[Value, Value]
 
 
 class TiledAttentionGradient:
-    """A gradient in the making, of which a block of `threads` threads has so many rows.
+    """A gradient in the making: a block of `threads` threads has `sides`, rows and columns at a time.
 
-    `depth` are the elements of queries and keys, `width` those of values; `columns` come at a time.
+    `product_ps` is what one multiplication and addition costs. Of what is written, `depth` are the
+    elements of queries and keys, `width` those of values.
     """
 
-    picoseconds = 1
-    """One product, roughly."""
-
-    def __init__(self, op: AttentionGradient, threads: int, rows: int, columns: int) -> None:
+    def __init__(
+        self, op: AttentionGradient, threads: int, sides: tuple[int, int], product_ps: int
+    ) -> None:
         self.op = op
-        self.rows, self.columns = rows, columns
+        self.rows, self.columns = sides
+        self.product_ps = product_ps
         self.writer = GridWriter(op, threads)
         *self.batch, m, _ = kernel.array_type(op.query).shape
         n = kernel.array_type(op.keys).shape[-2]
@@ -65,7 +66,7 @@ class TiledAttentionGradient:
         self.write(emit, batch, first)
         depth, width = self.elements
         each = 2 * (depth + width) if self.op.by_keys else 2 * depth + width
-        work = self.rows * walked * each * self.picoseconds
+        work = self.rows * walked * each * self.product_ps
         return writer.finish(product(self.batch) * down, nanoseconds(work))
 
     def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:

@@ -11,41 +11,41 @@ from collections.abc import Sequence
 from dlc.dialects import kernel, kernels_in_order, loop, mem, scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import product
+from dlc.ir.dims import ceil_divide, product
 from dlc.ir.passes import Context
 from dlc.ir.types import I64, INDEX
 from dlc.lowering.body import Body, Point, Step
 from dlc.lowering.lanes import Lane, Linear, Uniform, in_lanes
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
-from dlc.lowering.work import ceil_divide, nanoseconds, tile_rows
 from dlc.runtime.abi import Status
-
-ELEMENT = 100
-"""Picoseconds for an element that is copied."""
+from dlc.target import cpu_of
+from dlc.target.cpu import CpuTarget
+from dlc.target.work import nanoseconds, tile_rows
 
 
 def lower_update(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for an update in destination form."""
     assert isinstance(op, kernels_in_order.Update)
-    return _Update(op, context.options.vector_bytes).lower()
+    return _Update(op, cpu_of(context.options)).lower()
 
 
 class _Update:
-    def __init__(self, op: kernels_in_order.Update, vector_bytes: int) -> None:
+    def __init__(self, op: kernels_in_order.Update, cpu: CpuTarget) -> None:
         self.writer = Writer(op)
         self.in_place = mem.same_place(op.inputs[0], op.outs[0])
         target, update = (kernel.array_type(value) for value in op.inputs[:2])
         self.dtype, self.shape, self.part = target.dtype, target.shape, update.shape
         self.out = len(op.inputs)
-        self.body = Body(self.writer, {}, max(1, vector_bytes // self.dtype.bytes))
+        self.costs = cpu.costs
+        self.body = Body(self.writer, {}, cpu.lanes(self.dtype))
         self.parts = [self.writer.size(size, "part", k) for k, size in enumerate(self.part)]
 
     def lower(self) -> Lowered:
         writer, emit = self.writer, self.writer.emit
         shape = self.part if self.in_place else self.shape
         *outer, across = shape
-        rows, per_tile = product(outer), tile_rows(across * ELEMENT)
+        rows, per_tile = product(outer), tile_rows(across * self.costs.updated_element, self.costs)
         starts = [self._start(emit, axis) for axis in range(len(shape))]
         count = writer.size(per_tile, "rows_per_tile")
         lower = emit(scalar.Multiply(writer.first, count))
@@ -62,7 +62,7 @@ class _Update:
             return ()
 
         for_each(emit, lower, upper, 1, (), row, parallel=True)
-        work = per_tile * across * ELEMENT
+        work = per_tile * across * self.costs.updated_element
         return writer.finish(ceil_divide(rows, per_tile), nanoseconds(work))
 
     def _start(self, emit: Builder, axis: int) -> Value:

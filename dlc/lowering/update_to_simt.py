@@ -27,21 +27,21 @@ from dlc.lowering.lanes import in_lanes
 from dlc.lowering.loop_words import index
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.simt_writer import GridWriter, either, when
-from dlc.lowering.work import nanoseconds
 from dlc.runtime.abi import Status
-
-PICOSECONDS = 500
-"""Of one element, roughly."""
+from dlc.target import gpu_of
+from dlc.target.gpu import GpuTarget
+from dlc.target.work import nanoseconds
 
 
 def lower_update(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for an update in destination form."""
     assert isinstance(op, kernels_in_order.Update)
-    return _Update(op).lower()
+    return _Update(op, gpu_of(context.options)).lower()
 
 
 class _Update:
-    def __init__(self, op: kernels_in_order.Update) -> None:
+    def __init__(self, op: kernels_in_order.Update, gpu: GpuTarget) -> None:
+        self.gpu = gpu
         self.writer = GridWriter(op, THREADS)
         self.in_place = mem.same_place(op.inputs[0], op.outs[0])
         target, update = (kernel.array_type(value) for value in op.inputs[:2])
@@ -64,7 +64,8 @@ class _Update:
                 write(Point(emit, lanes, {}), place, starts)
 
         tiles = over_groups(writer, domain, self.group, groups, groups_at)
-        return writer.finish(tiles, nanoseconds(THREADS * self.group * groups * PICOSECONDS))
+        work = THREADS * self.group * groups * self.gpu.costs.copied_element
+        return writer.finish(tiles, nanoseconds(work))
 
     def _is_whole(self, axis: int) -> bool:
         """Whether the update is as long as the target, and so begins at 0."""

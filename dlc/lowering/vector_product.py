@@ -15,30 +15,22 @@ from dlc.dialects import loop, scalar, simt
 from dlc.dialects.simt import WARP
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import Size, product
+from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.types import DType
 from dlc.lowering.epilogue import epilogue_body
 from dlc.lowering.formula import convert, number
 from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.multiples import ACCESS
 from dlc.lowering.product_result import write_results
 from dlc.lowering.product_sources import Geometry, Source, below, both
 from dlc.lowering.shared_lines import multiple, plus
 from dlc.lowering.simt_writer import GridWriter, either, when
-from dlc.lowering.work import ceil_divide, nanoseconds
+from dlc.target.gpu import ACCESS, SECTOR, GpuTarget
+from dlc.target.work import nanoseconds
 
-FEW = 4
-"""Rows that a thread multiplies with what it has read, at most."""
 THREADS = 256
-SECTOR = 32
-"""Bytes that memory gives at once: neighbouring threads read as many, at least."""
-BLOCKS = 128
-"""Blocks that keep a GPU busy."""
 TOGETHER = 4
 """Pieces of the matrix that a thread loads before it multiplies any of them."""
-PICOSECONDS = 2
-"""Of one multiplication and addition, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +64,24 @@ class _Shape:
         return self.share * (self.group if self.along_k else 1)
 
 
-def _shape(source: Source, long: Size, batch: Size, inner: Size) -> _Shape:
-    """How the results along the long side are shared out, the matrix being read from this source."""
+def _shape(source: Source, long: Size, batch: Size, inner: Size, blocks: int) -> _Shape:
+    """How the results along the long side are shared out, the matrix being read from this source.
+
+    So many blocks keep the GPU busy.
+    """
     size = source.dtype.bytes
     group = ACCESS // size if source.whole else 1
     count = long * batch
     if source.along_k:
         # A warp has a result, the whole block where these are few and long, fewer threads where short.
-        if isinstance(count, int) and count <= 2 * BLOCKS and _is_long(inner, THREADS * group):
+        if isinstance(count, int) and count <= 2 * blocks and _is_long(inner, THREADS * group):
             return _Shape(True, group, THREADS)
         share = WARP
         while share > 1 and isinstance(inner, int) and (share // 2) * group >= inner:
             share //= 2
         return _Shape(True, group, share)
     apart, least = WARP, max(1, SECTOR // (group * size))
-    while apart > least and isinstance(count, int) and count < BLOCKS * apart * group:
+    while apart > least and isinstance(count, int) and count < blocks * apart * group:
         apart //= 2
     return _Shape(False, group, THREADS // apart)
 
@@ -99,8 +94,9 @@ def _is_long(inner: Size, least: int) -> bool:
 class VectorProduct:
     """A product in the making, of which axis `few` of the result, 0 or 1, has up to `most` rows."""
 
-    def __init__(self, geometry: Geometry, few: int, most: int) -> None:
+    def __init__(self, geometry: Geometry, few: int, most: int, gpu: GpuTarget) -> None:
         self.geometry = geometry
+        self.gpu = gpu
         self.few = few
         self.most = most
         self.sides = geometry.rows, geometry.columns
@@ -115,14 +111,15 @@ class VectorProduct:
         block, *batch = unravel(emit, writer.tile, [index(emit, 0), *counts])
         sources = geometry.sources(writer, emit, batch, geometry.strips(1))
         every, long = product(geometry.batch), self.sides[1 - self.few]
-        shape = _shape(sources[1 - self.few], long, every, geometry.inner)
+        blocks = self.gpu.occupancy.blocks
+        shape = _shape(sources[1 - self.few], long, every, geometry.inner, blocks)
         first = multiple(emit, block, shape.results)
         if shape.along_k:
             place, leads, sums = self._one_each(emit, sources, shape, first)
         else:
             place, leads, sums = self._some_each(emit, sources, shape, first)
         self._finish(emit, batch, place, leads, sums)
-        work = shape.results * self.most * geometry.inner * PICOSECONDS
+        work = shape.results * self.most * geometry.inner * self.gpu.costs.vector_product
         # A call without rows has nothing to do: all tiles have the few rows that there are.
         down = ceil_divide(self.sides[self.few], max(1, self.most))
         return writer.finish(every * down * ceil_divide(long, shape.results), nanoseconds(work))

@@ -17,13 +17,14 @@ from dlc.dialects.simt import WARP, WIDE
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.passes import Options
-from dlc.ir.types import BF16, F16, F32, DType
+from dlc.ir.types import F32, DType
 from dlc.lowering.formula import number
 from dlc.lowering.loop_words import index, unravel
 from dlc.lowering.multiples import in_units
 from dlc.lowering.product_sources import below, both, offset
 from dlc.lowering.shared_lines import BANKS, Lines, Order, Place, fragment, multiple, plus
 from dlc.lowering.simt_writer import GridWriter
+from dlc.target import gpu_of
 
 ROWS = 16
 """Rows of a warp."""
@@ -31,16 +32,13 @@ STEP = 2 * WIDE
 """Bytes along k of one product."""
 
 
-def has_matrix_instructions(dtype: DType, options: Options) -> bool:
-    """Whether matrix instructions multiply numbers of a dtype: f32 only where it may be rounded to tf32."""
-    return dtype in (F16, BF16) or (dtype is F32 and options.matmul_precision == "tf32")
-
-
 def by_matrices(op: Attention | AttentionGradient, options: Options) -> bool:
     """Whether matrix instructions compute an attention: where its sums stay in registers."""
     sizes = [kernel.array_type(operand).shape[-1] for operand in (op.query, op.values)]
     narrow = all(isinstance(size, int) and size <= MOST_NARROW for size in sizes)
-    return narrow and has_matrix_instructions(kernel.array_type(op.query).dtype, options)
+    gpu, dtype = gpu_of(options), kernel.array_type(op.query).dtype
+    matrices = gpu.has_matrix_instructions(dtype, options.matmul_precision)
+    return narrow and gpu.copies_async and matrices
 
 
 @dataclass(frozen=True, slots=True)

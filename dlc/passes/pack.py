@@ -23,13 +23,15 @@ from dlc.ir.types import F32, F64
 from dlc.passes.borders import bordered
 from dlc.passes.devices import kernels_on_gpu
 from dlc.passes.panel_width import panel_columns
+from dlc.target import cpu_of
+from dlc.target.cpu import CpuTarget
 
 
 @define_pass("pack", required=True)
 def pack(module: Op, context: Context) -> None:
     """Put the right operands of generated products into panels."""
     assert isinstance(module, Module)
-    options = context.options
+    options, cpu = context.options, cpu_of(context.options)
     on_gpu = set(kernels_on_gpu(module))
     for op in list(module.walk()):
         if op in on_gpu:
@@ -37,14 +39,14 @@ def pack(module: Op, context: Context) -> None:
         if isinstance(op, Conv) and not op.panel and not op.outs:
             _convolution(op, module, context)
         elif isinstance(op, Attention) and not op.panel and not op.outs:
-            _attention(op, context.options.vector_bytes)
+            _attention(op, cpu)
         elif isinstance(op, Gemm) and not (op.panel or op.packs or op.outs):
             reason = _why_blas(op, options)
             if reason:
                 context.log.did(f"call BLAS: {reason}", op)
                 continue
             context.log.did("generate the product", op)
-            columns = _columns(op, op.inner, options.vector_bytes)
+            columns = _columns(op, op.inner, cpu)
             if _stored(op.rhs) is None and not _stays_in_loop(op.rhs):
                 op.attributes["packs"] = columns
             else:
@@ -79,7 +81,7 @@ def _convolution(op: Conv, module: Module, context: Context) -> None:
         return
     context.log.did("generate the convolution", op)
     depth = product(kernel.array_type(op.rhs).shape[:-1])
-    _use_panels(op, _columns(op, depth, context.options.vector_bytes), module)
+    _use_panels(op, _columns(op, depth, cpu_of(context.options)), module)
 
 
 def _by_rows(op: Conv, rewriter: Rewriter) -> None:
@@ -116,23 +118,23 @@ def window_rows(emit: Builder, op: Conv) -> Value:
     return emit(array.Reshape(whole, (batch * height * width, len(taps) * channels)))
 
 
-def _attention(op: Attention, vector_bytes: int) -> None:
+def _attention(op: Attention, cpu: CpuTarget) -> None:
     """Put the keys, as columns, and the values of attention into panels."""
     emit = Builder.before_op(op)
     query = kernel.array_type(op.query)
     *_, rows, depth = query.shape
-    columns = panel_columns(query.dtype, rows, op.width, depth, vector_bytes)
+    columns = panel_columns(query.dtype, rows, op.width, depth, cpu)
     keys = panels_of(emit, op.keys, columns, True)
     values = panels_of(emit, op.values, columns, False)
     op.set_operands([op.query, keys, values, *op.operands[3:]])
     op.attributes["panel"] = columns
 
 
-def _columns(op: Product, depth: Size, vector_bytes: int) -> int:
+def _columns(op: Product, depth: Size, cpu: CpuTarget) -> int:
     """Columns of a panel, which are all of one group, for sums of so many products."""
     groups = op.groups if isinstance(op, Conv) else 1
     rows, columns = op.domain[-2], op.columns // groups
-    return panel_columns(op.accumulator, rows, columns, depth, vector_bytes)
+    return panel_columns(op.accumulator, rows, columns, depth, cpu)
 
 
 def _why_blas(op: Gemm, options: Options) -> str:
@@ -150,7 +152,7 @@ def _why_blas(op: Gemm, options: Options) -> str:
             return ""
         case _ if op.accumulator is F64:
             return "f64"
-        case _ if not options.fma:
+        case _ if not cpu_of(options).fma:
             return "the target does not multiply and add in one instruction"
         case _:
             return ""

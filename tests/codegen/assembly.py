@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dlc.codegen.engine import ENTRY, engine_image
 from dlc.codegen.image import Image, link
-from dlc.codegen.llvm import Target, compile_object
+from dlc.codegen.llvm import compile_object
 from dlc.runtime import threads
 from dlc.runtime.abi import (
     ABI_VERSION,
@@ -30,6 +30,7 @@ from dlc.runtime.abi import (
     TraceWord,
 )
 from dlc.runtime.code import Engine, LoadedImage, load_engine, load_image
+from dlc.target.cpu import CpuTarget
 
 Words = NDArray[np.int64]
 SHARED_COST = 1_000_000
@@ -190,7 +191,7 @@ def kernels() -> tuple[Image, LoadedImage]:
 
 @cache
 def _kernels() -> tuple[Image, LoadedImage]:
-    target = Target.named("x86-64")
+    target = CpuTarget.named("x86-64")
     image = link({name: compile_object(text, target) for name, text in KERNELS.items()})
     return image, load_image(image.code, digest(image.code), image.imports)
 
@@ -221,7 +222,7 @@ FLUSHING = 0x9FC0
 @contextmanager
 def flushed_denormals() -> Generator[None]:
     """This thread flushes denormals inside, as some libraries make it do; checks that it still does."""
-    image = link({"exchange": compile_object(_FLOAT_STATE, Target.named("x86-64"))})
+    image = link({"exchange": compile_object(_FLOAT_STATE, CpuTarget.named("x86-64"))})
     loaded = load_image(image.code, digest(image.code), image.imports)
     exchange = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32)(loaded.base)
     before = exchange(FLUSHING)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from dlc.codegen.engine import ENTRY, engine_image, engine_text
-from dlc.codegen.llvm import Target, compile_object
+from dlc.codegen.llvm import compile_object
 from dlc.runtime.abi import GRAIN, MAX_THREADS, THREAD, CallWord, Opcode, Root, Status, TraceWord
 from dlc.runtime.code import load_engine
+from dlc.target.cpu import CpuTarget
 from tests.codegen.assembly import (
     SHARED_COST,
     Call,
@@ -436,7 +437,7 @@ def test_the_engine_calls_only_the_system() -> None:
 
 
 def test_the_engine_is_the_same_bytes_every_time() -> None:
-    target = Target.named("x86-64")
+    target = CpuTarget.named("x86-64")
     assert compile_object(engine_text(), target) == compile_object(engine_text(), target)
 
 

@@ -7,10 +7,11 @@ import pytest
 from numpy.typing import NDArray
 
 from dlc.codegen.image import link
-from dlc.codegen.llvm import Target, compile_object
+from dlc.codegen.llvm import compile_object
 from dlc.runtime import blas
 from dlc.runtime.abi import CallWord, Root, Status
 from dlc.runtime.code import load_image
+from dlc.target.cpu import CpuTarget
 from tests.codegen.assembly import Call, Program, digest, kernel
 
 N = 128
@@ -42,7 +43,7 @@ GEMM = "declare void @sgemm_(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, p
 
 
 def products(threads: int, x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float32]:
-    image = link({"gemm": compile_object(GEMM, Target.named("x86-64"))})
+    image = link({"gemm": compile_object(GEMM, CpuTarget.named("x86-64"))})
     assert image.imports == ("sgemm_",)
     loaded = load_image(image.code, digest(image.code), image.imports)
     out = np.zeros_like(x)

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from dlc.codegen.image import CODE_ALIGNMENT, SLOT_BYTES, Image, link
-from dlc.codegen.llvm import Target, assembly, compile_object
-from dlc.errors import InternalError, UsageError
+from dlc.codegen.llvm import assembly, compile_object
+from dlc.errors import InternalError
 from dlc.runtime.code import LoadedImage, load_image
+from dlc.target.cpu import CpuTarget
 
-X86_64 = Target.named("x86-64")
+X86_64 = CpuTarget.named("x86-64")
 
 
-def image(*texts: str, target: Target = X86_64) -> Image:
+def image(*texts: str, target: CpuTarget = X86_64) -> Image:
     return link({f"kernel{n}": compile_object(text, target) for n, text in enumerate(texts)})
 
 
@@ -95,7 +96,7 @@ def test_jump_tables_lead_to_the_right_places() -> None:
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 def test_vector_constants_keep_their_alignment(lanes: int) -> None:
-    target = Target.named({4: "x86-64-v2", 8: "x86-64-v3", 16: "x86-64-v4"}[lanes])
+    target = CpuTarget.named({4: "x86-64-v2", 8: "x86-64-v3", 16: "x86-64-v4"}[lanes])
     numbers = ", ".join(f"float {lane}.5" for lane in range(lanes))
     text = f"""
 define void @add(ptr %x) "prefer-vector-width"="512" "min-legal-vector-width"="512" {{
@@ -109,7 +110,7 @@ define void @add(ptr %x) "prefer-vector-width"="512" "min-legal-vector-width"="5
     expected = np.arange(lanes, dtype=np.float32) + np.float32(0.5)
     start = made.code.index(expected.tobytes())
     assert start % (4 * lanes) == 0
-    if lanes <= Target.named("host").vector_bytes // 4:
+    if lanes <= CpuTarget.named("host").vector_bytes // 4:
         x = np.zeros(lanes, np.float32)
         call(made, "add", x.ctypes.data)
         assert np.array_equal(x, expected)
@@ -211,7 +212,7 @@ define float @f(float %x) {
 }
 """
     assert "fmaf" in refused(fma)
-    assert image(fma, target=Target.named("x86-64-v3")).imports == ()
+    assert image(fma, target=CpuTarget.named("x86-64-v3")).imports == ()
 
 
 def test_unknown_data_is_refused_by_name() -> None:
@@ -272,24 +273,10 @@ b:
         compile_object(text, X86_64)
 
 
-def test_targets_have_exactly_the_features_of_their_name() -> None:
-    v3 = Target.named("x86-64-v3")
-    assert "avx2" in v3.features and "avx512f" not in v3.features
-    assert "+avx2" in v3.flags.split(",") and "-avx512f" in v3.flags.split(",")
-    widths = [Target.named(f"x86-64-v{n}").vector_bytes for n in (2, 3, 4)]
-    assert widths == [16, 32, 64]
-    assert Target.named("znver4").vector_bytes == 64
-
-
-def test_an_unknown_target_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"(?s)no target is called 'i386'.*there are host, x86-64"):
-        Target.named("i386")
-
-
 @pytest.mark.parametrize(
     "name", ["host", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "znver5"]
 )
 def test_every_target_compiles_at_every_level(name: str) -> None:
     for level in range(4):
-        made = link({"k": compile_object(SWITCH, Target.named(name), level)})
+        made = link({"k": compile_object(SWITCH, CpuTarget.named(name), level)})
         assert "pick" in made.entries

@@ -22,7 +22,7 @@ from benchmarks.gpu_kernels import (
 )
 from benchmarks.training_cases import NETWORKS
 from dlc.codegen import ptx
-from dlc.codegen.ptx import Gpu, assemble, find_ptxas, kernel_ptx, whole_ptx
+from dlc.codegen.ptx import assemble, find_ptxas, kernel_ptx, whole_ptx
 from dlc.codegen.simt_to_llvm import kernel_text
 from dlc.dialects import loop, scalar, simt
 from dlc.driver.pipelines import pipeline
@@ -32,6 +32,7 @@ from dlc.ir.core import Block
 from dlc.ir.location import FileLocation
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import BF16, F16, F32, F64, I8, I64, INDEX, POINTER, DType
+from dlc.target.gpu import GpuTarget
 from tests.example_models import NAMES
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, Example
@@ -190,9 +191,9 @@ def test_kernels_of_one_file_may_have_shared_memory_each() -> None:
 
 
 def test_a_processor_that_there_is_none_of_is_refused() -> None:
-    assert Gpu.named("sm_90a").architecture == "sm_90a"
+    assert GpuTarget.named("sm_90a").name == "sm_90a"
     with pytest.raises(UsageError, match=r"D0920.*no GPU is called 'sm_1'"):
-        Gpu.named("sm_1")
+        GpuTarget.named("sm_1")
 
 
 def test_text_that_ptxas_refuses_is_our_fault() -> None:

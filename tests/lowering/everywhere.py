@@ -7,7 +7,6 @@ from typing import cast
 
 import numpy as np
 
-from dlc.codegen.llvm import Target
 from dlc.dialects import func, kernel, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
@@ -31,6 +30,8 @@ from dlc.lowering.return_counts import return_counts
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.manifest import Entry
 from dlc.runtime.model import Model
+from dlc.target import Target
+from dlc.target.cpu import CpuTarget
 from dlc.text.ir_printer import print_module
 
 Program = Callable[..., Sequence[Value]]
@@ -96,14 +97,14 @@ def check(
     dims: Mapping[str, tuple[int, int | None]] | None = None,
     at: Sequence[Mapping[str, int]] = ({},),
     rtol: float = 1e-5,
-    vector_bytes: int = Options().vector_bytes,
+    target: Target | None = None,
 ) -> Context:
     """Compare machine code, and the evaluation after every pass, with the evaluated graph.
 
     With `dims`, everything is compared at each of the sizes `at`. Vectors wider than the processor's
     are several registers in machine code.
     """
-    context = Context(options=Options(level=level, matmul=matmul, vector_bytes=vector_bytes))
+    context = Context(options=Options(level=level, matmul=matmul, target=target))
     module, function = function_of(program, types, dims or {})
     return_counts(function)
     visible = len(function.results_returned) - function.hidden_results
@@ -162,7 +163,7 @@ def model_of(
 
 def artifact_of(module: Module, entry: Entry, level: int, target: str = "host") -> Artifact:
     """The artifact of a module of loops with one entry point."""
-    code = CodeMaker(Target.named(target), level, OBJECTS)
+    code = CodeMaker(CpuTarget.named(target), level, OBJECTS)
     sources = Sources("program.dlm", {"program.dlm": "dlc 1\n"}, "")
     return build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
 

@@ -14,8 +14,9 @@ from dlc.ir.types import F32, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
 from dlc.runtime.abi import MAX_ARGS
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
+from tests.targets import ON_GPU
 
-OPTIONS = Options(vector_bytes=16)
+OPTIONS = Options(target=ON_GPU)
 
 
 def lowered(
@@ -116,7 +117,7 @@ def test_small_weights_are_updated_by_one_launch() -> None:
 
 
 def test_where_memory_is_limited_a_weight_is_updated_as_soon_as_it_can_be() -> None:
-    options = Options(vector_bytes=16, recompute=1)
+    options = Options(target=ON_GPU, recompute=1)
     assert all(
         call.writes == 1 for call in calls(lowered(trained, *SHAPES, updates=2, options=options))
     )

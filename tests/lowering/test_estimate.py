@@ -15,12 +15,12 @@ from dlc.ir.core import Block, Value
 from dlc.ir.dims import symbol
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import F32, TensorType
-from dlc.lowering.estimate import work_of
-from dlc.lowering.estimate_gpu import LAUNCH, gpu_picoseconds
+from dlc.target.cpu_costs import CpuCosts
+from dlc.target.estimate import gpu_picoseconds, work_of
+from dlc.target.gpu import GpuTarget
 from tests.lowering.everywhere import function_of
 
-PRODUCT = 20
-"""Picoseconds of a multiplication and an addition on one thread of a processor."""
+COSTS = CpuCosts(kernel_product=20)
 DEPTH, WIDTH = 8, 12
 
 
@@ -55,7 +55,7 @@ def test_attention_and_its_gradient_count_what_they_multiply(
     sizes = {"T": queries}
     pairs = queries * 30 if causal is None else int(np.tri(queries, 30, causal).sum())
     found = {
-        (type(op), isinstance(op, AttentionGradient) and op.by_keys): work_of(op, sizes)
+        (type(op), isinstance(op, AttentionGradient) and op.by_keys): work_of(op, sizes, COSTS)
         for op in attended(causal).walk()
         if isinstance(op, Attention | AttentionGradient)
     }
@@ -64,10 +64,13 @@ def test_attention_and_its_gradient_count_what_they_multiply(
         (AttentionGradient, False): 2 * DEPTH + WIDTH,
         (AttentionGradient, True): 2 * DEPTH + 2 * WIDTH,
     }
-    assert found == {kind: PRODUCT * 3 * pairs * products for kind, products in each.items()}
+    assert found == {
+        kind: COSTS.kernel_product * 3 * pairs * products for kind, products in each.items()
+    }
 
 
 def test_long_attention_takes_a_gpu_more_than_its_launch() -> None:
     (op,) = [op for op in attended(None).walk() if isinstance(op, Attention)]
-    few, many = (gpu_picoseconds(op, {"T": count}, "sm_80") - LAUNCH for count in (64, 6400))
+    gpu = GpuTarget.named("sm_80")
+    few, many = (gpu_picoseconds(op, {"T": count}, gpu) - gpu.costs.launch for count in (64, 6400))
     assert many > 90 * few > 0

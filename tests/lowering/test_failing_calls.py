@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dlc.codegen.llvm import Target
 from dlc.dialects import array
 from dlc.driver.build import Sources, build_artifact, interface_of
 from dlc.driver.code import CodeMaker
@@ -19,6 +18,7 @@ from dlc.ir.core import Value
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, I32, TensorType
 from dlc.runtime.model import Model
+from dlc.target.cpu import CpuTarget
 from tests.lowering.everywhere import Program, called, function_of
 
 TYPES = (TensorType(F32, (4, 3)), TensorType(F32, (2, 3)), TensorType(I32, (2,)))
@@ -43,7 +43,7 @@ def model_of(program: Program, level: int) -> Model:
     entry = interface_of(function)
     Manager(Context(options=Options(level=level))).run(module, pipeline("graph", "loop", level))
     sources = Sources("program.dlm", {"program.dlm": "dlc 1\n"}, "")
-    code = CodeMaker(Target.named("host"), level)
+    code = CodeMaker(CpuTarget.named("host"), level)
     artifact = build_artifact(module, (entry,), Weights((), memoryview(b"")), sources, code)
     return Model(artifact, threads=1)
 

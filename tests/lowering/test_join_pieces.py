@@ -25,6 +25,7 @@ from dlc.lowering.return_counts import return_counts
 from dlc.lowering.views import origin, origins, reshaped_strides
 from tests.lowering.everywhere import HERE, Program, assert_close, check, function_of, random_inputs
 from tests.lowering.on_gpu import ROUNDING, Compiled, compiled
+from tests.targets import ON_GPU
 
 X = TensorType(F32, (6, 8))
 W = TensorType(F32, (8, 16))
@@ -282,7 +283,7 @@ def check_in_memory(
     return_counts(function)
     graph, inputs = clone_block(function.body), random_inputs(types, {})
     wanted = Evaluation({}).run(graph, inputs)
-    context = Context(options=Options(vector_bytes=16))
+    context = Context(options=Options(target=ON_GPU))
     passes = [name for name in pipeline("graph", stage, 2, kind) if name != "reorder"]
     Manager(context).run(module, passes)
     planned = module.symbol("f")

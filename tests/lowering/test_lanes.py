@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import pytest
 
@@ -13,9 +14,11 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, TensorType
+from dlc.target import Target
 from tests.lowering.everywhere import check, function_of
+from tests.targets import AVX2, AVX512
 
-VECTOR_BYTES = [32, 64]
+TARGETS = [AVX2, AVX512]
 
 
 def neighbours(emit: Builder, x: Value) -> Sequence[Value]:
@@ -28,16 +31,16 @@ def largest(emit: Builder, x: Value) -> Sequence[Value]:
     return (nn.max_pool(emit, x, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1))),)
 
 
-@pytest.mark.parametrize("vector_bytes", VECTOR_BYTES)
+@pytest.mark.parametrize("target", TARGETS, ids=attrgetter("name"))
 @pytest.mark.parametrize("channels", [1, 3, 16, 24, 37, 96])
-def test_windows_along_memory(channels: int, vector_bytes: int) -> None:
-    check(neighbours, TensorType(F32, (3, channels)), vector_bytes=vector_bytes)
+def test_windows_along_memory(channels: int, target: Target) -> None:
+    check(neighbours, TensorType(F32, (3, channels)), target=target)
 
 
-@pytest.mark.parametrize("vector_bytes", VECTOR_BYTES)
+@pytest.mark.parametrize("target", TARGETS, ids=attrgetter("name"))
 @pytest.mark.parametrize("channels", [7, 8, 24, 31])
-def test_windows_across_memory(channels: int, vector_bytes: int) -> None:
-    check(largest, TensorType(F32, (1, 5, 6, channels)), vector_bytes=vector_bytes)
+def test_windows_across_memory(channels: int, target: Target) -> None:
+    check(largest, TensorType(F32, (1, 5, 6, channels)), target=target)
 
 
 def test_neighbours_are_read_one_by_one_at_the_ends_only() -> None:
@@ -51,26 +54,24 @@ def test_neighbours_are_read_one_by_one_at_the_ends_only() -> None:
         assert any(isinstance(op, vec.Load) for op in branch.then)
 
 
-@pytest.mark.parametrize("vector_bytes", VECTOR_BYTES)
+@pytest.mark.parametrize("target", TARGETS, ids=attrgetter("name"))
 @pytest.mark.parametrize("channels", [2, 3, 4, 5])
-def test_few_channels_behind_rows_that_were_in_front_of_them(
-    channels: int, vector_bytes: int
-) -> None:
+def test_few_channels_behind_rows_that_were_in_front_of_them(channels: int, target: Target) -> None:
     def turned(emit: Builder, x: Value) -> Sequence[Value]:
         pixels = emit(array.Transpose(x, (0, 2, 3, 1)))
         zero = array.fill(emit, 0, TensorType(F32, ()))
         padded = emit(array.Pad(pixels, zero, (0, 1, 2, 0), (0, 0, 1, 0), (0, 0, 0, 0)))
         return (emit(array.Multiply(padded, padded)),)
 
-    check(turned, TensorType(F32, (2, channels, 3, 29)), vector_bytes=vector_bytes)
+    check(turned, TensorType(F32, (2, channels, 3, 29)), target=target)
 
 
-@pytest.mark.parametrize("vector_bytes", VECTOR_BYTES)
-def test_few_columns_of_a_single_matrix(vector_bytes: int) -> None:
+@pytest.mark.parametrize("target", TARGETS, ids=attrgetter("name"))
+def test_few_columns_of_a_single_matrix(target: Target) -> None:
     def turned(emit: Builder, x: Value) -> Sequence[Value]:
         return (emit(array.Multiply(*[emit(array.Transpose(x, (1, 0)))] * 2)),)
 
-    check(turned, TensorType(F32, (3, 117)), vector_bytes=vector_bytes)
+    check(turned, TensorType(F32, (3, 117)), target=target)
 
 
 def test_a_picture_of_few_channels_is_written_once_with_its_border() -> None:

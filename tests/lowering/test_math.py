@@ -21,7 +21,6 @@ from benchmarks.math_accuracy import (
     worst,
 )
 from benchmarks.scalar_functions import HERE, Compiled, evaluated, expanded
-from dlc.codegen.llvm import Target
 from dlc.dialects import scalar
 from dlc.dialects.scalar import element
 from dlc.ir.builder import Builder
@@ -29,10 +28,11 @@ from dlc.ir.core import OPS, Block, Op
 from dlc.ir.types import F32, F64, DType, VectorType
 from dlc.lowering.math import EXPANSIONS, expansions
 from dlc.lowering.math.coefficients import INVERSE_PI, INVERSE_PI_BITS
+from dlc.target.cpu import CpuTarget
 
 TABLE = Path(__file__).parents[2] / "docs" / "math.md"
 OLD = expansions(fma=False, half=False)
-OLD_TARGET = Target.named("x86-64-v2")
+OLD_TARGET = CpuTarget.named("x86-64-v2")
 
 
 @dataclass(frozen=True, slots=True)

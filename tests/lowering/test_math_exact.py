@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.scalar_functions import Array, Compiled, Expansions, evaluated, expanded
-from dlc.codegen.llvm import Target
 from dlc.dialects import scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
@@ -29,6 +28,7 @@ from dlc.ir.types import (
     DType,
 )
 from dlc.lowering.math import EXPANSIONS, expansions
+from dlc.target.cpu import CpuTarget
 
 OLD = expansions(fma=False, half=False)
 INTEGERS = (I8, I16, I32, I64, U8, U16, U32, U64)
@@ -111,7 +111,7 @@ def test_conversions_round_and_saturate_as_the_evaluator_does(
     table: Expansions = OLD if processor == "x86-64-v2" else EXPANSIONS
     make, x = convert(target), bits(source, 20_000)
     body = expanded(make, table) if source is not target else directly(make)
-    got = Compiled(body, [source], LANES, Target.named(processor))(x)
+    got = Compiled(body, [source], LANES, CpuTarget.named(processor))(x)
     assert_same_bits(got, evaluated(directly(make), [source])(x), target)
 
 
@@ -125,5 +125,5 @@ def test_a_fused_multiply_add_rounds_once(dtype: DType, processor: str) -> None:
         near = (-x * y).astype(dtype.numpy)
     x, y, z = np.concatenate([x, x]), np.concatenate([y, y]), np.concatenate([z, near])
     body = expanded(scalar.Fma, OLD) if processor == "x86-64-v2" else directly(scalar.Fma)
-    got = Compiled(body, [dtype] * 3, LANES // 2, Target.named(processor))(x, y, z)
+    got = Compiled(body, [dtype] * 3, LANES // 2, CpuTarget.named(processor))(x, y, z)
     assert_same_bits(got, evaluated(directly(scalar.Fma), [dtype] * 3)(x, y, z), dtype)

@@ -10,11 +10,12 @@ from dlc.dialects import array, mem, vec
 from dlc.driver.pipelines import pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import Shape, Size, symbol
+from dlc.ir.dims import Shape, Size, known_multiple, symbol
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import BF16, F32, F64, U8, DType, TensorType, ViewType
-from dlc.lowering.multiples import known_multiple, start_of, unit_of
+from dlc.lowering.multiples import start_of, unit_of
 from tests.lowering.everywhere import HERE, Program, function_of
+from tests.targets import ON_GPU
 
 B = symbol("B")
 
@@ -96,7 +97,7 @@ def test_long_rows_are_read_16_bytes_at_a_time_to_their_end() -> None:
 def registers(type: TensorType, program: Program) -> list[tuple[int, int | None]]:
     """The lanes and the alignment of each load of a register in a program for a GPU."""
     module, _ = function_of(program, [type], {})
-    manager = Manager(Context(options=Options(vector_bytes=16)))
+    manager = Manager(Context(options=Options(target=ON_GPU)))
     manager.run(module, pipeline("graph", "loop", 2, "cuda"))
     loads = [op for op in module.walk() if isinstance(op, vec.Load)]
     return [(op.type.lanes, op.alignment) for op in loads]

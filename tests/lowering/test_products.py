@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from dlc.ir.types import F32, F64, I32, DType, TensorType
 from dlc.lowering.micro_kernel import Shape, shape_for
 from dlc.lowering.panels_to_loop import tile_panels, tile_rows
 from dlc.passes.panel_width import panel_columns
+from dlc.target import Target
 from tests.lowering.everywhere import (
     Program,
     assert_close,
@@ -27,8 +29,7 @@ from tests.lowering.everywhere import (
     random_inputs,
 )
 from tests.lowering.test_in_place import planned
-
-AVX512 = Options(vector_bytes=64)
+from tests.targets import AVX2, AVX512
 
 
 def f32(*shape: Size) -> TensorType:
@@ -49,11 +50,11 @@ def test_a_layer_of_any_height_and_width(m: int, n: int) -> None:
     check(layer, f32(m, 37), f32(37, n), f32(n), f32(m, n), matmul="generated")
 
 
-@pytest.mark.parametrize("vector_bytes", [32, 64])
+@pytest.mark.parametrize("target", [AVX2, AVX512], ids=attrgetter("name"))
 @pytest.mark.parametrize("n", [8, 16, 24, 32, 64, 128])
-def test_a_layer_of_panels_of_any_width(n: int, vector_bytes: int) -> None:
+def test_a_layer_of_panels_of_any_width(n: int, target: Target) -> None:
     types = f32(9, 37), f32(37, n), f32(n), f32(9, n)
-    check(layer, *types, matmul="generated", vector_bytes=vector_bytes)
+    check(layer, *types, matmul="generated", target=target)
 
 
 @pytest.mark.parametrize("dtype", [F64, I32])
@@ -231,14 +232,13 @@ def test_a_row_times_a_column_takes_no_more_memory_than_its_products() -> None:
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 6, 8, 9, 49, 196])
 @pytest.mark.parametrize("n", [1, 8, 16, 24, 32, 48, 64, 100, 1000])
-@pytest.mark.parametrize("options", [Options(), AVX512], ids=["avx2", "avx512"])
+@pytest.mark.parametrize("target", [AVX2, AVX512], ids=attrgetter("name"))
 def test_sums_a_panel_row_and_one_element_fit_into_the_registers(
-    m: int, n: int, options: Options
+    m: int, n: int, target: Target
 ) -> None:
-    panel = panel_columns(F32, m, n, 64, options.vector_bytes)
-    shape = shape_for(F32, m, panel, panel_count(n, panel), options)
-    registers = 32 if options is AVX512 else 16
-    assert shape.rows * shape.across + shape.registers + 1 <= registers
+    panel = panel_columns(F32, m, n, 64, target.cpu)
+    shape = shape_for(F32, m, panel, panel_count(n, panel), target.cpu)
+    assert shape.rows * shape.across + shape.registers + 1 <= target.cpu.vector_registers
     assert shape.rows <= max(m, 1)
     assert shape.panel == panel
     assert shape.panels <= -(-n // panel)
@@ -260,13 +260,13 @@ def test_sums_a_panel_row_and_one_element_fit_into_the_registers(
     ],
 )
 def test_panels_are_full_where_they_can_be(n: Size, avx2: int, avx512: int) -> None:
-    assert panel_columns(F32, 784, n, 64, 32) == avx2
-    assert panel_columns(F32, 784, n, 64, 64) == avx512
+    assert panel_columns(F32, 784, n, 64, AVX2.cpu) == avx2
+    assert panel_columns(F32, 784, n, 64, AVX512.cpu) == avx512
 
 
 def test_a_panel_stays_in_the_second_level_cache() -> None:
-    assert panel_columns(F32, 784, 512, 9 * 256, 64) == 64
-    assert panel_columns(F32, 784, 512, 9 * 512, 64) == 48
+    assert panel_columns(F32, 784, 512, 9 * 256, AVX512.cpu) == 64
+    assert panel_columns(F32, 784, 512, 9 * 512, AVX512.cpu) == 48
 
 
 def test_a_few_rows_more_do_not_cost_a_whole_tile() -> None:
@@ -276,12 +276,13 @@ def test_a_few_rows_more_do_not_cost_a_whole_tile() -> None:
 
 def _shape(m: int) -> Shape:
     """The tile of a product with many panels of 16 columns."""
-    return shape_for(F32, m, 16, 64, Options())
+    return shape_for(F32, m, 16, 64, AVX2.cpu)
 
 
 def test_tiles_are_about_equal() -> None:
-    assert tile_rows(196, 1024, 6) == 66
-    assert tile_rows(5, 1024, 6) == 6
+    blocking = AVX2.cpu.products
+    assert tile_rows(196, 1024, 6, blocking) == 66
+    assert tile_rows(5, 1024, 6, blocking) == 6
     shape = _shape(196)
-    assert tile_panels(64, 66, 256, shape) == 5
-    assert tile_panels(63, 1, 25088, _shape(1)) == 4
+    assert tile_panels(64, 66 * 256, shape, blocking) == 5
+    assert tile_panels(63, 25088, _shape(1), blocking) == 4

@@ -21,10 +21,11 @@ from dlc.errors import Unsupported
 from dlc.ir.passes import PASSES
 from dlc.ir.verify import verify
 from dlc.lowering import recompute
-from dlc.lowering.estimate import is_product, picoseconds
 from dlc.lowering.loop_residuals import pairs_in
 from dlc.lowering.timeline import Timeline, updates_of
 from dlc.runtime.artifact import Artifact
+from dlc.target.cpu_costs import USUAL_COSTS
+from dlc.target.estimate import is_product, picoseconds
 
 BLOCKS = """\
 dlc 1
@@ -178,7 +179,7 @@ def test_products_are_computed_again_only_where_that_is_forced() -> None:
 @BOTH
 def test_the_time_that_may_be_spent_is_not_exceeded(model: str) -> None:
     before, (opened, _) = without(model), recomputed(model, 1.0)
-    whole = sum(picoseconds(op, before.sample) for op in before.ops)
+    whole = sum(picoseconds(op, before.sample, USUAL_COSTS) for op in before.ops)
     done = [d for d in opened.context.log if d.what.startswith("compute again")]
     assert 0 < sum(int(d.figures["microseconds"]) for d in done) * 1_000_000 <= whole
 

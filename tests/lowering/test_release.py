@@ -17,10 +17,10 @@ from dlc.driver.train import make_trainer
 from dlc.driver.verify_each import EachPass
 from dlc.ir.passes import PASSES, Context
 from dlc.ir.verify import verify
-from dlc.lowering.estimate import is_product
 from dlc.lowering.recompute import MARK
 from dlc.lowering.timeline import Timeline, updates_of
 from dlc.lowering.views import origin, readers
+from dlc.target.estimate import is_product
 
 NETWORK = """\
 dlc 1

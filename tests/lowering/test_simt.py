@@ -19,6 +19,7 @@ from dlc.lowering.plan_evaluation import evaluate_plan
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example
+from tests.targets import ON_GPU
 
 CASES = [pytest.param(EXAMPLES[name], id=name) for name in OPERATORS]
 
@@ -44,7 +45,7 @@ def test_they_do_for_every_example_fused_or_not(found: list[Example], level: int
 def compare(example: Example, level: int) -> None:
     """The results of an example from its kernels on the plan's memory, against the operation's own."""
     module = example.module()
-    manager = Manager(Context(options=Options(level=level, vector_bytes=16)))
+    manager = Manager(Context(options=Options(level=level, target=ON_GPU)))
     manager.run(module, pipeline("graph", "loop", level, "cuda"))
     program = module.symbol("main")
     assert isinstance(program, mem.Program)
@@ -72,7 +73,7 @@ def squared(emit: Builder, x: Value) -> Sequence[Value]:
 def lowered(program: Program, type: TensorType) -> tuple[mem.Program, list[Op]]:
     """A function of an array for a GPU, and its barriers."""
     module, _ = function_of(program, [type], {})
-    manager = Manager(Context(options=Options(vector_bytes=16)))
+    manager = Manager(Context(options=Options(target=ON_GPU)))
     manager.run(module, pipeline("graph", "loop", 2, "cuda"))
     found = module.symbol("f")
     assert isinstance(found, mem.Program)
@@ -141,7 +142,7 @@ def test_attention_never_holds_all_scores(
         inputs[3][2, :128] = False  # one for which the first round has none
     module, function = function_of(attention(causal), types, {})
     wanted = Evaluation().run(function.body, inputs)
-    manager = Manager(Context(options=Options(vector_bytes=16)))
+    manager = Manager(Context(options=Options(target=ON_GPU)))
     manager.run(module, pipeline("graph", "loop", 2, "cuda"))
     program = module.symbol("f")
     assert isinstance(program, mem.Program)

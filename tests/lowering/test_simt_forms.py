@@ -21,6 +21,7 @@ from dlc.ir.types import BF16, BOOL, F32, I8, I32, I64, U8, DType, TensorType
 from dlc.lowering import long_rows_to_simt, rows_to_simt
 from dlc.lowering.plan_evaluation import evaluate_plan
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
+from tests.targets import ON_GPU
 
 T = symbol("T")
 UNKNOWN = {"T": (1, None)}
@@ -38,7 +39,7 @@ def check(
     inputs = [*given, *random_inputs(types, dims)[len(given) :]]
     module, function = function_of(program, types, bounds)
     wanted = Evaluation(dims).run(function.body, inputs)
-    manager = Manager(Context(options=Options(vector_bytes=16)))
+    manager = Manager(Context(options=Options(target=ON_GPU)))
     manager.run(module, pipeline("graph", "loop", 2, "cuda"))
     found = module.symbol("f")
     assert isinstance(found, mem.Program)

@@ -23,6 +23,7 @@ from dlc.lowering import product_to_simt
 from dlc.lowering.plan_evaluation import evaluate_plan
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
 from tests.lowering.on_gpu import ROUNDING, TF32, Compiled, compiled, evaluate
+from tests.targets import ON_GPU
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_tiles_are_as_wide_as_the_largest_call_keeps_busy(
     many = symbol("B")
     types = [TensorType(F16, shape) for shape in ((many, 512), (512, 512))]
     module, _ = function_of(product, types, {"B": rows})
-    manager = Manager(Context(options=Options(vector_bytes=16)))
+    manager = Manager(Context(options=Options(target=ON_GPU)))
     manager.run(module, pipeline("graph", "loop", 2, "cuda"))
     (function,) = [op for op in module.body if isinstance(op, simt.Func)]
     assert function.threads == threads
@@ -137,7 +138,7 @@ def test_fewer_rows_than_there_may_be() -> None:
     few = symbol("B")
     types = [TensorType(F32, shape) for shape in ((few, 12), (12, 8))]
     module, function = function_of(product, types, {"B": (0, 3)})
-    manager = Manager(Context(options=Options(vector_bytes=16)))
+    manager = Manager(Context(options=Options(target=ON_GPU)))
     body = clone_block(function.body)
     manager.run(module, pipeline("graph", "loop", 2, "cuda"))
     found = module.symbol("f")

@@ -15,6 +15,7 @@ from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, TensorType
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
+from tests.targets import ON_GPU
 
 B = symbol("B")
 ANY: Mapping[str, int] = {}
@@ -38,7 +39,7 @@ def at_kernels(
 ) -> tuple[Op, list[kernel.Generic]]:
     """A function of one array as kernels for a GPU, and those that compute elements."""
     module, function = function_of(program, [type], dims)
-    manager = Manager(Context(options=Options(vector_bytes=16)))
+    manager = Manager(Context(options=Options(target=ON_GPU)))
     manager.run(module, pipeline("graph", "kernel", 2, "cuda"))
     return function, [op for op in function.walk() if isinstance(op, kernel.Generic)]
 

@@ -26,9 +26,10 @@ from dlc.runtime.model import Model
 from tests.lowering.everywhere import assert_close, called, function_of, random_inputs
 from tests.lowering.on_gpu import ROUNDING, compiled
 from tests.runtime.fake_gpu import fake_gpu
+from tests.targets import ON_GPU
 
 B = symbol("B")
-OPTIONS = Options(vector_bytes=16)
+OPTIONS = Options(target=ON_GPU)
 
 
 @pytest.fixture

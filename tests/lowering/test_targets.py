@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dlc.codegen.kernels import kernel_texts
-from dlc.codegen.llvm import Target, assembly
+from dlc.codegen.llvm import assembly
 from dlc.dialects import array
 from dlc.driver.pipelines import pipeline
 from dlc.driver.settings import Settings
@@ -19,6 +19,7 @@ from dlc.ir.core import Value
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import F16, F32, F64, DType, TensorType
 from dlc.runtime.model import Model
+from dlc.target.cpu import CpuTarget
 from tests.lowering.everywhere import Program, called, function_of, model_of, random_inputs
 from tests.lowering.test_every_op_natively import natively
 from tests.op_examples.every import OPERATORS
@@ -71,7 +72,7 @@ def test_code_for_an_old_processor_has_only_its_instructions(target: str, matmul
     module, _ = function_of(everything, TYPES, {})
     Manager(Context(options=settings.options())).run(module, pipeline("graph", "loop", 2))
     processor = settings.processor
-    assert isinstance(processor, Target)
+    assert isinstance(processor, CpuTarget)
     for text in kernel_texts(module).values():
         code = assembly(text, processor)
         assert not NEWER[target].findall(code)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dlc.codegen.llvm import Target
 from dlc.dialects import array, mem
 from dlc.driver.build import Sources, build_artifact, interface_of
 from dlc.driver.code import CodeMaker
@@ -20,6 +19,7 @@ from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
 from dlc.runtime.model import Model
+from dlc.target.cpu import CpuTarget
 from tests.lowering.everywhere import Program, assert_close, called, function_of
 
 W = TensorType(F32, (4, 4))
@@ -47,7 +47,7 @@ def built(
         (entry,),
         Weights((), memoryview(b"")),
         Sources("program.dlm", {"program.dlm": "dlc 1\n"}, ""),
-        CodeMaker(Target.named("host"), level),
+        CodeMaker(CpuTarget.named("host"), level),
     )
     model = Model(artifact)
     found = called(model, [given.copy() for given in inputs])

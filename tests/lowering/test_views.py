@@ -24,6 +24,7 @@ from dlc.lowering.plan_evaluation import evaluate_plan
 from tests.lowering.everywhere import assert_close, check, function_of, random_inputs
 from tests.lowering.on_gpu import wanted
 from tests.lowering.views import READERS, Reader, convolution, product, program_of
+from tests.targets import ON_GPU
 
 TOLERANCE = 1e-3
 """Of the largest element: products of products are rounded, what is read elsewhere is off by far more."""
@@ -42,7 +43,7 @@ def check_on_gpu(seed: int, readers: Sequence[Reader] = READERS) -> None:
     """Compare what the warps compute with the graph."""
     program, types = program_of(seed, readers)
     module, _ = function_of(program, types, {})
-    Manager(Context(options=Options(vector_bytes=16))).run(
+    Manager(Context(options=Options(target=ON_GPU))).run(
         module, pipeline("graph", "loop", 2, "cuda")
     )
     planned = module.symbol("f")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import dlc
-from dlc.lowering.work import tiles
+from dlc.target.work import tiles
 
 TEXT = """\
 dlc 1

@@ -20,6 +20,7 @@ from dlc.ir.types import F32, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
 from dlc.passes.devices import devices_of
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
+from tests.targets import ON_GPU
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ROWS = TensorType(F32, (6, 8))
@@ -52,7 +53,7 @@ def around_a_sum(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
 
 def lowered(program: Program, stage: str) -> Module:
     module, _ = function_of(program, [ROWS, ROWS], {})
-    manager = Manager(Context(options=Options(vector_bytes=16)))
+    manager = Manager(Context(options=Options(target=ON_GPU)))
     manager.run(module, pipeline("graph", stage, 2, "cuda"))
     return module
 
@@ -112,7 +113,7 @@ def test_a_gpu_beside_a_processor_computes_formulas_together(text: str, merged: 
 
 def test_a_weight_and_its_moments_are_updated_in_place_by_one_kernel() -> None:
     opened = open_training(EXAMPLES / "digits_mlp.dlm")
-    opened.context.options = Options(vector_bytes=16)
+    opened.context.options = Options(target=ON_GPU)
     Manager(opened.context).run(opened.module, pipeline("graph", "plan", 2, "cuda"))
     updates = [
         op for op in opened.module.walk() if isinstance(op, kernel.Generic) and len(op.outs) == 3
@@ -135,7 +136,7 @@ export fn places(x: bool[4]) -> (places: i64[_, 1], count: i64) {
 
 def test_a_number_that_is_measured_is_not_computed_before_it_is() -> None:
     opened = open_model("model.dlm", text=COUNTED)
-    opened.context.options = Options(vector_bytes=16)
+    opened.context.options = Options(target=ON_GPU)
     Manager(opened.context).run(opened.module, pipeline("graph", "kernel", 2, "cuda"))
     names = [op.name for op in opened.module.walk() if isinstance(op, kernel.Kernel)]
     assert names == ["kernel.nonzero", "kernel.generic"]

@@ -18,7 +18,6 @@ import numpy as np
 from dlc.codegen.engine import engine_image
 from dlc.codegen.image import Image as LinkedImage
 from dlc.codegen.image import link
-from dlc.codegen.llvm import Target as Processor
 from dlc.codegen.llvm import compile_object
 from dlc.runtime import abi
 from dlc.runtime.artifact import Artifact
@@ -44,6 +43,7 @@ from dlc.runtime.manifest import (
     Target,
     Weight,
 )
+from dlc.target.cpu import CpuTarget
 
 TARGET = "cpu"
 TEXT = "dlc 1\nexport fn f(x: f32[B, 4]) -> f32[B, 4] = x\n"
@@ -207,13 +207,13 @@ KERNELS = _elementwise("add", "fadd") + _elementwise("multiply", "fmul") + _OTHE
 @cache
 def code_image() -> LinkedImage:
     """All kernels, linked."""
-    return link({"kernels": compile_object(KERNELS, Processor.named("x86-64"))})
+    return link({"kernels": compile_object(KERNELS, CpuTarget.named("x86-64"))})
 
 
 @cache
 def blas_image() -> LinkedImage:
     """A kernel that calls BLAS, linked."""
-    return link({"kernels": compile_object(_PRODUCT, Processor.named("x86-64"))})
+    return link({"kernels": compile_object(_PRODUCT, CpuTarget.named("x86-64"))})
 
 
 @dataclass

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from dlc.codegen import kernels as assembling
-from dlc.codegen.ptx import Gpu as GpuKind
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
 from dlc.dialects.machine import POISON, Memory, Stretch
@@ -31,6 +30,7 @@ from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.conditions import PTX
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu, Setters
 from dlc.runtime.cuda.pinned_pool import PinnedPool
+from dlc.target.gpu import GpuTarget
 from tests.runtime.fake_ptx import PtxKernel, Reach, kernels_of_ptx
 
 PAGE = 4096
@@ -559,12 +559,12 @@ def fake_gpus(*capabilities: tuple[int, int]) -> Generator[Sequence[FakeGpu]]:
         )
         return dict.fromkeys(latest, "") if only else assembling.kernel_texts(module)
 
-    def ptx(texts: object, kind: GpuKind, cache: object) -> str:
-        image = f"// module {len(modules)} for {kind.architecture}"
+    def ptx(texts: object, kind: GpuTarget, cache: object) -> str:
+        image = f"// module {len(modules)} for {kind.name}"
         modules[image.encode()] = latest
         return image
 
-    def nothing(ptx: str, kind: GpuKind, cache: object) -> bytes:
+    def nothing(ptx: str, kind: GpuTarget, cache: object) -> bytes:
         return b""
 
     with pytest.MonkeyPatch.context() as patch:

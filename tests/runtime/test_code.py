@@ -11,11 +11,12 @@ from typing import NamedTuple
 import pytest
 
 from dlc.codegen.image import Image, link
-from dlc.codegen.llvm import Target, compile_object
+from dlc.codegen.llvm import compile_object
 from dlc.errors import ArtifactError
 from dlc.runtime import pages
 from dlc.runtime.code import LoadedImage, load_engine, load_image
 from dlc.runtime.pages import Pages
+from dlc.target.cpu import CpuTarget
 
 
 class Mapping(NamedTuple):
@@ -39,7 +40,7 @@ def protection(address: int) -> str:
 
 
 def image(text: str) -> Image:
-    return link({"kernel": compile_object(text, Target.named("x86-64"))})
+    return link({"kernel": compile_object(text, CpuTarget.named("x86-64"))})
 
 
 TWO = image("define i64 @two() { ret i64 2 }")

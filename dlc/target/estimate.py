@@ -1,6 +1,7 @@
-"""How long a kernel takes as a whole, roughly: what decides whether to compute a value again.
+"""The cost model: how long a kernel takes as a whole, roughly, on one thread of a processor or on a GPU.
 
-As in `work`, estimates are made from the kernel alone, in picoseconds; nothing is timed.
+It decides whether to compute a value again, which order is quick, and what `--target auto` puts on a GPU.
+As in `work`, estimates are made from the kernel and the target's table, in picoseconds; nothing is timed.
 """
 
 from __future__ import annotations
@@ -12,52 +13,55 @@ from dlc.dialects.kernel_attention import Attention, AttentionGradient
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, count, evaluate
-from dlc.lowering.work import element_work
+from dlc.target.cpu_costs import CpuCosts
+from dlc.target.gpu import GpuTarget
+from dlc.target.gpu_costs import GpuCosts
+from dlc.target.work import element_work
 
 _LANES = 8
 """Elements of a register; a rough estimate needs no better."""
-_PRODUCT = 20
-"""One multiplication and addition of a product."""
-_BYTE = 60
-"""One byte from or to memory: large arrays are in no cache."""
-_ELSE_ELEMENT = 2000
-"""One element of a result whose kernel is none of those that are known better."""
 
 
-def picoseconds(op: Op, sizes: Mapping[str, int]) -> int:
+def picoseconds(op: Op, sizes: Mapping[str, int], costs: CpuCosts) -> int:
     """How long an operation of a function takes on one thread at these sizes."""
     match op:
         case flow.Scan(length=length, body=body):
-            return evaluate(length, sizes) * sum(picoseconds(inner, sizes) for inner in body)
+            return evaluate(length, sizes) * sum(picoseconds(inner, sizes, costs) for inner in body)
         case flow.While() | flow.If():
-            return sum(picoseconds(inner, sizes) for region in op.regions for inner in region)
+            return sum(
+                picoseconds(inner, sizes, costs) for region in op.regions for inner in region
+            )
         case kernel.Kernel():
-            return max(_BYTE * bytes_of(op, sizes), work_of(op, sizes))
+            return max(costs.memory_byte * bytes_of(op, sizes), work_of(op, sizes, costs))
         case _:
             return 0
 
 
-def work_of(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
+def work_of(op: kernel.Kernel, sizes: Mapping[str, int], costs: CpuCosts) -> int:
     """Picoseconds of arithmetic on one thread."""
     match op:
         case Gemm(domain=domain, inner=inner):
-            return _PRODUCT * count((*domain, inner), sizes)
+            return costs.kernel_product * count((*domain, inner), sizes)
         case Conv(domain=domain, window=window):
             channels = kernel.array_type(op.lhs).shape[-1] // op.groups
-            return _PRODUCT * count((*domain, *window, channels), sizes)
+            return costs.kernel_product * count((*domain, *window, channels), sizes)
         case Attention(width=width):
             depth = evaluate(kernel.array_type(op.query).shape[-1], sizes)
-            return _PRODUCT * _scores(op, op.count, sizes) * (depth + evaluate(width, sizes))
+            return (
+                costs.kernel_product
+                * _scores(op, op.count, sizes)
+                * (depth + evaluate(width, sizes))
+            )
         case AttentionGradient(by_keys=by_keys):
             shapes = [kernel.array_type(value).shape for value in (op.query, op.values, op.keys)]
             depth, width = (evaluate(shape[-1], sizes) for shape in shapes[:2])
             # Scores, what weights receive, and what the queries do, or keys and values.
             each = 2 * (depth + width) if by_keys else 2 * depth + width
-            return _PRODUCT * _scores(op, shapes[2][-2], sizes) * each
+            return costs.kernel_product * _scores(op, shapes[2][-2], sizes) * each
         case kernel.Generic(body=body, domain=domain):
-            return count((*domain, element_work(body, _LANES)), sizes)
+            return count((*domain, element_work(body, _LANES, costs)), sizes)
         case _:
-            return _ELSE_ELEMENT * sum(_size(value, sizes) for value in op.results)
+            return costs.other_element * sum(_size(value, sizes) for value in op.results)
 
 
 def _scores(op: Attention | AttentionGradient, keys: Size, sizes: Mapping[str, int]) -> int:
@@ -95,3 +99,15 @@ def is_product(op: Op) -> bool:
 
 def _may_fail(op: kernel.Kernel) -> bool:
     return any(isinstance(inner, kernel.CheckIndex) for inner in op.walk())
+
+
+def gpu_picoseconds(op: kernel.Kernel, sizes: Mapping[str, int], gpu: GpuTarget) -> int:
+    """How long a kernel takes on a GPU at these sizes: a launch, then its arithmetic or its memory."""
+    work = work_of(op, sizes, gpu.thread.costs) / gpu.costs.cpu_threads
+    busy = max(bytes_of(op, sizes) * gpu.costs.memory_byte, work)
+    return gpu.costs.launch + round(busy)
+
+
+def transfer_picoseconds(count: int, costs: GpuCosts) -> int:
+    """How long so many bytes take from one memory to the other."""
+    return costs.transfer + costs.transfer_byte * count

@@ -1,0 +1,40 @@
+"""What work costs on a processor.
+
+Tile sizes, the sharing of waves and what is computed again are decided by these numbers, and nothing is
+timed to decide. `python -m benchmarks costs` measures them again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc.target.table import ElementCosts, cost
+
+
+@dataclass(frozen=True, slots=True)
+class CpuCosts(ElementCosts):
+    """Costs of one thread of a processor, as measured on AVX2 and AVX-512 servers at about 3 GHz."""
+
+    product: int = cost(12, "ps", "a multiplication and addition of a generated product")
+    blas_product: int = cost(20, "ps", "a multiplication and addition by BLAS")
+    blas_element: int = cost(500, "ps/element", "an element of a result of BLAS, on top of that")
+    attention_product: int = cost(14, "ps", "a multiplication and addition of attention")
+    attention_exp: int = cost(2000, "ps/register", "scores to exp(scores - max)")
+    depthwise_product: int = cost(60, "ps", "a product of a depthwise convolution, with its load")
+    copied_byte: int = cost(80, "ps/byte", "reading and writing a byte of a concatenation")
+    updated_element: int = cost(100, "ps/element", "copying an element of an update")
+    scattered_element: int = cost(1000, "ps/element", "copying or updating by an index")
+    scanned_element: int = cost(1500, "ps/element", "a prefix scan: each waits for the one before")
+    sorted_element: int = cost(3000, "ps/element", "a round of a merge sort")
+    nonzero_element: int = cost(1000, "ps/element", "finding the elements that are not 0")
+    kernel_product: int = cost(20, "ps", "a product of a whole kernel, packing and edges included")
+    memory_byte: int = cost(60, "ps/byte", "a byte from or to memory")
+    other_element: int = cost(2000, "ps/element", "a result of any other kernel")
+    barrier: int = cost(
+        4_000_000, "ps", "a barrier, twice what it takes where threads wait for each other"
+    )
+    tile: int = cost(8_000_000, "ps", "work of one tile: long against a barrier, short for a call")
+
+
+USUAL_COSTS = CpuCosts()
+"""Those of every x86-64 processor, so far."""

@@ -1,0 +1,137 @@
+"""GPUs of NVIDIA's: what each architecture has, as passes, lowerings and LLVM ask it.
+
+Limits are those of the CUDA C++ Programming Guide, "Compute Capabilities", table of
+technical specifications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dlc.errors import UsageError
+from dlc.ir.types import BF16, F16, F32, DType
+from dlc.target.cpu import CpuTarget
+from dlc.target.gpu_costs import USUAL_COSTS, GpuCosts
+from dlc.target.products import AVX2
+
+KIB = 1024
+TRIPLE = "nvptx64-nvidia-cuda"
+ACCESS = 16
+"""The most bytes that a thread moves by one instruction. Whole arrays begin at multiples of it."""
+SECTOR = 32
+"""Bytes that memory moves together: neighbouring threads read as many, at least."""
+THREAD = CpuTarget(
+    "thread",
+    (),
+    vector_bytes=ACCESS,
+    vector_registers=16,
+    fma=True,
+    converts_half=True,
+    rounds=True,
+    triple=TRIPLE,
+    products=AVX2,
+)
+"""A thread as a processor that runs the tiles of a loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """How much work keeps a GPU busy, and what is too little."""
+
+    blocks: int = 128
+    """Blocks of a product that keep a GPU busy."""
+    wide_tiles: int = 96
+    """Wide tiles of a product that do: about as many as there are multiprocessors."""
+    scatter_blocks: int = 264
+    """Stretches of a scatter that do: each reads all indices."""
+    light_blocks: int = 1 << 10
+    """Blocks of little work that a GPU has room for at a time."""
+    idle_threads: int = 8192
+    """So few threads leave most of a GPU idle."""
+    threads: int = 1 << 16
+    """Threads that fill a GPU, where each has an element or a few neighbours."""
+    fold_threads: int = 1 << 18
+    """Folds that keep a GPU busy when each is a thread's; fewer are not worth doing side by side in one."""
+    split_elements: int = 1 << 18
+    """Elements that are folded, below which a second launch takes longer than it saves."""
+    matrix_steps: int = 1024
+    """Steps of a part of a product along k, at least, where matrix instructions multiply."""
+    fma_steps: int = 256
+    """The same without."""
+    vector_rows: int = 4
+    """Rows that a thread multiplies with what it has read, at most: fewer make a product of vectors."""
+
+
+USUAL_OCCUPANCY = Occupancy()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTarget:
+    """An architecture that code is made for.
+
+    >>> GpuTarget.named("sm_90").shared_bytes
+    232448
+    """
+
+    name: str
+    """As `ptxas -arch` spells it."""
+    ptx: int
+    """The version of PTX, in tenths, that code is written in."""
+    multiprocessors: int
+    """Of the largest chip; code does not depend on it."""
+    shared_bytes: int
+    """Of shared memory that a block may have, at most."""
+    static_shared_bytes: int = 48 * KIB
+    """Of it that a kernel has without asking the driver: what ours keep to."""
+    warp: int = 32
+    block_threads: int = 1024
+    """Threads of a block, at most."""
+    thread_registers: int = 255
+    """Registers of a thread, at most, of 32 bits."""
+    matrix_dtypes: frozenset[DType] = frozenset({F16, BF16, F32})
+    """What `mma` multiplies; f32 as tf32."""
+    copies_async: bool = True
+    """Whether `cp.async` brings elements to shared memory while others are multiplied."""
+    thread: CpuTarget = THREAD
+    occupancy: Occupancy = USUAL_OCCUPANCY
+    costs: GpuCosts = USUAL_COSTS
+
+    @classmethod
+    def named(cls, name: str) -> GpuTarget:
+        """The one of a name such as `sm_80`, the oldest for an empty name. Raises UsageError (D0920)."""
+        if name and name not in GPUS:
+            raise UsageError(
+                f"no GPU is called {name!r}", code="D0920", help=f"there are {', '.join(GPUS)}"
+            )
+        return GPUS[name or next(iter(GPUS))]
+
+    def has_matrix_instructions(self, dtype: DType, precision: str) -> bool:
+        """Whether matrix instructions multiply numbers of a dtype.
+
+        `precision` is `--matmul-precision`: f32 is multiplied so only where it may be rounded to tf32.
+        """
+        return dtype in self.matrix_dtypes and (dtype is not F32 or precision == "tf32")
+
+
+def _architecture(
+    name: str, multiprocessors: int, shared_bytes: int, memory_byte: float, cpu_threads: int
+) -> GpuTarget:
+    costs = GpuCosts(memory_byte=memory_byte, cpu_threads=cpu_threads)
+    return GpuTarget(name, 80, multiprocessors, shared_bytes, costs=costs)
+
+
+GPUS: Mapping[str, GpuTarget] = MappingProxyType(
+    {
+        gpu.name: gpu
+        for gpu in (
+            _architecture("sm_80", 108, 163 * KIB, memory_byte=0.7, cpu_threads=120),
+            _architecture("sm_86", 84, 99 * KIB, memory_byte=1.5, cpu_threads=100),
+            _architecture("sm_89", 142, 99 * KIB, memory_byte=1.2, cpu_threads=150),
+            _architecture("sm_90", 132, 227 * KIB, memory_byte=0.35, cpu_threads=300),
+            _architecture("sm_90a", 132, 227 * KIB, memory_byte=0.35, cpu_threads=300),
+        )
+    }
+)
+"""By architecture, the oldest first."""

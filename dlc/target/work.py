@@ -1,0 +1,64 @@
+"""How long parts of a kernel take, roughly: what tile sizes and the sharing of waves are decided by.
+
+Estimates are integers of picoseconds made from the kernel and a target's table; nothing is timed to decide.
+"""
+
+from __future__ import annotations
+
+from dlc.dialects import kernel, scalar
+from dlc.dialects.scalar import element
+from dlc.ir.core import Block, Op
+from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
+from dlc.ir.types import DType
+from dlc.target.cpu_costs import CpuCosts
+from dlc.target.table import ElementCosts
+
+
+def element_work(block: Block, lanes: int, costs: ElementCosts) -> Size:
+    """Picoseconds for one element of a block, inner indices included, in registers of so many lanes."""
+    total: Size = 0
+    for op in block:
+        if isinstance(op, kernel.Inner):
+            total = total + product(op.extents) * element_work(op.body, lanes, costs)
+        else:
+            total = total + _operation(op, lanes, costs)
+    return maximum(total, 1)
+
+
+def _operation(op: Op, lanes: int, costs: ElementCosts) -> int:
+    match op:
+        case kernel.Load():
+            dtype = op.result.type
+            assert isinstance(dtype, DType)
+            return max(1, costs.operation // lanes, dtype.bytes * costs.load_byte)
+        case scalar.Constant():
+            return 0
+        case scalar.Divide() | scalar.Sqrt() | scalar.Rsqrt():
+            return max(1, costs.division * costs.operation // lanes)
+        case scalar.Unary() if element(op.result.type).is_float and op.name not in CHEAP:
+            return max(1, costs.function * costs.operation // lanes)
+        case scalar.Power() | scalar.Atan2():
+            return max(1, 3 * costs.function * costs.operation // lanes)
+        case _:
+            return max(1, costs.operation // lanes)
+
+
+CHEAP = frozenset(
+    f"scalar.{name}" for name in ("negate", "abs", "sign", "floor", "ceil", "round", "trunc")
+)
+"""Functions of floats that are one or two instructions."""
+
+
+def tile_rows(row_work: Size, costs: CpuCosts) -> Size:
+    """How many rows of this much work make a tile."""
+    return maximum(1, floor_divide(costs.tile, maximum(1, row_work)))
+
+
+def tiles(rows: Size, per_tile: Size, row_work: Size) -> tuple[Size, Size]:
+    """How many tiles so many rows are, and nanoseconds for one; the only one may be smaller."""
+    return ceil_divide(rows, per_tile), nanoseconds(minimum(rows, per_tile) * row_work)
+
+
+def nanoseconds(picoseconds: Size) -> Size:
+    """A cost in nanoseconds, at least 1."""
+    return maximum(1, floor_divide(picoseconds, 1000))
