@@ -5,17 +5,22 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from dlc.codegen import llvm
 from dlc.driver.cache import chosen_cache
 from dlc.driver.extensions import load_extensions
+from dlc.driver.here import newest_here
 from dlc.errors import DlcError
 from dlc.runtime import blas, cpu
 from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.threads import default_threads
 from dlc.version import VERSION
+from dlc.target.cpu import HOST, CpuTarget
+from dlc.target.gpu import GpuTarget
+from dlc.target.table import rows
 
 CORETYPE: Final = "OPENBLAS_CORETYPE"
 NEEDED: Final = ("numpy", "scipy", "llvmlite", "typer")
@@ -64,7 +69,22 @@ def examine() -> list[Finding]:
         _cache(),
         Finding("threads", str(default_threads())),
         *_extensions(),
+        *_targets(),
     ]
+
+
+def _targets() -> Iterator[Finding]:
+    """What code for this machine is made for: descriptions, and the costs by which passes decide."""
+    processor = CpuTarget.named(HOST)
+    yield Finding("target", f"cpu: {processor}")
+    for row in rows(processor.costs):
+        yield Finding("cpu cost", str(row))
+    newest = newest_here()
+    if newest is not None:
+        gpu = GpuTarget.named(newest)
+        yield Finding("target", f"cuda:{gpu.name}: {gpu}")
+        for row in rows(gpu.costs):
+            yield Finding("gpu cost", str(row))
 
 
 def _extensions() -> list[Finding]:

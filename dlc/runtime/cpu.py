@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_CACHE_FACTS = ("level", "type", "size")
 
 FEATURES: Mapping[str, str] = {
     "sse3": "pni",
@@ -107,6 +109,20 @@ def host_features() -> frozenset[str]:
 def host_model() -> str:
     """The processor's name as it reports it itself, such as "AMD EPYC"; empty where unknown."""
     return _cpuinfo("model name")
+
+
+@cache
+def host_caches() -> Mapping[int, int]:
+    """Bytes of a core's caches for data, by level; empty where Linux does not tell."""
+    caches: dict[int, int] = {}
+    for folder in sorted(_CACHES.glob("index*")):
+        try:
+            level, kind, size = ((folder / name).read_text().strip() for name in _CACHE_FACTS)
+        except OSError:
+            continue
+        if kind != "Instruction" and size.endswith("K"):
+            caches[int(level)] = int(size.removesuffix("K")) * 1024
+    return caches
 
 
 def missing_features(required: Iterable[str]) -> list[str]:

@@ -7,12 +7,12 @@ Here a processor's features become facts once, and nothing else reads them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from dlc.errors import UsageError
 from dlc.ir.types import DType
-from dlc.runtime.cpu import LEVELS, NAMED, host_features
+from dlc.runtime.cpu import LEVELS, NAMED, host_caches, host_features
 from dlc.target.cpu_costs import USUAL_COSTS, CpuCosts
 from dlc.target.products import AVX2, AVX512, ProductBlocking
 
@@ -77,6 +77,21 @@ class CpuTarget:
         """Elements of a dtype in a register."""
         return max(1, self.vector_bytes // dtype.bytes)
 
+    def __str__(self) -> str:
+        """What it has, for people.
+
+        >>> print(CpuTarget.named("x86-64-v3"))
+        16 registers of 32 bytes, fma, f16 conversion, rounding, L1 32 KiB, L2 1024 KiB
+        """
+        has = ("fma", self.fma), ("f16 conversion", self.converts_half), ("rounding", self.rounds)
+        facts = [
+            f"{self.vector_registers} registers of {self.vector_bytes} bytes",
+            *[name for name, there in has if there],
+            f"L1 {self.l1_bytes // KIB} KiB",
+            f"L2 {self.l2_bytes // KIB} KiB",
+        ]
+        return ", ".join(facts)
+
     @classmethod
     def named(cls, name: str) -> CpuTarget:
         """The processor called `name`: "host", an x86-64 level ("x86-64-v3") or a processor ("znver4").
@@ -84,7 +99,12 @@ class CpuTarget:
         Raises UsageError (D0920) for any other name.
         """
         if name == HOST:
-            return x86_64(name, host_features())
+            caches, (l1_bytes, l2_bytes) = host_caches(), USUAL_CACHES
+            return replace(
+                x86_64(name, host_features()),
+                l1_bytes=caches.get(1, l1_bytes),
+                l2_bytes=caches.get(2, l2_bytes),
+            )
         if name not in TARGETS:
             raise UsageError(
                 f"no target is called {name!r}",

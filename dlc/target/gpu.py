@@ -98,6 +98,21 @@ class GpuTarget:
     occupancy: Occupancy = USUAL_OCCUPANCY
     costs: GpuCosts = USUAL_COSTS
 
+    def __str__(self) -> str:
+        """What it has, for people.
+
+        >>> print(GpuTarget.named("sm_80"))
+        108 multiprocessors, 163 KiB shared by a block, mma of bf16, f16 and f32, cp.async
+        """
+        dtypes = sorted(map(str, self.matrix_dtypes))
+        facts = [
+            f"{self.multiprocessors} multiprocessors",
+            f"{self.shared_bytes // KIB} KiB shared by a block",
+            *([f"mma of {', '.join(dtypes[:-1])} and {dtypes[-1]}"] if dtypes[1:] else []),
+            *(["cp.async"] if self.copies_async else []),
+        ]
+        return ", ".join(facts)
+
     @classmethod
     def named(cls, name: str) -> GpuTarget:
         """The one of a name such as `sm_80`, the oldest for an empty name. Raises UsageError (D0920)."""

@@ -10,12 +10,19 @@ Number = TypeVar("Number", int, float)
 
 
 class Row(NamedTuple):
-    """One cost of a table."""
+    """One cost of a table.
+
+    >>> print(next(rows(ElementCosts())))
+    operation                250 ps          one operation of a register: about a cycle
+    """
 
     name: str
     value: float
     unit: str
     meaning: str
+
+    def __str__(self) -> str:
+        return f"{self.name:18} {self.value:>9,} {self.unit:11} {self.meaning}"
 
 
 def cost(value: Number, unit: str, meaning: str) -> Number:

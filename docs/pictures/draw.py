@@ -47,6 +47,7 @@ LAYERS = (
     ("lowering", "from each level to the next"),
     ("passes", "from a level to the same level"),
     ("frontend", "model text to graph"),
+    ("target", "what machines have, and what work costs there"),
     ("text", "lexers, parsers, printers", "dialects", "the operations"),
     ("ir", "values, operations, passes", "runtime", "load, check, call"),
     ("errors", "places, diagnostics, the pages behind the codes"),

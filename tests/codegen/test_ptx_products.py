@@ -15,9 +15,13 @@ from dlc.dialects.array.convolution import convolution
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.types import BF16, F16, F32, DType
-from dlc.lowering import product_to_simt
+from dlc.target.gpu import Occupancy
 from tests.lowering.everywhere import Program
 from tests.lowering.on_gpu import Compiled, compiled
+from tests.targets import occupy
+
+WIDE = Occupancy(wide_tiles=0)
+"""Products of any size are computed in wide tiles."""
 
 ASSEMBLERS = [Assembler(architecture) for architecture in ARCHITECTURES]
 """For all of these tests: a kernel that comes again is not assembled again."""
@@ -90,7 +94,7 @@ def kernels(dtype: DType, precision: str) -> list[Compiled]:
 def test_products_are_assembled_without_spills(
     dtype: DType, precision: str, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(product_to_simt, "MANY", many)
+    occupy(monkeypatch, Occupancy(wide_tiles=many))
     check([function for made in kernels(dtype, precision) for function in functions(made)])
 
 
@@ -156,7 +160,7 @@ def test_strips_are_copied_16_bytes_at_a_time_and_waited_for() -> None:
 
 
 def test_f32_that_is_in_no_units_is_copied_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_to_simt, "MANY", 0)
+    occupy(monkeypatch, WIDE)
     text = ptx(compiled(product(False, False), F32, *shapes(False, False, 1)))
     assert "cp.async.ca.shared.global" in text
     assert "cp.async.cg.shared.global" not in text
@@ -164,7 +168,7 @@ def test_f32_that_is_in_no_units_is_copied_one_by_one(monkeypatch: pytest.Monkey
 
 
 def test_a_core_is_to_hold_two_blocks_of_a_wide_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_to_simt, "MANY", 0)
+    occupy(monkeypatch, WIDE)
     assert ".minnctapersm 2" in ptx(compiled(product(False, False), F16, *shapes(False, False, 0)))
 
 

@@ -11,6 +11,9 @@ from dlc.driver.doctor import Finding, examine
 from dlc.runtime import blas
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
+from dlc.target.cpu import HOST, CpuTarget
+from dlc.target.cpu_costs import USUAL_COSTS
+from dlc.target.table import rows
 from tests.runtime.fake_gpu import fake_gpu
 
 
@@ -88,3 +91,17 @@ def test_what_a_gpu_needs_is_said_where_there_is_none(monkeypatch: pytest.Monkey
     assert found("gpu") == Finding(
         "gpu", "none: cuda needs an NVIDIA GPU with its driver, and there is none here"
     )
+
+
+def test_the_description_and_the_costs_of_this_machine_are_said() -> None:
+    [target] = [finding for finding in examine() if finding.what == "target"]
+    assert target.text == f"cpu: {CpuTarget.named(HOST)}"
+    costs = [finding.text for finding in examine() if finding.what == "cpu cost"]
+    assert costs == [str(row) for row in rows(USUAL_COSTS)]
+
+
+def test_the_costs_of_a_gpu_that_is_here_are_said_too() -> None:
+    with fake_gpu():
+        texts = {finding.what: finding.text for finding in examine()}
+    assert texts["target"].startswith("cuda:sm_80: 108 multiprocessors")
+    assert "gpu cost" in texts

@@ -15,8 +15,9 @@ from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import BF16, BOOL, F16, F32, F64, DType, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
+from dlc.target import Target
+from dlc.target.gpu import GpuTarget
 from tests.lowering.everywhere import Program, function_of
-from tests.targets import ON_GPU
 
 ROUNDING = {F16: 2.0**-11, BF16: 2.0**-8, F32: 2.0**-20}
 """The relative error of a result that is rounded once; sums of f32 are rounded more often."""
@@ -75,7 +76,9 @@ def compiled(
         types.append(TensorType(BOOL, mask.shape))
         inputs.append(mask)
     module, _ = function_of(program, types, {})
-    options = Options(level=level, target=ON_GPU, matmul_precision=products)
+    options = Options(
+        level=level, target=Target.all_on(GpuTarget.named("sm_80")), matmul_precision=products
+    )
     Manager(Context(options=options)).run(module, pipeline("graph", "loop", level, "cuda"))
     found = module.symbol("f")
     assert isinstance(found, mem.Program)

@@ -19,17 +19,20 @@ from dlc.ir.dims import symbol
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import BF16, F16, F32, F64, DType, TensorType
-from dlc.lowering import product_to_simt
 from dlc.lowering.plan_evaluation import evaluate_plan
+from dlc.target.gpu import Occupancy
 from tests.lowering.everywhere import Program, assert_close, function_of, random_inputs
 from tests.lowering.on_gpu import ROUNDING, TF32, Compiled, compiled, evaluate
-from tests.targets import ON_GPU
+from tests.targets import ON_GPU, occupy
+
+WIDE = Occupancy(wide_tiles=0)
+"""Products of any size are computed in wide tiles."""
 
 
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products of any size are computed in wide tiles."""
-    monkeypatch.setattr(product_to_simt, "MANY", 0)
+    occupy(monkeypatch, WIDE)
 
 
 def product(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
@@ -183,7 +186,7 @@ def test_sums_of_f32_are_added_in_order_of_k_in_tiles_of_any_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small = evaluate(compiled(product, F32, (5, 22), (22, 6)))
-    monkeypatch.setattr(product_to_simt, "MANY", 0)
+    occupy(monkeypatch, WIDE)
     assert np.array_equal(evaluate(compiled(product, F32, (5, 22), (22, 6))), small)
 
 

@@ -23,10 +23,11 @@ from dlc.ir.types import BF16, F32, F64, DType, TensorType
 from dlc.lowering import split_products
 from dlc.passes.devices import kernels_on_gpu
 from dlc.runtime.model import Model
+from dlc.target.gpu import Occupancy
 from tests.lowering.everywhere import assert_close, called, function_of, random_inputs
 from tests.lowering.on_gpu import ROUNDING, compiled
 from tests.runtime.fake_gpu import fake_gpu
-from tests.targets import ON_GPU
+from tests.targets import ON_GPU, occupy
 
 B = symbol("B")
 OPTIONS = Options(target=ON_GPU)
@@ -35,7 +36,7 @@ OPTIONS = Options(target=ON_GPU)
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of 32 steps are worth it."""
-    monkeypatch.setattr(split_products, "STEPS", dict.fromkeys((False, True), 32))
+    occupy(monkeypatch, Occupancy(matrix_steps=32, fma_steps=32))
     monkeypatch.setattr(split_products, "WHOLE", 32)
 
 
