@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from dlc.runtime.abi import CallWord
+from dlc.target.waits import X86_64
 
 ROW_WORDS = 32
 
@@ -34,15 +35,6 @@ class RowWord(IntEnum):
 
 EMPTY = 0
 ASLEEP = 1
-
-SPIN_CYCLES = 20_000
-"""At a barrier: look at memory only. About 8 microseconds."""
-YIELD_CYCLES = 2_000_000
-"""At a barrier, from its beginning: let others run between two looks. About 0.8 milliseconds."""
-NAP_NANOSECONDS = 100_000
-"""At a barrier, after that: sleep so long between two looks."""
-LINGER_CYCLES = 200_000
-"""After a call a worker looks for more work so long before it sleeps. About 80 microseconds."""
 
 _FUTEX = 202
 _WAIT_PRIVATE = 128
@@ -105,7 +97,7 @@ define internal ptr @hearing(ptr %pool, i64 %thread, i64 %barrier, i64 %round) a
 define internal void @wait_a_moment(i64 %start) {{
   %now = call i64 @cycles()
   %waited = sub i64 %now, %start
-  %is_short = icmp ult i64 %waited, {SPIN_CYCLES}
+  %is_short = icmp ult i64 %waited, {X86_64.spin_cycles}
   br i1 %is_short, label %spin, label %yield
 
 spin:
@@ -123,7 +115,7 @@ define internal i64 @wait_for(ptr %word, i64 %wanted) {{
 entry:
   %time = alloca [2 x i64]
   store i64 0, ptr %time
-  call void @put(ptr %time, i64 1, i64 {NAP_NANOSECONDS})
+  call void @put(ptr %time, i64 1, i64 {X86_64.nap_nanoseconds})
   %start = call i64 @cycles()
   br label %look
 
@@ -136,7 +128,7 @@ look:
 pass_time:
   %now = call i64 @cycles()
   %waited = sub i64 %now, %start
-  %is_long = icmp uge i64 %waited, {YIELD_CYCLES}
+  %is_long = icmp uge i64 %waited, {X86_64.yield_cycles}
   br i1 %is_long, label %nap, label %stay
 
 stay:
@@ -360,7 +352,7 @@ look:
 wait:
   %now = call i64 @cycles()
   %waited = sub i64 %now, %start
-  %patient = icmp ult i64 %waited, {LINGER_CYCLES}
+  %patient = icmp ult i64 %waited, {X86_64.linger_cycles}
   br i1 %patient, label %spin, label %lie_down
 
 spin:

@@ -15,9 +15,7 @@ from dlc.dialects.measured import measuring
 from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, Options, define_pass
 from dlc.lowering.timeline import Timeline, updates_of
-
-MOST = 1 << 20
-"""Bytes of a small weight: a GPU moves them, and the moments, in less time than a launch takes."""
+from dlc.target import gpu_of
 
 
 @define_pass("gather_updates")
@@ -28,23 +26,24 @@ def gather_updates(module: Op, context: Context) -> None:
         return
     for function in list(module.body):
         if isinstance(function, func.Func) and function.updates and not measuring(function):
-            _gather(function, context)
+            _gather(function, context, gpu_of(context.options).occupancy.update_bytes)
 
 
-def _gather(function: func.Func, context: Context) -> None:
+def _gather(function: func.Func, context: Context, most: int) -> None:
     timeline, updates = Timeline(function), updates_of(function)
-    found = [op for op in function.body if _is_small_update(op, updates, timeline)]
+    found = [op for op in function.body if _is_small_update(op, updates, timeline, most)]
     if len(found) > 1:
         for op in found:
             context.log.did("update last, beside others", op)
             function.body.move(op, function.body.terminator)
 
 
-def _is_small_update(op: Op, updates: Mapping[Value, Value], timeline: Timeline) -> bool:
+def _is_small_update(op: Op, updates: Mapping[Value, Value], timeline: Timeline, most: int) -> bool:
+    """Whether it updates weights of at most so many bytes, and does nothing else."""
     if not isinstance(op, kernel.Generic) or not op.is_map:
         return False
     end = timeline.block.terminator
     return all(
-        value in updates and value.uses.keys() <= {end} and timeline.bytes(value) <= MOST
+        value in updates and value.uses.keys() <= {end} and timeline.bytes(value) <= most
         for value in op.results
     )

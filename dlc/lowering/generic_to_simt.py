@@ -27,9 +27,9 @@ def lower_generic(op: kernel.Kernel, context: Context) -> Lowered:
     gpu = gpu_of(context.options)
     if has_stage(op.body) or kernel.folds_along_memory(op):
         shape = row_shape(op)
-        return lower_long_rows(op, gpu.costs) if shape is None else lower_rows(op, shape, gpu.costs)
+        return lower_long_rows(op, gpu) if shape is None else lower_rows(op, shape, gpu.costs)
     if _are_few_and_long(op, gpu.occupancy.idle_threads):
-        return lower_long_rows(op, gpu.costs)
+        return lower_long_rows(op, gpu)
     return lower_elements(op, gpu)
 
 

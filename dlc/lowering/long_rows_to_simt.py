@@ -27,20 +27,17 @@ from dlc.lowering.rows import (
     row_in_result,
 )
 from dlc.lowering.simt_writer import GridWriter, either
-from dlc.target.gpu import ACCESS
-from dlc.target.gpu_costs import GpuCosts
+from dlc.target.gpu import ACCESS, GpuTarget
 from dlc.target.work import element_work, nanoseconds
 
-MAX_SHARED = 32 << 10
-"""Bytes that the staged rows of one element may take in shared memory."""
 ACCUMULATORS = 4
 """Groups of neighbours that a thread loads before it adds any of them up."""
 
 
-def lower_long_rows(op: kernel.Generic, costs: GpuCosts) -> Lowered:
+def lower_long_rows(op: kernel.Generic, gpu: GpuTarget) -> Lowered:
     """The function for a kernel of which a block computes each element."""
     writer = GridWriter(op, _threads(op))
-    body = _BlockBody(writer, op)
+    body = _BlockBody(writer, op, gpu.occupancy.row_bytes)
     emit = writer.emit
     extents = [writer.size(size, "extent", axis) for axis, size in enumerate(op.domain)]
     tiles = product(op.domain)
@@ -58,7 +55,7 @@ def lower_long_rows(op: kernel.Generic, costs: GpuCosts) -> Lowered:
     # One thread reads what only the results need: they may lie over it.
     either(emit, writer.once(emit), results)
     scratch = () if body.scratch is None else (body.scratch,)
-    cost = nanoseconds(element_work(op.body, 1, costs))
+    cost = nanoseconds(element_work(op.body, 1, gpu.costs))
     return writer.finish(tiles, cost, tiles * body.scratch_bytes, scratch)
 
 
@@ -77,13 +74,15 @@ def longest(op: kernel.Generic) -> int:
 class _BlockBody(Body):
     """Writes bodies of which the threads of a block compute one element together."""
 
-    def __init__(self, writer: GridWriter, op: kernel.Generic) -> None:
+    def __init__(self, writer: GridWriter, op: kernel.Generic, most_shared: int) -> None:
         super().__init__(writer, {argument: view for view, argument in enumerate(op.arrays)}, 1)
         self.grid = writer
         self.op = op
         self.scratch: Value | None = None
         self.scratch_bytes: Size = 0
         self._shared = 0
+        """Bytes of shared memory, up to `most_shared`, that rows take so far."""
+        self._most_shared = most_shared
         self._alone = False
         """Whether the code is for one inner index, where every thread is on its own."""
 
@@ -197,7 +196,7 @@ class _BlockBody(Body):
             return found
         emit, dtype, elements = point.emit, element_of(op), product(op.extents)
         strides = dense_strides(emit, extents)
-        if isinstance(elements, int) and self._shared + elements * dtype.bytes <= MAX_SHARED:
+        if isinstance(elements, int) and self._shared + elements * dtype.bytes <= self._most_shared:
             self._shared += elements * dtype.bytes
             return Row(emit(simt.Shared(max(1, elements), dtype)), strides)
         if self.scratch is None:

@@ -29,8 +29,6 @@ from dlc.target.work import nanoseconds
 THREADS = 256
 ROUNDS = 50
 """Rounds of a row, about."""
-MAX_SHARED = 32 << 10
-"""Bytes of shared memory for the keys and places of a row."""
 
 
 def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
@@ -67,7 +65,7 @@ class _Sort:
         count = self._count(emit)
         each = self.key.bytes + INDEX.bytes
         cost = nanoseconds(self.size * ROUNDS * self.gpu.costs.sorted_element)
-        if isinstance(self.size, int) and _power(self.size) * each <= MAX_SHARED:
+        if isinstance(self.size, int) and _power(self.size) * each <= self.gpu.occupancy.row_bytes:
             room = _power(self.size)
             keys, places = (emit(simt.Shared(room, dtype)) for dtype in (self.key, INDEX))
             self._sort(emit, others, _Row(keys, places, count))

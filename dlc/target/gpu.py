@@ -60,6 +60,10 @@ class Occupancy:
     """Steps of a part of a product along k, at least, where matrix instructions multiply."""
     fma_steps: int = 256
     """The same without."""
+    update_bytes: int = 1 << 20
+    """A small weight: it, and its moments, are moved in less time than a launch takes."""
+    row_bytes: int = 32 * KIB
+    """Shared memory for the rows of a block: with more, a multiprocessor has room for fewer blocks."""
     vector_rows: int = 4
     """Rows that a thread multiplies with what it has read, at most: fewer make a product of vectors."""
 
