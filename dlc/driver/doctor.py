@@ -17,10 +17,10 @@ from dlc.errors import DlcError
 from dlc.runtime import blas, cpu
 from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.threads import default_threads
-from dlc.version import VERSION
 from dlc.target.cpu import HOST, CpuTarget
 from dlc.target.gpu import GpuTarget
 from dlc.target.table import rows
+from dlc.version import VERSION
 
 CORETYPE: Final = "OPENBLAS_CORETYPE"
 NEEDED: Final = ("numpy", "scipy", "llvmlite", "typer")

@@ -33,7 +33,7 @@ from dlc.codegen.engine_decisions import (
 )
 from dlc.codegen.image import link
 from dlc.codegen.integer_functions import internal_functions
-from dlc.codegen.llvm import Target, compile_object
+from dlc.codegen.llvm import compile_object
 from dlc.runtime.abi import (
     ARG_WORDS,
     GRAIN,
@@ -45,6 +45,7 @@ from dlc.runtime.abi import (
     Opcode,
 )
 from dlc.runtime.code import LoadedImage, load_image
+from dlc.target.cpu import CpuTarget
 
 SIZES = [0, 1, 3, 7, 400, GRAIN, 5 * GRAIN]
 """Sizes of programs here; a step or an argument has the index of one."""
@@ -184,7 +185,7 @@ def exported(function: Callable[..., int | None]) -> str:
 def machine_code() -> tuple[LoadedImage, dict[str, int]]:
     """All functions compiled, and where each begins."""
     text = internal_functions(*FUNCTIONS) + "".join(map(exported, FUNCTIONS))
-    image = link({"decisions": compile_object(text, Target.named("x86-64"))})
+    image = link({"decisions": compile_object(text, CpuTarget.named("x86-64"))})
     digest = hashlib.sha256(image.code).digest()
     return load_image(image.code, digest, image.imports), dict(image.entries)
 

@@ -15,8 +15,9 @@ import pytest
 
 from dlc.codegen.image import link
 from dlc.codegen.integer_functions import OutsideSubset, compile_function, internal_functions
-from dlc.codegen.llvm import Target, compile_object
+from dlc.codegen.llvm import compile_object
 from dlc.runtime.code import load_image
+from dlc.target.cpu import CpuTarget
 
 FACTOR = 3
 
@@ -148,7 +149,7 @@ define i64 @entry(ptr %rows, ptr %sums, i64 %limit) {
 }
 """
     text = internal_functions(running_sums) + entry
-    image = link({"entry": compile_object(text, Target.named("host"))})
+    image = link({"entry": compile_object(text, CpuTarget.named("host"))})
     loaded = load_image(image.code, hashlib.sha256(image.code).digest(), image.imports)
     integer, pointer = ctypes.c_int64, ctypes.c_void_p
     code = ctypes.CFUNCTYPE(integer, pointer, pointer, integer)(
