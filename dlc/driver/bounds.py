@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import Interface, bounds_attribute
 from dlc.errors import UsageError
+from dlc.errors.suggest import did_you_mean
 from dlc.ir.dims import Bounds
-from dlc.runtime.weight_files import nearest
 
 __all__ = ["narrow"]
 
@@ -22,11 +22,10 @@ def narrow(module: Module, dims: Bounds) -> None:
     known = {name for entry in entries for name in entry.bounds}
     for name in dims:
         if name not in known:
-            near = nearest(name, sorted(known))
             raise UsageError(
                 f"the model has no size {name}",
                 code="D0906",
-                help=f"did you mean {near[0]}?" if near else f"it has {_listed(known)}",
+                help=did_you_mean(name, sorted(known)) or f"it has {_listed(known)}",
             )
     for entry in entries:
         bounds = entry.bounds

@@ -22,12 +22,12 @@ from dlc.driver.inputs import (
 )
 from dlc.driver.results import Results, check_files, results_of
 from dlc.errors import UsageError
+from dlc.errors.suggest import did_you_mean
 from dlc.runtime.binding import Binder
 from dlc.runtime.manifest import Entry, Input
 from dlc.runtime.memory import check_free
 from dlc.runtime.model import Model, load
 from dlc.runtime.spelling import describe, python_name
-from dlc.runtime.weight_files import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +165,11 @@ class Request:
 def _check_known(what: str, given: Iterable[str], known: Sequence[str]) -> None:
     for name in given:
         if name not in known:
-            near = nearest(name, known)
             listed = f"there are {', '.join(known)}" if known else "there are none"
             raise UsageError(
                 f"{what} {name}",
                 code="D0906",
-                help=f"did you mean {near[0]}?" if near else listed,
+                help=did_you_mean(name, known) or listed,
             )
 
 
@@ -189,11 +188,10 @@ def choose(names: Iterable[str], wanted: str | None) -> str:
             code="D0904",
             help=f"choose one, such as --entry {known[0]}",
         )
-    near = nearest(wanted, known)
     raise UsageError(
         f"there is no entry point {wanted}",
         code="D0904",
-        help=f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}",
+        help=did_you_mean(wanted, known) or f"there are {', '.join(known)}",
     )
 
 

@@ -39,7 +39,7 @@ def test_without_a_verb_the_help_is_shown(dlc: Command) -> None:
         ("run rows.dlm --input x=[[1,2]]", 1, "D0803"),
         ("run rows.dlm --input x=[[1,2,3", 2, "D0907"),
         ("run rows.dlm --input x=apples", 2, "D0907"),
-        ("run rows.dlm --input xx=1", 2, "there are x, y"),
+        ("run rows.dlm --input other=1", 2, "there are x, y"),
         ("run rows.dlm --input x", 2, "is not NAME=VALUE"),
         ("run rows.dlm --input x=zeros --dim B=100", 1, "outside its bounds"),
         ("run rows.dlm --input x=zeros --dim B=many", 2, "is no size"),
