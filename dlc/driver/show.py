@@ -12,7 +12,6 @@ from dlc.dialects.builtin import Module
 from dlc.driver.code import KernelKind, texts_of
 from dlc.driver.compile import lower
 from dlc.driver.drawing import draw
-from dlc.driver.drawing_plan import draw_plans
 from dlc.driver.entries import (
     entry_functions,
     find_entry,
@@ -52,7 +51,7 @@ class Shown:
 
 
 def show_stage(wanted: Wanted, shown: Shown) -> str:
-    """The text of a model at a stage; its graph, or where the plan puts its values, as SVG.
+    """The text of a model at a stage, or its graph as SVG.
 
     Stage `ptx` is the code for a GPU, also where the target is none; of a model on a processor and a GPU it
     is what the GPU runs, and `asm` the rest. Raises UsageError: D0915 for a stage or a pass that is not on
@@ -120,6 +119,12 @@ def _check_together(shown: Shown) -> None:
             code="D0915",
             help=f"leave one of them out, or say --stage graph {given[0]}",
         )
+    if shown.svg and shown.stage not in ("graph", "kernel"):
+        raise UsageError(
+            f"stage {shown.stage} is no graph",
+            code="D0915",
+            help="--svg draws graph and kernel; dlc memory MODEL --svg FILE draws the plan",
+        )
     views = [option for option in given if option != "--dump-dir"]
     if len(views) > 1:
         raise UsageError(
@@ -178,26 +183,9 @@ def _assembly(opened: Opened, settings: Settings, shown: Shown) -> str:
 
 
 def _picture(opened: Opened, shown: Shown) -> str:
-    if shown.stage == "plan":
-        return draw_plans(_programs(opened.module, shown.entry))
-    if shown.stage not in ("graph", "kernel"):
-        raise UsageError(
-            f"stage {shown.stage} is no graph",
-            code="D0915",
-            help="--svg draws graph, kernel and plan",
-        )
     if shown.entry is None and len(entry_functions(opened.module)) > 1:
         return draw(entry_functions(opened.module))
     return draw([find_function(opened.module, shown.entry)])
-
-
-def _programs(module: Op, entry: str | None) -> list[mem.Program]:
-    """The plan of an entry point, or of all of them and of what prepares the weights."""
-    return [
-        op
-        for op in module.regions[0]
-        if isinstance(op, mem.Program) and entry in (None, op.sym_name)
-    ]
 
 
 @dataclass(slots=True)

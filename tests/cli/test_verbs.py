@@ -65,6 +65,7 @@ def test_without_a_verb_the_help_is_shown(dlc: Command) -> None:
         ("show rows.dlm --stage soup", 2, "there is no stage"),
         ("show rows.dlm --after fuse", 2, "does not run on the way"),
         ("show rows.dlm --stage loop --svg", 2, "is no graph"),
+        ("show rows.dlm --stage plan --svg", 2, "dlc memory MODEL --svg FILE draws the plan"),
         ("opt rows.dlm --passes nothing", 2, "there is no pass"),
         ("doc softmx", 2, "did you mean"),
         ("ops qqqqq", 2, "D0914"),
