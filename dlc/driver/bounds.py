@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import Interface, bounds_attribute
 from dlc.errors import UsageError
+from dlc.errors.options import option
 from dlc.errors.suggest import did_you_mean
 from dlc.ir.dims import Bounds
 
@@ -51,8 +52,7 @@ def _inside(
     if low < bound[0] or above:
         declared = f"{bound[0]}..{'' if bound[1] is None else bound[1]}"
         raise UsageError(
-            f"--dim {name}={low}..{'' if high is None else high} is not inside {declared}, "
-            "which the model says",
+            f"{option('dims', {name: wanted})} is not inside {declared}, which the model says",
             code="D0930",
             help="bounds are made narrower, the smaller number first",
         )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dlc.dialects.comm import KNOWN, has_code
 from dlc.dialects.limits import LIMITS, Limit
 from dlc.errors import Diagnostic, Unsupported, UsageError
+from dlc.errors.options import option
 from dlc.errors.suggest import did_you_mean
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
@@ -103,7 +104,7 @@ def checked_places(places: Mapping[str, str]) -> dict[str, str]:
             raise UsageError(
                 f"{path} cannot be placed on {device!r}, which is no device",
                 code="D0931",
-                help=f"write --place {path}=cpu:1",
+                help=f"write {option('places', {path: 'cpu:1'})}",
             )
         name = f"{kind}:{ordinal}"
         if not has_code(name):

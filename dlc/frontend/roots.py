@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dlc.errors import UsageError
+from dlc.errors.options import option
 from dlc.errors.suggest import did_you_mean
 from dlc.frontend.definitions import ModuleDefinition
 from dlc.frontend.evaluator import Evaluator
@@ -49,7 +50,7 @@ def root_definition(ev: Evaluator, file: File, name: str | None) -> ModuleDefini
             "D0207",
             f"{' and '.join(exporting)} both have entry points",
             modules[exporting[1]].name_span,
-            help=f"say which one is meant: --module {exporting[0]}",
+            help=f"say which one is meant: {option('module', exporting[0])}",
         )
     if exporting:
         return _definition(file, exporting[0])
@@ -82,10 +83,10 @@ def root_instance(
         named[name] = Argument(value, parameters[name].span)
     missing = [n for n, p in parameters.items() if p.default is None and n not in named]
     if missing:
-        texts = " ".join(f"--set {name}=..." for name in missing)
+        way_out = option("settings", dict.fromkeys(missing, ...))
         raise UsageError(
             f"the module {definition.name} needs {' and '.join(missing)}",
-            help=f"give {'it' if len(missing) == 1 else 'them'}: {texts}",
+            help=f"give {'it' if len(missing) == 1 else 'them'}: {way_out}",
         )
     root = instantiate(ev, definition, Arguments((), named, file.source, span))
     adopt(root, "", None)
