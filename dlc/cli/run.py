@@ -11,7 +11,7 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.quick import PlainRun
 from dlc.cli.report import notes, print_json, progress
-from dlc.cli.values import listed, memory
+from dlc.cli.values import listed
 from dlc.errors import UsageError
 
 TOP = 5
@@ -116,7 +116,7 @@ def command(
         )
         results = _evaluated(wanted, request, watch)
     else:
-        results = _compiled(wanted, request, threads, memory(max_memory))
+        results = _compiled(wanted, request, threads, options.memory(max_memory))
     driver.save_results(results, request.files)
     best = None
     if names is not None or top is not None:
