@@ -9,6 +9,7 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
+from dlc.cli.options import Compilation
 from dlc.cli.quick import PlainRun
 from dlc.cli.report import notes, print_json, progress
 from dlc.cli.values import listed
@@ -95,6 +96,10 @@ def command(
         as_json,
         cast("tuple[str, ...]", context.obj),
     )
+    more = (max_memory, interpret, values, check_nan, grad, labels, top)
+    if model.endswith(".dlc") and not any(more) and given == Compilation(device=given.device):
+        plain.do()  # without what compiles, which takes a second to load
+        return
     request = plain.request()
     names = None if labels is None else driver.read_labels(labels)
     watch = driver.Watch(listed(values), check_nan)
