@@ -9,6 +9,7 @@ from pathlib import Path
 from dlc.codegen.kernels import assembly
 from dlc.dialects import loop, mem, simt
 from dlc.dialects.builtin import Module
+from dlc.driver import pipelines
 from dlc.driver.code import KernelKind, texts_of
 from dlc.driver.compile import lower
 from dlc.driver.drawing import draw
@@ -21,7 +22,6 @@ from dlc.driver.entries import (
 )
 from dlc.driver.make import Wanted
 from dlc.driver.opened import Opened
-from dlc.driver.pipelines import pipeline
 from dlc.driver.settings import Settings
 from dlc.driver.training_text import write_training
 from dlc.errors import UsageError
@@ -33,7 +33,7 @@ from dlc.runtime.atomic import write_file
 from dlc.text.fmt import format_source
 from dlc.text.ir_printer import print_module
 
-STAGES = ("text", "graph", "kernel", "plan", "loop", "llvm", "asm", "ptx")
+STAGES = ("text", *pipelines.STAGES, "llvm", "asm", "ptx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
         settle_interfaces(opened.module)
     write_training(opened.module, opened.training)
     steps = _Steps(shown, last=_printed(opened.module, shown.entry))
-    stage = shown.stage if shown.stage in STAGES[1:5] else "loop"
+    stage = shown.stage if shown.stage in pipelines.STAGES else "loop"
     lower(opened, wanted.settings, stage, steps.see)
     if shown.after is not None or shown.changed:
         return steps.text(opened, wanted.settings, stage)
@@ -233,7 +233,7 @@ def _write_step(folder: Path, name: str, text: str) -> None:
 
 
 def _not_on_the_way(name: str, opened: Opened, settings: Settings, stage: str) -> UsageError:
-    passes = dict.fromkeys(pipeline(opened.read_at, stage, settings.level, settings.kind))
+    passes = dict.fromkeys(pipelines.pipeline(opened.read_at, stage, settings.level, settings.kind))
     if name not in PASSES:
         return unknown_pass(name)
     return UsageError(

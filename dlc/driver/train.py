@@ -26,10 +26,9 @@ from dlc.runtime.artifact import SUFFIX, Artifact
 from dlc.runtime.checkpoint import Facts, read_checkpoint
 from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
-from dlc.runtime.manifest import Training
+from dlc.runtime.manifest import STEP, Training
 from dlc.runtime.trainer import (
     PROGRESS,
-    STEP,
     Trainer,
     open_examples,
     progress_of,

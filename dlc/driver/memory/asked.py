@@ -22,9 +22,9 @@ from dlc.ir.dims import Shape
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.loaded import Loaded, load_code
+from dlc.runtime.manifest import EVALUATE, STEP
 from dlc.runtime.sizing import Sizing
 from dlc.runtime.spelling import whole_number
-from dlc.runtime.trainer import EVALUATE, STEP
 
 
 @dataclass(frozen=True, slots=True)
