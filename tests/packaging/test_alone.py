@@ -27,7 +27,7 @@ import dlc
 model = dlc.load("layer.dlc")
 np.save("y.npy", model.scores(np.load("x.npy")))
 own = {name for name in sys.modules if name.startswith("dlc")}
-assert all(name in ("dlc", "dlc.errors") or name.startswith("dlc.runtime") for name in own), own
+assert all(name == "dlc" or name.startswith(("dlc.errors", "dlc.runtime")) for name in own), own
 foreign = {
     name.partition(".")[0]
     for name, module in sys.modules.items()
