@@ -20,8 +20,9 @@ from benchmarks.serve import serve
 from dlc.driver.make import Wanted, make_artifact
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.loaded import load_code
+from dlc.runtime.manifest import STEP
 from dlc.runtime.sizing import Sizing
-from dlc.runtime.trainer import STEP, Trainer
+from dlc.runtime.trainer import Trainer
 
 MOMENTS = ("m", "v")
 """Names of the first moment: of Adam, and of a heavy ball."""

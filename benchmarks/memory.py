@@ -41,7 +41,7 @@ from dlc.driver.settings import Settings
 from dlc.passes import placement
 from dlc.passes.ordering import moves
 from dlc.passes.placement import stacking
-from dlc.runtime.trainer import EVALUATE
+from dlc.runtime.manifest import EVALUATE
 
 ROOT = Path(__file__).parents[1]
 ORDER, ANY_ORDER, PEER, PLANNING = 1.02, 1.15, 0.8, 0.1

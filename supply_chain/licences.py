@@ -2,7 +2,8 @@
 
 A licence is the one that a package declares for itself. The wheels of NumPy and SciPy also have two
 libraries of the GNU compilers in them: libgfortran, under the GPL with an exception for programs that are
-linked with it, and libquadmath, under the LGPL.
+linked with it, and libquadmath, under the LGPL. The licence of Matplotlib is the PSF's with another name in
+it; its wheel also has FreeType and fonts, whose licences ask for a notice.
 """
 
 from __future__ import annotations
@@ -46,9 +47,15 @@ NAMES: Final = {
     "ISC License": "ISC",
     "MIT License": "MIT",
     "PSFL": "PSF-2.0",
+    "Python Software Foundation License": "PSF-2.0",
 }
 """What packages call licences, where it is not the name that SPDX gives them."""
-READ: Final = {"scipy": "BSD-3-Clause"}
+READ: Final = {
+    "contourpy": "BSD-3-Clause",
+    "cycler": "BSD-3-Clause",
+    "kiwisolver": "BSD-3-Clause",
+    "scipy": "BSD-3-Clause",
+}
 """Packages that do not name their licence but show its text."""
 
 

@@ -93,7 +93,8 @@ def pairs(page: str, code: str) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def lenet_plan() -> str:
-    return show_stage(Wanted("examples/lenet.dlm"), Shown("plan", entry="predict", svg=True))
+    wanted = Wanted("examples/lenet.dlm", settings=Settings(target="cpu:x86-64-v3"))
+    return svg_file(memory_of(Asked(wanted, "predict", {"B": 1})))
 
 
 def product() -> str:

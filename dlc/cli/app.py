@@ -29,7 +29,8 @@ from dlc.cli import (
     why,
 )
 from dlc.cli.report import Interrupted, print_json, say_version
-from dlc.cli.verb import UNREADABLE, Verb, meant, misread, refused
+from dlc.cli.verb import UNREADABLE, Verb, misread, refused
+from dlc.errors.suggest import did_you_mean
 from dlc.version import VERSION
 
 VERBS: dict[str, Callable[..., int | None]] = {
@@ -121,7 +122,7 @@ def _invoked(arguments: Sequence[str]) -> int:
     verb = next((word for word in arguments if not word.startswith("-")), None)
     if verb is not None and verb not in VERBS:
         raise refused(
-            f"there is no verb {verb}", meant(verb, VERBS) or "dlc --help lists the verbs"
+            f"there is no verb {verb}", did_you_mean(verb, VERBS) or "dlc --help lists the verbs"
         )
     try:
         result: object = TYPER(

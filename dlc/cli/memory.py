@@ -11,7 +11,7 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, progress
-from dlc.cli.values import check_kept, memory, sizes
+from dlc.cli.values import check_kept, sizes
 from dlc.errors import UsageError, visible
 from dlc.runtime.atomic import check_writable
 
@@ -126,7 +126,7 @@ def _print_largest(
             code="D0901",
             help=f"say how large one is: --dim {named[1]}=64",
         )
-    limit = memory(most, "--max")
+    limit = options.memory(most, "--max")
     assert limit is not None
     asked = driver.Asked(wanted, entry, sizes([text for text in dims if text not in named]))
     with progress(f"planning {wanted.path}"):

@@ -11,9 +11,11 @@ from typing import Annotated, TypeAlias, TypeVar, get_type_hints
 import typer
 
 from dlc import driver
-from dlc.cli.values import bounds, memory, pairs, parameters
+from dlc.cli.values import bounds, pairs, parameters
 from dlc.errors import UsageError
+from dlc.runtime.counts import whole_number
 from dlc.runtime.device_names import device_or_none
+from dlc.text import literals
 
 Result = TypeVar("Result")
 
@@ -120,6 +122,22 @@ PlanEffort: TypeAlias = Annotated[
         "--plan-effort", min=1, help="How many times as long as usual to search for a memory plan."
     ),
 ]
+
+
+def memory(text: str | None, option: str = "--max-memory") -> int | None:
+    """Bytes, such as 1048576, or 512MiB as the language writes it; None where nothing is given.
+
+    Raises UsageError (D0901) for what is no size of memory.
+    """
+    if text is None:
+        return None
+    number = whole_number(text)
+    try:
+        return literals.size(text) if number is None else number
+    except literals.LiteralError:
+        raise UsageError(
+            f"{option} {text!r} is no size of memory", code="D0901", help="write 512MiB or 2GiB"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

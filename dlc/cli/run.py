@@ -9,9 +9,10 @@ import typer
 
 from dlc import driver
 from dlc.cli import options
+from dlc.cli.options import Compilation
 from dlc.cli.quick import PlainRun
 from dlc.cli.report import notes, print_json, progress
-from dlc.cli.values import listed, memory
+from dlc.cli.values import listed
 from dlc.errors import UsageError
 
 TOP = 5
@@ -95,6 +96,10 @@ def command(
         as_json,
         cast("tuple[str, ...]", context.obj),
     )
+    more = (max_memory, interpret, values, check_nan, grad, labels, top)
+    if model.endswith(".dlc") and not any(more) and given == Compilation(device=given.device):
+        plain.do()  # without what compiles, which takes a second to load
+        return
     request = plain.request()
     names = None if labels is None else driver.read_labels(labels)
     watch = driver.Watch(listed(values), check_nan)
@@ -116,7 +121,7 @@ def command(
         )
         results = _evaluated(wanted, request, watch)
     else:
-        results = _compiled(wanted, request, threads, memory(max_memory))
+        results = _compiled(wanted, request, threads, options.memory(max_memory))
     driver.save_results(results, request.files)
     best = None
     if names is not None or top is not None:

@@ -46,9 +46,7 @@ def command(
     ] = False,
     svg: Annotated[
         bool,
-        typer.Option(
-            "--svg", help="Draw --stage graph, kernel or plan, without --after and --changed."
-        ),
+        typer.Option("--svg", help="Draw --stage graph or kernel, without --after and --changed."),
     ] = False,
     *,
     given: options.Compilation,

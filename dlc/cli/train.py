@@ -16,11 +16,11 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
 from dlc.cli.values import check_kept, output_path
+from dlc.driver.curve import require_matplotlib
 from dlc.errors import CallError, DlcError, visible
 from dlc.runtime.atomic import write_file
 from dlc.runtime.data import Dataset
 from dlc.runtime.history import History, as_json
-from dlc.runtime.picture_files import require_pillow
 from dlc.runtime.progress import ProgressLine
 from dlc.runtime.threads import check_threads
 from dlc.runtime.trainer import Progress, Trainer
@@ -115,8 +115,8 @@ def _check_files(
     out: Path | None, plot: Path | None, checkpoint: Path | None, history: Path | None
 ) -> None:
     """Refuse files that could not be written in the end, before the work."""
-    if plot is not None and plot.suffix == ".png":
-        require_pillow("the curve as PNG")
+    if plot is not None:
+        require_matplotlib()
     for path, endings in (
         (out, (".dlc", ".safetensors")),
         (plot, (".svg", ".png")),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dlc.errors import UsageError
 from dlc.runtime.atomic import check_writable, is_stream
+from dlc.runtime.counts import whole_number
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -77,22 +78,19 @@ def listed(text: str) -> list[str]:
     return [name for part in text.split(",") if (name := part.strip())]
 
 
-def _is_whole(text: str) -> bool:
-    """Whether a text is a number without sign, of no more digits than Python reads."""
-    return text.isdecimal() and text.isascii() and len(text) <= 4000
-
-
 def sizes(texts: Sequence[str]) -> dict[str, int]:
     """`B=8` texts. Raises UsageError (D0901) for what is no size."""
-    found = pairs("--dim", texts)
-    for name, text in found.items():
-        if not _is_whole(text):
+    numbers: dict[str, int] = {}
+    for name, text in pairs("--dim", texts).items():
+        number = whole_number(text)
+        if number is None:
             raise UsageError(
                 f"--dim {name}={text}: {text!r} is no size",
                 code="D0901",
                 help=f"write --dim {name}=8",
             )
-    return {name: int(text) for name, text in found.items()}
+        numbers[name] = number
+    return numbers
 
 
 def bounds(texts: Sequence[str]) -> dict[str, tuple[int, int | None]]:
@@ -100,34 +98,18 @@ def bounds(texts: Sequence[str]) -> dict[str, tuple[int, int | None]]:
 
     Raises UsageError (D0901) for what is no bound.
     """
-    found: dict[str, tuple[int, int | None]] = {}
+    intervals: dict[str, tuple[int, int | None]] = {}
     for name, text in pairs("--dim", texts).items():
-        low, dots, high = text.partition("..")
-        high = high if dots else low
-        if not _is_whole(low) or not (_is_whole(high) or high == ""):
+        first, dots, last = text.partition("..")
+        low, high = whole_number(first), whole_number(last if dots else first)
+        if low is None or (high is None and last != ""):
             raise UsageError(
                 f"--dim {name}={text}: {text!r} are no bounds",
                 code="D0901",
                 help=f"write --dim {name}=1..64",
             )
-        found[name] = (int(low), int(high) if high else None)
-    return found
-
-
-_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
-def memory(text: str | None, option: str = "--max-memory") -> int | None:
-    """Bytes, such as 1048576, 512MiB or 2GiB. Raises UsageError (D0901) for what is no size of memory."""
-    if text is None:
-        return None
-    digits = text.rstrip("KMGiB")
-    unit = _UNITS.get(text[len(digits) :])
-    if unit is None or not _is_whole(digits):
-        raise UsageError(
-            f"{option} {text!r} is no size of memory", code="D0901", help="write 512MiB or 2GiB"
-        )
-    return int(digits) * unit
+        intervals[name] = (low, high)
+    return intervals
 
 
 def parameters(texts: Sequence[str]) -> dict[str, bool | int | float | str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Iterable
 from typing import cast, get_args
 
 import typer
@@ -16,9 +15,9 @@ from typer.core import TyperArgument, TyperCommand, TyperOption
 from typer.models import OptionInfo
 
 from dlc.errors import UsageError
-from dlc.text.suggest import suggest
+from dlc.errors.suggest import did_you_mean
 
-__all__ = ["UNREADABLE", "Verb", "meant", "misread", "refused"]
+__all__ = ["UNREADABLE", "Verb", "misread", "refused"]
 
 UNREADABLE = cast("type[Exception]", typer.BadParameter.__base__)
 """What the library raises for any command line that it cannot read."""
@@ -122,14 +121,8 @@ def misread(verb: str, options: dict[str, TyperOption], error: Exception) -> Usa
         return refused(message[:1].lower() + message[1:], lists)
     option = options.get(name)
     if option is None:
-        return refused(f"{verb} has no option {name}", meant(name, options) or lists)
+        return refused(f"{verb} has no option {name}", did_you_mean(name, options) or lists)
     if option.is_flag:
         return refused(f"{name} takes no value", f"write {name} alone")
     value = (option.metavar or option.name).upper()
     return refused(f"{name} has no value", f"write {name} {value}")
-
-
-def meant(word: str, known: Iterable[str]) -> str | None:
-    """The question whether a known word was meant."""
-    near = suggest(word, known)
-    return f"did you mean {near}?" if near else None

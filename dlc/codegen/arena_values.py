@@ -14,9 +14,6 @@ from dlc.ir.dims import Size
 from dlc.ir.types import ViewType
 from dlc.runtime.arena_values import ArenaValues, How, ValueRecord
 
-OPTIMIZER = "$optimizer."
-"""What the names of an optimizer's state begin with."""
-
 
 def arena_values(
     program: mem.Program, placed: Sequence[Placed], calls: Mapping[mem.Call, int], ops: int
@@ -176,7 +173,7 @@ class _Labels:
                 return self._leaves(symbol.name)
             case mem.View(root=root) if isinstance(root.op, mem.Root) and root.op.kind == "input":
                 name = view.name or ""
-                return (name,) if "." in name and not name.startswith(OPTIMIZER) else ()
+                return (name,) if "." in name and not name.startswith(weight.OPTIMIZER) else ()
             case _:
                 return ()
 

@@ -17,9 +17,10 @@ from dlc.dialects.measured import dims_of
 from dlc.ir.attributes import Attribute, Dense
 from dlc.ir.core import Block, Op
 from dlc.ir.define import attribute, region
-from dlc.ir.dims import names, parse_size
 from dlc.ir.types import FunctionType, TensorType
+from dlc.runtime import expressions
 from dlc.runtime.checks import MAX_NAME
+from dlc.runtime.expressions import BadExpression
 from dlc.runtime.manifest import Need
 
 Bounds = dict[str, tuple[int, int | None]]
@@ -199,9 +200,12 @@ def _check_updates(op: Op, name: str, type: FunctionType) -> None:
 
 def _check_need(op: Interface, need: Need, bounds: Bounds) -> None:
     try:
-        unknown = names(parse_size(need.size)) - bounds.keys()
-    except ValueError as error:
+        size = expressions.parse(need.size)
+    except BadExpression as error:
         raise op.fail(f"@{op.sym_name} needs what is no size: {error}") from None
+    if size.earlier:
+        raise op.fail(f"@{op.sym_name} needs {need.size}, and there is no list that `$` is of")
+    unknown = size.names - bounds.keys()
     if unknown:
         raise op.fail(
             f"@{op.sym_name} needs {need.size}, and dlc.dims does not bound {min(unknown)}"

@@ -16,6 +16,12 @@ from dlc.ir.dims import product
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType, Type
 
+OPTIMIZER = "$optimizer."
+"""Stands before the weight's name in the names of what an optimizer keeps for it: no module is called so.
+
+These states are `constant`: they begin as the optimizer says, whatever weights the model is given.
+"""
+
 
 @op("weight.source")
 class Source(Op):

@@ -4,6 +4,9 @@ Each name loads on first use, so that a command pays only for what it does: runn
 nothing of the compiler.
 """
 
+# Used elsewhere, through `__getattr__`.
+# pyright: reportUnusedImport=false
+
 from __future__ import annotations
 
 from importlib import import_module
@@ -46,93 +49,33 @@ if TYPE_CHECKING:
     from dlc.driver.watch import Watch
     from dlc.driver.why import Decided, decisions_data, decisions_of, decisions_text
 
-__all__ = [
-    "Asked",
-    "Checked",
-    "Decided",
-    "Entry",
-    "Finding",
-    "GradientRow",
-    "Gradients",
-    "Imported",
-    "Inspection",
-    "Made",
-    "ModelMemory",
-    "PlacedInstance",
-    "Ranking",
-    "Request",
-    "Results",
-    "Settings",
-    "Shown",
-    "Timing",
-    "Wanted",
-    "Watch",
-    "as_data",
-    "as_text",
-    "automatic",
-    "call",
-    "check_gradients",
-    "check_last_step",
-    "check_model",
-    "comparison_data",
-    "comparison_text",
-    "decisions_data",
-    "decisions_of",
-    "decisions_text",
-    "documentation",
-    "evaluate_model",
-    "examine",
-    "fits_data",
-    "fits_text",
-    "format_path",
-    "import_model",
-    "inspect_file",
-    "largest_fits",
-    "list_entries",
-    "load_model",
-    "make_artifact",
-    "make_model",
-    "make_trained",
-    "measure",
-    "memory_data",
-    "memory_of",
-    "memory_text",
-    "named_values",
-    "new_model",
-    "optimise_file",
-    "place_instance",
-    "plan_training",
-    "ranking_text",
-    "read_labels",
-    "run_model",
-    "save_results",
-    "show_stage",
-    "top_labels",
-    "write_curve",
-    "write_memory",
-    "write_text",
-]
-
-_HOMES = {
-    "auto": ("automatic",),
-    "bench": ("Timing", "measure"),
-    "calls": ("Request", "call", "load_model"),
-    "check": ("Checked", "check_model", "format_path"),
-    "curve": ("write_curve",),
-    "doctor": ("Finding", "examine"),
-    "importing": ("Imported", "import_model"),
-    "gradcheck": ("GradientRow", "Gradients", "check_gradients"),
-    "inspect": ("Inspection", "inspect_file"),
-    "instances": ("PlacedInstance", "place_instance"),
-    "make": ("Made", "Wanted", "evaluate_model", "make_artifact", "make_model", "run_model"),
-    "memory.asked": ("Asked", "ModelMemory", "memory_of"),
-    "memory.compare": ("comparison_data", "comparison_text"),
-    "memory.files": ("write_memory",),
-    "memory.largest": ("fits_data", "fits_text", "largest_fits"),
-    "memory.report": ("memory_data", "memory_text"),
-    "new": ("new_model",),
-    "opt": ("optimise_file",),
-    "outputs": (
+_NAMES = {
+    "dlc.driver.auto": ("automatic",),
+    "dlc.driver.bench": ("Timing", "measure"),
+    "dlc.driver.calls": ("Request", "call", "load_model"),
+    "dlc.driver.check": ("Checked", "check_model", "format_path"),
+    "dlc.driver.curve": ("write_curve",),
+    "dlc.driver.doctor": ("Finding", "examine"),
+    "dlc.driver.gradcheck": ("GradientRow", "Gradients", "check_gradients"),
+    "dlc.driver.importing": ("Imported", "import_model"),
+    "dlc.driver.inspect": ("Inspection", "inspect_file"),
+    "dlc.driver.instances": ("PlacedInstance", "place_instance"),
+    "dlc.driver.make": (
+        "Made",
+        "Wanted",
+        "evaluate_model",
+        "make_artifact",
+        "make_model",
+        "run_model",
+    ),
+    "dlc.driver.memory.asked": ("Asked", "ModelMemory", "memory_of"),
+    "dlc.driver.memory.compare": ("comparison_data", "comparison_text"),
+    "dlc.driver.memory.files": ("write_memory",),
+    "dlc.driver.memory.largest": ("fits_data", "fits_text", "largest_fits"),
+    "dlc.driver.memory.report": ("memory_data", "memory_text"),
+    "dlc.driver.new": ("new_model",),
+    "dlc.driver.opt": ("optimise_file",),
+    "dlc.driver.outputs": (
         "Ranking",
         "as_data",
         "as_text",
@@ -142,22 +85,23 @@ _HOMES = {
         "top_labels",
         "write_text",
     ),
-    "reference": ("Entry", "documentation", "list_entries"),
-    "results": ("Results", "named_values"),
-    "settings": ("Settings",),
-    "show": ("Shown", "show_stage"),
-    "train": ("check_last_step", "make_trained", "plan_training"),
-    "watch": ("Watch",),
-    "why": ("Decided", "decisions_data", "decisions_of", "decisions_text"),
+    "dlc.driver.reference": ("Entry", "documentation", "list_entries"),
+    "dlc.driver.results": ("Results", "named_values"),
+    "dlc.driver.settings": ("Settings",),
+    "dlc.driver.show": ("Shown", "show_stage"),
+    "dlc.driver.train": ("check_last_step", "make_trained", "plan_training"),
+    "dlc.driver.watch": ("Watch",),
+    "dlc.driver.why": ("Decided", "decisions_data", "decisions_of", "decisions_text"),
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+"""The names of each module: what is imported above, where only a checker reads it."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 if not TYPE_CHECKING:  # a checker knows the names, and that there are no others
 
     def __getattr__(name: str) -> object:
-        if name not in _HOME:
+        if name not in _HOMES:
             raise AttributeError(f"module 'dlc.driver' has no attribute {name!r}")
-        found: object = getattr(import_module(f"dlc.driver.{_HOME[name]}"), name)
-        globals()[name] = found
-        return found
+        value: object = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from dlc.driver.advice import in_python
 from dlc.driver.auto import automatic
 from dlc.driver.make import Wanted, make_model
 from dlc.driver.python_arguments import (
@@ -24,6 +23,7 @@ from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
 from dlc.driver.weights import Given
 from dlc.errors import memory_needed
+from dlc.errors.options import in_python
 from dlc.runtime.device_names import device_or_none
 from dlc.runtime.model import Model
 from dlc.runtime.trainer import Trainer

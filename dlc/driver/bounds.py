@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import Interface, bounds_attribute
 from dlc.errors import UsageError
+from dlc.errors.options import option
+from dlc.errors.suggest import did_you_mean
 from dlc.ir.dims import Bounds
-from dlc.runtime.weight_files import nearest
 
 __all__ = ["narrow"]
 
@@ -22,11 +23,10 @@ def narrow(module: Module, dims: Bounds) -> None:
     known = {name for entry in entries for name in entry.bounds}
     for name in dims:
         if name not in known:
-            near = nearest(name, sorted(known))
             raise UsageError(
                 f"the model has no size {name}",
                 code="D0906",
-                help=f"did you mean {near[0]}?" if near else f"it has {_listed(known)}",
+                help=did_you_mean(name, sorted(known)) or f"it has {_listed(known)}",
             )
     for entry in entries:
         bounds = entry.bounds
@@ -52,8 +52,7 @@ def _inside(
     if low < bound[0] or above:
         declared = f"{bound[0]}..{'' if bound[1] is None else bound[1]}"
         raise UsageError(
-            f"--dim {name}={low}..{'' if high is None else high} is not inside {declared}, "
-            "which the model says",
+            f"{option('dims', {name: wanted})} is not inside {declared}, which the model says",
             code="D0930",
             help="bounds are made narrower, the smaller number first",
         )

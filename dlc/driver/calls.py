@@ -23,12 +23,12 @@ from dlc.driver.inputs import (
 )
 from dlc.driver.results import Results, check_files, results_of
 from dlc.errors import UsageError
+from dlc.errors.suggest import did_you_mean
 from dlc.runtime.binding import Binder
 from dlc.runtime.manifest import Entry, Input
 from dlc.runtime.memory import check_free
 from dlc.runtime.model import Model, load
 from dlc.runtime.spelling import describe, python_name
-from dlc.runtime.weight_files import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +166,11 @@ class Request:
 def _check_known(what: str, given: Iterable[str], known: Sequence[str]) -> None:
     for name in given:
         if name not in known:
-            near = nearest(name, known)
             listed = f"there are {', '.join(known)}" if known else "there are none"
             raise UsageError(
                 f"{what} {name}",
                 code="D0906",
-                help=f"did you mean {near[0]}?" if near else listed,
+                help=did_you_mean(name, known) or listed,
             )
 
 

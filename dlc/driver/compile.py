@@ -25,6 +25,7 @@ from dlc.driver.stages import first_below_graph
 from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Given, Weights, gather
 from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
+from dlc.errors.options import option
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.verify import verify
@@ -173,7 +174,8 @@ def _check_trusted(opened: Opened) -> None:
             f"{name} has {found.name}, which is below the graph and may use any memory, as a program may",
             code="D0616",
             place=found.location.place,
-            help="compile the model's text or its graph; or say --trust-ir, if you trust it as a program",
+            help=f"compile the model's text or its graph; or say {option('trust_ir', True)}, "
+            "if you trust it as a program",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlc.errors import UsageError
-from dlc.runtime.weight_files import nearest
+from dlc.errors.suggest import did_you_mean
 
 
 def choose(names: Iterable[str], wanted: str | None) -> str:
@@ -23,9 +23,8 @@ def choose(names: Iterable[str], wanted: str | None) -> str:
             code="D0904",
             help=f"choose one, such as --entry {known[0]}",
         )
-    near = nearest(wanted, known)
     raise UsageError(
         f"there is no entry point {wanted}",
         code="D0904",
-        help=f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}",
+        help=did_you_mean(wanted, known) or f"there are {', '.join(known)}",
     )

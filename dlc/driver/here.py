@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dlc.driver.settings import Settings
 from dlc.errors import Unsupported
+from dlc.errors.options import option
 from dlc.ir.core import Op
 from dlc.passes.devices import uses_gpu
 from dlc.runtime.cuda.devices import lacking
@@ -24,7 +25,9 @@ def to_run_here(settings: Settings, device: str | None = None) -> Settings:
     newest = newest_here(device)
     if settings.target == "cuda" and newest is not None:
         return replace(settings, target=f"cuda:{newest}")
-    way_out = "use --target cpu" if device is None else "name another --device, or use --target cpu"
+    way_out = f"use {option('target', 'cpu')}"
+    if device is not None:
+        way_out = f"name another {option('device')}, or {way_out}"
     _check(settings, device, f"the target {settings.target}", way_out)
     return settings
 
@@ -42,7 +45,7 @@ def placed_here(settings: Settings, module: Op, device: str | None = None) -> Se
             raise Unsupported(
                 f"the target {settings.target} runs on the processor, and not on {device}",
                 code="D0714",
-                help="use --target cuda, too",
+                help=f"use {option('target', 'cuda')}, too",
             )
         return settings
     newest = newest_here(device)

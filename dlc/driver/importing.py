@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from dlc.errors import Diagnostic, DlcError, UsageError
 from dlc.importers.model_text import write_model
 from dlc.importers.onnx import OnnxModel, read_onnx
-from dlc.ir.dims import Bounds, Shape, Size, parse_size
+from dlc.ir.dims import Bounds, Shape, Size
 from dlc.ir.value_map import ValueMap
 from dlc.runtime import safetensors
 from dlc.runtime.atomic import check_writable, write_file
 from dlc.runtime.files import map_file
 from dlc.runtime.tensor import Tensor
+from dlc.text.sizes import parse_size
 
 _MADE = "made"
 """The free text by which a weight file is known as one that an import wrote."""

@@ -13,6 +13,7 @@ from dlc.driver.memory.facts import entry_memory, sizes_text
 from dlc.driver.memory.needs import Need, need_of
 from dlc.driver.memory.refuse import refusal
 from dlc.errors import CallError, Diagnostic, ModelError, Place, Unsupported
+from dlc.errors.options import option
 from dlc.runtime import manifest
 from dlc.runtime.abi import MAX_THREADS
 from dlc.runtime.artifact import Artifact
@@ -36,7 +37,7 @@ def check_bounded(entries: Iterable[manifest.Entry], place: Place | None) -> Non
             "D0708",
             f"{entry} has no largest {' and no largest '.join(open_ends)}, so its memory has no limit",
             place,
-            help=f"compile with --dim {name}=1..64, or write dim {name} = 1..64",
+            help=f"compile with {option('dims', {name: (1, 64)})}, or write dim {name} = 1..64",
         )
         raise ModelError([found])
 
@@ -79,5 +80,7 @@ def _refusal(
 ) -> Diagnostic:
     entry = entry_memory(artifact, loaded, need.entry, need.dims)
     dims = [dim.name for dim in need.entry.dims if dim.measured is None]
-    first = f"lower the bounds of the dims (--dim {dims[0]}=1..64)" if dims else "use smaller sizes"
+    first = "use smaller sizes"
+    if dims:
+        first = f"lower the bounds of the dims ({option('dims', {dims[0]: (1, 64)})})"
     return refusal(entry, need.parts, most, place, f"{first}, or raise the limit")

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from dlc.driver.pictures import PICTURES
 from dlc.errors import UsageError
+from dlc.errors.suggest import did_you_mean
 from dlc.runtime.entry import EntryPoint
 from dlc.runtime.manifest import Entry, Output
 from dlc.runtime.tensor import Tensor
-from dlc.runtime.weight_files import nearest
 
 TEXT = ".txt"
 ENDINGS = (".npy", ".safetensors", TEXT, *PICTURES)
@@ -69,11 +69,10 @@ def check_files(entry: Entry, files: Mapping[str, str]) -> None:
                 help="name a file for each",
             )
         if name not in names:
-            near = nearest(name, names)
             raise UsageError(
                 f"{entry.name} has no result {name}",
                 code="D0906",
-                help=f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}",
+                help=did_you_mean(name, names) or f"there are {', '.join(names)}",
             )
         ending = Path(path).suffix.lower()
         if ending not in ENDINGS:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from dlc.codegen.kernels import Processor
 from dlc.dialects.limits import Limit
 from dlc.errors import Diagnostic, ModelError, UsageError
+from dlc.errors.options import option
 from dlc.ir.dims import Bounds
 from dlc.ir.passes import PASSES, Options, unknown_pass
 from dlc.target import Target
@@ -17,6 +18,8 @@ from dlc.target.gpu import GPUS, GpuTarget
 AUTO = "auto"
 """The target that is chosen for the user."""
 
+MATMUL = ("blas", "generated", "auto")
+"""Who computes products."""
 PRECISIONS = ("ieee", "tf32")
 """How GPUs multiply f32."""
 
@@ -51,26 +54,31 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.level not in range(4):
-            raise UsageError(f"there is no -O{self.level}", code="D0902", help="use -O0 to -O3")
+            raise UsageError(
+                f"there is no {option('level', self.level)}",
+                code="D0902",
+                help=f"use {option('level', 0)} to {option('level', 3)}",
+            )
         self._check_target()
-        if self.matmul not in ("blas", "generated", "auto"):
+        if self.matmul not in MATMUL:
             raise UsageError(
                 f"{self.matmul!r} computes no products",
                 code="D0902",
-                help="use --matmul blas, generated or auto",
+                help=f"use {option('matmul', *MATMUL)}",
             )
         if self.matmul_precision not in PRECISIONS:
             raise UsageError(
                 f"products have no precision {self.matmul_precision!r}",
                 code="D0902",
-                help="use --matmul-precision ieee or tf32",
+                help=f"use {option('matmul_precision', *PRECISIONS)}",
             )
         without = self.target.startswith("cpu") and "cuda" not in self.target
         if self.matmul_precision == "tf32" and without:
             raise UsageError(
                 f"the target {self.target} multiplies f32 as it is, and has no tf32",
                 code="D0902",
-                help="leave --matmul-precision out, or compile for a GPU: --target cuda",
+                help=f"leave {option('matmul_precision')} out, "
+                f"or compile for a GPU: {option('target', 'cuda')}",
             )
         for name in sorted(self.disabled):
             if name not in PASSES:
@@ -156,7 +164,7 @@ class Settings:
                 case "deterministic":
                     if self.matmul == "blas":
                         why = "the bits are the library's"
-                        raise UsageError([_contradiction(limit, "--matmul blas", why)])
+                        raise UsageError([_contradiction(limit, option("matmul", "blas"), why)])
                     found = replace(found, matmul="generated")
                 case "exact":
                     if "fast_narrow" in names:
@@ -164,7 +172,8 @@ class Settings:
                         raise ModelError([_contradiction(limit, "limit fast_narrow", why)])
                     if self.matmul_precision == "tf32":
                         why = "that rounds factors"
-                        raise UsageError([_contradiction(limit, "--matmul-precision tf32", why)])
+                        other = option("matmul_precision", "tf32")
+                        raise UsageError([_contradiction(limit, other, why)])
                     found = replace(found, level=min(found.level, 1))
                 case "fast_narrow":
                     found = replace(found, fast_narrow=True)

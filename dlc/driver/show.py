@@ -9,10 +9,10 @@ from pathlib import Path
 from dlc.codegen.kernels import assembly
 from dlc.dialects import loop, mem, simt
 from dlc.dialects.builtin import Module
+from dlc.driver import pipelines
 from dlc.driver.code import KernelKind, texts_of
 from dlc.driver.compile import lower
 from dlc.driver.drawing import draw
-from dlc.driver.drawing_plan import draw_plans
 from dlc.driver.entries import (
     entry_functions,
     find_entry,
@@ -22,7 +22,6 @@ from dlc.driver.entries import (
 )
 from dlc.driver.make import Wanted
 from dlc.driver.opened import Opened
-from dlc.driver.pipelines import pipeline
 from dlc.driver.settings import Settings
 from dlc.driver.training_text import write_training
 from dlc.errors import UsageError
@@ -34,7 +33,7 @@ from dlc.runtime.atomic import write_file
 from dlc.text.fmt import format_source
 from dlc.text.ir_printer import print_module
 
-STAGES = ("text", "graph", "kernel", "plan", "loop", "llvm", "asm", "ptx")
+STAGES = ("text", *pipelines.STAGES, "llvm", "asm", "ptx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Shown:
 
 
 def show_stage(wanted: Wanted, shown: Shown) -> str:
-    """The text of a model at a stage; its graph, or where the plan puts its values, as SVG.
+    """The text of a model at a stage, or its graph as SVG.
 
     Stage `ptx` is the code for a GPU, also where the target is none; of a model on a processor and a GPU it
     is what the GPU runs, and `asm` the rest. Raises UsageError: D0915 for a stage or a pass that is not on
@@ -72,7 +71,7 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
         settle_interfaces(opened.module)
     write_training(opened.module, opened.training)
     steps = _Steps(shown, last=_printed(opened.module, shown.entry))
-    stage = shown.stage if shown.stage in STAGES[1:5] else "loop"
+    stage = shown.stage if shown.stage in pipelines.STAGES else "loop"
     lower(opened, wanted.settings, stage, steps.see)
     if shown.after is not None or shown.changed:
         return steps.text(opened, wanted.settings, stage)
@@ -119,6 +118,12 @@ def _check_together(shown: Shown) -> None:
             f"{given[0]} says something about passes, and --stage text is what was written before any",
             code="D0915",
             help=f"leave one of them out, or say --stage graph {given[0]}",
+        )
+    if shown.svg and shown.stage not in ("graph", "kernel"):
+        raise UsageError(
+            f"stage {shown.stage} is no graph",
+            code="D0915",
+            help="--svg draws graph and kernel; dlc memory MODEL --svg FILE draws the plan",
         )
     views = [option for option in given if option != "--dump-dir"]
     if len(views) > 1:
@@ -178,26 +183,9 @@ def _assembly(opened: Opened, settings: Settings, shown: Shown) -> str:
 
 
 def _picture(opened: Opened, shown: Shown) -> str:
-    if shown.stage == "plan":
-        return draw_plans(_programs(opened.module, shown.entry))
-    if shown.stage not in ("graph", "kernel"):
-        raise UsageError(
-            f"stage {shown.stage} is no graph",
-            code="D0915",
-            help="--svg draws graph, kernel and plan",
-        )
     if shown.entry is None and len(entry_functions(opened.module)) > 1:
         return draw(entry_functions(opened.module))
     return draw([find_function(opened.module, shown.entry)])
-
-
-def _programs(module: Op, entry: str | None) -> list[mem.Program]:
-    """The plan of an entry point, or of all of them and of what prepares the weights."""
-    return [
-        op
-        for op in module.regions[0]
-        if isinstance(op, mem.Program) and entry in (None, op.sym_name)
-    ]
 
 
 @dataclass(slots=True)
@@ -245,7 +233,7 @@ def _write_step(folder: Path, name: str, text: str) -> None:
 
 
 def _not_on_the_way(name: str, opened: Opened, settings: Settings, stage: str) -> UsageError:
-    passes = dict.fromkeys(pipeline(opened.read_at, stage, settings.level, settings.kind))
+    passes = dict.fromkeys(pipelines.pipeline(opened.read_at, stage, settings.level, settings.kind))
     if name not in PASSES:
         return unknown_pass(name)
     return UsageError(

@@ -110,11 +110,14 @@ def page(graphs: Sequence[tuple[str, Graph]]) -> str:
     return document(widest + 2 * MARGIN, top, parts)
 
 
-def document(width: float, height: float, parts: Sequence[str]) -> str:
-    """A whole SVG file, whose colours follow the reader's choice of light or dark."""
+def document(width: float, height: float, parts: Sequence[str], style: str = "") -> str:
+    """A whole SVG file with a paper behind the parts.
+
+    The style (that of boxes, where there is no other) follows the reader's choice of light or dark.
+    """
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}">\n<style>\n{_style()}</style>\n'
+        f'viewBox="0 0 {width:.0f} {height:.0f}">\n<style>\n{style or _style()}</style>\n'
         f'<rect class="paper" width="100%" height="100%"/>\n{chr(10).join(parts)}\n</svg>\n'
     )
 

@@ -18,6 +18,7 @@ from dlc.driver.settings import Settings
 from dlc.driver.watch import Watch
 from dlc.driver.weights import Weights
 from dlc.errors import CallError, UsageError
+from dlc.errors.options import option
 from dlc.frontend.train_settings import MOST
 from dlc.frontend.values import Datum
 from dlc.ir.passes import Manager
@@ -25,10 +26,9 @@ from dlc.runtime.artifact import SUFFIX, Artifact
 from dlc.runtime.checkpoint import Facts, read_checkpoint
 from dlc.runtime.data import Dataset
 from dlc.runtime.data.opening import Given
-from dlc.runtime.manifest import Training
+from dlc.runtime.manifest import STEP, Training
 from dlc.runtime.trainer import (
     PROGRESS,
-    STEP,
     Trainer,
     open_examples,
     progress_of,
@@ -174,13 +174,13 @@ def _set(artifact: Artifact, wanted: Wanted) -> Artifact:
     facts = artifact.manifest.training
     others = [name for name in wanted.parameters if name not in OWN]
     if wanted.settings.target != Settings().target:
-        others.append("--target")
+        others.append(option("target"))
     if wanted.weights is not None:
-        others.append("--weights")
+        others.append(option("weights"))
     if wanted.settings.max_memory is not None:
-        others.append("--max-memory")
+        others.append(option("max_memory"))
     if wanted.settings.dims:
-        others.append("--dim")
+        others.append(option("dims"))
     if others:
         raise UsageError(
             f"{wanted.path} is compiled: {others[0]} cannot be set any more",
@@ -200,6 +200,6 @@ def _changed(facts: Training, own: Mapping[str, Datum]) -> Training:
             raise UsageError(
                 f"{name} is a whole number from {least} to {MOST}, found {value}",
                 code="D0902",
-                help=f"write --set {name}={max(least, 1)}",
+                help=f"write {option('settings', {name: max(least, 1)})}",
             )
     return facts._replace(**own)

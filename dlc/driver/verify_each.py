@@ -20,6 +20,7 @@ from dlc.dialects.machine import BadAccess
 from dlc.driver.build import EntryPoint
 from dlc.driver.weights import Array, derive
 from dlc.errors import DlcError, NumbersDiffer
+from dlc.errors.options import option
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Op
 from dlc.ir.evaluation import Evaluation
@@ -129,7 +130,7 @@ def compare(
                 "largest element",
                 code="D0951",
                 place=function.location.place,
-                help=f"--disable-pass {name} leaves the pass out; please report the model",
+                help=f"{option('disable', name)} leaves the pass out; please report the model",
             )
 
 

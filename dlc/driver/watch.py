@@ -11,6 +11,7 @@ import numpy as np
 
 from dlc.dialects import weight
 from dlc.errors import CallError, UsageError
+from dlc.errors.suggest import did_you_mean
 from dlc.ir.attributes import decode
 from dlc.ir.core import Op, Value
 from dlc.ir.evaluation import Array, Evaluation
@@ -18,7 +19,6 @@ from dlc.ir.types import TensorType
 from dlc.ir.value_map import ValueMap
 from dlc.runtime.manifest import Input
 from dlc.runtime.tensor import Tensor
-from dlc.runtime.weight_files import nearest
 
 Flaw: TypeAlias = Literal["NaN", "an infinity"]
 """What a value holds that is no number; of both, NaN."""
@@ -64,11 +64,10 @@ class Watch:
         """Raises UsageError (D0911) for names that did not come by."""
         missing = [name for name in self.names if name != ALL and name not in self.seen]
         if missing:
-            near = nearest(missing[0], self.known)
             raise UsageError(
                 f"no value of the call is called {missing[0]}",
                 code="D0911",
-                help=f"did you mean {near[0]}?" if near else "--values all shows every one",
+                help=did_you_mean(missing[0], self.known) or "--values all shows every one",
             )
 
 

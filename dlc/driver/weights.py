@@ -17,6 +17,7 @@ from dlc.dialects import weight
 from dlc.dialects.builtin import Module
 from dlc.driver.initial import initial
 from dlc.errors import DlcError, ModelError, UsageError
+from dlc.errors.options import option
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.types import DType
 from dlc.passes.placement import align
@@ -143,7 +144,9 @@ def _own(folder: Path, sources: Sequence[weight.Source], notes: list[str], seed:
         if source.file is None:
             if not notes and not source.constant:
                 names = fresh[0].sym_name if len(fresh) == 1 else f"{len(fresh)} weights"
-                notes.append(f"{names} initialised with seed {seed}; --weights chooses others")
+                notes.append(
+                    f"{names} initialised with seed {seed}; {option('weights')} chooses others"
+                )
             return _initial(source, seed)
         if source.file not in files:
             files[source.file] = _from_file(_opened(folder, source))
@@ -178,9 +181,9 @@ def _opened(folder: Path, source: weight.Source) -> WeightFile:
         return open_weights_inside(folder, source.file)
     except DlcError as error:
         (first, *_) = error.diagnostics
-        way_out = None if source.constant else "--weights FILE names another"
+        way_out = None if source.constant else f"{option('weights', 'FILE')} names another"
         if way_out is not None and source.init is not None:
-            way_out += ", --weights init:0 needs none"
+            way_out += f", {option('weights', 'init:0')} needs none"
         raise ModelError(
             f"{source.sym_name} begins with a file: {first.message}",
             code=first.code,
@@ -195,7 +198,8 @@ def _initial(source: weight.Source, seed: int) -> Array:
             f"{source.sym_name} has no initialiser, so only a file can say how it begins",
             code="D0504",
             place=source.location.place,
-            help="give the weights with --weights FILE, or write = normal(0.02) behind its type",
+            help=f"give the weights with {option('weights', 'FILE')}, "
+            "or write = normal(0.02) behind its type",
         )
     return initial(source.sym_name, source.type, source.init, seed, source.stacked)
 

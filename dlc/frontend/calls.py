@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dlc.errors import Label, ModelError
+from dlc.errors.suggest import suggest
 from dlc.frontend.elsewhere import parameter_help
 from dlc.frontend.evaluator import Evaluator, Special, calls, evaluates
 from dlc.frontend.problems import Poisoned
@@ -24,7 +25,6 @@ from dlc.frontend.values import (
 )
 from dlc.text import ast
 from dlc.text.source import Source
-from dlc.text.suggest import suggest
 
 __all__ = ["MAX_CALLS", "Function", "arguments_of", "bind", "call_function"]
 

@@ -9,6 +9,7 @@ from typing import Final
 from dlc.dialects import array, flow, weight
 from dlc.dialects.array import show
 from dlc.errors import ModelError
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.builtins.registry import SPECIALS
 from dlc.frontend.calls import Function, bind
 from dlc.frontend.evaluator import Evaluator, Special, calls
@@ -32,7 +33,6 @@ from dlc.ir.core import Block, Value
 from dlc.ir.types import DType, TensorType
 from dlc.text import ast
 from dlc.text.source import Span
-from dlc.text.suggest import suggest
 
 __all__ = ["Derivative"]
 
@@ -101,12 +101,11 @@ def _parameter(ev: Evaluator, node: ast.Expr, names: Sequence[str], function: Ca
     if isinstance(node, ast.Name) and (node.name in names or node.name == PARAMS):
         return node.name
     wanted = node.name if isinstance(node, ast.Name) else "this"
-    near = suggest(wanted, [*names, PARAMS])
     raise ev.at.fail(
         "D0422",
         f"{wanted} is no parameter of {function.called}",
         node.span,
-        help=f"did you mean {near}?" if near else f"it has {', '.join(names)}",
+        help=did_you_mean(wanted, [*names, PARAMS]) or f"it has {', '.join(names)}",
     )
 
 

@@ -12,6 +12,7 @@ from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.dialects.limits import attach_limits
 from dlc.errors import Diagnostic, DlcError, ModelError, UsageError
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend import (
     builtin_calls,
     builtins,
@@ -64,7 +65,6 @@ from dlc.ir.value_map import ValueMap
 from dlc.runtime.collector import without_collections
 from dlc.text import ast
 from dlc.text.source import Source, Span
-from dlc.text.suggest import suggest
 
 __all__ = ["Elaborated", "elaborate"]
 
@@ -263,15 +263,13 @@ def _training(
             found = check_training(ev, block, root, loader.library("optimizers", ev), weights)
         elif not isinstance(file.declared.get(block.name), ast.Module):
             ev.at.source = file.source
-            near = suggest(
-                block.name, [n for n, d in file.declared.items() if isinstance(d, ast.Module)]
-            )
+            modules = [n for n, d in file.declared.items() if isinstance(d, ast.Module)]
             ev.report(
                 ev.at.fail(
                     "D0206",
                     f"there is no module {block.name} to train",
                     block.name_span,
-                    help=f"did you mean {near}?" if near else None,
+                    help=did_you_mean(block.name, modules),
                 )
             )
     return found

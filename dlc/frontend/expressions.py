@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dlc.errors import Diagnostic, ModelError
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.builtins.registry import BUILTINS, CONSTANTS, SPECIALS
 from dlc.frontend.elsewhere import attribute_help, name_help
 from dlc.frontend.evaluator import Evaluator, attributes_of, evaluates
@@ -27,7 +28,6 @@ from dlc.frontend.values import (
 from dlc.ir.core import Value
 from dlc.text import ast
 from dlc.text.source import Source, Span
-from dlc.text.suggest import suggest
 
 __all__ = ["MAX_COMPREHENSION", "TRAINING", "comprehended", "unknown_name"]
 
@@ -78,12 +78,11 @@ def _total_steps(ev: Evaluator, node: ast.Name) -> Value:
 def unknown_name(source: Source, name: str, span: Span, known: list[str]) -> Diagnostic:
     """The error for a name that means nothing, with the known one that is most like it."""
     candidates = [*dict.fromkeys(known), *BUILTINS, *CONSTANTS, *DTYPES, *SPECIALS, *TRAINING]
-    near = suggest(name, candidates)
     return Diagnostic(
         "D0201",
         f"nothing is called {name} here",
         source.place(span),
-        help=name_help(name) or (f"did you mean {near}?" if near else None),
+        help=name_help(name) or did_you_mean(name, candidates),
     )
 
 
@@ -199,8 +198,7 @@ def _field(ev: Evaluator, record: Record, node: ast.Attribute) -> Datum:
     found = record.field(node.name)
     if found is None:
         names = [name for name in record.names if name is not None]
-        near = suggest(node.name, names)
-        help = f"did you mean {near}?" if near else f"it has {', '.join(names)}" if names else None
+        help = did_you_mean(node.name, names) or f"it has {', '.join(names)}" if names else None
         raise ev.at.fail(
             "D0206", f"{describe(record)} has no `.{node.name}`", node.name_span, help=help
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dlc.errors import Diagnostic, Label, ModelError
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.calls import Function
 from dlc.frontend.definitions import ModuleDefinition
 from dlc.frontend.evaluator import Evaluator, attributes_of
@@ -20,7 +21,6 @@ from dlc.ir.core import Value
 from dlc.ir.dims import symbol
 from dlc.text import ast
 from dlc.text.source import Span
-from dlc.text.suggest import suggest
 
 __all__ = ["EVALUATING", "File", "Namespace", "is_fixed"]
 
@@ -239,12 +239,11 @@ class Namespace(Thing):
 def _member(ev: Evaluator, namespace: Namespace, node: ast.Attribute) -> Datum:
     found = namespace.file.find(node.name)
     if found is MISSING:
-        near = suggest(node.name, namespace.file.known())
         raise ev.at.fail(
             "D0206",
             f"{namespace.name} has no {node.name}",
             node.name_span,
-            help=f"did you mean {near}?" if near else None,
+            help=did_you_mean(node.name, namespace.file.known()),
         )
     if found is UNKNOWN:
         raise Poisoned

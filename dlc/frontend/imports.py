@@ -9,13 +9,13 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from dlc.errors import Diagnostic, ModelError, Place
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
 from dlc.frontend.problems import Problems
 from dlc.text import ast
 from dlc.text.parser import parse
 from dlc.text.source import Source
-from dlc.text.suggest import suggest
 
 __all__ = ["LIBRARY", "Loader", "in_library", "is_library", "library_names"]
 
@@ -94,14 +94,13 @@ class Loader:
         for entry in item.names:
             file.imported[entry.alias or entry.name] = (imported, entry.name)
             if entry.name not in imported.declared and entry.name not in imported.imported:
-                near = suggest(entry.name, imported.known())
                 self.problems.report(
                     [
                         Diagnostic(
                             "D0203",
                             f"{item.source} has no {entry.name}",
                             file.source.place(entry.name_span),
-                            help=f"did you mean {near}?" if near else None,
+                            help=did_you_mean(entry.name, imported.known()),
                         )
                     ]
                 )
@@ -136,8 +135,7 @@ class Loader:
     def _library(self, item: ast.Import) -> File:
         name = f"{item.source}.dlm"
         if item.source not in LIBRARY:
-            near = suggest(item.source, LIBRARY)
-            help = f"did you mean {near}?" if near else 'a file is imported in quotes: "other.dlm"'
+            help = did_you_mean(item.source, LIBRARY) or 'a file is imported in quotes: "other.dlm"'
             raise ModelError(f"there is no library {item.source}", code="D0203", help=help)
         known = self.files.get(f"<{name}>")
         return known or self.load(library_source(name), library=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
+from dlc.errors.suggest import suggest
 from dlc.frontend.calls import arguments_of, bind
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.literals import literal
@@ -15,7 +16,6 @@ from dlc.frontend.weight import Origin
 from dlc.ir.types import DType
 from dlc.text import ast
 from dlc.text.source import Span
-from dlc.text.suggest import suggest
 
 __all__ = ["INITIALISERS", "origin_of"]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dlc.errors import Diagnostic, Label, ModelError, Place
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.calls import Function, call_function
 from dlc.frontend.chains import Chain
 from dlc.frontend.declared_weights import Start, declared_weight
@@ -41,7 +42,6 @@ from dlc.frontend.weight import Weight
 from dlc.frontend.weights import Pick, weight_value
 from dlc.ir.types import DType, TensorType
 from dlc.text import ast
-from dlc.text.suggest import suggest
 
 __all__ = ["Core", "Instance", "Stack", "adopt", "cores_in", "with_picks"]
 
@@ -368,12 +368,11 @@ def _member_of(ev: Evaluator, instance: Instance, node: ast.Attribute) -> Datum:
     found = instance.member(member) if member else core.arguments.get(node.name, MISSING)
     if found is MISSING:
         names = [*core.definition.members, *core.arguments]
-        near = suggest(node.name, names)
         raise ev.at.fail(
             "D0206",
             f"{instance.called} has no member {node.name}",
             node.name_span,
-            help=f"did you mean {near}?" if near else f"it has {', '.join(names)}",
+            help=did_you_mean(node.name, names) or f"it has {', '.join(names)}",
         )
     if found is UNKNOWN:
         raise Poisoned

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dlc.dialects.array import show
 from dlc.errors import Label, ModelError
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.choices import adapted, common_dtype, is_literal
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.problems import Poisoned
@@ -22,7 +23,6 @@ from dlc.frontend.values import UNKNOWN, Datum, Record, describe
 from dlc.ir.core import Value
 from dlc.text import ast
 from dlc.text.source import Span
-from dlc.text.suggest import suggest
 
 __all__ = ["Body", "Step", "has_literal", "results_of", "settle"]
 
@@ -100,14 +100,12 @@ class Body:
                 )
 
     def _not_carried(self, statement: ast.Next) -> ModelError:
-        near = suggest(statement.name, self.names)
         return self.ev.at.fail(
             "D0425",
             f"{statement.name} is not carried by this loop",
             statement.name_span,
-            help=f"did you mean {near}?"
-            if near
-            else f"carry it: with {statement.name} = its first value",
+            help=did_you_mean(statement.name, self.names)
+            or f"carry it: with {statement.name} = its first value",
         )
 
     def check(self, name: str, start: Datum, value: Datum, span: Span) -> list[Value]:

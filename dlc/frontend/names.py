@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dlc.errors import Diagnostic, Label
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.builtins.registry import BUILTINS, CONSTANTS, SPECIALS
 from dlc.frontend.expressions import TRAINING, unknown_name
 from dlc.frontend.files import File
@@ -20,7 +21,6 @@ from dlc.frontend.problems import MAX_PROBLEMS, Problems
 from dlc.frontend.types import DTYPES, other_dtype
 from dlc.text import ast
 from dlc.text.source import Span
-from dlc.text.suggest import suggest
 from dlc.text.tree import children, walk
 
 __all__ = ["resolve"]
@@ -357,16 +357,14 @@ class _Resolver:
         if isinstance(member, ast.State):
             return
         states = [name for name, node in self.members.items() if isinstance(node, ast.State)]
-        near = suggest(statement.name, states)
         what = "a param, which training changes" if isinstance(member, ast.Param) else "no state"
         self.found.append(
             Diagnostic(
                 "D0223",
                 f"{statement.name} is {what}",
                 self.source.place(statement.name_span),
-                help=f"did you mean {near}?"
-                if near
-                else f"declare it: state {statement.name}: f32",
+                help=did_you_mean(statement.name, states)
+                or f"declare it: state {statement.name}: f32",
             )
         )
 

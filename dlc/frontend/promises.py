@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dlc.dialects.comm import KNOWN, has_code
 from dlc.dialects.limits import LIMITS, Limit
 from dlc.errors import Diagnostic, Unsupported, UsageError
+from dlc.errors.options import option
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
 from dlc.runtime.counts import whole_number
 from dlc.text import ast
-from dlc.text.suggest import suggest
 from dlc.text.tree import walk
 
 __all__ = ["check_limits", "check_places", "checked_places", "limits_in", "unkept"]
@@ -43,9 +44,8 @@ def _problem(limit: ast.Limit, seen: set[str]) -> tuple[str, str] | None:
     """What is wrong with a limit, and a way out."""
     name, takes_size = limit.name, limit.name == "memory"
     if name not in LIMITS:
-        near = suggest(name, LIMITS)
         return f"there is no limit {name}", (
-            f"did you mean {near}?" if near else f"there are {', '.join(LIMITS)}"
+            did_you_mean(name, LIMITS) or f"there are {', '.join(LIMITS)}"
         )
     if name in seen:
         return f"limit {name} is set twice", "keep one of them"
@@ -104,7 +104,7 @@ def checked_places(places: Mapping[str, str]) -> dict[str, str]:
             raise UsageError(
                 f"{path} cannot be placed on {device!r}, which is no device",
                 code="D0931",
-                help=f"write --place {path}=cpu:1",
+                help=f"write {option('places', {path: 'cpu:1'})}",
             )
         name = f"{kind}:{ordinal}"
         if not has_code(name):
@@ -117,11 +117,10 @@ def check_places(unmet: Mapping[str, str], paths: Sequence[str]) -> None:
     """Raises UsageError (D0931) for a path that no submodule has; `paths` are those of the layers."""
     there = list(dict.fromkeys([whole for path in paths for whole in _wholes(path)]))
     for path in unmet:
-        near = suggest(path, there)
         raise UsageError(
             f"the model has no submodule {path} to place",
             code="D0931",
-            help=f"did you mean {near}?" if near else f"there are {', '.join(there) or 'none'}",
+            help=did_you_mean(path, there) or f"there are {', '.join(there) or 'none'}",
         )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dlc.errors import UsageError
+from dlc.errors.options import option
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.definitions import ModuleDefinition
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
@@ -15,7 +17,6 @@ from dlc.frontend.settings import setting_value
 from dlc.frontend.values import Argument, Arguments
 from dlc.frontend.weight import Weight
 from dlc.text import ast
-from dlc.text.suggest import suggest
 
 __all__ = ["Layer", "instances_of", "layers_of", "root_definition", "root_instance", "weights_of"]
 
@@ -37,11 +38,10 @@ def root_definition(ev: Evaluator, file: File, name: str | None) -> ModuleDefini
     modules = {n: item for n, item in file.declared.items() if isinstance(item, ast.Module)}
     if name is not None:
         if name not in modules:
-            near = suggest(name, modules)
             known = f"it has {', '.join(modules)}" if modules else "it has no modules"
             raise UsageError(
                 f"{file.source.name} has no module {name}",
-                help=f"did you mean {near}?" if near else known,
+                help=did_you_mean(name, modules) or known,
             )
         return _definition(file, name)
     exporting = [known for known in modules if _definition(file, known).exports]
@@ -50,7 +50,7 @@ def root_definition(ev: Evaluator, file: File, name: str | None) -> ModuleDefini
             "D0207",
             f"{' and '.join(exporting)} both have entry points",
             modules[exporting[1]].name_span,
-            help=f"say which one is meant: --module {exporting[0]}",
+            help=f"say which one is meant: {option('module', exporting[0])}",
         )
     if exporting:
         return _definition(file, exporting[0])
@@ -74,20 +74,19 @@ def root_instance(
     named: dict[str, Argument] = {}
     for name, setting in settings.items():
         if name not in parameters:
-            near = suggest(name, parameters)
             known = f"it has {', '.join(parameters)}" if parameters else "it has none"
             raise UsageError(
                 f"{definition.name} has no parameter {name}",
-                help=f"did you mean {near}?" if near else known,
+                help=did_you_mean(name, parameters) or known,
             )
         value = setting_value(ev, file, definition.name, parameters[name], setting)
         named[name] = Argument(value, parameters[name].span)
     missing = [n for n, p in parameters.items() if p.default is None and n not in named]
     if missing:
-        texts = " ".join(f"--set {name}=..." for name in missing)
+        way_out = option("settings", dict.fromkeys(missing, ...))
         raise UsageError(
             f"the module {definition.name} needs {' and '.join(missing)}",
-            help=f"give {'it' if len(missing) == 1 else 'them'}: {texts}",
+            help=f"give {'it' if len(missing) == 1 else 'them'}: {way_out}",
         )
     root = instantiate(ev, definition, Arguments((), named, file.source, span))
     adopt(root, "", None)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import cast
 
 from dlc.errors import ModelError
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.initialisers import beside
 from dlc.frontend.instances import Instance
@@ -17,7 +18,6 @@ from dlc.frontend.train_settings import called, constant
 from dlc.runtime.data.source import FORMS, KINDS, NAMELESS, NAMES, OPTIONS, Setting, source_of
 from dlc.runtime.manifest import DataKind, DataSource
 from dlc.text import ast
-from dlc.text.suggest import suggest
 
 __all__ = ["data_source"]
 
@@ -68,9 +68,8 @@ class _Reader:
         given = [*self.fields, *NAMES.get(self.kind, ())]
         for name in inputs:
             if name not in given:
-                near = suggest(name, given)
                 way_out = f'name it: {self.kind}(..., {name}="...")'
-                help = f"did you mean {near}?" if near else way_out
+                help = did_you_mean(name, given) or way_out
                 message = f"the loss takes {name}, which the data does not give"
                 self._refuse("D0533", message, call, help)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.errors import ModelError
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.initialisers import beside
 from dlc.frontend.instances import Instance
@@ -12,7 +13,6 @@ from dlc.frontend.scope import Scope
 from dlc.frontend.values import describe
 from dlc.runtime.data.source import Setting
 from dlc.text import ast
-from dlc.text.suggest import suggest
 
 __all__ = ["MOST", "called", "checkpoint", "constant", "whole"]
 
@@ -23,17 +23,17 @@ MOST = (1 << 32) - 1
 def called(ev: Evaluator, entry: ast.Setting, known: Sequence[str]) -> tuple[str, ast.Call] | None:
     """The name of the function that an entry calls, one of those known; else None, which is recorded."""
     call = entry.value
-    near = None
+    help = None
     if isinstance(call, ast.Call) and isinstance(call.function, ast.Name):
         if call.function.name in known:
             return call.function.name, call
-        near = suggest(call.function.name, known)
+        help = did_you_mean(call.function.name, known)
     ev.report(
         ev.at.fail(
             "D0530",
             f"{entry.name} is none of {', '.join(known)}",
             call.span,
-            help=f"did you mean {near}?" if near else None,
+            help=help,
         )
     )
     return None

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from dlc.dialects import array, flow, func
+from dlc.dialects import array, flow, func, weight
 from dlc.errors import ModelError
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.exports import begin, finish
@@ -32,20 +32,15 @@ from dlc.frontend.training import (
 from dlc.frontend.weight import Weight
 from dlc.ir.core import Block, Value
 from dlc.ir.types import F32, I32, TensorType
-from dlc.runtime.manifest import NUMBER, TOTAL
+from dlc.runtime.manifest import EVALUATE, NUMBER, STEP, TOTAL
 from dlc.text import ast
 
-__all__ = ["EVALUATE", "LOSS", "OPTIMIZER", "STEP", "Purpose", "train_functions"]
+__all__ = ["LOSS", "Purpose", "train_functions"]
 
-STEP, EVALUATE, LOSS = "train_step", "evaluate", "loss"
-"""The names of the functions."""
+LOSS = "loss"
+"""The name of the function that gives the loss alone."""
 Purpose: TypeAlias = Literal["call", "train", "loss"]
 """What functions are wanted for: the entry points of the text, the two that train, the loss alone."""
-OPTIMIZER = "$optimizer."
-"""Stands before the weight's name in the names of what the optimizer keeps for it: no module is called so.
-
-These states are `constant`: they begin as the optimizer says, whatever weights the model is given.
-"""
 
 _EPSILON = 1e-12
 """Below any norm of gradients that is not 0: keeps 0 / 0 out of the clipping."""
@@ -155,7 +150,7 @@ class _Functions:
     def _updated(self, symbol: str, gradient: Value, step: Value) -> Value:
         """What a weight becomes; the states that the optimizer keeps for it are added to `states`."""
         core = self.training.optimizer
-        core.path = f"{OPTIMIZER}{symbol}"
+        core.path = f"{weight.OPTIMIZER}{symbol}"
         value = updated(self.ev, core, self.at.gets[symbol], gradient, step)
         self.states += [replace(state, constant=True) for state in core.weights.values()]
         return value

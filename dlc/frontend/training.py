@@ -13,6 +13,7 @@ from typing import Final
 
 from dlc.dialects import array, weight
 from dlc.errors import ModelError
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.definitions import ModuleDefinition
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.files import File
@@ -35,7 +36,6 @@ from dlc.ir.dims import symbol
 from dlc.ir.types import F32, F64, I32, TensorType
 from dlc.runtime.manifest import NUMBER, TOTAL, DataSource
 from dlc.text import ast
-from dlc.text.suggest import suggest
 
 __all__ = [
     "Training",
@@ -128,8 +128,7 @@ class _Check:
         """Every entry is known and stands once; those that must be there are."""
         for entry in self.settings.values():
             if entry.name not in ENTRIES:
-                near = suggest(entry.name, ENTRIES)
-                help = f"did you mean {near}?" if near else f"there are {', '.join(ENTRIES)}"
+                help = did_you_mean(entry.name, ENTRIES) or f"there are {', '.join(ENTRIES)}"
                 self._report("D0530", f"train has no {entry.name}", entry.name_span, help)
         names = [(e.name, e.name_span) for e in self.node.entries]
         seen: set[str] = set()
@@ -260,12 +259,11 @@ class _Check:
         name = _called_name(call)
         definition = known.get(name, MISSING)
         if not isinstance(call, ast.Call) or not isinstance(definition, ModuleDefinition):
-            near = suggest(name, optimizers)
             raise self.at.fail(
                 "D0535",
                 f"{name or 'this'} is no optimizer",
                 call.span,
-                help=f"did you mean {near}?" if near else f"there are {', '.join(optimizers)}",
+                help=did_you_mean(name, optimizers) or f"there are {', '.join(optimizers)}",
             )
         scope = Scope(self.root)
         scope.names.update({n: f for n, f in known.items() if not isinstance(f, ModuleDefinition)})

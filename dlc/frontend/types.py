@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlc.errors import Label, ModelError, Place
+from dlc.errors.suggest import suggest
 from dlc.frontend.elsewhere import DTYPE_NAMES
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.literals import literal
@@ -30,7 +31,6 @@ from dlc.ir.dims import Dim, Shape, Size, floor_divide, names, substitute, symbo
 from dlc.ir.types import LANGUAGE_DTYPES, DType, TensorType
 from dlc.text import ast
 from dlc.text.source import Span
-from dlc.text.suggest import suggest
 
 __all__ = ["Expectation", "Matcher", "declared_type", "dtype_named", "other_dtype", "type_spelling"]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from dlc.errors import ModelError
+from dlc.errors.suggest import did_you_mean
 from dlc.frontend.chains import Chain
 from dlc.frontend.evaluator import Evaluator
 from dlc.frontend.instances import Core, Instance, Stack
@@ -18,7 +19,6 @@ from dlc.frontend.values import Datum, Items
 from dlc.frontend.weight import Weight
 from dlc.runtime.counts import whole_number
 from dlc.text import ast
-from dlc.text.suggest import suggest
 
 __all__ = ["renamed"]
 
@@ -159,10 +159,9 @@ class _Entry:
             case ast.Use():
                 yield from self._weights(core.submodule(node), rest, key)
             case _:
-                near = suggest(step, members) if isinstance(step, str) else None
                 raise self._wrong(
                     f"{core.definition.name} has no weight or submodule {step}",
-                    f"did you mean {near}?" if near else None,
+                    did_you_mean(step, members) if isinstance(step, str) else None,
                 )
 
     def _part(

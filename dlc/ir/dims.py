@@ -58,6 +58,8 @@ MAX_NESTING = 100
 
 Sizes share their parts, so a few calculations make one that could neither be written nor walked.
 """
+MAX_STEPS = 200
+"""So many terms of a quotient are looked for that comes out even."""
 MAX_PRODUCTS = 1 << 14
 """So many products of terms are computed for the product of two sizes."""
 
@@ -83,7 +85,7 @@ class Dim:
         found = cls._known.get(terms)
         if found is None:
             for _, factor in terms:
-                _check_number(factor)
+                check_number(factor)
             length, nesting = _extent(terms)
             found = object.__new__(cls)
             found.terms, found.length, found.nesting = terms, length, nesting
@@ -142,7 +144,7 @@ Size: TypeAlias = int | Dim
 Shape: TypeAlias = tuple[Size, ...]
 
 
-def _check_number(size: Size) -> None:
+def check_number(size: Size) -> None:
     """Raises ModelError (D0329) for a number that artifacts do not hold; what is no number has some."""
     if isinstance(size, int) and abs(size) > MAX_FACTOR:
         raise ModelError("a number in a size is beyond 2**62", code="D0329")
@@ -304,7 +306,7 @@ def floor_divide(numerator: Size, denominator: Size) -> Size:
     joined = _joined_quotients(left, denominator)
     if joined is not None:
         return _from_terms(whole) + joined
-    _check_number(denominator)
+    check_number(denominator)
     return _from_terms([*whole, (((Quotient(left, denominator), 1),), 1)])
 
 
@@ -321,7 +323,7 @@ def _divided_evenly(numerator: Dim, denominator: Dim) -> Size | None:
     lead = max(denominator.terms, key=rank)
     left: Size = numerator
     found: Size = 0
-    for _ in range(MAX_TERMS):  # the greatest term of what is left becomes smaller each time
+    for _ in range(MAX_STEPS):  # the greatest term of what is left becomes smaller each time
         if not isinstance(left, Dim):
             break
         term = _exact(max(left.terms, key=rank), lead)
@@ -393,8 +395,8 @@ def _extreme(which: str, one: Size, other: Size, bounds: Bounds | None = None) -
     if high is not None and high <= 0:
         return other if which == "max" else one
     first, second = sorted((one, other), key=str)
-    _check_number(first)
-    _check_number(second)
+    check_number(first)
+    check_number(second)
     return Dim(((((Extreme(which, (first, second)), 1),), 1),))
 
 
@@ -543,103 +545,3 @@ def _atom_interval(atom: Atom, bounds: Bounds) -> tuple[int | None, int | None]:
                 else:
                     ends.append(pick(x, y))
             return ends[0], ends[1]
-
-
-_TOKEN = re.compile(r"\s*(//|[-+*(),]|\d+|[A-Za-z_]\w*|\S)")
-MAX_DEPTH = 50
-MAX_DIVISIONS = 500
-MAX_TERMS = 200
-"""A size read from text is refused when it is nested deeper, divides more often, or is a sum of more.
-
-The tiles of a kernel over symbolic sizes may well be the quotient of two maxima of quotients.
-"""
-MAX_NUMBER_DIGITS = 19
-"""As many as 2**62 has."""
-
-
-@lru_cache(maxsize=4096)
-def parse_size(text: str) -> Size:
-    """A size from its text, such as `3*T + 1`, `(H - 1)//2` or `max(A, B)`.
-
-    Raises ValueError that says what is wrong.
-    """
-    tokens = [*_TOKEN.findall(text), ""]
-    if sum(token in ("//", "max", "min") for token in tokens) > MAX_DIVISIONS:
-        raise ValueError(f"the size {text[:40]!r}... divides more than {MAX_DIVISIONS} times")
-    position = 0
-
-    def take(expected: str | None = None) -> str:
-        nonlocal position
-        token = tokens[position]
-        if expected is not None and token != expected:
-            raise ValueError(f"expected {expected!r} in the size {text!r}, found {token!r}")
-        position += 1
-        return token
-
-    def check(depth: int) -> None:
-        if depth > MAX_DEPTH:
-            raise ValueError(f"the size {text[:40]!r}... is nested more than {MAX_DEPTH} deep")
-
-    def total(depth: int) -> Size:
-        check(depth)
-        value: Size = 0
-        sign = -1 if tokens[position] == "-" and take() else 1
-        while True:
-            value = bounded(value + sign * term(depth))
-            if tokens[position] not in ("+", "-"):
-                return value
-            sign = 1 if take() == "+" else -1
-
-    def term(depth: int) -> Size:
-        value = factor(depth)
-        while tokens[position] in ("*", "//"):
-            if take() == "*":
-                value = value * factor(depth)
-            else:
-                depth += 1  # a // b // c is the quotient of a quotient
-                check(depth)
-                value = divide(value, factor(depth))
-            bounded(value)
-        return value
-
-    def bounded(value: Size) -> Size:
-        terms = list(_terms(value))
-        if len(terms) > MAX_TERMS:
-            raise ValueError(f"the size {text[:40]!r}... is a sum of more than {MAX_TERMS} terms")
-        if isinstance(value, int) and abs(value) > MAX_FACTOR:
-            raise ModelError("it is too large")
-        return value
-
-    def divide(value: Size, by: Size) -> Size:
-        try:
-            return floor_divide(value, by)
-        except ZeroDivisionError:
-            raise ValueError(f"the size {text!r} divides by 0") from None
-
-    def factor(depth: int) -> Size:
-        token = take()
-        if token.isdecimal():
-            if len(token) > MAX_NUMBER_DIGITS:
-                raise ModelError("it is too large")
-            return int(token)
-        if token == "(":
-            value = total(depth + 1)
-            take(")")
-            return value
-        if token in ("max", "min") and tokens[position] == "(":
-            take("(")
-            one = total(depth + 1)
-            take(",")
-            other = total(depth + 1)
-            take(")")
-            return _extreme(token, one, other)
-        if token.isidentifier():
-            return symbol(token)
-        raise ValueError(f"expected a number or a name in the size {text!r}, found {token!r}")
-
-    try:
-        value = total(0)
-    except ModelError:
-        raise ValueError(f"a number in the size {text[:40]!r} is beyond 2**62") from None
-    take("")
-    return value

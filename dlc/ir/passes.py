@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Protocol, TypeAlias
 
 from dlc.errors import DlcError, InternalError, UsageError
+from dlc.errors.suggest import did_you_mean
 from dlc.ir.core import Op
 from dlc.ir.log import DecisionLog
 from dlc.ir.rewrite import Rewriter
@@ -116,10 +116,10 @@ def check_order(pipeline: Sequence[str], reasons: Iterable[Order]) -> None:
 
 def unknown_pass(name: str) -> UsageError:
     """The error for a name that is no pass, with the one that was perhaps meant."""
-    near = get_close_matches(name, PASSES, n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
+    question = did_you_mean(name, PASSES)
+    listed = f"passes are {', '.join(sorted(PASSES))}"
     return UsageError(
-        f"there is no pass {name!r}", help=f"{meant}passes are {', '.join(sorted(PASSES))}"
+        f"there is no pass {name!r}", help=f"{question} {listed}" if question else listed
     )
 
 

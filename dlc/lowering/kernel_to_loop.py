@@ -8,6 +8,7 @@ from dlc.dialects.kernel_attention import Attention
 from dlc.dialects.kernel_pieces import Concatenate
 from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.errors import Diagnostic, Unsupported
+from dlc.errors.options import option
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, define_pass
 from dlc.lowering.attention_to_loop import lower_attention
@@ -66,7 +67,7 @@ def _no_loops(op: kernel.Kernel) -> Diagnostic:
         "D0701",
         f"this {op.name} was written for a GPU and has no loops for the CPU",
         op.location.place,
-        help="compile it with --target cuda, or begin with the graph",
+        help=f"compile it with {option('target', 'cuda')}, or begin with the graph",
     )
 
 

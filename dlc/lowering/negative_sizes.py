@@ -17,6 +17,7 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.interface import NEEDS
 from dlc.dialects.measured import at_least
 from dlc.errors import Diagnostic, ModelError
+from dlc.errors.options import option
 from dlc.ir.attributes import Attribute
 from dlc.ir.bounded import never_negative
 from dlc.ir.core import Op, Value
@@ -180,4 +181,5 @@ def _enough(size: Dim, bounds: Bounds) -> tuple[str, int, int | None] | None:
 
 def _larger(name: str, low: int, high: int | None) -> str:
     most = "" if high is None else high
-    return f"write dim {name} = {low}..{most}, or compile with --dim {name}={low}..{most}"
+    bounds = option("dims", {name: (low, high)})
+    return f"write dim {name} = {low}..{most}, or compile with {bounds}"

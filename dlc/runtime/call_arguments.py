@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import CallError
+from dlc.errors.suggest import did_you_mean
 from dlc.runtime.arguments import as_array
 from dlc.runtime.counts import counted
 from dlc.runtime.manifest import Entry, Input
 from dlc.runtime.signature import default_value, signature_text
 from dlc.runtime.spelling import python_name
-from dlc.runtime.weight_files import nearest
 
 Array = NDArray[np.generic]
 
@@ -77,8 +77,7 @@ class ArgumentReader:
 
     def _unknown(self, name: str) -> CallError:
         known = [*self._inputs, *self._free]
-        near = nearest(name, known)
-        way_out = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
+        way_out = did_you_mean(name, known) or f"it has {', '.join(known) or 'none'}"
         return self._refuse(f"there is no input {name}", way_out)
 
     def _refuse(self, message: str, help: str | None = None) -> CallError:

@@ -17,8 +17,10 @@ from dlc.runtime.container import padded
 from dlc.runtime.counts import counted
 from dlc.runtime.dtypes import DTYPES, MAX_RANK, byte_count
 from dlc.runtime.manifest import (
+    EVALUATE,
     NUMBER,
     SEED,
+    STEP,
     TOTAL,
     Default,
     Entry,
@@ -105,7 +107,7 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
     if facts is None:
         return
     entries = {entry.name: entry for entry in manifest.entries}
-    if entries.keys() != {"train_step", "evaluate"}:
+    if entries.keys() != {STEP, EVALUATE}:
         raise refuse("what trains has the entry points train_step and evaluate, and no others")
     if min(facts.batch, facts.epochs, facts.every) < 1 or not 0 <= facts.seed < 1 << 64:
         raise refuse("its training has a number out of range")

@@ -31,12 +31,12 @@ _HOST_DEVICES = (1, 3, 11)
 _FOREIGN = (AttributeError, BufferError, LookupError, RuntimeError, TypeError, ValueError)
 """What goes wrong in an array of another library that speaks DLPack badly, or only once."""
 
-_BF16_TYPE = (4, 16, 1)
-_UINT16_TYPE = (1, 16, 1)
+BF16_TYPE = (4, 16, 1)
+UINT16_TYPE = (1, 16, 1)
+"""Data types: code, bits and lanes."""
 
-# Where the data type (code, bits, lanes) lies in a DLManagedTensor and a DLManagedTensorVersioned:
-# after the data pointer, the device and the rank; the versioned one has 32 bytes before all this.
-_TYPE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}
+_TENSOR_AT = {b"dltensor": 0, b"dltensor_versioned": 32}
+"""Where the `DLTensor` lies in a DLManagedTensor and in a DLManagedTensorVersioned."""
 
 _name_of = ctypes.pythonapi.PyCapsule_GetName
 _name_of.restype, _name_of.argtypes = ctypes.c_char_p, (ctypes.py_object,)
@@ -51,8 +51,36 @@ class Exporter(Protocol):
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
-class _DataType(ctypes.Structure):
-    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+class DLTensor(ctypes.Structure):
+    """The structure of that name in `dlpack.h`: where an array lies, and of what elements."""
+
+    _fields_ = (
+        ("data", ctypes.c_uint64),
+        ("device_kind", ctypes.c_int32),
+        ("device_number", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("offset", ctypes.c_uint64),
+    )
+
+
+def tensor_in(capsule: object) -> DLTensor:
+    """The structure in a capsule, in place. Raises LookupError for a capsule of another kind."""
+    name: bytes = _name_of(capsule)
+    return DLTensor.from_address(_pointer_of(capsule, name) + _TENSOR_AT[name])
+
+
+def relabel(capsule: object, old: tuple[int, int, int], new: tuple[int, int, int]) -> bool:
+    """Change the data type in a capsule if it is the old one; whether it was."""
+    tensor = tensor_in(capsule)
+    if (tensor.code, tensor.bits, tensor.lanes) != old:
+        return False
+    tensor.code, tensor.bits, tensor.lanes = new
+    return True
 
 
 class _Packed:
@@ -107,7 +135,7 @@ def exported(
     numbers = cast("NDArray[np.number]", stored)
     capsule = numbers.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
     if dtype is BF16:
-        _relabel(capsule, _UINT16_TYPE, _BF16_TYPE)
+        relabel(capsule, UINT16_TYPE, BF16_TYPE)
     return capsule
 
 
@@ -124,7 +152,7 @@ def imported(source: Exporter) -> tuple[Array, DType]:
         )
     try:
         capsule = cast("CapsuleType", source.__dlpack__())
-        is_bf16 = _relabel(capsule, _BF16_TYPE, _UINT16_TYPE)
+        is_bf16 = relabel(capsule, BF16_TYPE, UINT16_TYPE)
         array: Array = np.from_dlpack(_Packed(capsule))
     except _FOREIGN as error:
         raise _unreadable(error) from None
@@ -132,14 +160,3 @@ def imported(source: Exporter) -> tuple[Array, DType]:
     if dtype is None:
         raise Unsupported(f"an array of {array.dtype}, which dlc does not have", code="D0507")
     return array, dtype
-
-
-def _relabel(capsule: CapsuleType, old: tuple[int, int, int], new: tuple[int, int, int]) -> bool:
-    """Change the element type in a capsule if it is the old one; whether it was."""
-    name: bytes = _name_of(capsule)
-    pointer: int = _pointer_of(capsule, name)
-    found = _DataType.from_address(pointer + _TYPE_AT[name])
-    if (found.code, found.bits, found.lanes) != old:
-        return False
-    found.code, found.bits, found.lanes = new
-    return True

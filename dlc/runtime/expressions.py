@@ -46,23 +46,23 @@ class Earlier(NamedTuple):
     entry: int
 
 
-_Binary: TypeAlias = Callable[[int, int], int]
-_Step: TypeAlias = "int | str | Earlier | _Binary"
+Operator: TypeAlias = Callable[[int, int], int]
+Step: TypeAlias = "int | str | Earlier | Operator"
 
-_SUM: dict[str, _Binary] = {"+": int.__add__, "-": int.__sub__}
-_PRODUCT: dict[str, _Binary] = {
+_SUM: dict[str, Operator] = {"+": int.__add__, "-": int.__sub__}
+_PRODUCT: dict[str, Operator] = {
     "*": int.__mul__,
     "//": int.__floordiv__,
     "%": int.__mod__,
 }
-_EXTREME: dict[str, _Binary] = {"max": max, "min": min}
+_EXTREME: dict[str, Operator] = {"max": max, "min": min}
 
 
 class Expression(NamedTuple):
     """A parsed size. `steps` is its postfix form: numbers and names are pushed, operators take two."""
 
     text: str
-    steps: tuple[_Step, ...]
+    steps: tuple[Step, ...]
 
     def __str__(self) -> str:
         return self.text
@@ -123,7 +123,7 @@ class Expression(NamedTuple):
             )
         return earlier[index]
 
-    def _applied(self, operation: _Binary, left: int, right: int) -> int:
+    def _applied(self, operation: Operator, left: int, right: int) -> int:
         try:
             value = operation(left, right)
         except ZeroDivisionError:
@@ -133,7 +133,7 @@ class Expression(NamedTuple):
         return value
 
 
-def _degree(operation: _Binary, left: int, right: int) -> int:
+def _degree(operation: Operator, left: int, right: int) -> int:
     """The degree in a dim of what an operation makes of two polynomials; 2 for what is no polynomial."""
     if operation in _SUM.values():
         return max(left, right)
@@ -149,7 +149,12 @@ def parse(text: str) -> Expression:
         return Expression(text, (Earlier(int(pair[1])), Earlier(int(pair[2])), max))
     if len(text) > MAX_LENGTH:
         raise BadExpression(f"a size of {len(text)} characters; at most {MAX_LENGTH} are read")
-    return Expression(text, _Parser(text).parse())
+    return Expression(text, postfix(text))
+
+
+def postfix(text: str) -> tuple[Step, ...]:
+    """The steps of an expression of any length. Raises BadExpression for a text that is none."""
+    return _Parser(text).parse()
 
 
 def evaluate_all(texts: Sequence[str], dims: Mapping[str, int]) -> list[int]:
@@ -175,9 +180,9 @@ class _Parser:
         self.text = text
         self.tokens = [*_TOKEN.findall(text), _END]
         self.next = 0
-        self.steps: list[_Step] = []
+        self.steps: list[Step] = []
 
-    def parse(self) -> tuple[_Step, ...]:
+    def parse(self) -> tuple[Step, ...]:
         self._sum(depth=0)
         self._expect(_END)
         return tuple(self.steps)
@@ -224,8 +229,8 @@ class _Parser:
             self._expect(")")
         elif token in _EXTREME and self.tokens[self.next] == "(":
             self._extreme(_EXTREME[token], depth)
-        elif _NUMBER.fullmatch(token):
-            self.steps.append(self._capped(int(token)))
+        elif token.isascii() and token.isdigit():
+            self.steps.append(self._capped(token))
         elif token[:1] == "$" and len(token) <= 10 and token != "$":
             self.steps.append(Earlier(int(token[1:])))
         elif token.isidentifier():
@@ -233,7 +238,7 @@ class _Parser:
         else:
             raise self._fail("a number or a name", token)
 
-    def _extreme(self, operation: _Binary, depth: int) -> None:
+    def _extreme(self, operation: Operator, depth: int) -> None:
         self._expect("(")
         self._sum(depth + 1)
         self._expect(",")
@@ -241,7 +246,7 @@ class _Parser:
         self._expect(")")
         self.steps.append(operation)
 
-    def _capped(self, number: int) -> int:
-        if number > MAX_VALUE:
-            raise BadExpression(f"the number {number} in the size {self.text!r} is beyond 2**62")
-        return number
+    def _capped(self, digits: str) -> int:
+        if not _NUMBER.fullmatch(digits) or int(digits) > MAX_VALUE:
+            raise BadExpression(f"a number in the size {self.text!r} is beyond 2**62")
+        return int(digits)

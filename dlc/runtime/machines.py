@@ -111,7 +111,7 @@ def choose_target(manifest: Manifest, where: Where, device: str | None) -> Targe
         "D0608",
         message,
         section="manifest",
-        help=f"{other}compile it for this machine, or for a --target that it has",
+        help=f"{other}compile it for this machine, or for a target that it has",
     )
 
 

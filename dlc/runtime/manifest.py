@@ -296,6 +296,8 @@ class DataSource(NamedTuple):
     size: tuple[int, ...] | None = None
 
 
+STEP, EVALUATE = "train_step", "evaluate"
+"""The entry points of an artifact that trains."""
 NUMBER, TOTAL, SEED = "step", "total_steps", "seed"
 """Inputs of a training step that are neither batch nor weight: its number, counted from 0, how many steps
 there are in all, and what its random numbers come from."""

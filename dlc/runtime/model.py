@@ -14,6 +14,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, SupportsIndex
 
 from dlc.errors import UsageError, memory_needed
+from dlc.errors.suggest import did_you_mean
 from dlc.runtime import model_report
 from dlc.runtime import weights as weight_tables
 from dlc.runtime.artifact import Artifact
@@ -25,7 +26,7 @@ from dlc.runtime.entry import EntryPoint, Runner
 from dlc.runtime.files import check_path
 from dlc.runtime.loaded import Loaded, load_code
 from dlc.runtime.threads import check_threads
-from dlc.runtime.weight_files import nearest, open_weights
+from dlc.runtime.weight_files import open_weights
 from dlc.runtime.weights import WeightViews
 
 if TYPE_CHECKING:
@@ -261,13 +262,11 @@ class Model:
         """
         found = self._entry_points.get(name)
         if found is None:
-            near = nearest(str(name), self._entry_points)
             raise UsageError(
                 f"{self.name} has no entry point {name!r}",
                 code="D0904",
-                help=f"did you mean {near[0]}?"
-                if near
-                else f"it has {', '.join(self._entry_points)}",
+                help=did_you_mean(str(name), self._entry_points)
+                or f"it has {', '.join(self._entry_points)}",
             )
         return found
 
@@ -276,8 +275,8 @@ class Model:
 
     def __getattr__(self, name: str) -> EntryPoint:
         # Only for names that are not there: entry points are in the instance itself.
-        near = nearest(name, vars(self).get("_entry_points", ()))
-        way_out = f"; did you mean {near[0]}?" if near else ""
+        question = did_you_mean(name, vars(self).get("_entry_points", ()))
+        way_out = f"; {question}" if question else ""
         raise AttributeError(f"the model has no entry point {name}{way_out}")
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -34,7 +34,7 @@ from dlc.runtime.data.opening import Given
 from dlc.runtime.dtypes import BF16, DTYPES
 from dlc.runtime.entry import EntryPoint
 from dlc.runtime.history import TEST, History, Record
-from dlc.runtime.manifest import NUMBER, SEED, TOTAL, Dim, Entry, Input, Training
+from dlc.runtime.manifest import EVALUATE, NUMBER, SEED, STEP, TOTAL, Dim, Entry, Input, Training
 from dlc.runtime.model import Model
 from dlc.runtime.tensor import Tensor
 from dlc.runtime.trained import TrainedWeights
@@ -42,8 +42,6 @@ from dlc.runtime.weights import WeightViews
 
 Array = NDArray[np.generic]
 
-STEP, EVALUATE = "train_step", "evaluate"
-"""The entry points of an artifact that trains."""
 PROGRESS = "progress"
 """The section of an artifact that says how far a training has come."""
 _MASK = (1 << 64) - 1

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from dlc.errors import ModelError, UsageError
+from dlc.errors.suggest import did_you_mean
 from dlc.runtime import npz, safetensors
 from dlc.runtime.files import map_file, map_inside
 from dlc.runtime.tensor import Tensor
@@ -67,19 +68,10 @@ def open_weights_inside(folder: str | os.PathLike[str], path: str) -> WeightFile
 def missing_weight(path: str, name: str, names: Iterable[str]) -> ModelError:
     """The error for an array that a file lacks."""
     known = list(names)
-    near = nearest(name, known)
-    way_out = f"did you mean {' or '.join(near)}?" if near else None
-    if not near and 0 < len(known) <= 12:
+    way_out = did_you_mean(name, known, most=3)
+    if way_out is None and 0 < len(known) <= 12:
         way_out = f"it has {', '.join(known)}"
     return ModelError(f"{path}: there is no array {name}", code="D0504", help=way_out)
-
-
-def nearest(name: str, names: Iterable[str]) -> list[str]:
-    """Up to three of the names that look like a misspelling of `name`, the nearest first."""
-    import difflib  # 2 ms that only a mistake has to pay
-
-    known = list(names)[:20_000]
-    return difflib.get_close_matches(name, known, n=3, cutoff=0.7)
 
 
 def _reader(name: str) -> Callable[[memoryview, str], Mapping[str, Callable[[], Tensor]]]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.errors import DlcError, ModelError, visible
+from dlc.errors.suggest import did_you_mean
 from dlc.runtime import dlpack
 from dlc.runtime.buffers import Bytes, address, aligned_bytes
 from dlc.runtime.container import padded
@@ -19,7 +20,7 @@ from dlc.runtime.dtypes import DTYPES, numpy_bfloat16
 from dlc.runtime.manifest import Weight
 from dlc.runtime.memory import check_free
 from dlc.runtime.tensor import Tensor
-from dlc.runtime.weight_files import WeightFile, nearest
+from dlc.runtime.weight_files import WeightFile
 from dlc.runtime.weight_keys import by_key, by_path, typed
 
 Array = NDArray[np.generic]
@@ -156,8 +157,7 @@ def from_mapping(
     names = {name for weight in table for name in (weight.name, weight.file_key, *weight.parts)}
     for name in values:
         if name not in names:
-            near = nearest(str(name), names)
-            way_out = f"did you mean {' or '.join(near)}?" if near else None
+            way_out = did_you_mean(str(name), names, most=3)
             raise ModelError(f"the model has no weight {name}", code="D0504", help=way_out)
     given = {name: _tensor(name, value) for name, value in values.items()}
     return lambda weight: by_path(weight, given, "the given weights")

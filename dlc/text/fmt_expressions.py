@@ -23,7 +23,7 @@ from dlc.text.layout import (
     concat,
     joined,
 )
-from dlc.text.parser_expressions import LEVELS, NOT_LEVEL
+from dlc.text.parser_expressions import LEVELS, NOT_LEVEL, PIPE, PRODUCT, SUM
 from dlc.text.source import Span
 from dlc.text.words import EXPRESSION_WORDS, STATEMENT_WORDS
 
@@ -34,9 +34,7 @@ T = TypeVar("T", bound=ast.Node)
 # How tightly an expression holds together, and how tightly its place asks it to: the levels of the
 # parser, with looser ones for what is never an operand and tighter ones for signs, powers and values.
 FULL: Final = 0
-PIPE: Final = LEVELS["|>"]
-SUM: Final = LEVELS["+"]
-SIGNED: Final = LEVELS["*"] + 1
+SIGNED: Final = PRODUCT + 1
 POWER: Final = SIGNED + 1
 VALUE: Final = POWER + 1
 

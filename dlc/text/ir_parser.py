@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from dlc.errors import Diagnostic, Label, ModelError
+from dlc.errors.suggest import did_you_mean
 from dlc.ir.attributes import Attribute
 from dlc.ir.core import OPS, Block, Op, Value
 from dlc.ir.location import Location
@@ -20,7 +21,6 @@ from dlc.ir.signature import WRONG_PARTS, signature_of
 from dlc.ir.types import Type
 from dlc.text.ir_attributes import Malformed, Reader
 from dlc.text.ir_lexer import read_tokens
-from dlc.text.suggest import suggest
 
 __all__ = ["parse_module", "parse_op", "parse_ops"]
 
@@ -454,8 +454,7 @@ class _Parser:
 
 
 def _meant(name: str, known: Collection[str]) -> str | None:
-    close = suggest(name, known) if len(name) < LONG_NAME else None
-    return f"did you mean {close}?" if close else None
+    return did_you_mean(name, known) if len(name) < LONG_NAME else None
 
 
 def _types_text(types: tuple[Type, ...]) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from dlc.ir.dims import MAX_FACTOR, Dim, Shape, Size, parse_size
+from dlc.ir.dims import MAX_FACTOR, Dim, Shape, Size
 from dlc.ir.types import MAX_LANES, DType, SimpleType, TensorType, Type, VectorType, ViewType
+from dlc.text.sizes import parse_size
 
 __all__ = ["read_shape", "read_size", "read_type"]
 

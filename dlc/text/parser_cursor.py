@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
 
 from dlc.errors import Diagnostic, Label
+from dlc.errors.suggest import suggest
 from dlc.text.lexer import END, MAX_ERRORS, NAME, STRING, Tokens
 from dlc.text.source import Source, Span
-from dlc.text.suggest import suggest
 from dlc.text.words import (
     AFTER_NAME,
     EXPRESSION_WORDS,

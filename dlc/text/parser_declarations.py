@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from dlc.text import ast, literals
 from dlc.text.lexer import END, NAME, NUMBER, STRING
 from dlc.text.parser_cursor import Context, Failure
-from dlc.text.parser_expressions import LEVELS
+from dlc.text.parser_expressions import SUM
 from dlc.text.parser_statements import StatementParser
 from dlc.text.source import Span
 from dlc.text.words import ITEM_WORDS, MEMBER_WORDS, STATEMENT_WORDS, TRAIN_WORDS
@@ -21,7 +21,6 @@ TRAIN: Final = Context("entry", "in `train`", TRAIN_WORDS, pairs=True)
 NAMES: Final = Context('entry "key" = path', "in `names`", frozenset(), pairs=True)
 
 T = TypeVar("T")
-SUM: Final = LEVELS["+"]
 
 
 class DeclarationParser(StatementParser):

@@ -11,7 +11,7 @@ from dlc.text.parser_cursor import NEVER_FOLLOW, VALUE_HINTS, Cursor
 from dlc.text.source import Source, Span
 from dlc.text.words import FOREIGN_WORDS, OPENERS, STATEMENT_WORDS
 
-__all__ = ["LEVELS", "MAX_ITEMS", "NOT_LEVEL", "ExpressionParser"]
+__all__ = ["LEVELS", "MAX_ITEMS", "NOT_LEVEL", "PIPE", "PRODUCT", "SUM", "ExpressionParser"]
 
 # One level each, loosest first; `not` stands between `and` and the comparisons.
 PIPE, OR, AND, NOT_LEVEL, COMPARE, SUM, PRODUCT = range(1, 8)

@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from dlc.errors.suggest import suggest
 from dlc.text import ast
 from dlc.text.lexer import END, NAME, NUMBER, STRING
 from dlc.text.parser_cursor import VALUE_HINTS, Context, Failure
 from dlc.text.parser_types import TypeParser
 from dlc.text.source import Span
-from dlc.text.suggest import suggest
 from dlc.text.words import FOREIGN_WORDS, OPENERS, STATEMENT_WORDS, describe, home
 
 __all__ = ["StatementParser"]

@@ -437,7 +437,8 @@ def test_a_call_may_be_given_little_memory(dlc: Command) -> None:
     given = ("--input", "x=zeros", "--dim", "B=64")
     for model in ("rows.dlm", "rows.dlc"):
         options = ("-O0",) if model.endswith(".dlm") else ()
-        assert dlc("run", model, *options, *given, "--max-memory", "1GiB").code == 0
+        for enough in ("1GiB", "1GB", "1073741824"):
+            assert dlc("run", model, *options, *given, "--max-memory", enough).code == 0
         refused = dlc("run", model, *options, *given, "--max-memory", "100")
         assert refused.code == 1
         assert "D0613" in refused.err

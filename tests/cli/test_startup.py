@@ -43,6 +43,19 @@ def test_loading_and_running_an_artifact_loads_nothing_of_the_compiler(
         assert done.returncode == 0, done.stderr
 
 
+def test_an_artifact_runs_without_the_compiler_however_its_options_are_written(
+    dlc: Command, folder: Path
+) -> None:
+    assert dlc("compile", "rows.dlm", "--matmul", "generated").code == 0
+    script = (
+        "from dlc.cli import main\n"
+        "assert main(['run', 'rows.dlc', '--random-inputs=0', '--threads=1']) == 0\n"
+        "assert not {'llvmlite', 'dlc.driver.make', 'dlc.lowering'} & set(sys.modules)\n"
+    )
+    done = run(script, folder)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_version_is_said_without_numpy(folder: Path) -> None:
     script = (
         "from dlc.cli import main\nassert main(['--version']) == 0\n"

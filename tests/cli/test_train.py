@@ -57,7 +57,7 @@ def test_it_trains_and_leaves_an_artifact_a_curve_and_a_history(
     history = json.loads((folder / "h.json").read_text())
     assert [row["epoch"] for row in history] == [1, 2, 3]
     assert history[2]["test_loss"] < history[0]["test_loss"]
-    assert (folder / "c.svg").read_text().startswith("<svg")
+    assert "<svg" in (folder / "c.svg").read_text()
     assert main(["run", "line.dlc", "--input", "x=[[1,0,0]]"]) == 0
     assert "y" not in capsys.readouterr().err
 

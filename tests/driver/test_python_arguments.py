@@ -51,6 +51,11 @@ def model() -> dlc.Model:
         (lambda: compile(text=TEXT, level=4), "there is no level=4"),
         (lambda: compile(text=TEXT, target=5), "target is what to compile for"),
         (lambda: compile(text=TEXT, matmul="gpu"), 'use matmul="blas", "generated" or "auto"'),
+        (
+            lambda: compile(text=TEXT, matmul_precision="tf32"),
+            'leave matmul_precision out, or compile for a GPU: target="cuda"',
+        ),
+        (lambda: compile(text=TEXT, places={"x": "1"}), 'write places={"x": "cpu:1"}'),
         (lambda: compile(text=TEXT, disable="cse"), 'disable is a list of names, such as ["cse"]'),
         (lambda: compile(text=TEXT, disable=5), "disable is a list of names"),
         (lambda: compile(text=TEXT, disable=[5]), "a name in disable is a str, found 5"),

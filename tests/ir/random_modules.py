@@ -25,7 +25,7 @@ from dlc.ir.attributes import Attribute, Dense, Symbol, encode
 from dlc.ir.builder import Builder
 from dlc.ir.core import OPS, Block, Op, Value
 from dlc.ir.define import fields_of
-from dlc.ir.dims import MAX_FACTOR, Dim, Shape, Size, parse_size
+from dlc.ir.dims import MAX_FACTOR, Dim, Shape, Size
 from dlc.ir.location import FileLocation, FusedLocation, Location, UnknownLocation
 from dlc.ir.signature import WRONG_PARTS, signature_of
 from dlc.ir.types import (
@@ -39,6 +39,7 @@ from dlc.ir.types import (
     VectorType,
     ViewType,
 )
+from dlc.text.sizes import parse_size
 
 Item = TypeVar("Item")
 

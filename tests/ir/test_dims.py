@@ -10,9 +10,6 @@ import pytest
 
 from dlc.errors import ModelError
 from dlc.ir.dims import (
-    MAX_DEPTH,
-    MAX_DIVISIONS,
-    MAX_TERMS,
     Dim,
     Size,
     evaluate,
@@ -21,11 +18,11 @@ from dlc.ir.dims import (
     maximum,
     minimum,
     names,
-    parse_size,
     product,
     substitute,
     symbol,
 )
+from dlc.text.sizes import parse_size
 
 B, T, H = symbol("B"), symbol("T"), symbol("H")
 
@@ -248,50 +245,6 @@ def test_a_number_in_a_size_is_one_that_artifacts_hold() -> None:
 def test_dividing_by_zero_is_refused() -> None:
     with pytest.raises(ZeroDivisionError):
         floor_divide(B, 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("", "expected a number or a name"),
-        ("B +", "expected a number or a name"),
-        ("B T", "expected '' in the size 'B T', found 'T'"),
-        ("(B", "expected ')'"),
-        ("B)", "expected ''"),
-        ("max(B)", "expected ','"),
-        ("B // 0", "divides by 0"),
-        ("B.x", "expected ''"),
-        ("2*-1", "found '-'"),
-        ("+", "expected a number or a name"),
-        ("(" * (MAX_DEPTH + 2) + "B", "is nested more than"),
-        ("//".join(["B"] * (MAX_DEPTH + 2)), "is nested more than"),
-        ("+".join(["max(A, B)"] * (MAX_DIVISIONS + 1)), "divides more than"),
-        ("*".join(["(A + B + C + D)"] * 10), f"is a sum of more than {MAX_TERMS} terms"),
-        ("4611686018427387905", "is beyond 2**62"),
-        ("4294967296*4294967296*B", "is beyond 2**62"),
-    ],
-)
-def test_a_text_that_is_no_size_is_refused(text: str, complaint: str) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - what it says is compared below
-        parse_size(text)
-    assert complaint in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        (" 3 * T+1 ", 3 * T + 1),
-        ("-B", -B),
-        ("-(B - 2)", 2 - B),
-        ("B*T//2", B * T // 2),
-        ("B//2//3", B // 2 // 3),
-        ("max", symbol("max")),
-        ("min(B, max(T, 1))", minimum(B, maximum(T, 1))),
-        ("_x1", symbol("_x1")),
-    ],
-)
-def test_a_size_may_be_written_in_other_ways(text: str, size: Size) -> None:
-    assert parse_size(text) == size
 
 
 def test_a_dim_shows_its_text() -> None:

@@ -15,10 +15,11 @@ from dlc.driver.pipelines import pipeline
 from dlc.errors import CallError, Unsupported
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import parse_size, symbol
+from dlc.ir.dims import symbol
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, I64, TensorType
 from dlc.lowering.return_counts import return_counts
+from dlc.text.sizes import parse_size
 from tests.lowering.everywhere import Program, called, check, function_of, model_of
 
 LEVELS = (0, 2)

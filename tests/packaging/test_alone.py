@@ -27,8 +27,8 @@ import dlc
 model = dlc.load("layer.dlc")
 np.save("y.npy", model.scores(np.load("x.npy")))
 own = {name for name in sys.modules if name.startswith("dlc")}
-allowed = ("dlc", "dlc.errors", "dlc.version")
-assert all(name in allowed or name.startswith("dlc.runtime") for name in own), own
+allowed = ("dlc.errors", "dlc.runtime", "dlc.version")
+assert all(name == "dlc" or name.startswith(allowed) for name in own), own
 foreign = {
     name.partition(".")[0]
     for name, module in sys.modules.items()

@@ -21,6 +21,6 @@ def test_without_an_extra_nothing_for_gpus_files_or_pictures_is_installed(
 
 
 def test_each_extra_that_messages_name_brings_its_package(requirements: list[Requirement]) -> None:
-    packages = {"cuda": "cuda-python", "onnx": "onnx", "pictures": "pillow"}
+    packages = {"cuda": "cuda-python", "onnx": "onnx", "pictures": "pillow", "plots": "matplotlib"}
     for extra, package in packages.items():
         assert package in brought(requirements, extra)

@@ -14,7 +14,7 @@ from dlc.dialects.builtin import Module
 from dlc.ir.attributes import Attribute, Dense, Symbol, encode
 from dlc.ir.builder import Builder
 from dlc.ir.core import PENDING, Block
-from dlc.ir.dims import parse_size, symbol
+from dlc.ir.dims import symbol
 from dlc.ir.location import FileLocation, FusedLocation, Location, UnknownLocation
 from dlc.ir.types import (
     BF16,
@@ -38,6 +38,7 @@ from dlc.ir.types import (
 )
 from dlc.text.ir_parser import parse_op
 from dlc.text.ir_printer import print_module, print_pieces
+from dlc.text.sizes import parse_size
 from tests.ir import toy
 from tests.ir.random_modules import RandomModule
 

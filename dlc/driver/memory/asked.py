@@ -17,14 +17,14 @@ from dlc.driver.memory.needs import Need, need_of
 from dlc.driver.opened import Opened
 from dlc.driver.train import OWN, plan_training
 from dlc.errors import UsageError
+from dlc.errors.suggest import did_you_mean
 from dlc.ir.dims import Shape
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.counts import whole_number
 from dlc.runtime.loaded import Loaded, load_code
+from dlc.runtime.manifest import EVALUATE, STEP
 from dlc.runtime.sizing import Sizing
-from dlc.runtime.trainer import EVALUATE, STEP
-from dlc.runtime.weight_files import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +193,9 @@ def _check_known(dims: Mapping[str, int], planned: list[Planned]) -> None:
     known = sorted({name for each in planned for name in each.usual})
     for name in dims:
         if name not in known:
-            near = nearest(name, known)
             listed = f"there are {', '.join(known)}" if known else "all its sizes are numbers"
             raise UsageError(
                 f"the model has no size {name}",
                 code="D0906",
-                help=f"did you mean {near[0]}?" if near else listed,
+                help=did_you_mean(name, known) or listed,
             )

@@ -16,6 +16,7 @@ from html import escape
 from dlc.driver.memory.asked import ModelMemory
 from dlc.driver.memory.facts import EntryMemory, Root, Work, sizes_text
 from dlc.driver.memory.report import also_text, waves_text
+from dlc.driver.svg import document
 from dlc.runtime.counts import counted
 from dlc.runtime.model_report import bytes_text
 
@@ -85,11 +86,7 @@ def svg_file(memory: ModelMemory) -> str:
     for picture in pictures:
         parts.append(f'<g transform="translate(0 {top:.1f})">\n{picture.inside}\n</g>')
         top += picture.height
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}">\n<style>\n{_literal_style()}</style>\n'
-        f'<rect class="paper" width="100%" height="100%"/>\n{chr(10).join(parts)}\n</svg>\n'
-    )
+    return document(width, height, parts, _literal_style())
 
 
 # Colours ------------------------------------------------------------------------------------------
@@ -160,6 +157,7 @@ STYLE = "".join(
         "svg .root:hover,svg .root.lit{stroke-width:2.5;filter:saturate(1.6)}\n",
     ]
 )
+"""CSS of the pictures."""
 
 
 def _literal_style() -> str:
@@ -171,9 +169,6 @@ def _literal_style() -> str:
 def _named_in(style: str, colours: Mapping[str, str]) -> str:
     """Style with these colours in place of their names."""
     return re.sub(r"var\(--([a-z-]+)\)", lambda name: colours[name[1]], style)
-
-
-"""CSS of the pictures."""
 
 
 # The drawing --------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache
 from typing import Final
 
@@ -15,6 +14,7 @@ from dlc.driver.extensions import load_extensions
 from dlc.driver.reference import functions, keywords, library, operations, signs
 from dlc.driver.reference.page import Entry, Page
 from dlc.errors import UsageError
+from dlc.errors.suggest import suggestions
 
 __all__ = ["Entry", "Page", "documentation", "list_entries"]
 
@@ -107,5 +107,5 @@ def _alike(word: str, known: list[str]) -> list[str]:
     wanted = word.casefold()
     by_part = {one.rpartition(".")[2].casefold() or one: one for one in reversed(known)}
     begun = [part for part in by_part if len(wanted) > 2 and part.startswith(wanted)]
-    close = get_close_matches(wanted, by_part, n=3, cutoff=0.6)
+    close = suggestions(wanted, by_part)
     return [by_part[part] for part in (*close, *begun)]

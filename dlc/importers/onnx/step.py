@@ -15,6 +15,7 @@ import numpy as np
 from dlc.dialects import array
 from dlc.dialects.array.shape import reshape
 from dlc.errors import DlcError, ModelError, Unsupported
+from dlc.errors.options import option
 from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
 from dlc.ir.attributes import INLINE_BYTES, Dense, decode
 from dlc.ir.builder import Builder
@@ -347,7 +348,8 @@ def _decided(sizes: Iterable[Size]) -> str | None:
     used = sorted({name for size in sizes for name in names(size)})
     if not used:
         return None
-    return f"--dim {used[0]}=1..64 or --dim {used[0]}=8, with bounds or a number that decide it"
+    bounds, size = option("dims", {used[0]: (1, 64)}), option("dims", {used[0]: (8, 8)})
+    return f"{bounds} or {size}, with bounds or a number that decide it"
 
 
 def stretched(emit: Builder, value: Value, shape: Shape) -> Value:

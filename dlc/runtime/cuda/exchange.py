@@ -6,7 +6,6 @@ afterwards which device that is. So the packed array keeps ours alive as any of 
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -16,46 +15,30 @@ from dlc.errors import Unsupported
 from dlc.runtime.cuda.array import DeviceArray
 from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.cuda.memory import DeviceBytes
-from dlc.runtime.dlpack import CUDA, Exporter
+from dlc.runtime.dlpack import (
+    BF16_TYPE,
+    CUDA,
+    UINT16_TYPE,
+    DLTensor,
+    Exporter,
+    relabel,
+    tensor_in,
+)
 from dlc.runtime.dtypes import BF16, DTYPES, DType
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-_BF16_CODE = 4
 _KINDS = {
-    (_BF16_CODE if dtype is BF16 else _CODES[dtype.numpy.kind], dtype.numpy.itemsize * 8): dtype
+    (BF16_TYPE[0] if dtype is BF16 else _CODES[dtype.numpy.kind], dtype.numpy.itemsize * 8): dtype
     for dtype in DTYPES.values()
 }
 """The dtypes by what DLPack calls them."""
-_STRUCTURE_AT = {b"dltensor": 0, b"dltensor_versioned": 32}
-
-_name_of = ctypes.pythonapi.PyCapsule_GetName
-_name_of.restype, _name_of.argtypes = ctypes.c_char_p, (ctypes.py_object,)
-_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 
 
 class _OnDevice(Protocol):
     def __dlpack__(self, *, stream: int) -> object: ...
-
-
-class _Structure(ctypes.Structure):
-    """`DLTensor`."""
-
-    _fields_ = (
-        ("data", ctypes.c_uint64),
-        ("device_kind", ctypes.c_int32),
-        ("device_number", ctypes.c_int32),
-        ("rank", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("offset", ctypes.c_uint64),
-    )
 
 
 class Imported(NamedTuple):
@@ -80,31 +63,26 @@ def imported(source: Exporter, stream: int | None = None) -> Imported:
         raise Unsupported(f"the array cannot be read: {error}", code="D0702") from None
     if stream is None:
         driver.wait_all()
-    found = _structure(capsule)
-    dtype = _KINDS.get((found.code, found.bits))
-    if dtype is None or found.lanes != 1:
+    tensor = tensor_in(capsule)
+    dtype = _KINDS.get((tensor.code, tensor.bits))
+    if dtype is None or tensor.lanes != 1:
         raise Unsupported(
-            f"an array of elements of {found.bits} bits (DLPack code {found.code}), which dlc does not "
+            f"an array of elements of {tensor.bits} bits (DLPack code {tensor.code}), which dlc does not "
             "have",
             code="D0507",
         )
-    shape = tuple(found.shape[: found.rank])
-    _check_dense(found, shape)
-    place = int(found.data or 0) + int(found.offset)
+    shape = tuple(tensor.shape[: tensor.rank])
+    _check_dense(tensor, shape)
+    place = int(tensor.data or 0) + int(tensor.offset)
     # The capsule gives the memory back when nobody has it any more.
     return Imported(DeviceArray(driver, place, shape, dtype.numpy, capsule), dtype)
 
 
-def _structure(capsule: object) -> _Structure:
-    name: bytes = _name_of(capsule)
-    return _Structure.from_address(_pointer_of(capsule, name) + _STRUCTURE_AT[name])
-
-
-def _check_dense(found: _Structure, shape: tuple[int, ...]) -> None:
-    if not found.strides:
+def _check_dense(tensor: DLTensor, shape: tuple[int, ...]) -> None:
+    if not tensor.strides:
         return
     step = 1
-    for size, stride in zip(reversed(shape), reversed(found.strides[: found.rank]), strict=True):
+    for size, stride in zip(reversed(shape), reversed(tensor.strides[: tensor.rank]), strict=True):
         if size > 1 and stride != step and 0 not in shape:
             raise Unsupported(
                 "an array on a device whose elements do not follow each other in row-major order",
@@ -133,8 +111,8 @@ def exported(array: DeviceArray, dtype: DType, max_version: tuple[int, int] | No
         array.owner.is_lent = True
     shown: NDArray[np.generic] = np.asarray(_AtAddress(array))
     capsule = cast("NDArray[np.number]", shown).__dlpack__(max_version=max_version)
-    found = _structure(capsule)
-    found.device_kind, found.device_number = CUDA, array.driver.number
+    tensor = tensor_in(capsule)
+    tensor.device_kind, tensor.device_number = CUDA, array.driver.number
     if dtype is BF16:
-        found.code = _BF16_CODE
+        relabel(capsule, UINT16_TYPE, BF16_TYPE)
     return capsule

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from dlc.errors import CallError, ModelError
+from dlc.errors.suggest import did_you_mean
 from dlc.runtime import expressions
 from dlc.runtime.binding import Binder
 from dlc.runtime.data.fields import Array, Field
 from dlc.runtime.dtypes import DTYPES, DType
 from dlc.runtime.manifest import Dim, Entry, Input
 from dlc.runtime.spelling import describe
-from dlc.runtime.weight_files import nearest
 
 _DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 """Binary digits of a float: whole numbers up to 2 to that power are exact."""
@@ -95,9 +95,8 @@ def label_of(item: Input, field: str) -> str:
 def missing(name: str, item: Input, field: str, names: Iterable[str]) -> ModelError:
     """The error for a field that a source lacks."""
     known = sorted(names)
-    near = nearest(field, known)
     shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
-    way_out = f"did you mean {' or '.join(near)}?" if near else f"it has {shown or 'nothing'}"
+    way_out = did_you_mean(field, known, most=3) or f"it has {shown or 'nothing'}"
     return refusal(name, "D0541", f"there is no {field} for the input {item.name}", way_out)
 
 
