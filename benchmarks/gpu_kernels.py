@@ -31,7 +31,7 @@ from dlc.dialects import mem, simt
 from dlc.driver.entries import settle_interfaces
 from dlc.driver.open import open_model, open_training
 from dlc.driver.opened import Opened
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.errors import DlcError
 from dlc.ir.passes import Manager, Options
 from dlc.lowering.kernel_to_simt import GRIDS
@@ -129,7 +129,9 @@ def lowered(opened: Opened) -> list[simt.Func]:
     """The distinct kernels of a model; its module calls them afterwards."""
     settle_interfaces(opened.module)
     opened.context.options = OPTIONS
-    Manager(opened.context).run(opened.module, pipeline("graph", "loop", OPTIONS.level, "cuda"))
+    Manager(opened.context).run(
+        opened.module, pipeline("graph", "loop", OPTIONS.level, Device.CUDA)
+    )
     return [op for op in opened.module.body if isinstance(op, simt.Func)]
 
 

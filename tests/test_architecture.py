@@ -15,7 +15,6 @@ from dlc.driver.memory.picture import svg_file
 from dlc.driver.settings import Settings
 from dlc.driver.show import Shown, show_stage
 from dlc.ir.core import Op
-from dlc.ir.passes import PASSES
 from dlc.lowering import array_to_kernel, kernel_to_loop
 from docs.pictures import draw
 from tests.documents import ROOT
@@ -26,16 +25,15 @@ PAGE = ROOT / "docs" / "architecture.md"
 def passes() -> Iterator[str]:
     """A row for each pass, in the order in which -O2 runs them first."""
     yield from ("| pass | what it does | file |", "| --- | --- | --- |")
-    for name in dict.fromkeys(pipelines.pipeline("graph", "loop", 2)):
-        found = PASSES[name]
-        yield f"| `{name}` | {found.doc} | `{path_of(found.run)}` |"
+    for each in dict.fromkeys(pipelines.pipeline("graph", "loop", 2)):
+        yield f"| `{each}` | {each.doc} | `{path_of(each.function)}` |"
 
 
 def order() -> Iterator[str]:
     """A row for each reason why a pass comes before another."""
     yield from ("| first | then | because |", "| --- | --- | --- |")
     for reason in pipelines.REASONS:
-        yield f"| `{reason.first}` | `{reason.second}` | {reason.because} |"
+        yield f"| `{reason.first.name}` | `{reason.second.name}` | {reason.because} |"
 
 
 def lowerings() -> Iterator[str]:

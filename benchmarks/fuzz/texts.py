@@ -29,7 +29,7 @@ from dlc.dialects import func
 from dlc.driver.compile import compile_opened
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
-from dlc.ir.passes import Manager
+from dlc.ir.passes import Manager, parse_passes
 from dlc.runtime.model import Model
 
 Array: TypeAlias = NDArray[Any]
@@ -236,7 +236,7 @@ class _Judge:
 @lru_cache(maxsize=2)
 def _module(text: str) -> Any:  # noqa: ANN401 - functions of a module, by name
     opened = open_model("fuzz.dlm", text=text)
-    Manager(opened.context).run(opened.module, ("autodiff",))
+    Manager(opened.context).run(opened.module, parse_passes("autodiff"))
     return {op.sym_name: op for op in opened.module.body if isinstance(op, func.Func)}
 
 

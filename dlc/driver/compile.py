@@ -18,7 +18,7 @@ from dlc.driver.entries import interfaces, settle_interfaces
 from dlc.driver.known import key_of, recall, remember
 from dlc.driver.memory_limit import check_bounded, kept_within
 from dlc.driver.opened import Opened
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.driver.reproduce import reproducer
 from dlc.driver.searches import use_machine_code
 from dlc.driver.settings import Settings
@@ -27,7 +27,7 @@ from dlc.driver.verify_each import EachPass
 from dlc.driver.weights import Given, Weights, gather
 from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
 from dlc.ir.core import Op
-from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.passes import Context, Manager, Options, Pass
 from dlc.ir.verify import verify
 from dlc.lowering.negative_sizes import check_least
 from dlc.passes.devices import unplace, uses_gpu
@@ -70,23 +70,24 @@ def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None
 
     if settings.kind == "cuda":
         unplace(opened.module)
-    kind = _kind(opened, settings)
-    passes = pipeline(opened.stage, stage, settings.level, kind)
+    device = device_of(opened, settings)
+    passes = pipeline(opened.stage, stage, settings.level, device)
     manager = Manager(
         opened.context,
         before=None if check is None else check.before,
         after=observe,
-        reproduce=_reproducer(opened, settings, stage, kind),
+        reproduce=_reproducer(opened, settings, stage, device),
     )
     manager.run(opened.module, passes)
     verify(opened.module)
     opened.stage = stage
 
 
-def _kind(opened: Opened, settings: Settings) -> str:
-    """What a model is lowered for: `cpu`, `cuda`, or `both`."""
-    mixed = settings.kind == "cpu" and uses_gpu(opened.module)
-    return "both" if mixed else settings.kind
+def device_of(opened: Opened, settings: Settings) -> Device:
+    """What a model is lowered for."""
+    if settings.kind == "cuda":
+        return Device.CUDA
+    return Device.HETERO if uses_gpu(opened.module) else Device.CPU
 
 
 def _options(opened: Opened, settings: Settings) -> Options:
@@ -97,8 +98,8 @@ def _options(opened: Opened, settings: Settings) -> Options:
 
 
 def _reproducer(
-    opened: Opened, settings: Settings, stage: str, kind: str
-) -> Callable[[str], str] | None:
+    opened: Opened, settings: Settings, stage: str, device: Device
+) -> Callable[[Pass[...]], str] | None:
     """What writes a file when a pass fails, where the model can be read again."""
     reopen = opened.reopen
     if reopen is None:
@@ -108,7 +109,7 @@ def _reproducer(
         again = reopen()
         return again.module, again.context
 
-    passes = pipeline(opened.read_at, stage, settings.level, kind)
+    passes = pipeline(opened.read_at, stage, settings.level, device)
     usual = Settings().flags
     flags = [flag for flag in settings.flags if flag not in usual]
     return reproducer(read_again, passes, _options(opened, settings), flags, Path.cwd())

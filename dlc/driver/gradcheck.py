@@ -33,7 +33,8 @@ from dlc.ir.builder import Builder
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import DType, TensorType
-from dlc.passes.autodiff import differentiate
+from dlc.passes.autodiff import autodiff, differentiate
+from dlc.passes.dce import dce
 from dlc.passes.gradient_functions import (
     COTANGENT,
     contracted,
@@ -335,7 +336,7 @@ def compile_gradients(opened: Opened, checks: Sequence[Check], settings: Setting
     """The functions of all these checks of one model, compiled together."""
     functions = [function for check in checks for function in check.functions()]
     module, context = _module(functions)
-    Manager(context).run(module, ("autodiff",))
+    Manager(context).run(module, (autodiff,))
     made = Opened(
         module, context, opened.name, opened.texts, opened.folder, listings=opened.listings
     )
@@ -347,7 +348,7 @@ def _evaluated(function: func.Func) -> func.Func:
     widen(function)
     module, context = _module([function])
     differentiate(module, context)
-    Manager(context).run(module, ("dce",))
+    Manager(context).run(module, (dce,))
     return function
 
 

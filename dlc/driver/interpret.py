@@ -23,6 +23,7 @@ from dlc.errors import ModelError, UsageError
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Manager
 from dlc.lowering.plan_evaluation import evaluate_plan
+from dlc.passes.autodiff import autodiff
 from dlc.runtime.binding import Binder
 from dlc.runtime.call_arguments import ArgumentReader
 from dlc.runtime.status import called
@@ -45,7 +46,7 @@ def evaluate_entry(
         settle_interfaces(opened.module)
     arguments = request.arguments(interfaces(opened.module))
     if opened.stage == "graph":
-        Manager(opened.context).run(opened.module, ("autodiff",))
+        Manager(opened.context).run(opened.module, (autodiff,))
     gathered = gather(opened.module, weights, opened.folder, opened.arrays)
     results = evaluate_arguments(opened, arguments, gathered, watch)
     watch.check_found()

@@ -10,7 +10,7 @@ from dlc.codegen.kernels import assembly
 from dlc.dialects import loop, mem, simt
 from dlc.dialects.builtin import Module
 from dlc.driver.code import KernelKind, texts_of
-from dlc.driver.compile import lower
+from dlc.driver.compile import device_of, lower
 from dlc.driver.drawing import draw
 from dlc.driver.drawing_plan import draw_plans
 from dlc.driver.entries import (
@@ -245,9 +245,10 @@ def _write_step(folder: Path, name: str, text: str) -> None:
 
 
 def _not_on_the_way(name: str, opened: Opened, settings: Settings, stage: str) -> UsageError:
-    passes = dict.fromkeys(pipeline(opened.read_at, stage, settings.level, settings.kind))
     if name not in PASSES:
         return unknown_pass(name)
+    steps = pipeline(opened.read_at, stage, settings.level, device_of(opened, settings))
+    passes = dict.fromkeys(step.name for step in steps)
     return UsageError(
         f"{name} does not run on the way to stage {stage}",
         code="D0915",

@@ -21,6 +21,7 @@ from dlc.errors import CallError, UsageError
 from dlc.frontend.train_settings import MOST
 from dlc.frontend.values import Datum
 from dlc.ir.passes import Manager
+from dlc.passes.autodiff import autodiff
 from dlc.runtime.artifact import SUFFIX, Artifact
 from dlc.runtime.checkpoint import Facts, read_checkpoint
 from dlc.runtime.data import Dataset
@@ -145,7 +146,7 @@ def check_last_step(wanted: Wanted, trainer: Trainer) -> None:
     Raises CallError (D0912) at the example or the first operation that the trouble begins with.
     """
     opened = _open(wanted)
-    Manager(opened.context).run(opened.module, ("autodiff",))
+    Manager(opened.context).run(opened.module, (autodiff,))
     arguments = Arguments(STEP, trainer.last_inputs())
     try:
         evaluate_arguments(opened, arguments, Weights((), memoryview(b"")), Watch(check_nan=True))

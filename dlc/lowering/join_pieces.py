@@ -27,7 +27,6 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import row_major_strides
 from dlc.ir.value_map import EQUAL, Gone
 from dlc.lowering.block_work import may_be_empty, peak_of, planned_blocks
-from dlc.lowering.multiples import ACCESS
 from dlc.lowering.own_results import copy
 from dlc.lowering.piece_fit import Needs, fits, is_in_order, keeps_units
 from dlc.lowering.timeline import Timeline
@@ -39,18 +38,11 @@ MOST_OPERATIONS = 10_000
 
 
 @define_pass("join_pieces")
-def join_pieces(module: Op, context: Context) -> None:
-    """Let pieces be written where a concatenation wants them, where that holds no more."""
-    _join_in(module, context, 1)
+def join_pieces(module: Op, context: Context, *, unit: int = 1) -> None:
+    """Let pieces be written where a concatenation wants them, where that holds no more.
 
-
-@define_pass("join_pieces_in_units")
-def join_pieces_in_units(module: Op, context: Context) -> None:
-    """Let pieces be written where a concatenation wants them, if whole units of 16 bytes stay such."""
-    _join_in(module, context, ACCESS)
-
-
-def _join_in(module: Op, context: Context, unit: int) -> None:
+    Rows of whole units of `unit` bytes must stay such: a GPU moves 16 bytes at once.
+    """
     assert isinstance(module, Module)
     for each in planned_blocks(module, context):
         _Joiner(*each, context, unit).run()

@@ -22,7 +22,7 @@ from dlc.ir.types import INDEX
 from dlc.lowering.formula import fold, number, size
 from dlc.lowering.rows import folds_along_memory
 from dlc.lowering.work import ceil_divide
-from dlc.passes.devices import kernels_on_gpu
+from dlc.passes.devices import ops_of
 
 WORTH = 1 << 18
 """Elements that are folded, below which a second launch takes longer than it saves."""
@@ -41,20 +41,13 @@ USUAL = 64
 
 
 @define_pass("split_folds")
-def split_folds(module: Op, context: Context) -> None:
-    """Compute long folds of few elements in parts."""
-    _split_among(list(module.walk()), context)
+def split_folds(module: Op, context: Context, *, gpu_only: bool = False) -> None:
+    """Compute long folds of few elements in parts.
 
-
-@define_pass("split_gpu_folds")
-def split_gpu_folds(module: Op, context: Context) -> None:
-    """Compute long folds of few elements in parts, where a GPU computes them."""
-    _split_among(kernels_on_gpu(module), context)
-
-
-def _split_among(ops: Sequence[Op], context: Context) -> None:
+    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    """
     usual = context.options.batch or USUAL
-    for op in ops:
+    for op in ops_of(module, gpu_only=gpu_only):
         if isinstance(op, kernel.Generic) and not op.outs:
             for inner in list(op.body):
                 if isinstance(inner, kernel.Fold) and _is_alone(inner, op):

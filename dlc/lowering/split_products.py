@@ -9,7 +9,6 @@ the bits are the same in every run.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from math import prod
 
 from dlc.dialects import func, kernel
@@ -25,7 +24,7 @@ from dlc.lowering.split_folds import USUAL
 from dlc.lowering.vector_product import FEW
 from dlc.lowering.warp_matrices import has_matrix_instructions
 from dlc.lowering.work import ceil_divide
-from dlc.passes.devices import kernels_on_gpu
+from dlc.passes.devices import ops_of
 
 TILE = 64
 """Rows and columns of the tiles of a small product."""
@@ -42,18 +41,12 @@ WHOLE = 64
 
 
 @define_pass("split_products")
-def split_products(module: Op, context: Context) -> None:
-    """Compute products of few tiles in parts of their sums."""
-    _split_among(set(module.walk()), module, context)
+def split_products(module: Op, context: Context, *, gpu_only: bool = False) -> None:
+    """Compute products of few tiles in parts of their sums.
 
-
-@define_pass("split_gpu_products")
-def split_gpu_products(module: Op, context: Context) -> None:
-    """Compute products of few tiles in parts of their sums, where a GPU computes them."""
-    _split_among(set(kernels_on_gpu(module)), module, context)
-
-
-def _split_among(chosen: Collection[Op], module: Op, context: Context) -> None:
+    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    """
+    chosen = set(ops_of(module, gpu_only=gpu_only))
     for function in [op for op in module.walk() if isinstance(op, func.Func)]:
         for op in [op for op in function.walk() if op in chosen]:
             if isinstance(op, Gemm | Conv) and not op.outs and not op.part:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dlc.dialects import mem
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Op
 from dlc.ir.evaluation import Array, Evaluation
@@ -75,7 +75,7 @@ def compiled(
         inputs.append(mask)
     module, _ = function_of(program, types, {})
     options = Options(level=level, vector_bytes=16, matmul_precision=products)
-    Manager(Context(options=options)).run(module, pipeline("graph", "loop", level, "cuda"))
+    Manager(Context(options=options)).run(module, pipeline("graph", "loop", level, Device.CUDA))
     found = module.symbol("f")
     assert isinstance(found, mem.Program)
     return Compiled(found, inputs, wanted(program, types, inputs), dtype)

@@ -12,7 +12,7 @@ from dlc.dialects.array.convolution import convolution
 from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.driver.compile import compile_opened, lower
 from dlc.driver.open import open_model
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.driver.settings import Settings
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
@@ -52,7 +52,7 @@ def kernels(
     lhs: tuple[Size, ...], rhs: tuple[Size, ...], dims: Mapping[str, tuple[int, int | None]]
 ) -> tuple[func.Func, list[kernel.Kernel]]:
     module, function = function_of(gradient, [TensorType(F32, lhs), TensorType(F32, rhs)], dims)
-    Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "kernel", 2, "cuda"))
+    Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "kernel", 2, Device.CUDA))
     return function, [op for op in function.walk() if isinstance(op, kernel.Kernel)]
 
 
@@ -99,7 +99,7 @@ def test_the_channels_of_a_convolution_are_divided() -> None:
     types = [TensorType(F32, shape) for shape in ((B, 7, 7, 256), (3, 3, 256, 64))]
     for most, parts in ((1, 4), (64, 4), (512, None), (None, None)):
         module, function = function_of(picture, types, {"B": (1, most)})
-        Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "kernel", 2, "cuda"))
+        Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "kernel", 2, Device.CUDA))
         found = [op.part for op in function.walk() if isinstance(op, Conv)]
         assert found == [0 if parts is None else 256 // parts], most
 
