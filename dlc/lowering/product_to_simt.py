@@ -12,6 +12,7 @@ from dataclasses import replace
 from dlc.dialects import kernel, mem
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.dialects.measured import at_most
+from dlc.dialects.schedule import SplitK
 from dlc.ir.dims import Size, interval, product
 from dlc.ir.passes import Context
 from dlc.ir.types import F32
@@ -64,7 +65,7 @@ def _lower(geometry: Geometry, context: Context) -> Lowered:
 
 def few_rows(geometry: Geometry) -> tuple[int, int] | None:
     """The axis of a product of matrices that has a few rows in every call, and how many at most."""
-    if not isinstance(geometry.op, Gemm) or geometry.op.part:
+    if not isinstance(geometry.op, Gemm) or isinstance(geometry.op.schedule, SplitK):
         return None
     for axis, size in enumerate((geometry.rows, geometry.columns)):
         most = _most(geometry.op, size)

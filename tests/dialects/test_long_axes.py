@@ -78,7 +78,9 @@ def test_a_range_whose_numbers_are_no_i32_is_refused() -> None:
 
 def test_a_product_that_is_too_long_for_blas_is_generated() -> None:
     text = f"dlc 1\nexport fn f(x: f64[8, {SIZE}], y: f64[{SIZE}, 8]) -> f64[8, 8] = x @ y"
-    assert "packs" in show_stage(Wanted("m.dlm", text=text), Shown("kernel", after="pack"))
+    assert "#kernel.pack_inline<" in show_stage(
+        Wanted("m.dlm", text=text), Shown("kernel", after="pack")
+    )
 
 
 def graph(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from dlc.driver.opt import optimise_text
@@ -32,7 +34,7 @@ def test_every_pass_of_the_compiler_is_in_a_pipeline() -> None:
 def test_a_higher_level_runs_all_required_passes_of_a_lower_one(device: Device) -> None:
     levels = [pipeline("graph", "loop", level, device) for level in range(4)]
     required = [[each for each in passes if each.required] for passes in levels]
-    for lower, higher in zip(required, required[1:], strict=False):
+    for lower, higher in pairwise(required):
         assert set(lower) <= set(higher)
 
 

@@ -10,6 +10,7 @@ import pytest
 from dlc.dialects import array, func, kernel, mem, simt
 from dlc.dialects.array.convolution import convolution
 from dlc.dialects.kernel_products import Conv, Gemm
+from dlc.dialects.schedule import SplitK
 from dlc.driver.compile import compile_opened, lower
 from dlc.driver.open import open_model
 from dlc.driver.pipelines import Device, pipeline
@@ -100,8 +101,8 @@ def test_the_channels_of_a_convolution_are_divided() -> None:
     for most, parts in ((1, 4), (64, 4), (512, None), (None, None)):
         module, function = function_of(picture, types, {"B": (1, most)})
         Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "kernel", 2, Device.CUDA))
-        found = [op.part for op in function.walk() if isinstance(op, Conv)]
-        assert found == [0 if parts is None else 256 // parts], most
+        found = [op.schedule for op in function.walk() if isinstance(op, Conv)]
+        assert found == [None if parts is None else SplitK(256 // parts)], most
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
@@ -154,7 +155,11 @@ def test_beside_a_processor_only_what_the_gpu_computes_is_done_in_parts(short: N
     opened = open_model("m.dlm", text=MIXED)
     lower(opened, Settings(), "kernel")
     on_gpu = kernels_on_gpu(opened.module)
-    split = [op for op in opened.module.walk() if isinstance(op, Gemm) and op.part]
+    split = [
+        op
+        for op in opened.module.walk()
+        if isinstance(op, Gemm) and isinstance(op.schedule, SplitK)
+    ]
     assert len(split) == 1
     assert {*split} <= {*on_gpu}
     (conv,) = [op for op in opened.module.walk() if isinstance(op, Conv)]
