@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlc.driver import pipelines
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.memory.asked import Asked, memory_of
 from dlc.driver.memory.picture import svg_file
 from dlc.driver.settings import Settings
@@ -91,16 +91,18 @@ def pairs(page: str, code: str) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def lenet_plan() -> str:
-    return show_stage(Wanted("examples/lenet.dlm"), Shown("plan", entry="predict", svg=True))
+    return show_stage(
+        CompileRequest("examples/lenet.dlm"), Shown("plan", entry="predict", svg=True)
+    )
 
 
 def product() -> str:
-    return show_stage(Wanted("examples/product.dlm"), Shown(svg=True))
+    return show_stage(CompileRequest("examples/product.dlm"), Shown(svg=True))
 
 
 def training_plan() -> str:
     """Of docs/memory.md; for a processor that is always the same."""
-    wanted = Wanted("examples/digits_mlp.dlm", settings=Settings(target="cpu:x86-64-v3"))
+    wanted = CompileRequest("examples/digits_mlp.dlm", settings=Settings(target="cpu:x86-64-v3"))
     return svg_file(memory_of(Asked(wanted, "train_step")))
 
 

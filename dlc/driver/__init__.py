@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from dlc.driver.importing import Imported, import_model
     from dlc.driver.inspect import Inspection, inspect_file
     from dlc.driver.instances import PlacedInstance, place_instance
-    from dlc.driver.make import Made, Wanted, evaluate_model, make_artifact, make_model, run_model
+    from dlc.driver.make import (
+        CompileRequest,
+        CompileResult,
+        evaluate_model,
+        make_artifact,
+        make_model,
+        run_model,
+    )
     from dlc.driver.memory.asked import Asked, ModelMemory, memory_of
     from dlc.driver.memory.compare import comparison_data, comparison_text
     from dlc.driver.memory.files import write_memory
@@ -49,6 +56,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Asked",
     "Checked",
+    "CompileRequest",
+    "CompileResult",
     "Decided",
     "Entry",
     "Finding",
@@ -56,7 +65,6 @@ __all__ = [
     "Gradients",
     "Imported",
     "Inspection",
-    "Made",
     "ModelMemory",
     "PlacedInstance",
     "Ranking",
@@ -65,7 +73,6 @@ __all__ = [
     "Settings",
     "Shown",
     "Timing",
-    "Wanted",
     "Watch",
     "as_data",
     "as_text",
@@ -124,7 +131,14 @@ _HOMES = {
     "gradcheck": ("GradientRow", "Gradients", "check_gradients"),
     "inspect": ("Inspection", "inspect_file"),
     "instances": ("PlacedInstance", "place_instance"),
-    "make": ("Made", "Wanted", "evaluate_model", "make_artifact", "make_model", "run_model"),
+    "make": (
+        "CompileResult",
+        "CompileRequest",
+        "evaluate_model",
+        "make_artifact",
+        "make_model",
+        "run_model",
+    ),
     "memory.asked": ("Asked", "ModelMemory", "memory_of"),
     "memory.compare": ("comparison_data", "comparison_text"),
     "memory.files": ("write_memory",),

@@ -132,7 +132,8 @@ def make_dialect_attribute(name: str, sizes: Sequence[Size]) -> DialectAttribute
     return cls(*sizes)
 
 
-Attribute: TypeAlias = "bool | int | float | str | Dim | Type | Symbol | Dense | DialectAttribute | tuple[Attribute, ...]"
+Single: TypeAlias = bool | int | float | str | Dim | Type | Symbol | Dense | DialectAttribute
+Attribute: TypeAlias = "Single | tuple[Attribute, ...]"
 
 
 _EXACT = frozenset({int, str, Dim, Symbol, Dense})

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.show import Shown, show_stage
 from dlc.errors import UsageError
 
@@ -17,13 +17,13 @@ SPACE = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(name: str, entry: str | None = None) -> ElementTree.Element:
-    wanted = Wanted(str(EXAMPLES / f"{name}.dlm"))
+    wanted = CompileRequest(str(EXAMPLES / f"{name}.dlm"))
     return ElementTree.fromstring(show_stage(wanted, Shown("plan", entry=entry, svg=True)))
 
 
 def test_the_parts_of_devices_are_named() -> None:
     text = "dlc 1\nexport fn f(x: f32[8]) -> f32[8] = exp(x) * on cpu:1 { sin(x) } + on cpu:2 { cos(x) }\n"
-    shown = show_stage(Wanted("model.dlm", text=text), Shown("plan", svg=True))
+    shown = show_stage(CompileRequest("model.dlm", text=text), Shown("plan", svg=True))
     names = [name for name in texts(ElementTree.fromstring(shown)) if name.startswith("cpu:")]
     assert sorted(names) == ["cpu:0", "cpu:1", "cpu:2"]
     assert not [name for name in texts(drawn("lenet")) if name.startswith("cpu:")]
@@ -64,4 +64,4 @@ def test_one_entry_point_is_drawn_without_the_others() -> None:
 
 def test_loops_are_no_picture() -> None:
     with pytest.raises(UsageError, match="stage loop is no graph"):
-        show_stage(Wanted(str(EXAMPLES / "poly.dlm")), Shown("loop", svg=True))
+        show_stage(CompileRequest(str(EXAMPLES / "poly.dlm")), Shown("loop", svg=True))

@@ -10,7 +10,7 @@ import pytest
 
 from dlc.cli import main
 from dlc.dialects import array, func, mem, scalar, vec
-from dlc.driver.compile import compile_opened, lower
+from dlc.driver.compile import compile_model, lower
 from dlc.driver.open import open_model, read_ir
 from dlc.driver.opt import optimise_text
 from dlc.driver.settings import Settings
@@ -84,7 +84,7 @@ def crash_at_three(module: Op, context: Context) -> None:
 
 def test_right_passes_change_no_result() -> None:
     opened = open_model("m.dlm", text=MODEL)
-    compile_opened(opened, Settings(verify_each=True))
+    compile_model(opened, Settings(verify_each=True))
 
 
 @pytest.mark.parametrize("name", example_models.NAMES)

@@ -14,7 +14,7 @@ import dlc
 from dlc.dialects import func
 from dlc.driver.build import interface_of
 from dlc.driver.open import open_model
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.weights import Given, gather
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Manager, parse_passes
@@ -39,7 +39,7 @@ class Program:
     _models: dict[int, dlc.Model] = field(default_factory=dict[int, dlc.Model], init=False)
     """By level, once they are compiled."""
 
-    def opened(self) -> Opened:
+    def opened(self) -> SourceModel:
         """The model as graph IR."""
         where = self.path or Path("model.dlm")
         return open_model(where, text=self.text, settings=self.settings)

@@ -11,7 +11,7 @@ from dlc.dialects import array, func, kernel, mem, simt
 from dlc.dialects.array.convolution import convolution
 from dlc.dialects.kernel_products import Conv, Gemm
 from dlc.dialects.schedule import SplitK
-from dlc.driver.compile import compile_opened, lower
+from dlc.driver.compile import compile_model, lower
 from dlc.driver.open import open_model
 from dlc.driver.pipelines import Device, pipeline
 from dlc.driver.settings import Settings
@@ -175,7 +175,7 @@ def test_beside_a_processor_a_product_in_parts_gives_the_same(short: None) -> No
     text = MIXED.replace("4096", "8")
     opened = (open_model("m.dlm", text=each) for each in (text, text.replace("cuda:0", "cpu")))
     with fake_gpu():
-        models = [Model(compile_opened(each, Settings())) for each in opened]
+        models = [Model(compile_model(each, Settings())) for each in opened]
         results = [called(model, given) for model in models]
         for one, other in zip(*results, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.open import open_training
 from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
@@ -52,7 +52,7 @@ def test_the_steps_are_those_of_tables_of_zeros(text: str) -> None:
 def after_three_steps(text: str, *disabled: str) -> NDArray[np.float64]:
     """The trained table."""
     settings = Settings(disabled=frozenset(disabled))
-    trainer, _ = make_trainer(Wanted("words.dlm", text=text, settings=settings))
+    trainer, _ = make_trainer(CompileRequest("words.dlm", text=text, settings=settings))
     for _ in range(3):
         trainer.step(ids=IDS, y=Y)
     return trainer.trained()["table"].astype(np.float64)

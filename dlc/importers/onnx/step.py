@@ -318,8 +318,8 @@ class Step:
         return self.wrong(f"has an attribute {name} that {found}")
 
 
-Made: TypeAlias = Operand | Sequence[Operand]
-Importer: TypeAlias = Callable[[Step], Made]
+CompileResult: TypeAlias = Operand | Sequence[Operand]
+Importer: TypeAlias = Callable[[Step], CompileResult]
 
 
 def broadcast(step: Step, *values: Value) -> list[Value]:
