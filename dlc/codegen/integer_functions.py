@@ -22,7 +22,7 @@ from typing import cast
 from dlc.codegen import llvm
 from dlc.codegen.image import link
 from dlc.codegen.kernels import ObjectCache, cache_key, kept
-from dlc.passes.placement.native import Code, Record
+from dlc.ir.native import Code, Record
 from dlc.runtime.code import LoadedImage, load_image
 
 LEVEL = 2

@@ -20,7 +20,7 @@ from dlc.driver.known import key_of, recall, remember
 from dlc.driver.memory_limit import check_bounded, kept_within
 from dlc.driver.opened import SourceModel
 from dlc.driver.reproduce import reproducer
-from dlc.driver.searches import use_machine_code
+from dlc.driver.searches import machine_code
 from dlc.driver.settings import Settings
 from dlc.driver.stages import first_below_graph
 from dlc.driver.verify_each import EachPass
@@ -71,7 +71,7 @@ def lower_to(job: CompileJob, stage: str, after: Observer | None = None) -> None
     """Walk down to a stage; `after` sees the module after each pass."""
     model, check = job.model, EachPass() if job.settings.verify_each else None
     model.context.options = job.options
-    use_machine_code()
+    model.context.compiler = machine_code
 
     def observe(name: str, module: Op) -> None:
         if check is not None:

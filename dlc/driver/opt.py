@@ -13,7 +13,7 @@ from dlc.dialects.builtin import Module
 from dlc.driver.extensions import load_extensions
 from dlc.driver.open import open_model, read_ir
 from dlc.driver.pipelines import STAGES
-from dlc.driver.searches import use_machine_code
+from dlc.driver.searches import machine_code
 from dlc.driver.settings import Settings
 from dlc.driver.stages import has_kernels, stages_of
 from dlc.driver.verify_each import EachPass
@@ -105,7 +105,7 @@ def _run(
     ready: Callable[[str, Op], None] | None = None,
 ) -> str:
     context.options = settings.options()
-    use_machine_code()
+    context.compiler = machine_code
     check = EachPass() if settings.verify_each else None
 
     def before(name: str, module: Op) -> None:

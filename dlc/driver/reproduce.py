@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from dlc.driver.searches import machine_code
 from dlc.errors import DlcError
 from dlc.ir.core import Op
 from dlc.ir.passes import Context, Manager, Options, Pass, Pipeline
@@ -37,7 +38,7 @@ def reproducer(
                 given = print_module(module, locations=True)
 
         module, context = reopen()
-        context.options = options
+        context.options, context.compiler = options, machine_code
         try:
             Manager(context, before=before).run(module, passes)
         except DlcError:

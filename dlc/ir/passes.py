@@ -19,6 +19,7 @@ from typing import Concatenate, Generic, ParamSpec, TypeAlias, cast
 from dlc.errors import DlcError, InternalError, UsageError
 from dlc.ir.core import Op
 from dlc.ir.log import DecisionLog
+from dlc.ir.native import Compiler, interpreted
 from dlc.ir.pass_options import Option, OptionValue, option_of, read_pipeline, spelled
 from dlc.ir.rewrite import Rewriter
 from dlc.ir.value_map import ValueMap
@@ -63,6 +64,8 @@ class Context:
     log: DecisionLog = field(default_factory=DecisionLog)
     values: ValueMap = field(default_factory=ValueMap)
     seconds: dict[str, float] = field(default_factory=dict)
+    compiler: Compiler = interpreted
+    """What makes the searches of the planner quick."""
 
     @property
     def rewriter(self) -> Rewriter:

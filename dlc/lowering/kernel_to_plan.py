@@ -175,7 +175,7 @@ class _Writer:
         ]
         options = self.context.options
         cases = cases_of(self.function, options.batch)
-        return lay_out(needed, cases, options.plan_effort)
+        return lay_out(needed, cases, options.plan_effort, self.context.compiler)
 
     def _write_roots(self, layout: Layout) -> None:
         # A memory stands where the first value in it does.

@@ -70,7 +70,7 @@ def _reorder_in(
     usual = {name: min(size, SAMPLE) for name, size in timeline.sample.items()}
     time = sum(picoseconds(op, usual) for op in work)
     most_waves = len(before.held) + time // (BARRIER * SLOWER)
-    found = best_order(chores, most_waves, least, effort)
+    found = best_order(chores, most_waves, least, effort, context.compiler)
     figures = {
         "peak_before": before.peak,
         "peak_then": found.peak,
