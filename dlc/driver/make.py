@@ -153,20 +153,20 @@ def make_artifact(wanted: CompileRequest, *, stage: str | None = None) -> Compil
     opened = wanted.open()
     if stage is not None:
         _begin_at(opened, stage)
-    return _made(wanted, opened)
+    return _compiled(wanted, opened)
 
 
 def make_model(wanted: CompileRequest, threads: int | None = None) -> tuple[Model, CompileResult]:
     """Compile a model to be called in this process. Raises Unsupported (D0714) where there is no GPU."""
-    made = make_here(wanted)
-    return Model(made.artifact, threads=threads, device=wanted.device), made
+    result = make_here(wanted)
+    return Model(result.artifact, threads=threads, device=wanted.device), result
 
 
 def make_here(wanted: CompileRequest) -> CompileResult:
     """Compile a model for this machine. Raises Unsupported (D0714) where it lacks the GPU for it."""
     wanted = wanted.to_run_here()
     opened = wanted.open()
-    return _made(wanted.with_gpu_for(opened), opened)
+    return _compiled(wanted.with_gpu_for(opened), opened)
 
 
 def run_model(
@@ -186,10 +186,10 @@ def run_model(
         return _run_artifact(wanted, request, threads, max_memory), ()
     opened = wanted.open()
     arguments = wanted.meant(opened, request).arguments(interfaces(opened.module))
-    made = _made(wanted.with_gpu_for(opened), opened)
-    artifact, device = made.artifact, wanted.device
+    result = _compiled(wanted.with_gpu_for(opened), opened)
+    artifact, device = result.artifact, wanted.device
     with Model(artifact, threads=threads, max_memory=max_memory, device=device) as model:
-        return call_with(model, arguments), made.report.notes
+        return call_with(model, arguments), result.report.notes
 
 
 def evaluate_model(
@@ -230,7 +230,7 @@ def _begin_at(opened: SourceModel, stage: str) -> None:
     opened.stage = opened.read_at = stage
 
 
-def _made(wanted: CompileRequest, opened: SourceModel) -> CompileResult:
+def _compiled(wanted: CompileRequest, opened: SourceModel) -> CompileResult:
     report = Report()
     artifact = compile_model(opened, wanted.settings, wanted.weights, report=report)
     report.notes = (*opened.remarks, *report.notes)
