@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from benchmarks.memory import models, path_of
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.memory.asked import compile_for_plan, opened_of
 from dlc.driver.settings import Settings
 
@@ -36,7 +36,7 @@ def digests(names: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[str,
     """The sections of each artifact by the model, what it is compiled for, and the target."""
     for name in models(names):
         for target in targets:
-            wanted = Wanted(str(path_of(name)), settings=Settings(target=target))
+            wanted = CompileRequest(str(path_of(name)), settings=Settings(target=target))
             for opened in opened_of(wanted):
                 artifact = compile_for_plan(opened, wanted)
                 kind = "inference" if artifact.manifest.training is None else "training"

@@ -32,13 +32,13 @@ Facts: TypeAlias = dict[str, float]
 def dlc(path: Path, inputs: Mapping[str, Array], threads: int) -> tuple[Run, Facts]:
     """Compiled twice (the second time from the cache), saved, and loaded from the file."""
     from dlc import load
-    from dlc.driver.make import Wanted, make_artifact
+    from dlc.driver.make import CompileRequest, make_artifact
 
     facts: Facts = {}
     artifact = None
     for name in ("cold_compile_s", "second_compile_s"):
         begin = time.perf_counter()
-        made = make_artifact(Wanted(str(path)))
+        made = make_artifact(CompileRequest(str(path)))
         facts[name] = time.perf_counter() - begin
         facts |= {f"{name}.{phase}": spent for phase, spent in made.report.seconds.items()}
         artifact = made.artifact

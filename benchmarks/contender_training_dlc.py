@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.serve import serve
-from dlc.driver.make import Wanted, make_artifact
+from dlc.driver.make import CompileRequest, make_artifact
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.loaded import load_code
 from dlc.runtime.manifest import STEP
@@ -50,7 +50,7 @@ def main(model: str, settings: str, given: str, results: str, threads: str) -> N
     with np.load(given) as file:
         batch = {key: file[key] for key in file.files}
     begin, worked = time.perf_counter(), time.process_time()
-    made = make_artifact(Wanted(model, parameters=json.loads(settings), to_train=True))
+    made = make_artifact(CompileRequest(model, parameters=json.loads(settings), to_train=True))
     compiled, done = time.perf_counter(), time.process_time()
     trainer = Trainer(made.artifact, threads=int(threads))
     start = trainer.trained()

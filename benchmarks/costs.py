@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from benchmarks import engine
 from benchmarks.gpu_contender_dlc import copy_rate, transfers
 from dlc.driver.here import newest_here
-from dlc.driver.make import Wanted, make_model
+from dlc.driver.make import CompileRequest, make_model
 from dlc.driver.settings import Settings
 from dlc.ir.types import F32
 from dlc.runtime.cuda.devices import driver_of
@@ -153,7 +153,7 @@ def inputs_of(probe: Probe) -> list[NDArray[np.generic]]:
 def picoseconds(probe: Probe, turns: int) -> float:
     """How long a call takes on one thread, the best of some turns."""
     settings = Settings(matmul=probe.matmul)
-    model, _ = make_model(Wanted("probe.dlm", text=probe.text, settings=settings), 1)
+    model, _ = make_model(CompileRequest("probe.dlm", text=probe.text, settings=settings), 1)
     (entry,) = model.entry_points.values()
     arrays = inputs_of(probe)
     out = cast("Out", entry(*arrays))  # later calls write there: new memory comes page by page
@@ -236,7 +236,7 @@ def _parts(count: int) -> dict[str, float]:
     """The parts of a call that adds 1 to so many numbers of the host on the GPU, in milliseconds."""
     type = f"f32[{count}]"
     text = f"dlc 1\nexport fn f(x: {type}) -> {type} = x + 1\n"
-    model, _ = make_model(Wanted("probe.dlm", text=text, settings=Settings(target="cuda")))
+    model, _ = make_model(CompileRequest("probe.dlm", text=text, settings=Settings(target="cuda")))
     (point,) = model.entry_points.values()
     assert isinstance(point, GpuEntryPoint)
     return transfers(point, [Tensor(np.zeros(count, np.float32))])

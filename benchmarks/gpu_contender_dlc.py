@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.gpu_serve import NARROW, Array, Spec, read_spec, serve, timed
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.here import to_run_here
-from dlc.driver.make import Wanted, make_model
+from dlc.driver.make import CompileRequest, make_model
 from dlc.driver.settings import Settings
 from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.cuda.driver import Driver
@@ -68,7 +68,7 @@ def start_of(weights: WeightViews, names: Iterable[str]) -> dict[str, Array]:
 def called(spec: Spec) -> Contender:
     """A kernel, a product, or a network."""
     begin = time.perf_counter()
-    wanted = Wanted(
+    wanted = CompileRequest(
         spec.text, parameters=parameters_of(spec), weights="init:1", settings=settings_of(spec)
     )
     model, _ = make_model(wanted)
@@ -118,8 +118,10 @@ def copy_rate(driver: Driver, size: int) -> float:
 def trained(spec: Spec) -> Contender:
     """A step of training, after two whose losses and gradients are compared."""
     begin = time.perf_counter()
-    wanted = Wanted(spec.text, parameters=parameters_of(spec), weights="init:1", to_train=True)
-    artifact = compile_opened(wanted.open(), settings_of(spec), "init:1")
+    wanted = CompileRequest(
+        spec.text, parameters=parameters_of(spec), weights="init:1", to_train=True
+    )
+    artifact = compile_model(wanted.open(), settings_of(spec), "init:1")
     trainer = Trainer(artifact)
     batch = {name: Tensor(array).to(spec.device) for name, array in spec.arrays().items()}
     names = list(trainer.trained())

@@ -30,8 +30,8 @@ from dlc.codegen.simt_to_llvm import kernel_text
 from dlc.dialects import mem, simt
 from dlc.driver.entries import settle_interfaces
 from dlc.driver.open import open_model, open_training
-from dlc.driver.opened import Opened
-from dlc.driver.pipelines import pipeline
+from dlc.driver.opened import SourceModel
+from dlc.driver.pipelines import Device, pipeline
 from dlc.errors import DlcError
 from dlc.ir.passes import Manager, Options
 from dlc.lowering.kernel_to_simt import GRIDS
@@ -46,7 +46,7 @@ OPTIONS = Options(target=Target.all_on(GpuTarget.named("")))
 IN_BF16 = " in bf16"
 """Behind the name of a network whose weights and layers are of bf16."""
 
-Open = Callable[[], Opened]
+Open = Callable[[], SourceModel]
 Settings = Mapping[str, str]
 
 
@@ -121,17 +121,19 @@ def models() -> Mapping[str, Open]:
     return found
 
 
-def _open(path: Path, settings: Settings) -> Opened:
+def _open(path: Path, settings: Settings) -> SourceModel:
     if path.stem == "residual":  # it is a part for other models
         return example_models.opened("residual")
     return open_model(path, settings=settings)
 
 
-def lowered(opened: Opened) -> list[simt.Func]:
+def lowered(opened: SourceModel) -> list[simt.Func]:
     """The distinct kernels of a model; its module calls them afterwards."""
     settle_interfaces(opened.module)
     opened.context.options = OPTIONS
-    Manager(opened.context).run(opened.module, pipeline("graph", "loop", OPTIONS.level, "cuda"))
+    Manager(opened.context).run(
+        opened.module, pipeline("graph", "loop", OPTIONS.level, Device.CUDA)
+    )
     return [op for op in opened.module.body if isinstance(op, simt.Func)]
 
 

@@ -29,7 +29,7 @@ from dlc.driver.build import interface_of
 from dlc.driver.check_values import Values
 from dlc.driver.entries import find_function
 from dlc.driver.gradcheck import Check, compile_gradients
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.open import open_training
 from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
@@ -129,7 +129,9 @@ def by_dlc(name: str, case: Case, batch: Arrays) -> tuple[dict[str, Array], floa
     """The weights that a trainer begins with, and the loss and the gradients of its first step."""
     path = NETWORKS / f"{name}.dlm"
     text = with_optimizer(path, "recorder()")
-    trainer, _ = make_trainer(Wanted(str(path), text=text + RECORDER, parameters=case.settings))
+    trainer, _ = make_trainer(
+        CompileRequest(str(path), text=text + RECORDER, parameters=case.settings)
+    )
     weights = trainer.trained()
     loss = trainer.step(**batch)
     kept = trainer.weights

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.driver.make import Wanted, make_model
+from dlc.driver.make import CompileRequest, make_model
 from dlc.runtime.entry import EntryPoint
 
 CALLS = 9
@@ -19,7 +19,7 @@ CALLS = 9
 def kernel_table(path: Path, inputs: Mapping[str, NDArray[np.float32]], threads: int) -> str:
     """One line for each op of the only entry point, the slowest first: its time in the fastest of
     some calls, and what part of the call it was."""
-    model, _ = make_model(Wanted(str(path)), threads)
+    model, _ = make_model(CompileRequest(str(path)), threads)
     (entry,) = model.entry_points.values()
     given = list(inputs.values())
     entry(*given)

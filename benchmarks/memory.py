@@ -34,7 +34,7 @@ from benchmarks.networks import PEERS, network, random_inputs
 from benchmarks.networks import names as light_names
 from benchmarks.training import measure
 from benchmarks.training_cases import STEPS
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.memory.asked import Planned, compile_for_plan, opened_of, planned_of
 from dlc.driver.searches import machine_code
 from dlc.driver.settings import Settings
@@ -115,7 +115,7 @@ def path_of(name: str) -> Path:
 
 def plans(name: str) -> Iterator[Row]:
     """The plans of a model, at its largest sizes, of training at its batch."""
-    wanted = Wanted(str(path_of(name)))
+    wanted = CompileRequest(str(path_of(name)))
     written = replace(wanted, settings=Settings(disabled=AS_WRITTEN))
     for opened, before in zip(opened_of(wanted), opened_of(written), strict=True):
         begin = time.perf_counter()
@@ -173,8 +173,8 @@ PAIRS_HEAD = "| model | dlc | peer | ratio | counted |\n| --- | --- | --- | --- 
 def inference(name: str) -> Pair:
     """A light graph: our arena, and the least by which a process with onnxruntime grew in a call."""
     model = network(name)
-    (opened,) = opened_of(Wanted(str(model)))
-    (planned,) = planned_of(compile_for_plan(opened, Wanted(str(model))))
+    (opened,) = opened_of(CompileRequest(str(model)))
+    (planned,) = planned_of(compile_for_plan(opened, CompileRequest(str(model))))
     need = planned.at(planned.dims({})).need
     ours = need.call.least - need.results
     with tempfile.TemporaryDirectory() as made:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dlc.driver.open import open_model
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 
 FOLDER = Path(__file__).parents[1] / "examples"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.dlm")))
@@ -28,7 +28,7 @@ SMALLER: dict[str, dict[str, int]] = {
 """Parameters for examples that would take long to evaluate."""
 
 
-def opened(name: str) -> Opened:
+def opened(name: str) -> SourceModel:
     """An example at graph level, small enough to be evaluated."""
     if name == "residual":
         path = FOLDER / "residual.dlm"

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from dlc.driver import pipelines
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.memory.asked import Asked, memory_of
 from dlc.driver.memory.picture import svg_file
 from dlc.driver.settings import Settings
 from dlc.driver.show import Shown, show_stage
 from dlc.ir.core import Op
-from dlc.ir.passes import PASSES
 from dlc.lowering import array_to_kernel, kernel_to_loop
 from docs.pictures import draw
 from tests.documents import ROOT
@@ -26,16 +25,15 @@ PAGE = ROOT / "docs" / "architecture.md"
 def passes() -> Iterator[str]:
     """A row for each pass, in the order in which -O2 runs them first."""
     yield from ("| pass | what it does | file |", "| --- | --- | --- |")
-    for name in dict.fromkeys(pipelines.pipeline("graph", "loop", 2)):
-        found = PASSES[name]
-        yield f"| `{name}` | {found.doc} | `{path_of(found.run)}` |"
+    for each in dict.fromkeys(pipelines.pipeline("graph", "loop", 2)):
+        yield f"| `{each}` | {each.doc} | `{path_of(each.function)}` |"
 
 
 def order() -> Iterator[str]:
     """A row for each reason why a pass comes before another."""
     yield from ("| first | then | because |", "| --- | --- | --- |")
     for reason in pipelines.REASONS:
-        yield f"| `{reason.first}` | `{reason.second}` | {reason.because} |"
+        yield f"| `{reason.first.name}` | `{reason.second.name}` | {reason.because} |"
 
 
 def lowerings() -> Iterator[str]:
@@ -93,17 +91,17 @@ def pairs(page: str, code: str) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def lenet_plan() -> str:
-    wanted = Wanted("examples/lenet.dlm", settings=Settings(target="cpu:x86-64-v3"))
-    return svg_file(memory_of(Asked(wanted, "predict", {"B": 1})))
+    request = CompileRequest("examples/lenet.dlm", settings=Settings(target="cpu:x86-64-v3"))
+    return svg_file(memory_of(Asked(request, "predict", {"B": 1})))
 
 
 def product() -> str:
-    return show_stage(Wanted("examples/product.dlm"), Shown(svg=True))
+    return show_stage(CompileRequest("examples/product.dlm"), Shown(svg=True))
 
 
 def training_plan() -> str:
     """Of docs/memory.md; for a processor that is always the same."""
-    wanted = Wanted("examples/digits_mlp.dlm", settings=Settings(target="cpu:x86-64-v3"))
+    wanted = CompileRequest("examples/digits_mlp.dlm", settings=Settings(target="cpu:x86-64-v3"))
     return svg_file(memory_of(Asked(wanted, "train_step")))
 
 

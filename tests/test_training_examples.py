@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dlc
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.train import make_trainer
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -57,7 +57,7 @@ def test_a_language_model_learns_a_part_of_shakespeare_and_writes_more(
 ) -> None:
     text = (EXAMPLES / "data/shakespeare.txt").read_bytes()[:48_000]
     (tmp_path / "part.txt").write_bytes(text)
-    wanted = Wanted(
+    wanted = CompileRequest(
         str(EXAMPLES / f"{name}.dlm"), parameters={**SMALLER[name], "batch": 8, "epochs": 4}
     )
     trainer, _ = make_trainer(wanted)

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dlc.dialects import weight
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.train import make_trainer
 from dlc.frontend.elaborate import elaborate
 from dlc.runtime.trainer import Trainer
@@ -42,7 +42,7 @@ def test_a_network_has_as_many_weights_as_was_published(name: str) -> None:
 
 
 def trainer(name: str, **sizes: int) -> Trainer:
-    made, _ = make_trainer(Wanted(str(NETWORKS / f"{name}.dlm"), parameters=sizes))
+    made, _ = make_trainer(CompileRequest(str(NETWORKS / f"{name}.dlm"), parameters=sizes))
     made.total_steps = 1000
     return made
 

@@ -17,7 +17,7 @@ import numpy as np
 from onnx import ModelProto
 
 from benchmarks.fuzz.mutations import change_json, change_message, hostile_text
-from dlc.driver.compile import compile_opened, lower
+from dlc.driver.compile import compile_model, lower
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
 from dlc.runtime.artifact import Artifact
@@ -57,7 +57,7 @@ def artifacts() -> Sequence[bytes]:
     """Two made by hand, and two compiled ones, which have every section."""
     tiny, many = building.tiny().artifact(), building.many().artifact()
     compiled = [
-        compile_opened(example_models.opened(name), SETTINGS, "init:0")
+        compile_model(example_models.opened(name), SETTINGS, "init:0")
         for name in ("poly", "digits")
     ]
     return [each.to_bytes() for each in (tiny, many, *compiled)]

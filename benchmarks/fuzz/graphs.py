@@ -29,8 +29,8 @@ from benchmarks.fuzz.closeness import epsilon, judge
 from benchmarks.fuzz.graph import NAMES, OPSETS, Graph, Maker, Value
 from benchmarks.fuzz.shaken import evaluated
 from dlc.dialects import func
-from dlc.driver.compile import compile_opened
-from dlc.driver.opened import Opened
+from dlc.driver.compile import compile_model
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.importers.onnx import OnnxModel, import_graph
 from dlc.importers.onnx.reading import graph_of
@@ -162,8 +162,8 @@ def _session(model: ModelProto) -> onnxruntime.InferenceSession:
 
 def _compiled(made: OnnxModel, settings: Settings) -> Model:
     texts = {"fuzz.onnx": made.listing}
-    opened = Opened(made.module, Context(), "fuzz", texts, Path(), arrays=made.arrays)
-    return Model(compile_opened(opened, settings), threads=1)
+    opened = SourceModel(made.module, Context(), "fuzz", texts, Path(), arrays=made.arrays)
+    return Model(compile_model(opened, settings), threads=1)
 
 
 def _exact(seed: int, at: int) -> Callable[[int], Sequence[Array]]:

@@ -26,10 +26,10 @@ from benchmarks.fuzz.program import DIMS, Axis, Program, Value
 from benchmarks.fuzz.program_steps import STEPS
 from benchmarks.fuzz.shaken import evaluated
 from dlc.dialects import func
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
-from dlc.ir.passes import Manager
+from dlc.ir.passes import Manager, parse_passes
 from dlc.runtime.model import Model
 
 Array: TypeAlias = NDArray[Any]
@@ -177,7 +177,7 @@ def check(case: Case, peer: Peer | None) -> Outcome:
     random = Random(~case.seed)
     settings = Settings(random.randrange(4), matmul=random.choice(("blas", "generated")))
     text = case.text(case.dtype)
-    model = Model(compile_opened(open_model("fuzz.dlm", text=text), settings), threads=1)
+    model = Model(compile_model(open_model("fuzz.dlm", text=text), settings), threads=1)
     count, unstable = 0, ""
     for at in range(2 if case.program.dims else 1):
         judged = _Judge(case, at, peer)
@@ -236,7 +236,7 @@ class _Judge:
 @lru_cache(maxsize=2)
 def _module(text: str) -> Any:  # noqa: ANN401 - functions of a module, by name
     opened = open_model("fuzz.dlm", text=text)
-    Manager(opened.context).run(opened.module, ("autodiff",))
+    Manager(opened.context).run(opened.module, parse_passes("autodiff"))
     return {op.sym_name: op for op in opened.module.body if isinstance(op, func.Func)}
 
 

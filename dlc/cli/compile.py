@@ -67,7 +67,7 @@ def command(
     note(f"{path}: {counted(path.stat().st_size, 'byte')}, {spent:.2f} s")
 
 
-def _print_times(made: driver.Made) -> None:
+def _print_times(made: driver.CompileResult) -> None:
     """Milliseconds of each pass and of the parts of the compilation, the longest first."""
     rows = {**made.passes, **{f"({name})": spent for name, spent in made.report.seconds.items()}}
     for name, spent in sorted(rows.items(), key=lambda row: -row[1]):

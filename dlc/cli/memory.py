@@ -116,7 +116,7 @@ def _print_comparison(one: driver.Asked, other: driver.Asked, as_json: bool) -> 
 
 
 def _print_largest(
-    wanted: driver.Wanted, entry: str | None, dims: Sequence[str], most: str, as_json: bool
+    wanted: driver.CompileRequest, entry: str | None, dims: Sequence[str], most: str, as_json: bool
 ) -> None:
     """The largest value of the size that `--dim NAME` names, or of the only one that is free."""
     named = [text for text in dims if "=" not in text]

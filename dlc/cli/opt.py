@@ -10,13 +10,18 @@ import typer
 from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import print_json, print_text, progress
-from dlc.cli.values import check_kept, listed, output_path
+from dlc.cli.values import check_kept, output_path
 
 
 @options.compiling("level", "target", "matmul", "disable_pass", "verify_each")
 def command(
     file: Annotated[str, typer.Argument(help="IR (.dlir), or any model.")],
-    passes: Annotated[str, typer.Option(metavar="NAME,...", help="The passes, in order.")] = "",
+    passes: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...", help="The passes, in order; with options as fuse{max_inputs=4},dce."
+        ),
+    ] = "",
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Where to write; else it is printed.")
     ] = None,
@@ -25,12 +30,11 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     """Run passes on IR and show what they give."""
-    names = listed(passes)
     if out is not None:
         check_kept([output_path(out, ".dlir")], [file])
     with progress(f"running passes on {file}"):
         settings = given.settings()
-    text = driver.optimise_file(file, names, settings)
+    text, names = driver.optimise_file(file, passes, settings)
     if out is not None:
         driver.write_text(out, text)
     if as_json:

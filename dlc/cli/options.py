@@ -177,7 +177,7 @@ class Compilation:
             matmul_precision=self.matmul_precision,
         )
 
-    def of(self, path: str, *, trains: bool = False) -> driver.Wanted:
+    def of(self, path: str, *, trains: bool = False) -> driver.CompileRequest:
         """The compilation of that model with these choices, for training where it trains.
 
         Raises UsageError (D0901, D0902).
@@ -186,7 +186,7 @@ class Compilation:
             raise UsageError(
                 "--untrusted and --trust-ir contradict each other", code="D0901", help="choose one"
             )
-        wanted = driver.Wanted(
+        wanted = driver.CompileRequest(
             path,
             module=self.module,
             parameters=parameters(self.chosen),

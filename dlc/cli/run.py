@@ -153,7 +153,10 @@ def _check_evaluated(**options: object) -> None:
 
 
 def _compiled(
-    wanted: driver.Wanted, request: driver.Request, threads: int | None, max_memory: int | None
+    wanted: driver.CompileRequest,
+    request: driver.Request,
+    threads: int | None,
+    max_memory: int | None,
 ) -> driver.Results:
     doing = "running" if wanted.is_compiled else "compiling and running"
     with progress(f"{doing} {wanted.path}"):
@@ -163,7 +166,7 @@ def _compiled(
 
 
 def _evaluated(
-    wanted: driver.Wanted, request: driver.Request, watch: driver.Watch
+    wanted: driver.CompileRequest, request: driver.Request, watch: driver.Watch
 ) -> driver.Results:
     with progress(f"evaluating {wanted.path}"):
         results, remarks = driver.evaluate_model(wanted, request, watch)

@@ -178,7 +178,9 @@ def _checkpoint(model: str, trainer: Trainer, given: Path | None) -> Path:
     return given or trainer.checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
 
 
-def _write(out: Path, wanted: driver.Wanted, trainer: Trainer, checkpoint: Path | None) -> None:
+def _write(
+    out: Path, wanted: driver.CompileRequest, trainer: Trainer, checkpoint: Path | None
+) -> None:
     """The result: weights for other programs, or an artifact with the model's entry points.
 
     Where that fails, what was learned goes to a checkpoint.

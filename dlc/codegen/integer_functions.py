@@ -35,7 +35,7 @@ from typing import cast
 from dlc.codegen import llvm
 from dlc.codegen.image import link
 from dlc.codegen.kernels import ObjectCache, cache_key, kept
-from dlc.passes.placement.native import Code, Record
+from dlc.ir.native import Code, Record
 from dlc.runtime.code import LoadedImage, load_image
 from dlc.target.cpu import HOST, CpuTarget
 

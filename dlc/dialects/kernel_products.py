@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc.dialects.kernel import Access, Kernel, array_type, grid
+from dlc.dialects.schedule import Packed, Schedule, SplitK
 from dlc.ir.attributes import decode
 from dlc.ir.core import Block, Value
 from dlc.ir.define import attribute, op, operand, operands, region
@@ -62,31 +63,27 @@ class Gemm(Product):
     """Matrix products: sums over k of `lhs[.., m, k] * rhs[.., k, n]`; `domain` is (.., m, n).
 
     An operand that is `transposed` is stored with its last two axes swapped; `rhs_shared` means that
-    rhs has no batch axes. With `panel` columns to a panel, rhs is stored in panels, `[.., p, k, panel]`:
-    column n is column `n % panel` of panel `n // panel`, and the last panel is filled up with zeros.
-    With `packs` columns to a panel the kernel itself puts rhs into panels, part by part as it needs them.
-
-    With a `part` the sums are over so many k each: the first axis of `domain`, (parts, .., m, n), says
-    over which; the last part may be shorter, and one that begins beyond k is 0.
+    rhs has no batch axes. The `schedule` says how it is computed and, where it is `Packed`, that rhs is
+    stored in panels, `[.., p, k, columns]`; where it is `SplitK`, `domain` is (parts, .., m, n).
     """
 
     inner: Size = attribute(doc="k, the length of the sums")
     lhs_transposed: bool = attribute(default=False)
     rhs_transposed: bool = attribute(default=False)
     rhs_shared: bool = attribute(default=False)
-    panel: int = attribute(default=0)
-    packs: int = attribute(default=0)
-    part: Size = attribute(default=0)
+    schedule: Schedule | None = attribute(default=None)
 
     def reads(self, number: int) -> Access:
-        return Access.CONTIGUOUS if number == 1 and self.panel else super().reads(number)
+        packed = isinstance(self.schedule, Packed)
+        return Access.CONTIGUOUS if number == 1 and packed else super().reads(number)
 
     def result_types(self) -> tuple[TensorType, ...]:
-        *batch, m, n = self.domain[1:] if self.part else self.domain
+        *batch, m, n = self.domain[1:] if isinstance(self.schedule, SplitK) else self.domain
         lhs = (self.inner, m) if self.lhs_transposed else (m, self.inner)
         rhs = (n, self.inner) if self.rhs_transposed else (self.inner, n)
-        if self.panel:
-            rhs = (panel_count(n, self.panel), self.inner, self.panel)
+        if isinstance(self.schedule, Packed):
+            columns = self.schedule.columns
+            rhs = (panel_count(n, columns), self.inner, columns)
         expected = (*batch, *lhs), (*(() if self.rhs_shared else batch), *rhs)
         found = array_type(self.lhs).shape, array_type(self.rhs).shape
         if expected != found:
@@ -96,15 +93,15 @@ class Gemm(Product):
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         source = array_type(self.lhs).dtype
         lhs, rhs = (decode(array, source).astype(self.accumulator.numpy) for array in inputs[:2])
-        if self.panel:
+        if isinstance(self.schedule, Packed):
             rhs = unpanelled(rhs, at.size(self.domain[-1]))
         if self.lhs_transposed:
             lhs = lhs.swapaxes(-1, -2)
         if self.rhs_transposed:
             rhs = rhs.swapaxes(-1, -2)
-        if not self.part:
+        if not isinstance(self.schedule, SplitK):
             return self.finish(at, np.matmul(lhs, rhs), inputs)
-        length, parts = at.size(self.part), range(at.size(self.domain[0]))
+        length, parts = at.size(self.schedule.steps), range(at.size(self.domain[0]))
         steps = [slice(number * length, (number + 1) * length) for number in parts]
         sums = [np.matmul(lhs[..., each], rhs[..., each, :]) for each in steps]
         return self.finish(at, np.stack(sums), inputs)
@@ -143,10 +140,11 @@ class Conv(Product):
     `y[b, i, j, o] = sum over h, w, c of lhs[b, i*s + h*d - p, j*s + w*d - p, c] * rhs[h, w, c, o]`, with
     strides s, dilations d and low paddings p. `domain` is (pixels of all results, output channels). With
     g groups, the g-th part of the input channels makes the g-th part of the output channels. rhs is
-    `[h, w, c, o]`, c being the channels of a group, or with `panel` columns to a panel the matrices
+    `[h, w, c, o]`, c being the channels of a group, or where the `schedule` is `Packed` the matrices
     `[h * w * c, o]` of all groups in panels as in `kernel.gemm`. `blank` are zeros, as many as lhs has
-    channels: what is read outside the picture. With a `part` the sums are over so many channels each, and
-    the first axis of `domain` says over which, as in `kernel.gemm`; there is one group then.
+    channels: what is read outside the picture. With `SplitK` the sums are over so many channels each, and
+    the first axis of `domain` says over which, as in `kernel.gemm`; there is one group then. Without a
+    schedule a processor computes it channel by channel.
     """
 
     blank: Value = operand()
@@ -155,20 +153,20 @@ class Conv(Product):
     padding: tuple[tuple[Size, Size], tuple[Size, Size]] = attribute(doc="(low, high) by axis")
     dilations: tuple[int, int] = attribute()
     groups: int = attribute(default=1)
-    panel: int = attribute(default=0)
-    part: Size = attribute(default=0)
+    schedule: Packed | SplitK | None = attribute(default=None)
 
     def reads(self, number: int) -> Access:
         return Access.CONTIGUOUS if number in (1, 2) else super().reads(number)
 
     def result_types(self) -> tuple[TensorType, ...]:
         batch, height, width, channels = array_type(self.lhs).shape
-        pixels, outputs = self.domain[1:] if self.part else self.domain
+        pixels, outputs = self.domain[-2:]
         taps, inputs = self.window[0] * self.window[1], channels // self.groups
         rhs = (*self.window, inputs, outputs)
-        if self.panel:
-            count = self.groups * panel_count(outputs // self.groups, self.panel)
-            rhs = (count, taps * inputs, self.panel)
+        if isinstance(self.schedule, Packed):
+            columns = self.schedule.columns
+            count = self.groups * panel_count(outputs // self.groups, columns)
+            rhs = (count, taps * inputs, columns)
         out_height, out_width = self.extents
         if array_type(self.rhs).shape != rhs or pixels != batch * out_height * out_width:
             raise self.fail(f"kernel.conv over {self.domain} needs {rhs}")
@@ -200,9 +198,9 @@ class Conv(Product):
         )
         low_high = [tuple(at.shape(pair)) for pair in self.padding]
         padded = np.pad(picture, [(0, 0), *low_high, (0, 0)])
-        if not self.part:
+        if not isinstance(self.schedule, SplitK):
             return self.finish(at, self._sums(at, padded, weights), [*inputs[:2], *inputs[3:]])
-        length, parts = at.size(self.part), range(at.size(self.domain[0]))
+        length, parts = at.size(self.schedule.steps), range(at.size(self.domain[0]))
         channels = [slice(number * length, (number + 1) * length) for number in parts]
         sums = [self._sums(at, padded[..., each], weights[:, :, each]) for each in channels]
         return self.finish(at, np.stack(sums), [*inputs[:2], *inputs[3:]])
@@ -228,7 +226,7 @@ class Conv(Product):
     def _matrices(self, weights: Array, outputs: int) -> Array:
         """The weights as one matrix `[h * w * c, o]` for each group."""
         each = outputs // self.groups
-        if self.panel:
+        if isinstance(self.schedule, Packed):
             return unpanelled(weights.reshape(self.groups, -1, *weights.shape[1:]), each)
         split = weights.reshape(-1, self.groups, each)
         return np.moveaxis(split, 1, 0)

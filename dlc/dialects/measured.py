@@ -13,7 +13,7 @@ from typing import overload
 import numpy as np
 
 from dlc.errors import CallError
-from dlc.ir.attributes import Attribute
+from dlc.ir.attributes import Attribute, DialectAttribute, make_dialect_attribute
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import (
     Atom,
@@ -197,6 +197,8 @@ def _names_in(what: Attribute | Type) -> Iterator[str]:
         case tuple():
             for item in what:
                 yield from _names_in(item)
+        case DialectAttribute():
+            yield from _names_in(what.sizes)
         case _:
             pass
 
@@ -221,6 +223,8 @@ def _mentioning(what: Attribute | Type, sizes: Mapping[str, Size]) -> Attribute 
             )
         case tuple():
             return tuple([_mentioning(item, sizes) for item in what])
+        case DialectAttribute():
+            return make_dialect_attribute(what.name, _shape(what.sizes, sizes))
         case _:
             return what
 

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from dlc.driver.importing import Imported, import_model
     from dlc.driver.inspect import Inspection, inspect_file
     from dlc.driver.instances import PlacedInstance, place_instance
-    from dlc.driver.make import Made, Wanted, evaluate_model, make_artifact, make_model, run_model
+    from dlc.driver.make import (
+        CompileRequest,
+        CompileResult,
+        evaluate_model,
+        make_artifact,
+        make_model,
+        run_model,
+    )
     from dlc.driver.memory.asked import Asked, ModelMemory, memory_of
     from dlc.driver.memory.compare import comparison_data, comparison_text
     from dlc.driver.memory.files import write_memory
@@ -61,8 +68,8 @@ _NAMES = {
     "dlc.driver.inspect": ("Inspection", "inspect_file"),
     "dlc.driver.instances": ("PlacedInstance", "place_instance"),
     "dlc.driver.make": (
-        "Made",
-        "Wanted",
+        "CompileResult",
+        "CompileRequest",
         "evaluate_model",
         "make_artifact",
         "make_model",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from dlc.driver.auto import automatic
-from dlc.driver.make import Wanted, make_model
+from dlc.driver.make import CompileRequest, make_model
 from dlc.driver.python_arguments import (
     Bounds,
     Setting,
@@ -68,7 +68,7 @@ def compile(
     any memory and are compiled only with `trust_ir=True`. Raises ModelError with everything that is wrong
     in the model, ArtifactError (D0616) for what nobody said to trust, Unsupported for what dlc cannot do.
     """
-    wanted = Wanted(
+    wanted = CompileRequest(
         path=model_path(path, text, "dlc.compile"),
         text=text,
         module=or_none("module", module, str, "the name of a module"),
@@ -115,7 +115,7 @@ def trainer(
     `cuda`: a GPU, where the weights stay between steps, and `device` says which one. `weights` are what it
     begins with: a file, `"init:SEED"`, or arrays by name.
     """
-    wanted = Wanted(
+    wanted = CompileRequest(
         path=model_path(path, text, "dlc.trainer"),
         text=text,
         module=or_none("module", module, str, "the name of a module"),

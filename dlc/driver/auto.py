@@ -19,8 +19,8 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.comm import HOST, Send, is_gpu
 from dlc.driver.compile import lower
 from dlc.driver.here import newest_here
-from dlc.driver.make import Wanted
-from dlc.driver.opened import Opened
+from dlc.driver.make import CompileRequest
+from dlc.driver.opened import SourceModel
 from dlc.driver.train import OWN
 from dlc.ir.core import Block
 from dlc.ir.dims import evaluate
@@ -77,7 +77,9 @@ class Estimate:
     """The same of the arrays of the callers, were all of it on the GPU."""
 
 
-def automatic(wanted: Wanted, machine: Machine | None = None, *, trains: bool = False) -> Wanted:
+def automatic(
+    wanted: CompileRequest, machine: Machine | None = None, *, trains: bool = False
+) -> CompileRequest:
     """A compilation with `auto` as its target, decided for a machine, this one where none is given.
 
     `auto:NAME` decides as if there were a GPU of that kind; other targets stay as they are. It is decided
@@ -112,7 +114,7 @@ def machine_here(architecture: str = "", device: str | None = None) -> Machine:
 # What each part takes --------------------------------------------------------------------------------
 
 
-def estimated(wanted: Wanted, machine: Machine) -> Estimate:
+def estimated(wanted: CompileRequest, machine: Machine) -> Estimate:
     """The parts of a model with what they take on a machine with a GPU."""
     assert machine.gpu is not None
     opened = wanted.open()
@@ -140,7 +142,7 @@ class _Use(NamedTuple):
     placed: bool
 
 
-def _uses(opened: Opened) -> dict[str, _Use]:
+def _uses(opened: SourceModel) -> dict[str, _Use]:
     """The submodules in the texts that a model was read from, by name."""
     found: dict[str, _Use] = {}
     for name, text in opened.texts.items() if opened.name.endswith(".dlm") else ():
@@ -152,12 +154,12 @@ def _uses(opened: Opened) -> dict[str, _Use]:
     return found
 
 
-def submodules(opened: Opened) -> list[str]:
+def submodules(opened: SourceModel) -> list[str]:
     """The submodules of the root, by path, in order of the text."""
     return list(dict.fromkeys([row.path.split(".")[0] for row in opened.layers if row.path]))
 
 
-def _sizes(opened: Opened) -> dict[str, int]:
+def _sizes(opened: SourceModel) -> dict[str, int]:
     """The sizes at which estimates are made: upper bounds."""
     found: dict[str, int] = {}
     assert isinstance(opened.module, Module)
@@ -246,7 +248,7 @@ def _kernels(
 # What is chosen --------------------------------------------------------------------------------------
 
 
-def _chosen(wanted: Wanted, found: Estimate, architecture: str) -> Wanted:
+def _chosen(wanted: CompileRequest, found: Estimate, architecture: str) -> CompileRequest:
     """The compilation that takes least, by the estimate."""
     on_gpu, time = _best_cut(found)
     whole = sum(part.gpu for part in found.parts.values()) + found.called

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dlc.driver.calls import Arguments, Request, call_with
-from dlc.driver.make import Wanted, make_here
+from dlc.driver.make import CompileRequest, make_here
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.cuda.entry import GpuEntryPoint
 from dlc.runtime.cuda.frame import CallTimes
@@ -48,7 +48,7 @@ class Timing:
 
 
 def measure(
-    wanted: Wanted, request: Request, *, threads: int | None = None, seconds: float = 1.0
+    wanted: CompileRequest, request: Request, *, threads: int | None = None, seconds: float = 1.0
 ) -> Timing:
     """Call an entry point for about so many seconds, at least ten times, and time each call."""
     check_threads(threads)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlc.driver.compile import keep_promises
 from dlc.driver.entries import interfaces, settle_interfaces
 from dlc.driver.interface import entry_data
+from dlc.driver.job import CompileJob, check_kept
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
 from dlc.errors import Diagnostic, ModelError, UsageError, diagnostic_data
@@ -58,7 +58,8 @@ def check_model(
     """
     opened = open_model(Path(path), module=module, settings=parameters or {})
     verify(opened.module)
-    keep_promises(opened, Settings())
+    check_kept(opened)
+    CompileJob.of(opened, Settings())
     with opened.quoting():
         check_least(opened.module)
         settle_interfaces(opened.module)

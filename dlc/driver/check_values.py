@@ -17,7 +17,7 @@ from dlc.dialects import func
 from dlc.driver.build import interface_of
 from dlc.driver.calls import Request
 from dlc.driver.entries import interfaces
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.weights import Given, gather
 from dlc.errors import DlcError
 from dlc.ir.attributes import decode
@@ -39,7 +39,7 @@ class Values:
     source: str
 
 
-def values_of(opened: Opened, function: func.Func, request: Request, weights: Given) -> Values:
+def values_of(opened: SourceModel, function: func.Func, request: Request, weights: Given) -> Values:
     """A value for every argument of a function and every weight of its model.
 
     Raises as `Request.arguments` and `gather` do.
@@ -61,7 +61,7 @@ def values_of(opened: Opened, function: func.Func, request: Request, weights: Gi
 
 
 def _requested(
-    opened: Opened, entry: Entry, request: Request
+    opened: SourceModel, entry: Entry, request: Request
 ) -> tuple[dict[str, Array], Mapping[str, int]]:
     """What the user asks for, random numbers for the rest, and the sizes that no input shows."""
     request = replace(request, entry=entry.name, seed=request.seed or 0)
@@ -75,7 +75,7 @@ def _requested(
 
 
 def _examples(
-    training: Training, opened: Opened, entry: Entry, drawn: Mapping[str, Array]
+    training: Training, opened: SourceModel, entry: Entry, drawn: Mapping[str, Array]
 ) -> tuple[Mapping[str, Array], str]:
     """The first examples of the data, as many as were drawn; nothing, and why, if there are none."""
     wanted = [item for item in entry.inputs if item.name in training.inputs]

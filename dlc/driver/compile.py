@@ -14,12 +14,12 @@ from dlc.driver.cache import open_cache
 from dlc.driver.code import CodeMaker
 from dlc.driver.decisions import recorded
 from dlc.driver.entries import interfaces, settle_interfaces
+from dlc.driver.job import CompileJob, check_kept
 from dlc.driver.known import key_of, recall, remember
 from dlc.driver.memory_limit import check_bounded, kept_within
-from dlc.driver.opened import Opened
-from dlc.driver.pipelines import pipeline
+from dlc.driver.opened import SourceModel
 from dlc.driver.reproduce import reproducer
-from dlc.driver.searches import use_machine_code
+from dlc.driver.searches import machine_code
 from dlc.driver.settings import Settings
 from dlc.driver.stages import first_below_graph
 from dlc.driver.verify_each import EachPass
@@ -27,10 +27,10 @@ from dlc.driver.weights import Given, Weights, gather
 from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
 from dlc.errors.options import option
 from dlc.ir.core import Op
-from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.passes import Context, Manager, Pass
 from dlc.ir.verify import verify
 from dlc.lowering.negative_sizes import check_least
-from dlc.passes.devices import unplace, uses_gpu
+from dlc.passes.devices import unplace
 from dlc.runtime import manifest
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.collector import without_collections
@@ -56,12 +56,23 @@ class Report:
     """Whether the same graph was compiled before, and everything came from the cache."""
 
 
-def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None = None) -> None:
-    """Bring the module of an opened model to a later stage, in place."""
-    settings = settings.keeping(limits_of(opened.module))
-    opened.context.options = _options(opened, settings)
-    use_machine_code()
-    check = EachPass() if settings.verify_each else None
+# Lowering.
+
+
+def lower(
+    model: SourceModel, settings: Settings, stage: str, after: Observer | None = None
+) -> CompileJob:
+    """Bring the module of a model to a later stage, in place."""
+    job = CompileJob.of(model, settings)
+    lower_to(job, stage, after)
+    return job
+
+
+def lower_to(job: CompileJob, stage: str, after: Observer | None = None) -> None:
+    """Walk down to a stage; `after` sees the module after each pass."""
+    model, check = job.model, EachPass() if job.settings.verify_each else None
+    model.context.options = job.options
+    model.context.compiler = machine_code
 
     def observe(name: str, module: Op) -> None:
         if check is not None:
@@ -69,39 +80,22 @@ def lower(opened: Opened, settings: Settings, stage: str, after: Observer | None
         if after is not None:
             after(name, module)
 
-    if settings.kind == "cuda":
-        unplace(opened.module)
-    kind = _kind(opened, settings)
-    passes = pipeline(opened.stage, stage, settings.level, kind)
+    if job.settings.kind == "cuda":
+        unplace(model.module)
     manager = Manager(
-        opened.context,
+        model.context,
         before=None if check is None else check.before,
         after=observe,
-        reproduce=_reproducer(opened, settings, stage, kind),
+        reproduce=_reproducer(job, stage),
     )
-    manager.run(opened.module, passes)
-    verify(opened.module)
-    opened.stage = stage
+    manager.run(model.module, job.pipeline(model.stage, stage))
+    verify(model.module)
+    model.stage = stage
 
 
-def _kind(opened: Opened, settings: Settings) -> str:
-    """What a model is lowered for: `cpu`, `cuda`, or `both`."""
-    mixed = settings.kind == "cpu" and uses_gpu(opened.module)
-    return "both" if mixed else settings.kind
-
-
-def _options(opened: Opened, settings: Settings) -> Options:
-    """What passes are told of the choices and of the model."""
-    # A promise is about the largest sizes that there may be, not about those that are usual.
-    training = opened.training if settings.max_memory is None else None
-    return replace(settings.options(), batch=None if training is None else training.batch)
-
-
-def _reproducer(
-    opened: Opened, settings: Settings, stage: str, kind: str
-) -> Callable[[str], str] | None:
+def _reproducer(job: CompileJob, stage: str) -> Callable[[Pass[...]], str] | None:
     """What writes a file when a pass fails, where the model can be read again."""
-    reopen = opened.reopen
+    reopen = job.model.reopen
     if reopen is None:
         return None
 
@@ -109,188 +103,171 @@ def _reproducer(
         again = reopen()
         return again.module, again.context
 
-    passes = pipeline(opened.read_at, stage, settings.level, kind)
     usual = Settings().flags
-    flags = [flag for flag in settings.flags if flag not in usual]
-    return reproducer(read_again, passes, _options(opened, settings), flags, Path.cwd())
+    flags = [flag for flag in job.settings.flags if flag not in usual]
+    passes = job.pipeline(job.model.read_at, stage)
+    return reproducer(read_again, passes, job.options, flags, Path.cwd())
 
 
-def keep_promises(opened: Opened, settings: Settings) -> Settings:
-    """The choices, narrowed to what a text demands.
-
-    Raises Unsupported (D0707) for what compiled code would not keep, and UsageError or ModelError (D0709)
-    for demands that exclude each other.
-    """
-    if opened.unkept:
-        raise Unsupported(opened.unkept, sources=opened.texts)
-    try:
-        return settings.keeping(limits_of(opened.module))
-    except DlcError as error:
-        error.sources.update(opened.texts)
-        raise
+# Compiling.
 
 
-def compile_opened(
-    opened: Opened,
+def compile_model(
+    model: SourceModel,
     settings: Settings,
     weights: Given = None,
     *,
     report: Report | None = None,
     after: Observer | None = None,
 ) -> Artifact:
-    """The artifact of an opened model, at whatever stage it is.
+    """The artifact of a model, at whatever stage it is.
 
     Raises ArtifactError (D0616) for IR below the graph that nobody said to trust, Unsupported for what its
     text demands and compiled code would not keep.
     """
-    _check_trusted(opened)
-    settings = keep_promises(opened, settings)
+    _check_trusted(model)
+    check_kept(model)
     report = report or Report()
-    place = _bounded(opened, settings)
-    made = _compiled(opened, settings, weights, report, after)
-    if settings.max_memory is None:
-        return made
-    for effort in MORE_RECOMPUTED:
+    job = CompileJob.of(model, settings)
+    limit_place = _narrow(job)
+    artifact = _compiled(job, weights, report, after)
+    most = job.settings.max_memory
+    if most is None:
+        return artifact
+    for budget in MORE_RECOMPUTED:
         try:
-            return kept_within(made, settings.max_memory, place)
+            return kept_within(artifact, most, limit_place)
         except Unsupported:
-            if not _can_recompute(opened, settings):
+            if not job.can_recompute:
                 raise
-        assert opened.reopen is not None
-        opened = opened.reopen()
-        _bounded(opened, settings)
-        made = _compiled(opened, replace(settings, recompute=effort), weights, report, after)
-    return kept_within(made, settings.max_memory, place)
+        job = job.with_recompute(budget)
+        _narrow(job)
+        artifact = _compiled(job, weights, report, after)
+    return kept_within(artifact, most, limit_place)
 
 
-def _check_trusted(opened: Opened) -> None:
+def _check_trusted(model: SourceModel) -> None:
     """Only in a graph is every index checked: below it code may reach any memory of the process."""
-    found = None if opened.trust_ir else first_below_graph(opened.module)
-    if found is None:
+    below = None if model.trust_ir else first_below_graph(model.module)
+    if below is None:
         return
-    name = next(iter(opened.listings), opened.name)
-    with opened.quoting():
+    name = next(iter(model.listings), model.name)
+    with model.quoting():
         raise ArtifactError(
-            f"{name} has {found.name}, which is below the graph and may use any memory, as a program may",
+            f"{name} has {below.name}, which is below the graph and may use any memory, as a program may",
             code="D0616",
-            place=found.location.place,
+            place=below.location.place,
             help=f"compile the model's text or its graph; or say {option('trust_ir', True)}, "
             "if you trust it as a program",
         )
 
 
-def _bounded(opened: Opened, settings: Settings) -> Place | None:
+def _narrow(job: CompileJob) -> Place | None:
     """Narrow the dims of a model to what was chosen; gives the place of its limit of the memory.
 
     Raises ModelError where there is such a limit and dims have no upper bound (D0708), and for values
     whose size the bounds let be below 0 (D0715).
     """
-    limits = limits_of(opened.module)
+    model, settings = job.model, job.settings
+    limits = limits_of(model.module)
     place = next((limit.place for limit in limits if limit.name == "memory"), None)
     try:
-        named = {n: bound for n, bound in settings.dims.items() if n not in opened.numbers}
-        narrow(opened.module, named)
-        check_least(opened.module)
+        named = {n: bound for n, bound in settings.dims.items() if n not in model.numbers}
+        narrow(model.module, named)
+        check_least(model.module)
         if settings.max_memory is not None:
-            check_bounded(interfaces(opened.module), place)
+            check_bounded(interfaces(model.module), place)
     except DlcError as error:
-        error.sources.update(opened.texts)
+        error.sources.update(model.texts)
         raise
     return place
 
 
-def _can_recompute(opened: Opened, settings: Settings) -> bool:
-    """Whether compiling it once more could need less memory."""
-    again = opened.reopen is not None and opened.read_at == "graph"
-    return again and settings.level > 0 and "recompute" not in settings.disabled
-
-
-def _compiled(
-    opened: Opened, settings: Settings, weights: Given, report: Report, after: Observer | None
-) -> Artifact:
+def _compiled(job: CompileJob, weights: Given, report: Report, after: Observer | None) -> Artifact:
     """The artifact, from the cache if the same graph was compiled before."""
     start = time.perf_counter()
-    with opened.quoting():
-        settle_interfaces(opened.module)
-    interface = tuple(interfaces(opened.module))
+    model, settings = job.model, job.settings
+    with model.quoting():
+        settle_interfaces(model.module)
+    interface = tuple(interfaces(model.module))
     if not interface:
         raise ModelError(
-            f"{opened.name} has no entry point",
+            f"{model.name} has no entry point",
             code="D0222",
             help="write `export` before the function that the artifact is to have",
         )
     cache = open_cache()
     if cache is None or after is not None or settings.verify_each:
-        return _finished(opened, settings, interface, weights, report, after)
+        return _built(job, interface, weights, report, after)
     key = key_of(
-        opened.module,
+        model.module,
         (
-            *(opened.name, opened.stage, *settings.flags, str(settings.recompute)),
-            str(_options(opened, settings).batch),
-            *(repr(opened.layers), repr(interface)),
-            *map(str, opened.context.log),
+            *(model.name, model.stage, *settings.flags, str(settings.recompute)),
+            str(job.options.batch),
+            *(repr(model.layers), repr(interface)),
+            *map(str, model.context.log),
         ),
-        opened.texts,
+        model.texts,
         settings.processor,
     )
     kept = recall(cache, key)
     if kept is not None:
-        gathered = _gathered(opened, weights, kept.names)
+        gathered = _gathered(model, weights, kept.names)
         report.recalled, report.notes = True, gathered.notes
         report.seconds["recall"] = time.perf_counter() - start
-        return kept.complete(gathered, opened.training)
-    made = _finished(opened, settings, interface, weights, report, after)
-    remember(cache, key, made)
-    return made
+        return kept.complete(gathered, model.training)
+    artifact = _built(job, interface, weights, report, after)
+    remember(cache, key, artifact)
+    return artifact
 
 
-def _gathered(opened: Opened, weights: Given, names: Collection[str] | None = None) -> Weights:
+def _gathered(model: SourceModel, weights: Given, names: Collection[str] | None = None) -> Weights:
     """The numbers of the weights of these names, or of all that the module has."""
-    seed = 0 if opened.training is None else opened.training.seed
-    return gather(opened.module, weights, opened.folder, opened.arrays, seed, names)
+    seed = 0 if model.training is None else model.training.seed
+    return gather(model.module, weights, model.folder, model.arrays, seed, names)
 
 
 @without_collections()
-def _finished(
-    opened: Opened,
-    settings: Settings,
+def _built(
+    job: CompileJob,
     interface: tuple[manifest.Entry, ...],
     weights: Given,
     report: Report,
     after: Observer | None,
 ) -> Artifact:
-    """The artifact of an opened model, compiled."""
-    if opened.stage == "graph":
-        lower(opened, settings, "graph", after)
-    gathered = _gathered(opened, weights)
+    """The artifact of a model: down to the graph, the plan and the loops, then machine code."""
+    model, settings = job.model, job.settings
+    if model.stage == "graph":
+        lower_to(job, "graph", after)
+    gathered = _gathered(model, weights)
     report.notes = gathered.notes
     sources = Sources(
-        opened.name,
-        opened.texts,
-        print_module(opened.module),
+        model.name,
+        model.texts,
+        print_module(model.module),
         flags=settings.flags,
-        layers=opened.layers,
+        layers=model.layers,
         version=VERSION,
-        training=opened.training,
+        training=model.training,
     )
     start = time.perf_counter()
-    if opened.stage != "loop":
-        lower(opened, settings, "plan", after)
-        sources = replace(sources, plan=print_module(opened.module))
-    lower(opened, settings, "loop", after)
-    sources = replace(sources, decisions=recorded(opened.context.log))
+    if model.stage != "loop":
+        lower_to(job, "plan", after)
+        sources = replace(sources, plan=print_module(model.module))
+    lower_to(job, "loop", after)
+    sources = replace(sources, decisions=recorded(model.context.log))
     lowered = time.perf_counter()
     cache = open_cache()
     code = CodeMaker(settings.processor, settings.level, cache, settings.gpu)
-    artifact = _built(opened, interface, gathered, sources, code)
+    artifact = _linked(model, interface, gathered, sources, code)
     report.seconds |= {"lower": lowered - start, "code": time.perf_counter() - lowered}
     if cache is not None:
         report.cached, report.compiled = cache.hits, cache.misses
     return artifact
 
 
-def _built(
-    opened: Opened,
+def _linked(
+    model: SourceModel,
     interface: tuple[manifest.Entry, ...],
     weights: Weights,
     sources: Sources,
@@ -301,12 +278,12 @@ def _built(
     Raises ModelError (D0164) for what a loader would refuse.
     """
     try:
-        artifact = build_artifact(opened.module, interface, weights, sources, code)
-        if opened.read_at in ("plan", "loop"):
+        artifact = build_artifact(model.module, interface, weights, sources, code)
+        if model.read_at in ("plan", "loop"):
             Model(artifact, untrusted=True).close()
     except ArtifactError as error:
         raise ModelError(
-            f"what is made of {opened.name} would not be loaded: {error.diagnostics[0].message}",
+            f"what is made of {model.name} would not be loaded: {error.diagnostics[0].message}",
             code="D0164",
             help="compile it from its kernels or its graph",
         ) from None

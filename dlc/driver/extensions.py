@@ -12,11 +12,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from dlc.errors import UsageError
-from dlc.frontend.elaborate import HANDLERS
 
 GROUP = "dlc.ops"
-
-assert len(HANDLERS) > 0, "dlc's own operations are there first"
 
 
 @cache

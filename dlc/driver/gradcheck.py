@@ -19,13 +19,13 @@ from dlc.dialects import func, weight
 from dlc.dialects.builtin import Module
 from dlc.driver.calls import Request
 from dlc.driver.check_values import Values, values_of
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.differences import slope
 from dlc.driver.entries import find_function
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.neighbourhood import Neighbourhood
 from dlc.driver.open import open_model, open_training
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.errors import UsageError
 from dlc.ir.attributes import decode, encode
@@ -33,7 +33,8 @@ from dlc.ir.builder import Builder
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import DType, TensorType
-from dlc.passes.autodiff import differentiate
+from dlc.passes.autodiff import autodiff, differentiate
+from dlc.passes.dce import dce
 from dlc.passes.gradient_functions import (
     COTANGENT,
     contracted,
@@ -120,7 +121,7 @@ class Gradients:
 
 
 def check_gradients(
-    wanted: Wanted, request: Request, *, order: int = 1, full: bool = False
+    wanted: CompileRequest, request: Request, *, order: int = 1, full: bool = False
 ) -> Gradients:
     """Check the gradient of the loss of a model, or of an entry point, by every float it depends on.
 
@@ -138,7 +139,7 @@ def check_gradients(
         return Gradients(check.rows(model, effort), values.source, effort)
 
 
-def _opened(wanted: Wanted, request: Request) -> Opened:
+def _opened(wanted: CompileRequest, request: Request) -> SourceModel:
     if request.entry is None and wanted.path.endswith(".dlm"):
         plain = open_model(
             wanted.path, text=wanted.text, module=wanted.module, settings=wanted.parameters
@@ -331,15 +332,15 @@ class _Worst:
             self.gradient, self.difference = gradient, difference
 
 
-def compile_gradients(opened: Opened, checks: Sequence[Check], settings: Settings) -> Model:
+def compile_gradients(opened: SourceModel, checks: Sequence[Check], settings: Settings) -> Model:
     """The functions of all these checks of one model, compiled together."""
     functions = [function for check in checks for function in check.functions()]
     module, context = _module(functions)
-    Manager(context).run(module, ("autodiff",))
-    made = Opened(
+    Manager(context).run(module, (autodiff,))
+    made = SourceModel(
         module, context, opened.name, opened.texts, opened.folder, listings=opened.listings
     )
-    return Model(compile_opened(made, settings))
+    return Model(compile_model(made, settings))
 
 
 def _evaluated(function: func.Func) -> func.Func:
@@ -347,7 +348,7 @@ def _evaluated(function: func.Func) -> func.Func:
     widen(function)
     module, context = _module([function])
     differentiate(module, context)
-    Manager(context).run(module, ("dce",))
+    Manager(context).run(module, (dce,))
     return function
 
 

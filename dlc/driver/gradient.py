@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlc.dialects import array, flow, func
 from dlc.dialects.measured import count_anew, measuring
 from dlc.driver.entries import entry_functions, find_function
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.errors import UsageError
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_block
@@ -13,7 +13,7 @@ from dlc.ir.core import Block, Value
 from dlc.ir.types import TensorType, Type
 
 
-def add_gradient(opened: Opened, entry: str | None, result: str, input: str) -> None:
+def add_gradient(opened: SourceModel, entry: str | None, result: str, input: str) -> None:
     """Let an entry point give `d{result}/d{input}` after its results.
 
     A result without a name is called like its entry point, or `result`. If it is not a single number,
@@ -50,7 +50,7 @@ def _check_float(function: func.Func, name: str, type: Type) -> None:
         )
 
 
-def gradient_function(opened: Opened, entry: str | None, result: str) -> func.Func:
+def gradient_function(opened: SourceModel, entry: str | None, result: str) -> func.Func:
     """The entry point; where none is named, the only one, or the only one with such a result."""
     having = [f for f in entry_functions(opened.module) if result in _result_names(f)]
     if entry is None and len(having) == 1:

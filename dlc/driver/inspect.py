@@ -12,7 +12,7 @@ from dlc.dialects import weight
 from dlc.driver.entries import interfaces, settle_interfaces
 from dlc.driver.interface import entry_data, sizes_data
 from dlc.driver.open import open_model
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.tables import Table
 from dlc.frontend.values import Datum
 from dlc.ir.types import TensorType
@@ -176,7 +176,7 @@ def _memory(artifact: Artifact) -> Iterator[Memory]:
             yield Memory(entry.name, FIRST_GPU if on_gpu else device, size)
 
 
-def _model(opened: Opened) -> Inspection:
+def _model(opened: SourceModel) -> Inspection:
     with opened.quoting():
         settle_interfaces(opened.module)
     sources = [op for op in opened.module.body if isinstance(op, weight.Source)]

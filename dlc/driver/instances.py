@@ -50,8 +50,7 @@ def place_instance(path: str, effort: int = 1) -> PlacedInstance:
     """
     table = read_instance(path)
     buffers = list(table.values())
-    search = machine_code(placement.search, placement.Tables)
-    placed = placement.place(buffers, effort=effort, steps=STEPS, search=search)
+    placed = placement.place(buffers, effort=effort, steps=STEPS, compiler=machine_code)
     rows = zip(table.items(), placed.offsets, strict=True)
     return PlacedInstance(
         placed.height,

@@ -15,7 +15,7 @@ from dlc.dialects.machine import BadAccess
 from dlc.driver.build import interface_of
 from dlc.driver.calls import Arguments, Request
 from dlc.driver.entries import find_entry, interfaces, settle_interfaces
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.results import Results
 from dlc.driver.watch import Watch, observing, renamed_values
 from dlc.driver.weights import Given, Weights, derive, gather
@@ -23,6 +23,7 @@ from dlc.errors import ModelError, UsageError
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.passes import Manager
 from dlc.lowering.plan_evaluation import evaluate_plan
+from dlc.passes.autodiff import autodiff
 from dlc.runtime.binding import Binder
 from dlc.runtime.call_arguments import ArgumentReader
 from dlc.runtime.status import called
@@ -31,7 +32,7 @@ from dlc.runtime.weights import WeightViews
 
 
 def evaluate_entry(
-    opened: Opened, request: Request, weights: Given = None, watch: Watch | None = None
+    opened: SourceModel, request: Request, weights: Given = None, watch: Watch | None = None
 ) -> tuple[Results, tuple[str, ...]]:
     """Evaluate an entry point of a model at any level: its results, and notes about weights and inputs.
 
@@ -45,14 +46,14 @@ def evaluate_entry(
         settle_interfaces(opened.module)
     arguments = request.arguments(interfaces(opened.module))
     if opened.stage == "graph":
-        Manager(opened.context).run(opened.module, ("autodiff",))
+        Manager(opened.context).run(opened.module, (autodiff,))
     gathered = gather(opened.module, weights, opened.folder, opened.arrays)
     results = evaluate_arguments(opened, arguments, gathered, watch)
     watch.check_found()
     return results, (*gathered.notes, *watch.remarks)
 
 
-def _check_watched(opened: Opened, watch: Watch) -> None:
+def _check_watched(opened: SourceModel, watch: Watch) -> None:
     if watch.watches and opened.stage in ("plan", "loop"):
         raise UsageError(
             f"{opened.name} is at {opened.stage} level, where memory has no values of its own to watch",
@@ -62,7 +63,7 @@ def _check_watched(opened: Opened, watch: Watch) -> None:
 
 
 def evaluate_arguments(
-    opened: Opened, arguments: Arguments, weights: Weights, watch: Watch
+    opened: SourceModel, arguments: Arguments, weights: Weights, watch: Watch
 ) -> Results:
     """Evaluate an entry point, without derivatives any more, on arguments that were read."""
     function = find_entry(opened.module, arguments.entry)
@@ -90,7 +91,7 @@ def evaluate_arguments(
 
 
 @contextmanager
-def _told(opened: Opened) -> Generator[None]:
+def _told(opened: SourceModel) -> Generator[None]:
     """Raises ModelError (D0164) for what IR below the graph does wrong meanwhile: it is read unchecked."""
     try:
         yield

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dlc.driver.calls import Request, call, call_with, load_model
-from dlc.driver.compile import Report, compile_opened
+from dlc.driver.compile import Report, compile_model
 from dlc.driver.entries import interfaces
 from dlc.driver.gradient import add_gradient, gradient_function
 from dlc.driver.here import placed_here, to_run_here
 from dlc.driver.importing import Asked
 from dlc.driver.interpret import evaluate_entry
 from dlc.driver.open import open_model, open_training
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.pipelines import STAGES
 from dlc.driver.results import Results
 from dlc.driver.settings import AUTO, Settings
@@ -28,7 +28,7 @@ from dlc.runtime.threads import check_threads
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CompileRequest:
     """Which model, and what the user chose about it.
 
     With `text` the model is that text, called `path`. `gradient` is `(entry, y, x)`: the entry point
@@ -78,18 +78,18 @@ class Wanted:
             and not self.fixed
         )
 
-    def to_run_here(self) -> Wanted:
+    def to_run_here(self) -> CompileRequest:
         """The same, for a machine that is this one. Raises Unsupported (D0714) where there is no GPU."""
         return replace(self, settings=to_run_here(self.settings, self.device))
 
-    def with_gpu_for(self, opened: Opened) -> Wanted:
+    def with_gpu_for(self, opened: SourceModel) -> CompileRequest:
         """The same, with this machine's GPU for what a model has on one.
 
         Raises Unsupported (D0714) where it has, and there is no GPU.
         """
         return replace(self, settings=placed_here(self.settings, opened.module, self.device))
 
-    def meant(self, opened: Opened, request: Request) -> Request:
+    def meant(self, opened: SourceModel, request: Request) -> Request:
         """The request, with what it leaves to be understood.
 
         Where it names no entry point, that is the one that the derivative is of. Where a weight file of
@@ -104,7 +104,7 @@ class Wanted:
         entry, result, _ = self.gradient
         return replace(request, entry=gradient_function(opened, entry, result).sym_name)
 
-    def open(self) -> Opened:
+    def open(self) -> SourceModel:
         """The model, read."""
         opened = self._open_training() if self.to_train else self._open_model()
         opened.trust_ir = self.trust_ir
@@ -115,7 +115,7 @@ class Wanted:
             opened.context.log.add(decision)
         return opened
 
-    def _open_model(self) -> Opened:
+    def _open_model(self) -> SourceModel:
         return open_model(
             self.path,
             text=self.text,
@@ -125,7 +125,7 @@ class Wanted:
             asked=Asked(self.shapes, self.fixed, self.settings.dims),
         )
 
-    def _open_training(self) -> Opened:
+    def _open_training(self) -> SourceModel:
         return open_training(
             self.path,
             text=self.text,
@@ -136,7 +136,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CompileResult:
     """An artifact, what is to be said about it, and how long its making took."""
 
     artifact: Artifact
@@ -145,7 +145,7 @@ class Made:
     """Seconds spent in each pass."""
 
 
-def make_artifact(wanted: Wanted, *, stage: str | None = None) -> Made:
+def make_artifact(wanted: CompileRequest, *, stage: str | None = None) -> CompileResult:
     """Compile a model from the stage that it is at, which is `stage` where one is named.
 
     Raises UsageError: D0905 for a model at another stage, D0915 for what is no stage of IR.
@@ -153,24 +153,24 @@ def make_artifact(wanted: Wanted, *, stage: str | None = None) -> Made:
     opened = wanted.open()
     if stage is not None:
         _begin_at(opened, stage)
-    return _made(wanted, opened)
+    return _compiled(wanted, opened)
 
 
-def make_model(wanted: Wanted, threads: int | None = None) -> tuple[Model, Made]:
+def make_model(wanted: CompileRequest, threads: int | None = None) -> tuple[Model, CompileResult]:
     """Compile a model to be called in this process. Raises Unsupported (D0714) where there is no GPU."""
-    made = make_here(wanted)
-    return Model(made.artifact, threads=threads, device=wanted.device), made
+    result = make_here(wanted)
+    return Model(result.artifact, threads=threads, device=wanted.device), result
 
 
-def make_here(wanted: Wanted) -> Made:
+def make_here(wanted: CompileRequest) -> CompileResult:
     """Compile a model for this machine. Raises Unsupported (D0714) where it lacks the GPU for it."""
     wanted = wanted.to_run_here()
     opened = wanted.open()
-    return _made(wanted.with_gpu_for(opened), opened)
+    return _compiled(wanted.with_gpu_for(opened), opened)
 
 
 def run_model(
-    wanted: Wanted,
+    wanted: CompileRequest,
     request: Request,
     threads: int | None = None,
     max_memory: int | None = None,
@@ -186,14 +186,14 @@ def run_model(
         return _run_artifact(wanted, request, threads, max_memory), ()
     opened = wanted.open()
     arguments = wanted.meant(opened, request).arguments(interfaces(opened.module))
-    made = _made(wanted.with_gpu_for(opened), opened)
-    artifact, device = made.artifact, wanted.device
+    result = _compiled(wanted.with_gpu_for(opened), opened)
+    artifact, device = result.artifact, wanted.device
     with Model(artifact, threads=threads, max_memory=max_memory, device=device) as model:
-        return call_with(model, arguments), made.report.notes
+        return call_with(model, arguments), result.report.notes
 
 
 def evaluate_model(
-    wanted: Wanted, request: Request, watch: Watch
+    wanted: CompileRequest, request: Request, watch: Watch
 ) -> tuple[Results, tuple[str, ...]]:
     """The same without compiling: each operation says in NumPy what it computes."""
     opened = wanted.open()
@@ -201,7 +201,7 @@ def evaluate_model(
 
 
 def _run_artifact(
-    wanted: Wanted, request: Request, threads: int | None, max_memory: int | None
+    wanted: CompileRequest, request: Request, threads: int | None, max_memory: int | None
 ) -> Results:
     with load_model(
         wanted.path,
@@ -213,7 +213,7 @@ def _run_artifact(
         return call(model, request)
 
 
-def _begin_at(opened: Opened, stage: str) -> None:
+def _begin_at(opened: SourceModel, stage: str) -> None:
     """Take a model to be at a stage."""
     if stage not in STAGES:
         raise UsageError(
@@ -230,8 +230,8 @@ def _begin_at(opened: Opened, stage: str) -> None:
     opened.stage = opened.read_at = stage
 
 
-def _made(wanted: Wanted, opened: Opened) -> Made:
+def _compiled(wanted: CompileRequest, opened: SourceModel) -> CompileResult:
     report = Report()
-    artifact = compile_opened(opened, wanted.settings, wanted.weights, report=report)
+    artifact = compile_model(opened, wanted.settings, wanted.weights, report=report)
     report.notes = (*opened.remarks, *report.notes)
-    return Made(artifact, report, opened.context.seconds)
+    return CompileResult(artifact, report, opened.context.seconds)

@@ -8,7 +8,7 @@ from pathlib import Path
 from dlc.dialects.builtin import Module
 from dlc.driver.extensions import load_extensions
 from dlc.driver.importing import Asked
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.stages import stages_of
 from dlc.driver.training_text import take_training
 from dlc.errors import DlcError, UsageError
@@ -44,7 +44,7 @@ def open_model(
     settings: Chosen | None = None,
     places: Places | None = None,
     asked: Asked | None = None,
-) -> Opened:
+) -> SourceModel:
     """The model in a file; with `text`, in that text under the name `path`. An ONNX file is as `asked`.
 
     Raises UsageError for an ending that is not dlc's, a file that cannot be read, and parameters of what
@@ -80,7 +80,7 @@ def open_training(
     settings: Chosen | None = None,
     places: Places | None = None,
     purpose: Purpose = "train",
-) -> Opened:
+) -> SourceModel:
     """The functions that train the model in a text, as its `train` block says; or its loss alone.
 
     Raises UsageError (D0905) for what is no text of a model, ModelError for one without such a block.
@@ -110,7 +110,7 @@ def _open_text(
     _: Asked | None = None,
     *,
     purpose: Purpose = "call",
-) -> Opened:
+) -> SourceModel:
     context = Context()
     made = elaborate(
         path,
@@ -121,7 +121,7 @@ def _open_text(
         purpose=purpose,
         places=places,
     )
-    return Opened(
+    return SourceModel(
         made.module,
         context,
         readable(path.name),
@@ -157,18 +157,18 @@ def _open_ir(
     settings: Chosen,
     places: Places,
     _: Asked,
-) -> Opened:
+) -> SourceModel:
     _refuse_choices(path, module, settings, places)
     name = readable(path.name)
     found = Source.read(path, name, MAX_IR_BYTES).text if text is None else text
     parsed = read_ir(found, name)
     training = take_training(parsed)
-    opened = Opened(parsed, Context(), name, {name: found}, path.parent, training=training)
+    opened = SourceModel(parsed, Context(), name, {name: found}, path.parent, training=training)
     _place(opened)
     return opened
 
 
-def _place(opened: Opened) -> None:
+def _place(opened: SourceModel) -> None:
     """Note the level of IR that was read."""
     opened.stages = stages_of(opened.module)
     opened.stage = opened.read_at = opened.stages[0]
@@ -191,7 +191,7 @@ def _open_artifact(
     settings: Chosen,
     places: Places,
     _: Asked,
-) -> Opened:
+) -> SourceModel:
     _refuse_choices(path, module, settings, places)
     artifact = Artifact.read(path)
     graph = _graph_of(artifact)
@@ -199,7 +199,7 @@ def _open_artifact(
     parsed = read_ir(graph, listing)
     facts = artifact.manifest
     weights = WeightViews(facts.weights, as_bytes(artifact.section("weights")))
-    opened = Opened(
+    opened = SourceModel(
         parsed,
         Context(),
         facts.model,
@@ -231,13 +231,13 @@ def _open_onnx(
     settings: Chosen,
     places: Places,
     asked: Asked,
-) -> Opened:
+) -> SourceModel:
     _refuse_choices(path, module, settings, places)
     context = Context()
     made = asked.read(path, context.values)
     name = readable(path.name)
     texts = {name: made.listing}
-    return Opened(
+    return SourceModel(
         made.module,
         context,
         name,
@@ -249,7 +249,7 @@ def _open_onnx(
     )
 
 
-OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen, Places, Asked], Opened]] = {
+OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen, Places, Asked], SourceModel]] = {
     ".dlm": _open_text,
     ".dlir": _open_ir,
     ".dlc": _open_artifact,

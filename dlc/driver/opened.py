@@ -15,7 +15,7 @@ from dlc.runtime import manifest
 
 
 @dataclass(slots=True)
-class Opened:
+class SourceModel:
     """A model that was read: its module at `stage`, and what is known about where it came from."""
 
     module: Module
@@ -30,7 +30,7 @@ class Opened:
     """The stage at which it was read."""
     stages: tuple[str, ...] = ("graph",)
     """The stages at which it may be taken to be."""
-    reopen: Callable[[], Opened] | None = None
+    reopen: Callable[[], SourceModel] | None = None
     """Reads it once more."""
     warnings: tuple[Diagnostic, ...] = ()
     unkept: tuple[Diagnostic, ...] = ()

@@ -6,48 +6,51 @@ refused: to do nothing silently would look like a result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from dlc.dialects.builtin import Module
 from dlc.driver.extensions import load_extensions
 from dlc.driver.open import open_model, read_ir
-from dlc.driver.pipelines import LOADED, STAGES
-from dlc.driver.searches import use_machine_code
+from dlc.driver.pipelines import STAGES
+from dlc.driver.searches import machine_code
 from dlc.driver.settings import Settings
 from dlc.driver.stages import has_kernels, stages_of
 from dlc.driver.verify_each import EachPass
 from dlc.errors import UsageError
 from dlc.ir.core import Op
-from dlc.ir.passes import PASSES, Context, Manager
+from dlc.ir.passes import Context, Manager, Pipeline, parse_passes
 from dlc.ir.verify import verify
 from dlc.runtime.collector import without_collections
 from dlc.text.ir_printer import print_module
 
-assert LOADED and PASSES, "the modules that define the passes are loaded"
 
+def optimise_text(text: str, passes: str, *, file: str, verify_each: bool = False) -> str:
+    """The text of a module after passes such as `fuse{max_inputs=4},dce`, in order.
 
-def optimise_text(text: str, passes: Sequence[str], *, file: str, verify_each: bool = False) -> str:
-    """The text of a module after the passes, in order. `file` is what messages call it.
-
-    Raises ModelError for a text that is wrong, UsageError for a pass that does not exist.
+    `file` is what messages call it. Raises ModelError for a text that is wrong, UsageError for a pass or
+    an option that does not exist.
     """
     load_extensions()
-    return _run(read_ir(text, file), Context(), passes, Settings(verify_each=verify_each))
+    module = read_ir(text, file)
+    return _run(module, Context(), parse_passes(passes), Settings(verify_each=verify_each))
 
 
-def optimise_file(path: str, passes: Sequence[str], settings: Settings) -> str:
-    """The IR of a model in a file after the passes, in order; `settings` are what passes are told.
+def optimise_file(path: str, passes: str, settings: Settings) -> tuple[str, list[str]]:
+    """The IR of a model in a file after passes such as `fuse{max_inputs=4},dce`, and these, one by one.
 
-    Raises UsageError: D0901 for a pass that does not exist, D0905 for one that the module is not ready for.
+    `settings` are what passes are told. Raises UsageError: D0901 for a pass that does not exist, D0902 for
+    an option that it does not take, D0905 for a pass that the module is not ready for.
     """
     opened = open_model(Path(path))
+    steps = parse_passes(passes)
 
     def check(name: str, module: Op) -> None:
         assert isinstance(module, Module)
         _check_ready(name, module, opened.name)
 
-    return _run(opened.module, opened.context, passes, settings, check)
+    text = _run(opened.module, opened.context, steps, settings, check)
+    return text, list(map(str, steps))
 
 
 GRAPH_ONLY = frozenset(
@@ -97,12 +100,12 @@ def _not_ready(name: str, wanted: str, stage: str, file: str) -> UsageError:
 def _run(
     module: Op,
     context: Context,
-    passes: Sequence[str],
+    passes: Pipeline,
     settings: Settings,
     ready: Callable[[str, Op], None] | None = None,
 ) -> str:
     context.options = settings.options()
-    use_machine_code()
+    context.compiler = machine_code
     check = EachPass() if settings.verify_each else None
 
     def before(name: str, module: Op) -> None:

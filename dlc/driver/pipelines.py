@@ -1,285 +1,265 @@
-"""The order of passes at each optimisation level, and the reasons for it, which are checked."""
+"""Pipelines: the passes that lead from level to level, as rows with the reasons for their order.
+
+A row names the pass with its options, the lowest `-O` level at which it runs, and what it runs for. The
+reasons are checked for every pipeline when this module is imported.
+"""
 
 from __future__ import annotations
 
-from dlc.ir.passes import Order, check_order
-from dlc.lowering import (
-    array_to_kernel,
-    bundle_calls,
-    decompose,
-    fuse_attention_gradients,
-    gather_updates,
-    join_pieces,
-    join_updates,
-    kernel_to_both,
-    kernel_to_loop,
-    kernel_to_plan,
-    kernel_to_simt,
-    nn_to_kernel,
-    order_to_kernel,
-    pieces_to_kernel,
-    random_to_kernel,
-    recompute,
-    release,
-    reorder,
-    see_parts,
-    split_folds,
-    split_products,
-    windows_to_kernel,
-)
-from dlc.passes import (
-    algebra,
-    autodiff,
-    borders,
-    canonicalize,
-    collapse,
-    cse,
-    dce,
-    defer_sums,
-    devices,
-    fold_scales,
-    fold_weights,
-    fuse,
-    hoist,
-    keep_wide,
-    layout,
-    merge_maps,
-    operands,
-    pack,
-    prepare,
-)
+from dataclasses import dataclass
+from enum import Flag, auto
 
-STAGES = ("graph", "kernel", "plan", "loop")
+from dlc.ir.passes import Order, Pass, check_order
+from dlc.lowering.bundle_calls import bundle_calls
+from dlc.lowering.decompose import decompose
+from dlc.lowering.fuse_attention_gradients import fuse_attention_gradients
+from dlc.lowering.gather_updates import gather_updates
+from dlc.lowering.graph_to_kernel import lower_to_kernels
+from dlc.lowering.join_pieces import join_pieces
+from dlc.lowering.join_updates import join_updates
+from dlc.lowering.kernel_to_both import lower_to_both
+from dlc.lowering.kernel_to_loop import lower_to_loops
+from dlc.lowering.kernel_to_plan import plan_memory
+from dlc.lowering.kernel_to_simt import lower_to_simt
+from dlc.lowering.multiples import ACCESS
+from dlc.lowering.recompute import recompute
+from dlc.lowering.release import release
+from dlc.lowering.reorder import reorder
+from dlc.lowering.see_parts import see_parts
+from dlc.lowering.split_folds import split_folds
+from dlc.lowering.split_products import split_products
+from dlc.passes.algebra import algebra
+from dlc.passes.autodiff import autodiff
+from dlc.passes.borders import add_borders
+from dlc.passes.canonicalize import canonicalize
+from dlc.passes.collapse import collapse
+from dlc.passes.cse import cse
+from dlc.passes.dce import dce
+from dlc.passes.defer_sums import defer_sums
+from dlc.passes.devices import place
+from dlc.passes.fold_scales import fold_scales
+from dlc.passes.fold_weights import fold_weights
+from dlc.passes.fuse import fuse
+from dlc.passes.hoist import hoist
+from dlc.passes.keep_wide import keep_wide
+from dlc.passes.layout import layout
+from dlc.passes.merge_maps import merge_maps, scalars_first
+from dlc.passes.operands import as_stored, keep_blanks, take_operands
+from dlc.passes.pack import pack
+from dlc.passes.prepare import make_prepare
+
+
+class Device(Flag):
+    """What a model is compiled for: a processor, a GPU, or both, each for a part of it."""
+
+    CPU = auto()
+    CUDA = auto()
+    HETERO = auto()
+    ALL = CPU | CUDA | HETERO
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A row of a pipeline: a pass, the lowest `-O` level at which it runs, and for which devices."""
+
+    run: Pass[...]
+    level: int = 0
+    on: Device = Device.ALL
+
+
+SIMPLIFY = (
+    Step(canonicalize, level=1),
+    Step(algebra, level=2),
+    Step(layout, level=2),
+    Step(fold_scales, level=2),
+    Step(canonicalize, level=2),
+    Step(cse, level=1),
+    Step(algebra, level=2),
+    Step(defer_sums, level=2),
+    Step(canonicalize, level=2),
+    Step(fold_weights, level=2),
+    Step(dce, level=1),
+)
+"""A simpler graph; at -O1 only what changes no bit but the sign of zero."""
+
+FUSE = (
+    Step(fuse, level=1),
+    Step(dce, level=1),
+    Step(collapse, level=1),
+    Step(canonicalize, level=1),
+    Step(cse, level=1),
+    Step(fuse, level=1),
+    Step(canonicalize, level=1),
+    Step(keep_wide, level=1),
+    Step(dce, level=1),
+)
+"""Larger kernels."""
+
+PIPELINE = {
+    "graph": (
+        Step(place),
+        Step(autodiff),
+        Step(place),
+        *SIMPLIFY,
+    ),
+    "kernel": (
+        Step(fuse_attention_gradients, level=2, on=Device.CUDA),
+        Step(fuse_attention_gradients.using(gpu_only=True), level=2, on=Device.HETERO),
+        Step(decompose),
+        *SIMPLIFY,
+        Step(lower_to_kernels),
+        Step(take_operands, level=2, on=Device.CUDA),
+        Step(take_operands.using(gpu_only=True), level=2, on=Device.HETERO),
+        Step(as_stored, level=2, on=Device.CPU | Device.HETERO),
+        # Pictures of convolutions get zeros around them; writing these is one more kernel.
+        Step(add_borders, on=Device.CPU | Device.HETERO),
+        Step(lower_to_kernels, on=Device.CPU | Device.HETERO),
+        *FUSE,
+        # What is computed when weights are loaded; for processors, packing finds most of it.
+        Step(pack, on=Device.CPU | Device.HETERO),
+        Step(make_prepare),
+        Step(lower_to_kernels),
+        *FUSE,
+        Step(keep_blanks, level=2, on=Device.CUDA),
+        Step(keep_blanks.using(gpu_only=True), level=2, on=Device.HETERO),
+        Step(split_folds, level=2, on=Device.CUDA),
+        Step(split_folds.using(gpu_only=True), level=2, on=Device.HETERO),
+        Step(split_products, level=2, on=Device.CUDA),
+        Step(split_products.using(gpu_only=True), level=2, on=Device.HETERO),
+        Step(hoist, level=1),
+        Step(dce, level=1),
+        Step(join_updates, level=1, on=Device.CPU),
+        Step(scalars_first, level=2, on=Device.CUDA | Device.HETERO),
+        Step(release, level=1),
+        Step(recompute, level=1),
+        Step(dce, level=1),
+        Step(merge_maps, level=2, on=Device.CUDA),
+        Step(merge_maps.using(gpu_only=True), level=2, on=Device.HETERO),
+        Step(reorder, level=1),
+        # Beside a processor, updates wait for copies and not for launches: they stay where they are.
+        Step(gather_updates, level=2, on=Device.CUDA),
+        Step(see_parts, level=1, on=Device.CPU),
+        Step(see_parts.using(unit=ACCESS), level=1, on=Device.CUDA | Device.HETERO),
+        Step(join_pieces, level=1, on=Device.CPU),
+        Step(join_pieces.using(unit=ACCESS), level=1, on=Device.CUDA | Device.HETERO),
+        Step(place),
+    ),
+    "plan": (Step(plan_memory),),
+    "loop": (
+        Step(lower_to_loops, on=Device.CPU),
+        Step(lower_to_simt, on=Device.CUDA),
+        Step(lower_to_both, on=Device.HETERO),
+        Step(bundle_calls, level=2, on=Device.CUDA),
+    ),
+}
+"""By level of the IR, highest first, the passes that lead to it from the one before."""
+
+STAGES = tuple(PIPELINE)
 """The levels of IR, highest first."""
 
-LOADED = (
-    algebra,
-    array_to_kernel,
-    autodiff,
-    borders,
-    bundle_calls,
-    canonicalize,
-    collapse,
-    cse,
-    dce,
-    decompose,
-    defer_sums,
-    devices,
-    fold_scales,
-    fold_weights,
-    fuse,
-    fuse_attention_gradients,
-    gather_updates,
-    hoist,
-    join_pieces,
-    join_updates,
-    keep_wide,
-    kernel_to_both,
-    kernel_to_loop,
-    kernel_to_plan,
-    kernel_to_simt,
-    layout,
-    merge_maps,
-    nn_to_kernel,
-    operands,
-    order_to_kernel,
-    pack,
-    pieces_to_kernel,
-    prepare,
-    random_to_kernel,
-    recompute,
-    release,
-    reorder,
-    see_parts,
-    split_folds,
-    split_products,
-    windows_to_kernel,
-)
-"""The modules that define the passes and lowerings which the pipelines use."""
-
-GRAPH_EXACT = ("canonicalize", "cse", "dce")
-GRAPH = (
-    "canonicalize",
-    "algebra",
-    "layout",
-    "fold_scales",
-    "canonicalize",
-    "cse",
-    "algebra",
-    "defer_sums",
-    "canonicalize",
-    "fold_weights",
-    "dce",
-)
-KERNEL = (
-    "fuse",
-    "dce",
-    "collapse",
-    "canonicalize",
-    "cse",
-    "fuse",
-    "canonicalize",
-    "keep_wide",
-    "dce",
-)
-
-PREPARE = ("make_prepare", "lower_to_kernels")
-"""What is computed when weights are loaded; for CPUs, packing finds most of it."""
-BORDERS = ("add_borders", "lower_to_kernels")
-"""Pictures of convolutions get zeros around them; writing these is one more kernel."""
-OF_A_PART = {
-    "fuse_attention_gradients": "fuse_gpu_attention_gradients",
-    "take_operands": "take_gpu_operands",
-    "keep_blanks": "keep_gpu_blanks",
-    "split_folds": "split_gpu_folds",
-    "split_products": "split_gpu_products",
-    "merge_maps": "merge_gpu_maps",
-}
-"""The passes for kernels of a GPU, and their forms for models of which it runs a part.
-
-`gather_updates` and `bundle_calls` have none: what waits beside a processor waits for copies, not launches.
-"""
-IN_UNITS = {"see_parts": "see_parts_in_units", "join_pieces": "join_pieces_in_units"}
-"""The passes that let arrays lie in others, and their forms where a GPU reads some of these."""
-FUNCTIONS = {"cpu": "lower_to_loops", "cuda": "lower_to_simt", "both": "lower_to_both"}
-"""The pass that makes functions of the kernels, for each kind of device, and for models on both."""
-
 REASONS = (
-    Order("place", "autodiff", "the derivative of a transfer is one the other way"),
-    Order("autodiff", "place", "derivatives bring values of several devices together"),
-    Order("place", "plan_memory", "each device has memory of its own"),
-    Order("fuse_attention_gradients", "decompose", "what is decomposed is no kernel of its own"),
-    Order("autodiff", "decompose", "derivatives know the rules of whole operations"),
-    Order("canonicalize", "algebra", "constants stand to the right only after it"),
-    Order("cse", "fuse", "equal producers in different kernels can no longer be seen"),
-    Order("collapse", "fuse", "kernels over the same elements must look the same"),
-    Order("decompose", "lower_to_kernels", "kernels are known for primitives"),
-    Order("fuse", "keep_wide", "only what one kernel computes need not be rounded on the way"),
-    Order("fuse", "pack", "the operand of a product may be a formula of a weight"),
-    Order("cse", "recompute", "it would merge what is computed again with what was"),
-    Order("fuse", "recompute", "within another formula a value may be rounded differently"),
-    Order("fuse", "join_updates", "what is fused has one result"),
-    Order("pack", "join_updates", "it decides which products can go on with their sums"),
-    Order("join_updates", "release", "what is updated together runs when the last part can"),
-    Order("hoist", "recompute", "what leaves a loop is held for all of it"),
-    Order("release", "recompute", "what is given back earlier need not be computed again"),
-    Order("recompute", "reorder", "what is computed again may run elsewhere"),
-    Order("reorder", "plan_memory", "the plan keeps the order"),
-    Order("reorder", "gather_updates", "it runs updates as soon as they can"),
-    Order("gather_updates", "plan_memory", "what stands side by side is a wave"),
-    Order("lower_to_simt", "bundle_calls", "calls of functions are known there"),
+    Order(place, autodiff, "autodiff turns a transfer into one the other way"),
     Order(
-        "reorder", "join_pieces", "which pieces are held for how long is known in the last order"
+        autodiff,
+        place,
+        "derivatives combine values of several devices, and place cuts these edges, too",
     ),
-    Order("reorder", "see_parts", "how long the whole is held is known in the last order"),
-    Order("see_parts", "join_pieces", "a part of a piece is read where the piece lies"),
-    Order("join_pieces", "plan_memory", "what is joined shares memory"),
-    Order("recompute", "plan_memory", "the plan gives the memory to others"),
-    Order("lower_to_kernels", "take_operands", "products are known there"),
-    Order("lower_to_kernels", "as_stored", "products are known there"),
-    Order("as_stored", "fuse", "what makes an operand may go into a kernel that it follows"),
-    Order("as_stored", "pack", "panels may be made of what is stored transposed"),
-    Order("lower_to_kernels", "add_borders", "convolutions are known there"),
-    Order("add_borders", "fuse", "what makes a picture writes it with its border"),
-    Order("add_borders", "pack", "it is the padding of products that were generated"),
-    Order("take_operands", "fuse", "what makes an operand may go into a kernel that it follows"),
-    Order("pack", "hoist", "most of what leaves a loop are panels of weights"),
-    Order("pack", "make_prepare", "panels of weights are made when they are loaded"),
-    Order("make_prepare", "plan_memory", "prepare is compiled like the entry points"),
-    Order("fuse", "split_folds", "the parts of a fold would go back into it"),
-    Order("fuse", "merge_maps", "what has several results is not fused with anything"),
-    Order("scalars_first", "release", "an update waits for the numbers that it takes"),
-    Order("recompute", "merge_maps", "a value is computed again alone"),
-    Order("merge_maps", "plan_memory", "kernels have memory"),
-    Order("merge_maps", "reorder", "what is one kernel has one place"),
-    Order("split_folds", "plan_memory", "the parts of a fold are a value of their own"),
-    Order("fuse", "split_products", "the epilogue of a product is whole"),
-    Order("fuse", "keep_blanks", "equal numbers would be made by a kernel again"),
-    Order("split_products", "plan_memory", "the parts of a product are a value of their own"),
-    Order("lower_to_kernels", "fuse", "only kernels are fused"),
-    Order("lower_to_kernels", "plan_memory", "only kernels have memory"),
-    Order("fuse", "plan_memory", "a value that is fused away needs no memory"),
-    Order("plan_memory", "lower_to_loops", "loops need to know where their arrays are"),
-    Order("plan_memory", "lower_to_simt", "functions need to know where their arrays are"),
-    Order("plan_memory", "lower_to_both", "functions are for the device that their arrays are on"),
+    Order(place, plan_memory, "plan_memory gives each device an arena of its own"),
+    Order(
+        fuse_attention_gradients, decompose, "decompose would remove the ops that this pass matches"
+    ),
+    Order(autodiff, decompose, "decompose would remove the ops whose derivatives autodiff knows"),
+    Order(canonicalize, algebra, "algebra matches constants as right operands only"),
+    Order(cse, fuse, "cse cannot see equal producers inside different kernels"),
+    Order(collapse, fuse, "fuse matches kernels whose domains are equal"),
+    Order(decompose, lower_to_kernels, "lower_to_kernels has kernels for primitives only"),
+    Order(fuse, keep_wide, "keep_wide matches values that never leave their kernel"),
+    Order(fuse, pack, "pack matches operands that one formula computes from a weight"),
+    Order(cse, recompute, "cse would merge the clones with their originals"),
+    Order(fuse, recompute, "fuse could round a clone in another way than its original"),
+    Order(fuse, join_updates, "fuse matches kernels of one result only"),
+    Order(pack, join_updates, "pack decides which products can have an update as their epilogue"),
+    Order(
+        join_updates, release, "release schedules a joined update when its last operand is there"
+    ),
+    Order(hoist, recompute, "recompute counts a hoisted value as live during the whole loop"),
+    Order(release, recompute, "recompute needs no clone of a value that release frees early"),
+    Order(recompute, reorder, "reorder schedules the clones, too"),
+    Order(reorder, plan_memory, "plan_memory keeps the order of the ops"),
+    Order(reorder, gather_updates, "reorder would schedule the updates as early as it can"),
+    Order(gather_updates, plan_memory, "plan_memory makes a wave of kernels that are neighbours"),
+    Order(lower_to_simt, bundle_calls, "bundle_calls matches the calls that lower_to_simt makes"),
+    Order(
+        reorder, join_pieces, "join_pieces compares live ranges, which follow from the last order"
+    ),
+    Order(reorder, see_parts, "see_parts compares live ranges, which follow from the last order"),
+    Order(
+        see_parts, join_pieces, "join_pieces moves a piece together with the views of its slices"
+    ),
+    Order(join_pieces, plan_memory, "plan_memory gives pieces and their whole one allocation"),
+    Order(recompute, plan_memory, "plan_memory reuses the memory that recompute frees"),
+    Order(lower_to_kernels, take_operands, "take_operands matches products as kernels"),
+    Order(lower_to_kernels, as_stored, "as_stored matches products as kernels"),
+    Order(
+        as_stored, fuse, "fuse can append the producer of an operand once no transpose follows it"
+    ),
+    Order(as_stored, pack, "pack can make panels of the array that was transposed"),
+    Order(lower_to_kernels, add_borders, "add_borders matches convolutions as kernels"),
+    Order(add_borders, fuse, "fuse lets the producer of a picture write it with its padding"),
+    Order(add_borders, pack, "pack generates convolutions for pictures that have their padding"),
+    Order(
+        take_operands,
+        fuse,
+        "fuse can append the producer of an operand once no transpose follows it",
+    ),
+    Order(pack, hoist, "most kernels that hoist moves out of a loop pack weights"),
+    Order(pack, make_prepare, "make_prepare collects the derived weights that pack makes"),
+    Order(
+        make_prepare, plan_memory, "plan_memory also plans the function that make_prepare writes"
+    ),
+    Order(fuse, split_folds, "fuse would merge the two stages of a reduction"),
+    Order(fuse, merge_maps, "fuse matches kernels of one result only"),
+    Order(scalars_first, release, "release schedules an update behind the scalars that it reads"),
+    Order(recompute, merge_maps, "recompute clones kernels of one result only"),
+    Order(merge_maps, plan_memory, "plan_memory gives the results of kernels their memory"),
+    Order(merge_maps, reorder, "reorder schedules a merged kernel as one"),
+    Order(split_folds, plan_memory, "plan_memory gives partial results their memory"),
+    Order(fuse, split_products, "split_products moves whole epilogues into the second stage"),
+    Order(
+        fuse,
+        keep_blanks,
+        "lower_to_kernels would make a kernel of constants whose elements are equal",
+    ),
+    Order(split_products, plan_memory, "plan_memory gives partial sums their memory"),
+    Order(lower_to_kernels, fuse, "fuse matches kernels only"),
+    Order(lower_to_kernels, plan_memory, "plan_memory gives results of kernels their memory"),
+    Order(fuse, plan_memory, "plan_memory need not hold a value that fuse removes"),
+    Order(plan_memory, lower_to_loops, "lower_to_loops must know where arrays are in memory"),
+    Order(plan_memory, lower_to_simt, "lower_to_simt must know where arrays are in memory"),
+    Order(
+        plan_memory,
+        lower_to_both,
+        "lower_to_both lowers a kernel for the device that its arrays are on",
+    ),
 )
 
 
-def simplify(level: int) -> tuple[str, ...]:
-    """The passes that simplify a graph."""
-    return () if level == 0 else GRAPH_EXACT if level == 1 else GRAPH
-
-
-def _for_gpu(kind: str, *names: str) -> tuple[str, ...]:
-    """Passes for kernels of a GPU, as a kind of device has them."""
-    match kind:
-        case "cuda":
-            return names
-        case "both":
-            return tuple(OF_A_PART[name] for name in names)
-        case _:
-            return ()
-
-
-def to_stage(stage: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
-    """The passes that lead to a stage from the one before, at an optimisation level.
-
-    `kind` is that of the device, `cpu` or `cuda`, or `both` for a model that is on both.
-    """
-    match stage:
-        case "graph":
-            return ("place", "autodiff", "place", *simplify(level))
-        case "kernel":
-            prepare = PREPARE if kind == "cuda" else ("pack", *PREPARE)
-            simpler = simplify(level)
-            gpu = kind if level >= 2 else "cpu"
-            whole = _for_gpu(gpu, "fuse_attention_gradients")
-            stored = _for_gpu(gpu, "take_operands")
-            if kind != "cuda":
-                stored = (*stored, *(("as_stored",) if level >= 2 else ()), *BORDERS)
-            fused = KERNEL if level else ()
-            split = _for_gpu(gpu, "keep_blanks", "split_folds", "split_products")
-            merged = _for_gpu(gpu, "merge_maps")
-            joined = ("join_updates",) if kind == "cpu" else ()
-            first = ("scalars_first",) if merged else joined
-            before = ("hoist", "dce", *first, "release", "recompute", "dce") if level else ()
-            gathered = ("gather_updates",) if gpu == "cuda" else ()
-            placed = [name if kind == "cpu" else form for name, form in IN_UNITS.items()]
-            last = ("reorder", *gathered, *placed, "place") if level else ("place",)
-            return (
-                *(
-                    *whole,
-                    "decompose",
-                    *simpler,
-                    "lower_to_kernels",
-                    *stored,
-                    *fused,
-                    *prepare,
-                    *fused,
-                ),
-                *(*split, *before, *merged, *last),
-            )
-        case "plan":
-            return ("plan_memory",)
-        case "loop":
-            bundled = ("bundle_calls",) if kind == "cuda" and level >= 2 else ()
-            return (FUNCTIONS[kind], *bundled)
-        case _:
-            raise AssertionError(stage)
-
-
-def pipeline(first: str, last: str, level: int, kind: str = "cpu") -> tuple[str, ...]:
+def pipeline(
+    first: str, last: str, level: int, device: Device = Device.CPU
+) -> tuple[Pass[...], ...]:
     """The passes from a stage (those of the stage itself included) to a later one.
 
     What is given at graph level may come from anywhere, so the graph passes run on it.
     """
     stages = STAGES[STAGES.index(first) : STAGES.index(last) + 1]
-    later = stages if first == "graph" else stages[1:]
-    return tuple(name for stage in later for name in to_stage(stage, level, kind))
+    return tuple(
+        step.run
+        for stage in (stages if first == "graph" else stages[1:])
+        for step in PIPELINE[stage]
+        if step.level <= level and device in step.on
+    )
 
 
-_NAMES = {form: name for forms in (OF_A_PART, IN_UNITS) for name, form in forms.items()}
 for _level in range(4):
-    for _kind in FUNCTIONS:
-        _passes = pipeline("graph", "loop", _level, _kind)
-        check_order([_NAMES.get(name, name) for name in _passes], REASONS)
+    for _device in (Device.CPU, Device.CUDA, Device.HETERO):
+        check_order(pipeline("graph", "loop", _level, _device), REASONS)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from dlc.driver.searches import machine_code
 from dlc.errors import DlcError
 from dlc.ir.core import Op
-from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.passes import Context, Manager, Options, Pass, Pipeline
 from dlc.runtime.atomic import write_file
 from dlc.text.ir_printer import print_module
 
@@ -17,9 +19,9 @@ Reopen = Callable[[], tuple[Op, Context]]
 
 
 def reproducer(
-    reopen: Reopen, passes: Sequence[str], options: Options, flags: Sequence[str], folder: Path
-) -> Callable[[str], str]:
-    """What a pass manager calls with the name of a pass that failed.
+    reopen: Reopen, passes: Pipeline, options: Options, flags: Sequence[str], folder: Path
+) -> Callable[[Pass[...]], str]:
+    """What a pass manager calls with a pass that failed.
 
     It runs `passes` again on the model as it was read, up to the failure, writes what the pass was given
     to `dlc-reproducer-HASH.dlir` in `folder`, and says the file and the command, with `flags`, which are
@@ -27,20 +29,21 @@ def reproducer(
     written.
     """
 
-    def reproduce(name: str) -> str:
+    def reproduce(failed: Pass[...]) -> str:
         given = ""
 
         def before(which: str, module: Op) -> None:
             nonlocal given
-            if which == name:
+            if which == failed.name:
                 given = print_module(module, locations=True)
 
         module, context = reopen()
-        context.options = options
+        context.options, context.compiler = options, machine_code
         try:
             Manager(context, before=before).run(module, passes)
         except DlcError:
-            return _written(given, " ".join((f"--passes {name}", *flags)), folder)
+            passes_option = shlex.join(("--passes", str(failed)))
+            return _written(given, " ".join((passes_option, *flags)), folder)
         return ""
 
     return reproduce

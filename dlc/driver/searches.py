@@ -6,7 +6,7 @@ from typing import cast
 
 from dlc.codegen.integer_functions import compile_function
 from dlc.driver.cache import open_cache
-from dlc.passes.placement.native import COMPILERS, Code, Record
+from dlc.ir.native import Code, Record
 
 _MADE: dict[object, object] = {}
 """The functions that this process has compiled."""
@@ -17,8 +17,3 @@ def machine_code(function: Code[Record], record: type[Record]) -> Code[Record]:
     if function not in _MADE:
         _MADE[function] = compile_function(function, record, open_cache())
     return cast("Code[Record]", _MADE[function])
-
-
-def use_machine_code() -> None:
-    """Let the planner search in machine code, which finds the same in a hundredth of the time."""
-    COMPILERS[:] = [machine_code]

@@ -20,8 +20,9 @@ from dlc.driver.entries import (
     parts_of,
     settle_interfaces,
 )
-from dlc.driver.make import Wanted
-from dlc.driver.opened import Opened
+from dlc.driver.job import CompileJob
+from dlc.driver.make import CompileRequest
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.driver.training_text import write_training
 from dlc.errors import UsageError
@@ -50,7 +51,7 @@ class Shown:
     svg: bool = False
 
 
-def show_stage(wanted: Wanted, shown: Shown) -> str:
+def show_stage(wanted: CompileRequest, shown: Shown) -> str:
     """The text of a model at a stage, or its graph as SVG.
 
     Stage `ptx` is the code for a GPU, also where the target is none; of a model on a processor and a GPU it
@@ -72,9 +73,9 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
     write_training(opened.module, opened.training)
     steps = _Steps(shown, last=_printed(opened.module, shown.entry))
     stage = shown.stage if shown.stage in pipelines.STAGES else "loop"
-    lower(opened, wanted.settings, stage, steps.see)
+    job = lower(opened, wanted.settings, stage, steps.see)
     if shown.after is not None or shown.changed:
-        return steps.text(opened, wanted.settings, stage)
+        return steps.text(job, stage)
     if shown.svg:
         return _picture(opened, shown)
     match shown.stage:
@@ -87,7 +88,7 @@ def show_stage(wanted: Wanted, shown: Shown) -> str:
             return _printed(opened.module, shown.entry)
 
 
-def _check_ahead(opened: Opened, stage: str) -> None:
+def _check_ahead(opened: SourceModel, stage: str) -> None:
     """Lowering goes one way: IR of a later level does not come back to an earlier one."""
     if STAGES.index(stage) < STAGES.index(opened.stage):
         raise UsageError(
@@ -132,7 +133,7 @@ def _check_together(shown: Shown) -> None:
         )
 
 
-def _source(opened: Opened) -> str:
+def _source(opened: SourceModel) -> str:
     """The user's own text, laid out; IR as it was written."""
     name = opened.name
     text = opened.texts.get(name, "")
@@ -168,21 +169,21 @@ def _kernels_of(module: Op, entry: str) -> set[str]:
     }
 
 
-def _llvm(opened: Opened, entry: str | None, kind: KernelKind) -> list[str]:
+def _llvm(opened: SourceModel, entry: str | None, kind: KernelKind) -> list[str]:
     """The LLVM text of each kernel of a kind, or of those of one entry point."""
     texts = texts_of(opened.module, kind)
     wanted = texts.keys() if entry is None else _kernels_of(opened.module, entry)
     return [text for name, text in texts.items() if name in wanted]
 
 
-def _assembly(opened: Opened, settings: Settings, shown: Shown) -> str:
+def _assembly(opened: SourceModel, settings: Settings, shown: Shown) -> str:
     if shown.stage == "ptx" or settings.kind == "cuda":
         return assembly(_llvm(opened, shown.entry, simt.Func), settings.gpu, settings.level)
     texts = _llvm(opened, shown.entry, loop.Func)
     return assembly(texts, settings.processor, settings.level)
 
 
-def _picture(opened: Opened, shown: Shown) -> str:
+def _picture(opened: SourceModel, shown: Shown) -> str:
     if shown.entry is None and len(entry_functions(opened.module)) > 1:
         return draw(entry_functions(opened.module))
     return draw([find_function(opened.module, shown.entry)])
@@ -213,11 +214,11 @@ class _Steps:
         if name == self.shown.after or (self.shown.changed and changed):
             self.found.append((name, text))
 
-    def text(self, opened: Opened, settings: Settings, stage: str) -> str:
+    def text(self, job: CompileJob, stage: str) -> str:
         """The steps that were asked for."""
         if self.shown.after is not None:
             if not self.found:
-                raise _not_on_the_way(self.shown.after, opened, settings, stage)
+                raise _not_on_the_way(self.shown.after, job, stage)
             return self.found[-1][1]
         return "\n".join(f"// after {name}\n{text}" for name, text in self.found)
 
@@ -232,10 +233,11 @@ def _write_step(folder: Path, name: str, text: str) -> None:
     write_file(folder / name, [text.encode()])
 
 
-def _not_on_the_way(name: str, opened: Opened, settings: Settings, stage: str) -> UsageError:
-    passes = dict.fromkeys(pipelines.pipeline(opened.read_at, stage, settings.level, settings.kind))
+def _not_on_the_way(name: str, job: CompileJob, stage: str) -> UsageError:
     if name not in PASSES:
         return unknown_pass(name)
+    steps = job.pipeline(job.model.read_at, stage)
+    passes = dict.fromkeys(step.name for step in steps)
     return UsageError(
         f"{name} does not run on the way to stage {stage}",
         code="D0915",

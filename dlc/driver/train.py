@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dlc.driver.calls import Arguments
-from dlc.driver.compile import Report, compile_opened
+from dlc.driver.compile import Report, compile_model
 from dlc.driver.entries import interfaces
 from dlc.driver.here import placed_here
 from dlc.driver.interpret import evaluate_arguments
-from dlc.driver.make import Made, Wanted, make_artifact
+from dlc.driver.make import CompileRequest, CompileResult, make_artifact
 from dlc.driver.open import open_training
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.driver.watch import Watch
 from dlc.driver.weights import Weights
@@ -22,6 +22,7 @@ from dlc.errors.options import option
 from dlc.frontend.train_settings import MOST
 from dlc.frontend.values import Datum
 from dlc.ir.passes import Manager
+from dlc.passes.autodiff import autodiff
 from dlc.runtime.artifact import SUFFIX, Artifact
 from dlc.runtime.checkpoint import Facts, read_checkpoint
 from dlc.runtime.data import Dataset
@@ -39,7 +40,7 @@ OWN = ("batch", "epochs", "seed")
 """Entries of a `train` block that may be set from outside."""
 
 
-def make_trainer(wanted: Wanted, threads: int | None = None) -> tuple[Trainer, Report]:
+def make_trainer(wanted: CompileRequest, threads: int | None = None) -> tuple[Trainer, Report]:
     """A trainer for a model with a `train` block, or for an artifact that was made to train.
 
     `wanted.parameters` may also set `batch`, `epochs` and `seed`. Data is looked for beside the model.
@@ -48,7 +49,7 @@ def make_trainer(wanted: Wanted, threads: int | None = None) -> tuple[Trainer, R
     return plan_training(wanted.to_run_here()).trainer(threads)
 
 
-def plan_training(wanted: Wanted, resume: str | None = None) -> Planned:
+def plan_training(wanted: CompileRequest, resume: str | None = None) -> Planned:
     """A training that was read and checked, to be compiled; with `resume` it goes on from a checkpoint.
 
     Raises UsageError: D0814 for an artifact that does not train, D0925 where what is wanted contradicts the
@@ -75,8 +76,8 @@ class Planned:
     `seed` is that of the checkpoint `resume`, or of the saved trainer, if it goes on from one.
     """
 
-    wanted: Wanted
-    source: Opened | Artifact
+    wanted: CompileRequest
+    source: SourceModel | Artifact
     facts: Training
     resume: str | None
     seed: int | None
@@ -106,7 +107,7 @@ class Planned:
             case opened:
                 wanted = self.wanted
                 settings = placed_here(wanted.settings, opened.module, wanted.device)
-                artifact = compile_opened(opened, settings, wanted.weights, report=report)
+                artifact = compile_model(opened, settings, wanted.weights, report=report)
                 report.notes = (*opened.remarks, *report.notes)
         device = self.wanted.device
         trainer = Trainer(artifact, threads=threads, folder=self._folder, device=device)
@@ -119,7 +120,7 @@ class Planned:
         return os.path.dirname(self.wanted.path) or "."
 
 
-def _seed_of(path: str, done: Facts, wanted: Wanted) -> int:
+def _seed_of(path: str, done: Facts, wanted: CompileRequest) -> int:
     """The seed that a training goes on with, of which a file says how far it has come."""
     found = done.seed
     seed = wanted.parameters.get("seed", found)
@@ -133,19 +134,19 @@ def _seed_of(path: str, done: Facts, wanted: Wanted) -> int:
     return found
 
 
-def make_trained(wanted: Wanted, trainer: Trainer) -> Made:
+def make_trained(wanted: CompileRequest, trainer: Trainer) -> CompileResult:
     """The artifact with the model's entry points and the trained weights."""
     settings = {k: v for k, v in wanted.parameters.items() if k not in OWN}
     return make_artifact(replace(wanted, parameters=settings, weights=trainer.trained()))
 
 
-def check_last_step(wanted: Wanted, trainer: Trainer) -> None:
+def check_last_step(wanted: CompileRequest, trainer: Trainer) -> None:
     """Evaluate the last step of a trainer that remembers it, as `dlc run --check-nan` does.
 
     Raises CallError (D0912) at the example or the first operation that the trouble begins with.
     """
     opened = _open(wanted)
-    Manager(opened.context).run(opened.module, ("autodiff",))
+    Manager(opened.context).run(opened.module, (autodiff,))
     arguments = Arguments(STEP, trainer.last_inputs())
     try:
         evaluate_arguments(opened, arguments, Weights((), memoryview(b"")), Watch(check_nan=True))
@@ -156,7 +157,7 @@ def check_last_step(wanted: Wanted, trainer: Trainer) -> None:
         raise CallError(told, sources=error.sources) from None
 
 
-def _open(wanted: Wanted) -> Opened:
+def _open(wanted: CompileRequest) -> SourceModel:
     own = {name: value for name, value in wanted.parameters.items() if name in OWN}
     rest = {name: value for name, value in wanted.parameters.items() if name not in OWN}
     opened = open_training(
@@ -169,7 +170,7 @@ def _open(wanted: Wanted) -> Opened:
     return opened
 
 
-def _set(artifact: Artifact, wanted: Wanted) -> Artifact:
+def _set(artifact: Artifact, wanted: CompileRequest) -> Artifact:
     """An artifact with the entries of its `train` block that the user sets."""
     facts = artifact.manifest.training
     others = [name for name in wanted.parameters if name not in OWN]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dlc.driver.entries import find_entry, keep_entry
 from dlc.driver.entry_choice import choose
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.memory.asked import artifacts_of, compile_for_plan, opened_of
 from dlc.driver.outputs import JSON
 from dlc.errors import UsageError
@@ -30,7 +30,7 @@ class Decided:
     texts: Mapping[str, str]
 
 
-def decisions_of(wanted: Wanted, words: Sequence[str], entry: str | None = None) -> Decided:
+def decisions_of(wanted: CompileRequest, words: Sequence[str], entry: str | None = None) -> Decided:
     """What was decided about a model or an entry point, or as much of it as all the words occur in.
 
     A word is looked for in the pass, the decision, its subject and its place, and in the line of the text;
@@ -82,7 +82,7 @@ def decisions_data(decided: Decided) -> JSON:
     }
 
 
-def _artifacts(wanted: Wanted, entry: str | None) -> Iterator[Artifact]:
+def _artifacts(wanted: CompileRequest, entry: str | None) -> Iterator[Artifact]:
     """What has the decisions: compiled with that entry point alone, where one is named.
 
     The two functions of a training are always together.

@@ -13,23 +13,8 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.limits import attach_limits
 from dlc.errors import Diagnostic, DlcError, ModelError, UsageError
 from dlc.errors.suggest import did_you_mean
-from dlc.frontend import (
-    builtin_calls,
-    builtins,
-    choices,
-    derivatives,
-    expressions,
-    indexing,
-    layers,
-    operators,
-    scans,
-    statements,
-    stored,
-    updates,
-    whiles,
-)
 from dlc.frontend.calls import Function
-from dlc.frontend.evaluator import Evaluator
+from dlc.frontend.constructs import Evaluator
 from dlc.frontend.exports import entry_point
 from dlc.frontend.files import File
 from dlc.frontend.imports import Loader, is_library
@@ -67,23 +52,6 @@ from dlc.text import ast
 from dlc.text.source import Source, Span
 
 __all__ = ["Elaborated", "elaborate"]
-
-HANDLERS = (
-    builtin_calls,
-    builtins,
-    choices,
-    derivatives,
-    expressions,
-    indexing,
-    layers,
-    operators,
-    scans,
-    statements,
-    stored,
-    updates,
-    whiles,
-)
-"""The modules that enter their handlers into the evaluator's tables."""
 
 RECURSION = 100_000
 """Nested calls of the evaluator: expressions nest 64 deep, calls 100 and definitions 250 deep."""

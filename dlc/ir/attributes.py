@@ -8,14 +8,14 @@ value and can be keys of a dict.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.ir.dims import Dim
+from dlc.ir.dims import Dim, Shape, Size
 from dlc.ir.types import BF16, DType, TensorType, Type
 
 INLINE_BYTES = 1024
@@ -78,9 +78,62 @@ class Dense:
         return f"Dense({self.type}, {self.array.tolist()})"
 
 
-Attribute: TypeAlias = (
-    "bool | int | float | str | Dim | Type | Symbol | Dense | tuple[Attribute, ...]"
-)
+class DialectAttribute:
+    """A fact of a dialect with sizes as parameters, such as `#kernel.packed<16>`.
+
+    What derives from it is a frozen dataclass whose fields are an `int` or a `Size`, and is made known by
+    `dialect_attribute`.
+    """
+
+    __slots__ = ()
+    name: ClassVar[str]
+
+    @property
+    def sizes(self) -> Shape:
+        """The parameters."""
+        return tuple([getattr(self, name) for name, _ in _parameters(type(self))])
+
+
+A = TypeVar("A", bound=DialectAttribute)
+
+DIALECT_ATTRIBUTES: dict[str, type[DialectAttribute]] = {}
+"""Those that are known, by name."""
+
+
+def dialect_attribute(name: str) -> Callable[[type[A]], type[A]]:
+    """Make a class known as the attribute `#name`."""
+
+    def apply(cls: type[A]) -> type[A]:
+        assert name not in DIALECT_ATTRIBUTES, f"#{name} is defined twice"
+        cls.name = name
+        DIALECT_ATTRIBUTES[name] = cls
+        return cls
+
+    return apply
+
+
+def _parameters(cls: type[DialectAttribute]) -> list[tuple[str, str]]:
+    """The parameters, each with the name of its type."""
+    assert is_dataclass(cls)
+    return [(field.name, str(field.type)) for field in fields(cls)]
+
+
+def make_dialect_attribute(name: str, sizes: Sequence[Size]) -> DialectAttribute:
+    """The attribute of a name with these parameters. Raises ValueError for what there is not."""
+    cls = DIALECT_ATTRIBUTES.get(name)
+    if cls is None:
+        raise ValueError(f"there is no attribute #{name}")
+    parameters = _parameters(cls)
+    if len(sizes) != len(parameters):
+        raise ValueError(f"#{name} takes {len(parameters)} parameters and is given {len(sizes)}")
+    for (parameter, kind), size in zip(parameters, sizes, strict=True):
+        if size < 1 if isinstance(size, int) else kind == "int":
+            raise ValueError(f"{parameter} of #{name} is {size}; it is a number of at least 1")
+    return cls(*sizes)
+
+
+Single: TypeAlias = bool | int | float | str | Dim | Type | Symbol | Dense | DialectAttribute
+Attribute: TypeAlias = "Single | tuple[Attribute, ...]"
 
 
 _EXACT = frozenset({int, str, Dim, Symbol, Dense})

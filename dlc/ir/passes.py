@@ -1,25 +1,30 @@
-"""The pass manager: named passes in named pipelines, with reasons for their order that are checked.
+"""The pass manager: passes with options in pipelines, with reasons for their order that are checked.
 
 A pass is a function of the module and the context that changes the module in place and leaves it
-valid. Whoever runs a pipeline may look in between: `after` is called with each pass and is where dumps,
-verification and evaluation of both sides hang.
+valid; its keyword parameters are the options of the pass. In text, as `dlc opt --passes` takes it, a
+pipeline is `fuse{max_inputs=4},dce`. Whoever runs a pipeline may look in between: `after` is called with
+each pass and is where dumps, verification and evaluation of both sides hang.
 """
 
 from __future__ import annotations
 
+import inspect
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Concatenate, Generic, ParamSpec, Protocol, TypeAlias, cast
 
 from dlc.errors import DlcError, InternalError, UsageError
 from dlc.errors.suggest import did_you_mean
 from dlc.ir.core import Op
 from dlc.ir.log import DecisionLog
+from dlc.ir.native import Compiler, interpreted
+from dlc.ir.pass_options import Option, OptionValue, option_of, read_pipeline, spelled
 from dlc.ir.rewrite import Rewriter
 from dlc.ir.value_map import ValueMap
 
-PassFunction: TypeAlias = Callable[[Op, "Context"], None]
+P = ParamSpec("P")
 
 
 class TargetName(Protocol):
@@ -60,6 +65,8 @@ class Context:
     log: DecisionLog = field(default_factory=DecisionLog)
     values: ValueMap = field(default_factory=ValueMap)
     seconds: dict[str, float] = field(default_factory=dict)
+    compiler: Compiler = interpreted
+    """What makes the searches of the planner quick."""
 
     @property
     def rewriter(self) -> Rewriter:
@@ -68,50 +75,108 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """A pass by name. `required` passes run at every level and cannot be disabled."""
+class Pass(Generic[P]):
+    """A pass by name, with values for some of its options.
+
+    `required` passes run at every level and cannot be disabled. `str` gives the form in which
+    `parse_passes` reads it.
+    """
 
     name: str
-    run: PassFunction
-    doc: str
+    function: Callable[Concatenate[Op, Context, P], None]
     required: bool = False
+    values: tuple[tuple[str, OptionValue], ...] = ()
+    """The options that are given, by name; the others have their defaults."""
+
+    @property
+    def doc(self) -> str:
+        """What it does, in one line: the first of its docstring or of its module's."""
+        doc = self.function.__doc__ or sys.modules[self.function.__module__].__doc__ or ""
+        return doc.strip().split("\n")[0]
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that it takes, in order."""
+        parameters = inspect.signature(self.function, eval_str=True).parameters.values()
+        return tuple(map(option_of, list(parameters)[2:]))
+
+    def using(self, *args: P.args, **options: P.kwargs) -> Pass[P]:
+        """The same pass with values for options."""
+        assert not args, "options are given by name"
+        return replace(self, values=tuple(cast("dict[str, OptionValue]", options).items()))
+
+    def run(self, module: Op, context: Context) -> None:
+        """Run it on a module."""
+        cast("Callable[..., None]", self.function)(module, context, **dict(self.values))
+
+    def __str__(self) -> str:
+        values = ",".join(f"{name}={spelled(value)}" for name, value in self.values)
+        return f"{self.name}{{{values}}}" if values else self.name
 
 
-PASSES: dict[str, Pass] = {}
-"""Every pass known, by name."""
+Pipeline: TypeAlias = Sequence[Pass[...]]
+
+PASSES: dict[str, Pass[...]] = {}
+"""Every pass that is defined, by name, with the defaults of its options."""
 
 
-def define_pass(name: str, *, required: bool = False) -> Callable[[PassFunction], PassFunction]:
-    """Make a function known as a pass; the first line of its module's docstring describes it."""
+def define_pass(
+    name: str, *, required: bool = False
+) -> Callable[[Callable[Concatenate[Op, Context, P], None]], Pass[P]]:
+    """Make a function a pass; its keyword parameters are the options of the pass."""
 
-    def apply(run: PassFunction) -> PassFunction:
+    def apply(function: Callable[Concatenate[Op, Context, P], None]) -> Pass[P]:
         assert name not in PASSES, f"pass {name} is defined twice"
-        module = __import__(run.__module__, fromlist=["__doc__"])
-        doc = (run.__doc__ or module.__doc__ or "").strip().split("\n")[0]
-        PASSES[name] = Pass(name, run, doc, required)
-        return run
+        defined = Pass(name, function, required)
+        PASSES[name] = defined
+        return defined
 
     return apply
+
+
+def parse_passes(text: str) -> tuple[Pass[...], ...]:
+    """The pipeline that a text spells: `fuse{max_inputs=4},dce`.
+
+    Raises UsageError: D0901 for a pass that does not exist, D0902 for an option that the pass does not
+    take, and for a value that the option does not.
+    """
+    return tuple(_parsed(name, options) for name, options in read_pipeline(text))
+
+
+def _parsed(name: str, options: Iterable[tuple[str, str]]) -> Pass[...]:
+    if name not in PASSES:
+        raise unknown_pass(name)
+    defined = PASSES[name]
+    known = {option.name: option for option in defined.options}
+    values: dict[str, OptionValue] = {}
+    for key, text in options:
+        if key not in known:
+            raise _unknown_option(name, key, known.values())
+        if key in values:
+            raise UsageError(
+                f"option {key} of {name} is given twice", code="D0902", help="leave one of them out"
+            )
+        values[key] = known[key].read(text, name)
+    return replace(defined, values=tuple(values.items()))
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """Why one pass must come before another wherever both are in a pipeline."""
 
-    first: str
-    second: str
+    first: Pass[...]
+    second: Pass[...]
     because: str
 
 
-def check_order(pipeline: Sequence[str], reasons: Iterable[Order]) -> None:
+def check_order(pipeline: Pipeline, reasons: Iterable[Order]) -> None:
     """Refuse a pipeline in which a pass comes (first) after one that must follow it."""
-    position = {name: index for index, name in reversed(list(enumerate(pipeline)))}
+    names = [each.name for each in pipeline]
     for reason in reasons:
-        if reason.first in position and reason.second in position:
-            last = max(i for i, name in enumerate(pipeline) if name == reason.second)
-            assert position[reason.first] < last, (
-                f"{reason.first} must come before {reason.second}: {reason.because}"
-            )
+        first, second = reason.first.name, reason.second.name
+        if first in names and second in names:
+            last = max(index for index, name in enumerate(names) if name == second)
+            assert names.index(first) < last, f"{first} must come before {second}: {reason.because}"
 
 
 def unknown_pass(name: str) -> UsageError:
@@ -123,6 +188,17 @@ def unknown_pass(name: str) -> UsageError:
     )
 
 
+def _unknown_option(name: str, key: str, options: Iterable[Option]) -> UsageError:
+    question = did_you_mean(key, [option.name for option in options])
+    meant = f"{question} " if question else ""
+    known = ", ".join(map(str, options))
+    return UsageError(
+        f"the pass {name} has no option {key!r}",
+        code="D0902",
+        help=f"{meant}its options are {known}" if known else f"{name} takes no options",
+    )
+
+
 Observer: TypeAlias = Callable[[str, Op], None]
 
 
@@ -130,8 +206,8 @@ class Manager:
     """Runs passes in order.
 
     `before` and `after` are called with the name of each pass and the module. When a pass fails for a
-    reason that is ours, `reproduce` is called with its name: it runs the earlier passes again on the
-    user's input, writes what the pass was given to a file, and gives back the name of the file.
+    reason that is ours, `reproduce` is called with it: it runs the earlier passes again on the user's
+    input, writes what the pass was given to a file, and gives back the name of the file.
     """
 
     def __init__(
@@ -140,24 +216,24 @@ class Manager:
         *,
         before: Observer | None = None,
         after: Observer | None = None,
-        reproduce: Callable[[str], str] | None = None,
+        reproduce: Callable[[Pass[...]], str] | None = None,
     ) -> None:
         self.context = context
         self._before = before
         self._after = after
         self._reproduce = reproduce
 
-    def run(self, module: Op, pipeline: Sequence[str]) -> None:
-        """Run a pipeline on a module. The cyclic garbage collector rests meanwhile."""
+    def run(self, module: Op, pipeline: Pipeline) -> None:
+        """Run a pipeline on a module. Raises UsageError (D0901) where a disabled pass does not exist."""
         disabled = self.context.options.disabled
-        unknown = [name for name in (*pipeline, *sorted(disabled)) if name not in PASSES]
-        if unknown:
-            raise unknown_pass(unknown[0])
-        for name in pipeline:
-            if name not in disabled or PASSES[name].required:
-                self._run_one(PASSES[name], module)
+        for name in sorted(disabled):
+            if name not in PASSES:
+                raise unknown_pass(name)
+        for each in pipeline:
+            if each.name not in disabled or each.required:
+                self._run_one(each, module)
 
-    def _run_one(self, which: Pass, module: Op) -> None:
+    def _run_one(self, which: Pass[...], module: Op) -> None:
         if self._before is not None:
             self._before(which.name, module)
         self.context.log.current_pass = which.name
@@ -173,8 +249,8 @@ class Manager:
         if self._after is not None:
             self._after(which.name, module)
 
-    def _internal(self, which: Pass, error: Exception) -> InternalError:
-        where = self._reproduce(which.name) if self._reproduce is not None else ""
+    def _internal(self, which: Pass[...], error: Exception) -> InternalError:
+        where = self._reproduce(which) if self._reproduce is not None else ""
         return InternalError(
             f"pass {which.name} failed: {type(error).__name__}: {error}",
             help=f"its input is in {where}; please report it with that file" if where else None,

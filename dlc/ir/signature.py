@@ -14,7 +14,7 @@ from types import NoneType, UnionType
 from typing import Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
 from dlc.ir import attributes, dims, types
-from dlc.ir.attributes import Attribute, Dense, Symbol
+from dlc.ir.attributes import Attribute, Dense, DialectAttribute, Symbol
 from dlc.ir.core import Op
 from dlc.ir.define import fields_of
 from dlc.ir.dims import Dim
@@ -172,7 +172,7 @@ def _matcher(hint: object) -> Matches:
         return lambda value: type(value) is str and value in arguments
     if get_origin(hint) is tuple:
         return _tuple_matcher(arguments)
-    assert isinstance(hint, type) and issubclass(hint, Type), hint
+    assert isinstance(hint, type) and issubclass(hint, Type | DialectAttribute), hint
     return lambda value: isinstance(value, hint)
 
 

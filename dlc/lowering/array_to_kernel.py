@@ -11,12 +11,9 @@ from collections.abc import Callable, Sequence
 
 from dlc.dialects import array, kernel, scalar
 from dlc.dialects.array.elementwise import tensor_type
-from dlc.errors import Diagnostic, Unsupported
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Shape, Size
-from dlc.ir.passes import Context, define_pass
-from dlc.ir.rewrite import EQUAL, Rewriter
 from dlc.ir.types import DType, TensorType, wide
 from dlc.lowering.formula import convert, fold, gemm, generic, load, number, size, times
 
@@ -37,45 +34,6 @@ def lowers(*classes: type[Op]) -> Callable[[Lowering], Lowering]:
         return lowering
 
     return apply
-
-
-@define_pass("lower_to_kernels", required=True)
-def lower_to_kernels(module: Op, context: Context) -> None:
-    """Turn every graph operation into kernels."""
-    rewriter = context.rewriter
-    missing: list[Op] = []
-    for op in list(module.walk()):
-        if op.name in KEPT or op.name.partition(".")[0] not in GRAPH_DIALECTS:
-            continue
-        lowering = find_lowering(type(op))
-        if lowering is None:
-            missing.append(op)
-        else:
-            lower_one(op, lowering, rewriter)
-    if missing:
-        raise Unsupported([_no_kernel(op) for op in missing])
-
-
-def _no_kernel(op: Op) -> Diagnostic:
-    return Diagnostic("D0701", f"{op.name} has no kernel for the CPU yet", op.location.place)
-
-
-GRAPH_DIALECTS = frozenset(("array", "nn", "rng"))
-"""Dialects whose operations become kernels."""
-
-KEPT = frozenset({"array.constant", "array.reshape"})
-"""Operations that stay at the kernel level: constants are data, a reshape is a view."""
-
-
-def lower_one(op: Op, lowering: Lowering, rewriter: Rewriter) -> None:
-    """Replace one operation by what its lowering makes."""
-    values = lowering(op, rewriter.before(op))
-    rewriter.replace(op, values, relation=EQUAL)
-
-
-def find_lowering(cls: type[Op]) -> Lowering | None:
-    """The lowering of a class or of the nearest base that has one."""
-    return next((LOWERINGS[base] for base in cls.__mro__ if base in LOWERINGS), None)
 
 
 @lowers(array.Elementwise)

@@ -11,7 +11,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL
 from dlc.ir.types import BF16, BOOL, F16, F32
-from dlc.lowering.array_to_kernel import find_lowering
+from dlc.lowering.graph_to_kernel import find_lowering
 from dlc.lowering.nn_to_kernel import attends_at_once, has_moderate_values
 from dlc.lowering.split_convolution import split_convolution
 

@@ -6,8 +6,6 @@ large as all scores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dlc.dialects import array, nn
 from dlc.dialects.kernel_attention import MOST_NARROW, AttentionGradient
 from dlc.ir.builder import Builder
@@ -16,23 +14,16 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL
 from dlc.ir.types import BF16, F16, F32
 from dlc.ir.value_map import Gone
-from dlc.passes.devices import kernels_on_gpu
+from dlc.passes.devices import ops_of
 
 
 @define_pass("fuse_attention_gradients")
-def fuse_attention_gradients(module: Op, context: Context) -> None:
-    """Compute what the operands of attention receive by two walks, along keys and along queries."""
-    _fuse_among(list(module.walk()), context)
+def fuse_attention_gradients(module: Op, context: Context, *, gpu_only: bool = False) -> None:
+    """Compute what the operands of attention receive by two walks, along keys and along queries.
 
-
-@define_pass("fuse_gpu_attention_gradients")
-def fuse_gpu_attention_gradients(module: Op, context: Context) -> None:
-    """Compute what the operands of attention receive by two walks, where a GPU computes it."""
-    _fuse_among(kernels_on_gpu(module), context)
-
-
-def _fuse_among(ops: Sequence[Op], context: Context) -> None:
-    for op in ops:
+    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    """
+    for op in ops_of(module, gpu_only=gpu_only):
         if isinstance(op, nn.AttentionGradient) and _fits(op):
             context.log.did("walk along keys and queries", op)
             made = _kernels(op, context.rewriter.before(op))

@@ -32,25 +32,17 @@ from dlc.lowering.piece_fit import Needs, fits, is_in_order, keeps_units
 from dlc.lowering.timeline import Timeline
 from dlc.lowering.views import computed, origin, readers, reshaped_strides
 from dlc.passes.collapse import regroup_like
-from dlc.target.gpu import ACCESS
 
 MOST_OPERATIONS = 10_000
 """In longer blocks nothing is joined: each attempt looks at all of them."""
 
 
 @define_pass("join_pieces")
-def join_pieces(module: Op, context: Context) -> None:
-    """Let pieces be written where a concatenation wants them, where that holds no more."""
-    _join_in(module, context, 1)
+def join_pieces(module: Op, context: Context, *, unit: int = 1) -> None:
+    """Let pieces be written where a concatenation wants them, where that holds no more.
 
-
-@define_pass("join_pieces_in_units")
-def join_pieces_in_units(module: Op, context: Context) -> None:
-    """Let pieces be written where a concatenation wants them, if whole units of 16 bytes stay such."""
-    _join_in(module, context, ACCESS)
-
-
-def _join_in(module: Op, context: Context, unit: int) -> None:
+    Rows of whole units of `unit` bytes must stay such: a GPU moves 16 bytes at once.
+    """
     assert isinstance(module, Module)
     for each in planned_blocks(module, context):
         _Joiner(*each, context, unit).run()

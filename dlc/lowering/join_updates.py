@@ -15,6 +15,7 @@ from dlc.dialects import array, func, kernel
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.dialects.measured import measuring
+from dlc.dialects.schedule import Packed, PackInline
 from dlc.ir.builder import Builder
 from dlc.ir.clone import changed, clone_into
 from dlc.ir.core import Op, Value
@@ -149,10 +150,8 @@ class _Join:
 def _may_begin(op: Root) -> bool:
     """Whether formulas can be written behind that of a kernel: its elements do not wait in memory."""
     match op:
-        case Gemm():
-            known = bool(op.packs or op.panel)
-        case Conv():
-            known = bool(op.panel)
+        case Gemm() | Conv():
+            known = isinstance(op.schedule, Packed | PackInline)
         case kernel.Generic():
             known = op.is_map
         case _:

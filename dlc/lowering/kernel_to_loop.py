@@ -7,6 +7,7 @@ from dlc.dialects.comm import Send
 from dlc.dialects.kernel_attention import Attention
 from dlc.dialects.kernel_pieces import Concatenate
 from dlc.dialects.kernel_products import Conv, Gemm
+from dlc.dialects.schedule import Blas, Packed, PackInline, SplitK
 from dlc.errors import Diagnostic, Unsupported
 from dlc.errors.options import option
 from dlc.ir.core import Op
@@ -31,15 +32,21 @@ from dlc.lowering.update_to_loop import lower_update
 def _lower_product(op: kernel.Kernel, context: Context) -> Lowered:
     """A product by BLAS, or by our own loops if its right operand is in panels or they put it there."""
     assert isinstance(op, Gemm)
-    if op.packs:
-        return lower_blocks(op, context)
-    return lower_panels(op, context) if op.panel else lower_gemm(op, context)
+    match op.schedule:
+        case Packed():
+            return lower_panels(op, context)
+        case PackInline():
+            return lower_blocks(op, context)
+        case Blas() | None:
+            return lower_gemm(op, context)
+        case SplitK():
+            raise AssertionError("sums are split for GPUs only")
 
 
 def _lower_convolution(op: kernel.Kernel, context: Context) -> Lowered:
     """A convolution channel by channel, or on panels."""
     assert isinstance(op, Conv)
-    return lower_panels(op, context) if op.panel else lower_depthwise(op, context)
+    return lower_panels(op, context) if op.schedule else lower_depthwise(op, context)
 
 
 LOWERINGS: dict[type[Op], Lowering] = {
@@ -59,7 +66,11 @@ LOWERINGS: dict[type[Op], Lowering] = {
 
 
 def _is_for_gpu(op: kernel.Kernel) -> bool:
-    return type(op) not in LOWERINGS or (isinstance(op, Attention) and not op.panel)
+    match op:
+        case Attention(panel=0) | Gemm(schedule=SplitK()) | Conv(schedule=SplitK()):
+            return True
+        case _:
+            return type(op) not in LOWERINGS
 
 
 def _no_loops(op: kernel.Kernel) -> Diagnostic:

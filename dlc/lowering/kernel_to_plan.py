@@ -7,7 +7,7 @@ the arena is laid out and the program written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dlc.dialects import array, flow, func, kernel, mem, weight
 from dlc.dialects.builtin import Module
@@ -30,9 +30,14 @@ from dlc.passes.placement import align
 
 
 @define_pass("plan_memory", required=True)
-def plan_memory(module: Op, context: Context) -> None:
-    """Give every value a place in memory and every kernel a wave."""
+def plan_memory(module: Op, context: Context, *, effort: int | None = None) -> None:
+    """Give every value a place in memory and every kernel a wave.
+
+    The search for these places takes `effort` times as long as usual, or what the compilation says.
+    """
     assert isinstance(module, Module)
+    if effort is not None:
+        context = replace(context, options=replace(context.options, plan_effort=effort))
     constants = Constants()
     for op in list(module.body):
         if isinstance(op, func.Func):
@@ -170,7 +175,7 @@ class _Writer:
         ]
         options = self.context.options
         cases = cases_of(self.function, options.batch)
-        return lay_out(needed, cases, options.plan_effort)
+        return lay_out(needed, cases, options.plan_effort, self.context.compiler)
 
     def _write_roots(self, layout: Layout) -> None:
         # A memory stands where the first value in it does.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dlc.dialects import func, kernel
 from dlc.ir.dims import evaluate
+from dlc.ir.native import Compiler, interpreted
 from dlc.lowering.plan_storage import Memory
 from dlc.passes.placement import Buffer, align, find_order, order_above, place
 
@@ -39,7 +40,12 @@ class Layout:
     total: int | None
 
 
-def lay_out(arena: Sequence[Needed], cases: Sequence[Mapping[str, int]], effort: int) -> Layout:
+def lay_out(
+    arena: Sequence[Needed],
+    cases: Sequence[Mapping[str, int]],
+    effort: int,
+    compiler: Compiler = interpreted,
+) -> Layout:
     """Where all lies in the arena, the parts of the devices one after the other.
 
     Where sizes are known only later, the order is one that is good in all cases of sizes of the dims.
@@ -52,13 +58,13 @@ def lay_out(arena: Sequence[Needed], cases: Sequence[Mapping[str, int]], effort:
         part = [needed for needed in arena if needed.memory.device == device]
         numbers = [needed.memory.number for needed in part]
         if static:
-            placed = place([needed.at({}) for needed in part], effort=effort)
+            placed = place([needed.at({}) for needed in part], effort=effort, compiler=compiler)
             starts = [floor + offset for offset in placed.offsets]
             offsets.update(zip(numbers, starts, strict=True))
             floor += placed.height
             continue
         sized = [[needed.at(case) for needed in part] for case in cases]
-        order = find_order(sized, effort=effort)
+        order = find_order(sized, effort=effort, compiler=compiler)
         for number, below in zip(numbers, order_above(sized[0], order), strict=True):
             above[number] = tuple([numbers[j] for j in below]) or under
         under = tuple(numbers)

@@ -18,6 +18,7 @@ from dlc.dialects.comm import HOST
 from dlc.dialects.kernel_pieces import Join, Part
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.dialects.measured import at_most
+from dlc.dialects.schedule import Packed, PackInline
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.log import DecisionLog
@@ -381,9 +382,7 @@ def replaceable(op: kernel.Kernel) -> list[int]:
     match op:
         case kernel.Generic() if not _has_rows(op):
             return _own_elements(op)
-        case Gemm() if op.packs or op.panel:
-            return _own_elements(op)
-        case Conv() if op.panel:
+        case Gemm(schedule=Packed() | PackInline()) | Conv(schedule=Packed()):
             return _own_elements(op)
         case kernels_in_order.Scatter() | kernels_in_order.Update():
             return [0]

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from dlc.dialects import kernel, loop, scalar
 from dlc.dialects.kernel_products import Conv, Gemm, Product
+from dlc.dialects.schedule import Packed, SplitK
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size, ceil_divide, divides, product
@@ -153,7 +154,7 @@ class _Taps(Strips):
     def __init__(self, depth: int, conv: Conv, channels: Size) -> None:
         super().__init__(depth, channels)
         self.window = conv.window
-        self.role = "part" if conv.part else "inputs"
+        self.role = "part" if isinstance(conv.schedule, SplitK) else "inputs"
 
     @property
     def count(self) -> Size:
@@ -182,8 +183,9 @@ class _Taps(Strips):
 class _Gemm(Geometry):
     def __init__(self, op: Gemm) -> None:
         *batch, rows, columns = op.domain
-        assert not op.panel, "operands of products are in panels for CPUs only"
-        super().__init__(op, tuple(batch), rows, columns, op.part or op.inner)
+        assert not isinstance(op.schedule, Packed), "only CPUs have factors in panels"
+        self.part = op.schedule.steps if isinstance(op.schedule, SplitK) else None
+        super().__init__(op, tuple(batch), rows, columns, self.part or op.inner)
         self.gemm = op
         self.turned = op.lhs_transposed, not op.rhs_transposed
 
@@ -194,7 +196,7 @@ class _Gemm(Geometry):
         self, writer: GridWriter, emit: Builder, batch: Sequence[Value], strips: Strips
     ) -> tuple[Source, Source]:
         steps = self._steps(writer, emit, batch)
-        own = batch[1:] if self.gemm.part else batch
+        own = batch if self.part is None else batch[1:]
         limits = writer.size(self.rows, "m"), writer.size(self.columns, "n")
         lhs, rhs = (
             _Matrix(writer, view, where, turned, limit, steps, self.op.operands[view])
@@ -211,9 +213,9 @@ class _Gemm(Geometry):
     def _steps(self, writer: GridWriter, emit: Builder, batch: Sequence[Value]) -> _Steps:
         """The steps along k: all of them, or a part."""
         inner = writer.size(self.gemm.inner, "inner")
-        if not self.gemm.part:
+        if self.part is None:
             return _Steps(None, inner, inner)
-        length = writer.size(self.gemm.part, "part")
+        length = writer.size(self.part, "part")
         return _Steps(emit(scalar.Multiply(batch[0], length)), length, inner)
 
     def place(
@@ -276,17 +278,18 @@ class _Matrix(Source):
 
 class _Conv(Geometry):
     def __init__(self, op: Conv) -> None:
-        assert not op.panel, "operands of products are in panels for CPUs only"
+        assert not isinstance(op.schedule, Packed), "only CPUs have factors in panels"
         self.conv = op
+        self.part = op.schedule.steps if isinstance(op.schedule, SplitK) else None
         self.picture: Shape = kernel.array_type(op.lhs).shape
         self.inputs = self.picture[-1] // op.groups
         *parts, pixels, outputs = op.domain
-        inner = product(op.window) * (op.part or self.inputs)
+        inner = product(op.window) * (self.part or self.inputs)
         super().__init__(op, (*parts, op.groups), pixels, outputs // op.groups, inner)
 
     def strips(self, depth: int) -> Strips:
-        if self.conv.part:
-            return _Taps(depth, self.conv, self.conv.part)
+        if self.part is not None:
+            return _Taps(depth, self.conv, self.part)
         whole = ceil_divide(self.inputs, depth) * depth
         few = (
             isinstance(whole, int)
@@ -299,8 +302,8 @@ class _Conv(Geometry):
         self, writer: GridWriter, emit: Builder, batch: Sequence[Value], strips: Strips
     ) -> tuple[Source, Source]:
         begin = None
-        if self.conv.part:
-            begin = emit(scalar.Multiply(batch[0], writer.size(self.conv.part, "part")))
+        if self.part is not None:
+            begin = emit(scalar.Multiply(batch[0], writer.size(self.part, "part")))
         window = _Window(self, writer, strips, begin)
         return _Pixels(self, writer, batch[-1], window), _Weights(self, writer, batch[-1], window)
 
@@ -327,8 +330,8 @@ class _Window:
         self.inputs = writer.size(geometry.inputs, "inputs")
         self.inner = writer.size(geometry.inner, "inner")
         self.steps = _Steps(None, self.inputs, self.inputs)
-        if begin is not None:
-            self.steps = _Steps(begin, writer.size(geometry.conv.part, "part"), self.inputs)
+        if begin is not None and geometry.part is not None:
+            self.steps = _Steps(begin, writer.size(geometry.part, "part"), self.inputs)
 
     def at(self, emit: Builder, state: State, k: Value) -> tuple[list[Value], Value]:
         """Tap and channel of an element of a strip, and whether the window has it."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dlc.dialects import loop, scalar
 from dlc.dialects.kernel_products import Conv, Gemm, panel_count
+from dlc.dialects.schedule import Packed, PackInline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Size
@@ -52,11 +53,12 @@ class ProductTiles:
     def __init__(self, op: Gemm | Conv, context: Context) -> None:
         self.product = op
         self.writer = Writer(op)
-        panel = op.packs or op.panel if isinstance(op, Gemm) else op.panel
+        assert isinstance(op.schedule, Packed | PackInline)
+        columns = op.schedule.columns
         # The panels of two groups do not meet the same rows.
-        beside = 1 if self.groups > 1 else panel_count(op.columns, panel)
+        beside = 1 if self.groups > 1 else panel_count(op.columns, columns)
         self.cpu = cpu_of(context.options)
-        self.shape: Shape = shape_for(op.accumulator, op.domain[-2], panel, beside, self.cpu)
+        self.shape: Shape = shape_for(op.accumulator, op.domain[-2], columns, beside, self.cpu)
         lanes = lanes_of(op.epilogue, self.cpu.vector_bytes)
         self.body = epilogue_body(op, self.writer, lanes)
 

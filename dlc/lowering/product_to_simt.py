@@ -12,6 +12,7 @@ from dataclasses import replace
 from dlc.dialects import kernel, mem
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.dialects.measured import at_most
+from dlc.dialects.schedule import SplitK
 from dlc.ir.dims import Size, ceil_divide, interval, product
 from dlc.ir.passes import Context
 from dlc.ir.types import F32
@@ -65,7 +66,7 @@ def _lower(geometry: Geometry, gpu: GpuTarget, precision: str) -> Lowered:
 
 def few_rows(geometry: Geometry, few: int) -> tuple[int, int] | None:
     """The axis of a product of matrices that has at most `few` rows in every call, and how many."""
-    if not isinstance(geometry.op, Gemm) or geometry.op.part:
+    if not isinstance(geometry.op, Gemm) or isinstance(geometry.op.schedule, SplitK):
         return None
     for axis, size in enumerate((geometry.rows, geometry.columns)):
         most = _most(geometry.op, size)

@@ -45,26 +45,31 @@ MOST_VALUES = 400
 
 
 @define_pass("recompute")
-def recompute(module: Op, context: Context) -> None:
-    """Compute values again instead of keeping them, where that lowers the peak and costs little."""
+def recompute(module: Op, context: Context, *, budget: float | None = None) -> None:
+    """Compute values again instead of keeping them, where that lowers the peak and costs little.
+
+    That may take `budget` times as long as a call, or what the compilation says; from 1 on also products
+    are computed again.
+    """
     assert isinstance(module, Module)
+    budget = context.options.recompute if budget is None else budget
     for function in list(module.body):
         if isinstance(function, func.Func) and not measuring(function):
-            _recompute_in(function, context)
+            _recompute_in(function, context, budget)
 
 
-def _recompute_in(function: func.Func, context: Context) -> None:
+def _recompute_in(function: func.Func, context: Context, budget: float) -> None:
     *_, sizes = cases_of(function, context.options.batch)
     timeline = Timeline(function, sizes=sizes)
     if len(timeline.ops) < 2:
         return
-    effort, costs = context.options.recompute, cpu_of(context.options).costs
-    left = effort * sum(picoseconds(op, sizes, costs) for op in timeline.ops)
-    if effort >= IN_LOOPS:
-        left -= _in_loops(timeline, int(left), context, products=effort >= 1)
+    costs = cpu_of(context.options).costs
+    left = budget * sum(picoseconds(op, sizes, costs) for op in timeline.ops)
+    if budget >= IN_LOOPS:
+        left -= _in_loops(timeline, int(left), context, products=budget >= 1)
         timeline = Timeline(function, sizes=sizes)
     before = max(timeline.alive)
-    search = _Search(timeline, left, costs, products=effort >= 1)
+    search = _Search(timeline, left, costs, products=budget >= 1)
     chosen = search.run()
     if not chosen:
         return

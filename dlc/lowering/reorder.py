@@ -32,22 +32,31 @@ MOST_CHORES = 4_000
 
 
 @define_pass("reorder")
-def reorder(module: Op, context: Context) -> None:
-    """Run kernels in an order that holds less, where that takes no longer."""
+def reorder(module: Op, context: Context, *, effort: int | None = None) -> None:
+    """Run kernels in an order that holds less, where that takes no longer.
+
+    The search takes `effort` times as long as usual, or what the compilation says.
+    """
     assert isinstance(module, Module)
+    effort = context.options.plan_effort if effort is None else effort
     for function in list(module.body):
         if isinstance(function, func.Func) and not measuring(function):
             *_, sizes = cases_of(function, context.options.batch)
             # What a round of a loop holds is part of what is held beside the loop.
             for op in reversed(list(function.walk(formulas=False))):
                 if isinstance(op, flow.Scan | flow.While):
-                    _reorder_in(Timeline(function, op.body, sizes), carried(op), op, context)
+                    timeline = Timeline(function, op.body, sizes)
+                    _reorder_in(timeline, carried(op), op, context, effort)
             timeline = Timeline(function, function.body, sizes)
-            _reorder_in(timeline, updates_of(function), function, context)
+            _reorder_in(timeline, updates_of(function), function, context, effort)
 
 
 def _reorder_in(
-    timeline: Timeline, updates: Mapping[Value, Value], subject: Op, context: Context
+    timeline: Timeline,
+    updates: Mapping[Value, Value],
+    subject: Op,
+    context: Context,
+    effort: int,
 ) -> None:
     """Change the order of a block. `updates` are the arguments that values of it are written over."""
     work = work_in(timeline)
@@ -59,7 +68,7 @@ def _reorder_in(
     if before.peak <= least:
         return
     most_waves = len(before.held) + _waves_to_spare(timeline, work, cpu_of(context.options).costs)
-    after = best_order(chores, most_waves, least, context.options.plan_effort)
+    after = best_order(chores, most_waves, least, effort, context.compiler)
     is_better = after.peak < before.peak
     log = context.log.did if is_better else context.log.refused
     log(

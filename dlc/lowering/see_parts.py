@@ -24,25 +24,17 @@ from dlc.lowering.block_work import may_be_empty, peak_of, planned_blocks
 from dlc.lowering.piece_fit import is_readable, keeps_units
 from dlc.lowering.timeline import Timeline
 from dlc.lowering.views import computed, strides_of
-from dlc.target.gpu import ACCESS
 
 MOST_PARTS = 1_000
 """So many are looked at in a block."""
 
 
 @define_pass("see_parts")
-def see_parts(module: Op, context: Context) -> None:
-    """Let parts of arrays be read where they lie, where that holds no more."""
-    _see_in(module, context, 1)
+def see_parts(module: Op, context: Context, *, unit: int = 1) -> None:
+    """Let parts of arrays be read where they lie, where that holds no more.
 
-
-@define_pass("see_parts_in_units")
-def see_parts_in_units(module: Op, context: Context) -> None:
-    """Let parts of arrays be read where they lie, if whole units of 16 bytes stay such."""
-    _see_in(module, context, ACCESS)
-
-
-def _see_in(module: Op, context: Context, unit: int) -> None:
+    Rows of whole units of `unit` bytes must stay such: a GPU moves 16 bytes at once.
+    """
     assert isinstance(module, Module)
     for each in planned_blocks(module, context):
         _Viewer(*each, context, unit).run()

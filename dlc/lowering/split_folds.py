@@ -20,7 +20,7 @@ from dlc.ir.dims import Shape, Size, ceil_divide, evaluate, names, product
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX
 from dlc.lowering.formula import fold, number, size
-from dlc.passes.devices import kernels_on_gpu
+from dlc.passes.devices import ops_of
 from dlc.target import gpu_of
 from dlc.target.gpu import Occupancy
 
@@ -35,20 +35,13 @@ USUAL = 64
 
 
 @define_pass("split_folds")
-def split_folds(module: Op, context: Context) -> None:
-    """Compute long folds of few elements in parts."""
-    _split_among(list(module.walk()), context)
+def split_folds(module: Op, context: Context, *, gpu_only: bool = False) -> None:
+    """Compute long folds of few elements in parts.
 
-
-@define_pass("split_gpu_folds")
-def split_gpu_folds(module: Op, context: Context) -> None:
-    """Compute long folds of few elements in parts, where a GPU computes them."""
-    _split_among(kernels_on_gpu(module), context)
-
-
-def _split_among(ops: Sequence[Op], context: Context) -> None:
+    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    """
     usual, occupancy = context.options.batch or USUAL, gpu_of(context.options).occupancy
-    for op in ops:
+    for op in ops_of(module, gpu_only=gpu_only):
         if isinstance(op, kernel.Generic) and not op.outs:
             for inner in list(op.body):
                 if isinstance(inner, kernel.Fold) and _is_alone(inner, op):

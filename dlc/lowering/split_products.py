@@ -9,11 +9,11 @@ the bits are the same in every run.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from math import prod
 
 from dlc.dialects import func, kernel
 from dlc.dialects.kernel_products import Conv, Gemm
+from dlc.dialects.schedule import SplitK
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Op, Value
@@ -22,7 +22,7 @@ from dlc.ir.passes import Context, Options, define_pass
 from dlc.ir.types import INDEX
 from dlc.lowering.formula import fold
 from dlc.lowering.split_folds import USUAL
-from dlc.passes.devices import kernels_on_gpu
+from dlc.passes.devices import ops_of
 from dlc.target import gpu_of
 
 TILE = 64
@@ -36,21 +36,15 @@ WHOLE = 64
 
 
 @define_pass("split_products")
-def split_products(module: Op, context: Context) -> None:
-    """Compute products of few tiles in parts of their sums."""
-    _split_among(set(module.walk()), module, context)
+def split_products(module: Op, context: Context, *, gpu_only: bool = False) -> None:
+    """Compute products of few tiles in parts of their sums.
 
-
-@define_pass("split_gpu_products")
-def split_gpu_products(module: Op, context: Context) -> None:
-    """Compute products of few tiles in parts of their sums, where a GPU computes them."""
-    _split_among(set(kernels_on_gpu(module)), module, context)
-
-
-def _split_among(chosen: Collection[Op], module: Op, context: Context) -> None:
+    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    """
+    chosen = set(ops_of(module, gpu_only=gpu_only))
     for function in [op for op in module.walk() if isinstance(op, func.Func)]:
         for op in [op for op in function.walk() if op in chosen]:
-            if isinstance(op, Gemm | Conv) and not op.outs and not op.part:
+            if isinstance(op, Gemm | Conv) and not op.outs and op.schedule is None:
                 parts = _parts_of(op, function.bounds, context.options)
                 if parts > 1:
                     context.log.did("add up in parts first", op.results[0])
@@ -64,7 +58,7 @@ def _parts_of(op: Gemm | Conv, bounds: Bounds, options: Options) -> int:
     sizes = [most for size in op.domain if (most := interval(size, bounds)[1])]
     if len(sizes) < len(op.domain) or min(sizes[-2:]) <= occupancy.vector_rows:
         return 1
-    if isinstance(op, Conv) and (op.groups > 1 or op.panel):
+    if isinstance(op, Conv) and op.groups > 1:
         return 1
     *batch, rows, columns = sizes
     tiles = prod(batch) * -(-rows // TILE) * -(-columns // TILE)
@@ -90,20 +84,20 @@ def _split(op: Gemm | Conv, parts: int) -> None:
     """Add up in parts in a kernel before this one, and make of this one the sum of them."""
     emit = Builder.before_op(op)
     part = ceil_divide(_divided(op), parts * WHOLE) * WHOLE
-    sums = emit(_in_parts(op, (parts, *op.domain), part))
+    sums = emit(_in_parts(op, (parts, *op.domain), SplitK(part)))
     whole = emit.all(_together(op, sums, parts))
     for old, new in zip(op.results, whole, strict=True):
         old.replace_by(new)
     op.erase()
 
 
-def _in_parts(op: Gemm | Conv, domain: Shape, part: Size) -> Gemm | Conv:
+def _in_parts(op: Gemm | Conv, domain: Shape, part: SplitK) -> Gemm | Conv:
     """The product whose sums are over parts, and handed on as they are."""
     epilogue = Block([*[INDEX] * len(domain), op.accumulator])
     Builder(epilogue, op.location).place(kernel.Yield([epilogue.arguments[-1]]))
     if isinstance(op, Gemm):
         turned = op.lhs_transposed, op.rhs_transposed, op.rhs_shared
-        return Gemm(op.lhs, op.rhs, [], [], epilogue, domain, op.inner, *turned, part=part)
+        return Gemm(op.lhs, op.rhs, [], [], epilogue, domain, op.inner, *turned, schedule=part)
     return Conv(
         lhs=op.lhs,
         rhs=op.rhs,
@@ -116,7 +110,7 @@ def _in_parts(op: Gemm | Conv, domain: Shape, part: Size) -> Gemm | Conv:
         strides=op.strides,
         padding=op.padding,
         dilations=op.dilations,
-        part=part,
+        schedule=part,
     )
 
 

@@ -28,7 +28,7 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.passes import Context, define_pass
 
-__all__ = ["devices_of", "kernels_on_gpu", "place", "unplace", "uses_gpu"]
+__all__ = ["devices_of", "kernels_on_gpu", "ops_of", "place", "unplace", "uses_gpu"]
 
 _REGIONS = (flow.Scan, flow.While, flow.If, flow.Vjp, flow.Custom)
 """The operations whose regions run on devices."""
@@ -91,6 +91,11 @@ def kernels_on_gpu(module: Op) -> list[Op]:
             if not isinstance(op, Send) and any(is_gpu(devices.get(v)) for v in op.results)
         ]
     return found
+
+
+def ops_of(module: Op, *, gpu_only: bool) -> list[Op]:
+    """The operations of a module in order of text; with `gpu_only` those that are placed on a GPU."""
+    return kernels_on_gpu(module) if gpu_only else list(module.walk())
 
 
 def unplace(module: Op) -> None:

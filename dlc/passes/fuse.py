@@ -52,14 +52,36 @@ CHEAP = (
 
 
 @define_pass("fuse")
-def fuse(module: Op, context: Context) -> None:
-    """Write formulas that feed each other as one kernel."""
-    fusion = _Fusion(context)
+def fuse(
+    module: Op,
+    context: Context,
+    *,
+    max_inputs: int = MAX_INPUTS,
+    max_operations: int = MAX_OPERATIONS,
+) -> None:
+    """Write formulas that feed each other as one kernel.
+
+    A kernel reads `max_inputs` arrays at most, and its formula has `max_operations` operations at most.
+    """
+    fusion = _Fusion(context, _Limits(max_inputs, max_operations))
     for block in graph_blocks(module):
         fusion.look_at(block)
         for op in block:
             if isinstance(op, kernel.Generic) and op.parent is not None and not op.outs:
                 fusion.take_in(op)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The most that one kernel may have."""
+
+    inputs: int
+    operations: int
+
+    def too_large(self, operations: int) -> str:
+        """Why formulas of so many operations together stay apart; empty if they need not."""
+        long = operations > self.operations
+        return f"the formula would have {operations} operations" if long else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +94,8 @@ class _Facts:
 
 
 class _Fusion:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, limits: _Limits) -> None:
+        self.limits = limits
         self.rewriter: Rewriter = context.rewriter
         self.log = context.log
         self.keeps_order = context.options.level < 2
@@ -123,7 +146,9 @@ class _Fusion:
             return False
         given, facts = self.facts(producer), self.facts(consumer)
         size = given.count, facts.count
-        reason = self._reordered(consumer) or _why_not_inline(producer, consumer, argument, size)
+        reason = self._reordered(consumer) or _why_not_inline(
+            producer, consumer, argument, size, self.limits
+        )
         if reason:
             self.log.refused(reason, value)
             return False
@@ -163,9 +188,9 @@ class _Fusion:
     ) -> bool:
         reason = (
             self._reordered(producer)
-            or _why_not_append(producer, consumer, argument, value)
+            or _why_not_append(producer, consumer, argument, value, self.limits)
             or self._rival(producer, consumer)
-            or _too_large(self._count(producer) + self.facts(consumer).count)
+            or self.limits.too_large(self._count(producer) + self.facts(consumer).count)
         )
         if reason:
             self.log.refused(reason, value)
@@ -345,7 +370,11 @@ def _origin(value: Value) -> Value:
 
 
 def _why_not_inline(
-    producer: kernel.Generic, consumer: kernel.Generic, argument: Value, counts: tuple[int, int]
+    producer: kernel.Generic,
+    consumer: kernel.Generic,
+    argument: Value,
+    counts: tuple[int, int],
+    limits: _Limits,
 ) -> str:
     """Why a formula stays a kernel of its own; empty if it need not. `counts` are of both formulas."""
     if len(producer.results) != 1:
@@ -355,14 +384,9 @@ def _why_not_inline(
     if again and not _is_free(producer.body):
         return "it would be computed more than once"
     reads = {*producer.inputs, *consumer.inputs} - {producer.result}
-    if len(reads) > MAX_INPUTS:
+    if len(reads) > limits.inputs:
         return f"the kernel would read {len(reads)} arrays"
-    return _too_large(counts[0] * max(1, len(loads)) + counts[1])
-
-
-def _too_large(size: int) -> str:
-    """Why formulas of so many operations together stay apart; empty if they need not."""
-    return f"the formula would have {size} operations" if size > MAX_OPERATIONS else ""
+    return limits.too_large(counts[0] * max(1, len(loads)) + counts[1])
 
 
 def _walks_once(producer: kernel.Generic, loads: list[kernel.Load]) -> bool:
@@ -404,6 +428,7 @@ def _why_not_append(
     consumer: kernel.Generic,
     argument: Value,
     value: Value,
+    limits: _Limits,
 ) -> str:
     """Why a kernel is not written behind the one it reads; empty if it can be."""
     if len(producer.results) != 1 or producer.outs:
@@ -426,6 +451,6 @@ def _why_not_append(
     ):
         # Sums of wide factors are added up where the result goes; those of 16 bits never are.
         return "the reader's dtype is not that of the sums"
-    if len(consumer.inputs) + len(producer.operands) > MAX_INPUTS:
+    if len(consumer.inputs) + len(producer.operands) > limits.inputs:
         return "the kernel would read too many arrays"
     return ""

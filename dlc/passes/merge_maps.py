@@ -21,7 +21,7 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX
 from dlc.ir.value_map import EQUAL, Gone
 from dlc.passes.canonicalize import graph_blocks
-from dlc.passes.devices import kernels_on_gpu
+from dlc.passes.devices import ops_of
 from dlc.passes.fuse import MAX_INPUTS, MAX_OPERATIONS
 
 REACH = 12
@@ -57,25 +57,21 @@ def _uses_size(op: Op, measured: frozenset[str]) -> bool:
 
 
 @define_pass("merge_maps")
-def merge_maps(module: Op, context: Context) -> None:
-    """Compute formulas over the same elements together."""
-    _merge_among(set(module.walk()), module, context)
+def merge_maps(
+    module: Op, context: Context, *, gpu_only: bool = False, max_results: int = MAX_RESULTS
+) -> None:
+    """Compute formulas over the same elements together.
 
-
-@define_pass("merge_gpu_maps")
-def merge_gpu_maps(module: Op, context: Context) -> None:
-    """Compute formulas over the same elements together, where a GPU computes them."""
-    _merge_among(set(kernels_on_gpu(module)), module, context)
-
-
-def _merge_among(chosen: set[Op], module: Op, context: Context) -> None:
-    """Merge formulas of those that are chosen, among which is what they become."""
+    `gpu_only` leaves the kernels alone that are not placed on a GPU; a kernel has `max_results` results
+    at most.
+    """
+    chosen = set(ops_of(module, gpu_only=gpu_only))  # a merged kernel joins them
     for block in graph_blocks(module):
         for op in list(block):
             current = op if op in chosen and _is_formula(op) else None
             while current is not None:
                 assert isinstance(current, kernel.Generic)
-                current = _merged_with_one_before(current, chosen, context)
+                current = _merged_with_one_before(current, chosen, context, max_results)
                 if current is not None:
                     chosen.add(current)
 
@@ -85,7 +81,7 @@ def _is_formula(op: Op) -> bool:
 
 
 def _merged_with_one_before(
-    later: kernel.Generic, chosen: Collection[Op], context: Context
+    later: kernel.Generic, chosen: Collection[Op], context: Context, max_results: int
 ) -> kernel.Generic | None:
     """The kernel that computes this one and one before it; None if there is none that fits."""
     between: list[Op] = []
@@ -94,7 +90,7 @@ def _merged_with_one_before(
         if before in chosen and _is_formula(before):
             assert isinstance(before, kernel.Generic)
             place = _place(before, later, between)
-            if place is not None and _fit(before, later):
+            if place is not None and _fit(before, later, max_results):
                 return _merge(before, later, place, context)
         between.append(before)
         before = before.previous
@@ -112,7 +108,7 @@ def _place(earlier: kernel.Generic, later: kernel.Generic, between: Sequence[Op]
     return None if waits else earlier
 
 
-def _fit(earlier: kernel.Generic, later: kernel.Generic) -> bool:
+def _fit(earlier: kernel.Generic, later: kernel.Generic, max_results: int) -> bool:
     """Whether both walk the same elements, and one kernel for them has something to share."""
     kept = _needed_elsewhere(earlier, later)
     if earlier.domain != later.domain or not kept:
@@ -122,7 +118,7 @@ def _fit(earlier: kernel.Generic, later: kernel.Generic) -> bool:
     reads = {*earlier.inputs, *later.inputs} - {*earlier.results}
     results = len(kept) + len(later.results)
     operations = sum(1 for op in (earlier, later) for _ in op.walk())
-    if len(reads) > MAX_INPUTS or results > MAX_RESULTS or operations > MAX_OPERATIONS:
+    if len(reads) > MAX_INPUTS or results > max_results or operations > MAX_OPERATIONS:
         return False
     own = [_own(earlier), _own(later)]
     follows = [value for value in later.inputs if value in earlier.results]

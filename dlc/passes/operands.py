@@ -19,23 +19,16 @@ from dlc.ir.clone import clone
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import BF16, F16, F32, DType
-from dlc.passes.devices import kernels_on_gpu
+from dlc.passes.devices import ops_of
 
 
 @define_pass("take_operands")
-def take_operands(module: Op, context: Context) -> None:
-    """Let products read operands that were only transposed or widened as they were before."""
-    _take(list(module.walk()), context)
+def take_operands(module: Op, context: Context, *, gpu_only: bool = False) -> None:
+    """Let products read operands that were only transposed or widened as they were before.
 
-
-@define_pass("take_gpu_operands")
-def take_gpu_operands(module: Op, context: Context) -> None:
-    """Let products read operands as they were before, where a GPU computes them."""
-    _take(kernels_on_gpu(module), context)
-
-
-def _take(ops: Sequence[Op], context: Context) -> None:
-    for op in ops:
+    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    """
+    for op in ops_of(module, gpu_only=gpu_only):
         match op:
             case Gemm() if not op.outs:
                 _in_16_bits(op, context)
@@ -57,19 +50,12 @@ def as_stored(module: Op, context: Context) -> None:
 
 
 @define_pass("keep_blanks")
-def keep_blanks(module: Op, context: Context) -> None:
-    """Have the zeros around pictures as numbers of the artifact: no kernel of a GPU reads them."""
-    _keep_blanks_of(list(module.walk()))
+def keep_blanks(module: Op, context: Context, *, gpu_only: bool = False) -> None:
+    """Have the zeros around pictures as numbers of the artifact: no kernel of a GPU reads them.
 
-
-@define_pass("keep_gpu_blanks")
-def keep_gpu_blanks(module: Op, context: Context) -> None:
-    """Have the zeros around pictures as numbers of the artifact, where a GPU reads the pictures."""
-    _keep_blanks_of(kernels_on_gpu(module))
-
-
-def _keep_blanks_of(ops: Sequence[Op]) -> None:
-    for op in ops:
+    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    """
+    for op in ops_of(module, gpu_only=gpu_only):
         if isinstance(op, Conv) and not op.outs:
             zeros = Dense.splat(0, kernel.array_type(op.blank))
             made = Builder.before_op(op)(array.Constant(zeros))

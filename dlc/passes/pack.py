@@ -13,6 +13,7 @@ from dlc.dialects.array.shape import LARGEST_I32
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel_attention import Attention
 from dlc.dialects.kernel_products import Conv, Gemm, Product, panel_count
+from dlc.dialects.schedule import Blas, Packed, PackInline
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
@@ -36,19 +37,20 @@ def pack(module: Op, context: Context) -> None:
     for op in list(module.walk()):
         if op in on_gpu:
             continue
-        if isinstance(op, Conv) and not op.panel and not op.outs:
+        if isinstance(op, Conv) and op.schedule is None and not op.outs:
             _convolution(op, module, context)
         elif isinstance(op, Attention) and not op.panel and not op.outs:
             _attention(op, cpu)
-        elif isinstance(op, Gemm) and not (op.panel or op.packs or op.outs):
+        elif isinstance(op, Gemm) and op.schedule is None and not op.outs:
             reason = _why_blas(op, options)
             if reason:
                 context.log.did(f"call BLAS: {reason}", op)
+                op.attributes["schedule"] = Blas()
                 continue
             context.log.did("generate the product", op)
             columns = _columns(op, op.inner, cpu)
             if _stored(op.rhs) is None and not _stays_in_loop(op.rhs):
-                op.attributes["packs"] = columns
+                op.attributes["schedule"] = PackInline(columns)
             else:
                 _use_panels(op, columns, module)
 
@@ -92,7 +94,7 @@ def _by_rows(op: Conv, rewriter: Rewriter) -> None:
     depth = kernel.array_type(rows).shape[-1]
     weights = emit(array.Reshape(op.rhs, (depth, outputs)))
     epilogue, op.regions = op.epilogue, ()
-    made = Gemm(rows, weights, op.extras, [], epilogue, (pixels, outputs), depth)
+    made = Gemm(rows, weights, op.extras, [], epilogue, (pixels, outputs), depth, schedule=Blas())
     rewriter.replace(op, emit.all(made), relation=EQUAL)
 
 
@@ -176,7 +178,7 @@ def _use_panels(op: Gemm | Conv, columns: int, module: Module) -> None:
         rhs = _derived_panels(op, columns, stored, module, emit)
     before = op.rhs
     op.set_operands([lhs, rhs, *op.operands[2:]])
-    op.attributes["panel"] = columns
+    op.attributes["schedule"] = Packed(columns)
     _erase_unused(before)
     if isinstance(op, Gemm):
         op.attributes["lhs_transposed"] = op.attributes["rhs_transposed"] = False

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import NoReturn
 
-from dlc.ir.attributes import Attribute, Symbol
+from dlc.ir.attributes import DIALECT_ATTRIBUTES, Attribute, Symbol, make_dialect_attribute
 from dlc.ir.dims import Dim
 from dlc.ir.location import FileLocation, FusedLocation, Location, UnknownLocation
 from dlc.ir.types import FunctionType, TensorType, Type
@@ -163,7 +163,7 @@ class Reader:
             case "[":
                 return self._list(at, depth)
             case "#":
-                return self._sizes(at), at + 1
+                return self._dialect_attribute(at), at + 1
             case "-" | "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9":
                 return self._number(at)
             case "t" | "f" if token in ("true", "false"):
@@ -199,10 +199,17 @@ class Reader:
                 self.unexpected(at, "',' or ']'")
         return tuple(items), at + 1
 
-    def _sizes(self, at: int) -> Attribute:
-        """`#dlc.dim<"B">`, `#dlc.dims<"B, 64">`."""
+    def _dialect_attribute(self, at: int) -> Attribute:
+        """`#dlc.dim<"B">`, `#dlc.dims<"B, 64">`, `#kernel.packed<16>`, `#kernel.split_k<"B">`."""
         name, _, body = self.tokens[at].partition("<")
         body = body.removesuffix(">").strip()
+        if name[1:] in DIALECT_ATTRIBUTES:
+            try:
+                quoted = len(body) > 1 and body[0] == body[-1] == '"'
+                sizes = read_shape(body[1:-1] if quoted else body)
+                return make_dialect_attribute(name[1:], sizes)
+            except ValueError as error:
+                raise Malformed(at, str(error), "D0157") from None
         if name not in ("#dlc.dim", "#dlc.dims") or body[:1] != '"' or body[-1:] != '"':
             raise Malformed(at, f'{name} is no attribute; write #dlc.dims<"B, 64">', "D0157")
         try:

@@ -7,6 +7,7 @@ back an equal value:
     (1, 2), (), (True, "a")    array<i64: 1, 2>, [], [true, "a"]
     B + 1, (B, 2)              #dlc.dim<"B + 1">, #dlc.dims<"B, 2">
     Symbol("w"), F32           @w, f32
+    Packed(16), SplitK(B + 1)  #kernel.packed<16>, #kernel.split_k<"B + 1">
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import cast
 
-from dlc.ir.attributes import Attribute, Dense, Symbol
+from dlc.ir.attributes import Attribute, Dense, DialectAttribute, Symbol
 from dlc.ir.dims import Dim, Shape
 from dlc.ir.location import FileLocation, FusedLocation, Location, UnknownLocation
 from dlc.ir.types import Type, dims_text
@@ -75,8 +76,16 @@ def attribute_text(value: Attribute) -> str:
     write = _WRITERS.get(type(value))
     if write is not None:
         return write(value)
+    if isinstance(value, DialectAttribute):
+        return _dialect_attribute_text(value)
     assert isinstance(value, Type), f"{value!r} ({type(value).__name__}) is no attribute"
     return str(value)
+
+
+def _dialect_attribute_text(value: DialectAttribute) -> str:
+    sizes = ", ".join(map(str, value.sizes))
+    inside = quoted(sizes) if any(isinstance(size, Dim) for size in value.sizes) else sizes
+    return f"#{value.name}<{inside}>" if sizes else f"#{value.name}"
 
 
 def _int_text(value: int) -> str:

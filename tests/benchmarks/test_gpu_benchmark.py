@@ -20,7 +20,7 @@ from benchmarks.gpu_serve import NARROW, Spec
 from benchmarks.training_cases import NETWORKS
 from benchmarks.turns import NotReady
 from dlc.dialects import func
-from dlc.driver.make import Wanted, make_model
+from dlc.driver.make import CompileRequest, make_model
 from dlc.driver.open import open_model
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
@@ -156,7 +156,7 @@ def test_a_network_in_bf16_gives_what_it_gives_on_a_processor(
     assert len(found[NARROW]) >= 6
     wanted = contender(replace(spec, device="cpu")).results
     assert furthest({"result": found["result"]}, {"result": wanted["result"]}) <= case.limit
-    wide, _ = make_model(Wanted(spec.text, parameters=spec.settings, weights="init:1"))
+    wide, _ = make_model(CompileRequest(spec.text, parameters=spec.settings, weights="init:1"))
     exact = wide.entry_points[case.entry](*spec.arrays().values())
     assert furthest({"result": found["result"]}, {"result": np.asarray(exact)}) > 0
 

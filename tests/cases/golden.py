@@ -27,8 +27,8 @@ __all__ = ["BadCase", "Case", "Run", "check", "split", "with_output"]
 BETWEEN_CASES = "// -----"
 BEFORE_OUTPUT = "// ---"
 
-Run = Callable[[str, list[str]], str]
-"""Takes a text and the names of passes, gives the text after them; raises DlcError."""
+Run = Callable[[str, str], str]
+"""Takes a text and passes, as `// RUN:` has them, gives the text after them; raises DlcError."""
 
 
 class BadCase(Exception):
@@ -41,7 +41,7 @@ class Case:
 
     line: int
     title: str
-    passes: tuple[str, ...]
+    passes: str
     text: str
     expected: str | None
     errors: tuple[tuple[int, str], ...]
@@ -61,7 +61,7 @@ def check(case: Case, run: Run) -> str | None:
     """Run the case: None if all is as it says, else what differs."""
     if case.errors:
         return _check_errors(case, run)
-    output = run(case.text, list(case.passes)).strip("\n")
+    output = run(case.text, case.passes).strip("\n")
     if case.expected is None:
         return f"neither output nor error is stated; pytest --update writes\n{output}"
     if output == case.expected:
@@ -121,13 +121,13 @@ def _case(chunk: list[str], line: int) -> Case:
     )
 
 
-def _passes(source: list[str], line: int) -> tuple[str, ...]:
+def _passes(source: list[str], line: int) -> str:
     if source[0].rstrip() == "// PRINT":
-        return ()
-    found = re.fullmatch(r"// RUN: *([\w,-]+) *", source[0])
+        return ""
+    found = re.fullmatch(r"// RUN: *([\w,{}=. -]+)", source[0])
     if found is None:
         raise BadCase(f"line {line}: a case begins with '// RUN: PASS,PASS' or '// PRINT'")
-    return tuple(found[1].split(","))
+    return found[1].strip()
 
 
 def _title(source: list[str], line: int) -> str:
@@ -138,7 +138,7 @@ def _title(source: list[str], line: int) -> str:
 
 def _check_errors(case: Case, run: Run) -> str | None:
     try:
-        output = run(case.text, list(case.passes))
+        output = run(case.text, case.passes)
     except DlcError as error:
         found = [(d.place.line if d.place else 0, str(d)) for d in error.diagnostics]
     else:

@@ -43,6 +43,8 @@ module Net(hidden = 4) {
         ("compile m.dlm --target cpu:abacus", "there are host, x86-64,"),
         ("compile m.dlm --disable-pass fuze", "did you mean fuse?"),
         ("opt m.dlm --passes fuze", "did you mean fuse?"),
+        ("opt m.dlm --passes fuse{max_input=4}", "did you mean max_inputs?"),
+        ("opt m.dlm --passes fuse{max_inputs=few}", "give it an integer of at least 1"),
         ("opt m.dlm --passes fuse", "put autodiff, decompose, lower_to_kernels before it"),
         ("opt m.dlm --passes plan_memory", "put autodiff, decompose, lower_to_kernels before it"),
         (

@@ -384,7 +384,7 @@ def test_what_is_wrong_with_the_call_is_said_before_the_model_is_compiled(
     def compiled(*_: object, **__: object) -> None:
         raise AssertionError("it is compiled")
 
-    monkeypatch.setattr("dlc.driver.make.compile_opened", compiled)
+    monkeypatch.setattr("dlc.driver.make.compile_model", compiled)
     for mistake in (
         (),
         ("--input", "x=[[1, 2]]", "--input", "q=1"),

@@ -146,7 +146,7 @@ def test_compile_says_one_time_which_is_that_of_all_its_work(
 ) -> None:
     make = driver.make_artifact
 
-    def slow(wanted: driver.Wanted, *, stage: str | None = None) -> driver.Made:
+    def slow(wanted: driver.CompileRequest, *, stage: str | None = None) -> driver.CompileResult:
         time.sleep(1.2)  # as long as reading a large model takes, and then it is told twice
         return make(wanted, stage=stage)
 

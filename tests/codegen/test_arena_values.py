@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
 from dlc.runtime.arena_values import ArenaValues, ValueRecord, read_arena_values, values_section
@@ -14,7 +14,7 @@ from dlc.runtime.arena_values import ArenaValues, ValueRecord, read_arena_values
 def values_of(text: str, level: int = 2) -> ArenaValues:
     """What the artifact of `f` says about its values."""
     opened = open_model("m.dlm", text=f"dlc 1\n{text}\n")
-    artifact = compile_opened(opened, Settings(level), "init:0")
+    artifact = compile_model(opened, Settings(level), "init:0")
     return read_arena_values(bytes(artifact.section(values_section("cpu", "f"))))
 
 

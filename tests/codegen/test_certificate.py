@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
 from dlc.runtime import expressions
@@ -22,7 +22,7 @@ from dlc.runtime.plan import Plan
 
 def compiled(text: str, level: int = 2) -> Artifact:
     opened = open_model("m.dlm", text=f"dlc 1\n{text}\n")
-    artifact = compile_opened(opened, Settings(level), "init:0")
+    artifact = compile_model(opened, Settings(level), "init:0")
     Model(artifact)  # checks the plans at the bounds of the dims
     return artifact
 

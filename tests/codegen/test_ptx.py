@@ -25,7 +25,7 @@ from dlc.codegen import ptx
 from dlc.codegen.ptx import assemble, find_ptxas, kernel_ptx, whole_ptx
 from dlc.codegen.simt_to_llvm import kernel_text
 from dlc.dialects import loop, scalar, simt
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.errors import InternalError, UsageError
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block
@@ -51,7 +51,7 @@ QUICK = ("lenet, training", "softmax")
 def kernels(example: Example) -> list[simt.Func]:
     module = example.module()
     manager = Manager(Context(options=OPTIONS))
-    manager.run(module, pipeline("graph", "loop", OPTIONS.level, "cuda"))
+    manager.run(module, pipeline("graph", "loop", OPTIONS.level, Device.CUDA))
     return [op for op in module.body if isinstance(op, simt.Func)]
 
 

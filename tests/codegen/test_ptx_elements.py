@@ -13,7 +13,7 @@ from dlc.codegen.ptx import kernel_ptx
 from dlc.codegen.simt_to_llvm import kernel_text
 from dlc.dialects import array, simt
 from dlc.driver.open import open_model
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.passes import Context, Manager
@@ -26,7 +26,9 @@ ACCESS = re.compile(r"(?:ld|st)\.global\.(?:v\d\.)?\w+")
 def accesses(program: Program, *types: TensorType, kind: str = "generic") -> Counter[str]:
     """How often PTX of a program's kernel of a kind has each load and store; nothing may spill."""
     module, _ = function_of(program, types, {})
-    Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "loop", OPTIONS.level, "cuda"))
+    Manager(Context(options=OPTIONS)).run(
+        module, pipeline("graph", "loop", OPTIONS.level, Device.CUDA)
+    )
     functions = [op for op in module.body if isinstance(op, simt.Func)]
     (function,) = [op for op in functions if op.sym_name.startswith(kind)]
     return accesses_of(function)
@@ -138,7 +140,9 @@ def test_rows_that_are_stacked_are_written_in_what_divides_them(length: int, acc
     """They begin at multiples of their length, and stores of a warp leave no gaps."""
     opened = open_model("stacked.dlm", text=STACKED.format(length))
     opened.context.options = OPTIONS
-    Manager(opened.context).run(opened.module, pipeline("graph", "loop", OPTIONS.level, "cuda"))
+    Manager(opened.context).run(
+        opened.module, pipeline("graph", "loop", OPTIONS.level, Device.CUDA)
+    )
     *_, function = [op for op in opened.module.body if isinstance(op, simt.Func)]
     assert {*accesses_of(function)} == {f"ld.global.{access}", f"st.global.{access}"}
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import dlc
 from dlc.driver.calls import Request
 from dlc.driver.interpret import evaluate_entry
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.errors import DlcError
 
 RUNNING = [
@@ -47,7 +47,7 @@ def compiled(text: str) -> list[NDArray[np.float32]]:
 def evaluated(text: str) -> list[NDArray[np.float32]]:
     """What the evaluator makes of an empty x."""
     request = Request("model.dlm", inputs={"x": "zeros"}, dims={"N": 0} if "[1, N" in text else {})
-    results, _ = evaluate_entry(Wanted("model.dlm", text=text).open(), request)
+    results, _ = evaluate_entry(CompileRequest("model.dlm", text=text).open(), request)
     return [np.asarray(value.numpy(), np.float32) for _, value in results.values]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dlc.driver.calls import Request, call
 from dlc.driver.interpret import evaluate_entry
-from dlc.driver.make import Wanted, make_model
+from dlc.driver.make import CompileRequest, make_model
 from dlc.driver.settings import Settings
 from dlc.runtime.tensor import Tensor
 
@@ -28,10 +28,10 @@ def test_machine_code_gives_what_the_evaluator_gives(
 ) -> None:
     monkeypatch.setenv("DLC_CACHE", str(tmp_path))
     path = str(FOLDER / f"{name}.dlm")
-    model, _ = make_model(Wanted(path, settings=Settings(level)))
+    model, _ = make_model(CompileRequest(path, settings=Settings(level)))
     for entry in model.entry_points:
         request = Request(path, entry, seed=3)
-        wanted, _ = evaluate_entry(Wanted(path).open(), request)
+        wanted, _ = evaluate_entry(CompileRequest(path).open(), request)
         found = call(model, request)
         for (_, one), (_, other) in zip(wanted.values, found.values, strict=True):
             assert one.shape == other.shape

@@ -87,7 +87,7 @@ def main(module: Module) -> func.Func:
 def expanded(build: Build, types: Sequence[Type]) -> Module:
     """A program without derivatives left, of which the verifier approves."""
     module = program(build, types)
-    autodiff(module, Context())
+    autodiff.run(module, Context())
     verify(module)
     return module
 

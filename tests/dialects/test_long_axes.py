@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dlc
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.show import Shown, show_stage
 from dlc.errors import CallError, ModelError
 
@@ -78,9 +78,11 @@ def test_a_range_whose_numbers_are_no_i32_is_refused() -> None:
 
 def test_a_product_that_is_too_long_for_blas_is_generated() -> None:
     text = f"dlc 1\nexport fn f(x: f64[8, {SIZE}], y: f64[{SIZE}, 8]) -> f64[8, 8] = x @ y"
-    assert "packs" in show_stage(Wanted("m.dlm", text=text), Shown("kernel", after="pack"))
+    assert "#kernel.pack_inline<" in show_stage(
+        CompileRequest("m.dlm", text=text), Shown("kernel", after="pack")
+    )
 
 
 def graph(text: str) -> str:
     """The text of the graph level."""
-    return show_stage(Wanted("m.dlm", text=text), Shown("graph"))
+    return show_stage(CompileRequest("m.dlm", text=text), Shown("graph"))

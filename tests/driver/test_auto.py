@@ -11,7 +11,7 @@ import pytest
 
 import dlc
 from dlc.driver.auto import Machine, automatic, estimated, machine_here, submodules
-from dlc.driver.make import Wanted, make_artifact
+from dlc.driver.make import CompileRequest, make_artifact
 from dlc.driver.settings import Settings
 from dlc.driver.why import decisions_of, decisions_text
 from dlc.errors import UsageError
@@ -41,8 +41,8 @@ module Net(n = 2048) {
 WITH_PARTS = TEXT.replace("light = Linear(4, 4)", "light = Linear(4, 4) on cpu:1")
 
 
-def decided(text: str, machine: Machine, **parameters: int) -> Wanted:
-    wanted = Wanted("net.dlm", text=text, settings=AUTO, parameters=parameters)
+def decided(text: str, machine: Machine, **parameters: int) -> CompileRequest:
+    wanted = CompileRequest("net.dlm", text=text, settings=AUTO, parameters=parameters)
     return automatic(wanted, machine)
 
 
@@ -89,7 +89,7 @@ def test_the_choice_is_the_same_every_time_and_differs_by_machine() -> None:
 
 
 def test_what_the_user_placed_stays_there() -> None:
-    wanted = Wanted("net.dlm", text=TEXT, settings=AUTO, places={"heavy": "cpu:1"})
+    wanted = CompileRequest("net.dlm", text=TEXT, settings=AUTO, places={"heavy": "cpu:1"})
     found = automatic(wanted, QUICK)
     assert found.places["heavy"] == "cpu:1"
 
@@ -114,11 +114,11 @@ def test_without_a_gpu_auto_compiles_and_runs() -> None:
 def test_a_gpu_that_there_is_not_may_be_named() -> None:
     assert machine_here("sm_90").gpu == "sm_90"
     with pytest.raises(UsageError, match="no GPU is called 'sm_12'"):
-        automatic(Wanted("net.dlm", text=TEXT, settings=replace(AUTO, target="auto:sm_12")))
+        automatic(CompileRequest("net.dlm", text=TEXT, settings=replace(AUTO, target="auto:sm_12")))
 
 
 def test_estimates_tell_the_parts_and_what_is_sent_between_them() -> None:
-    wanted = Wanted("net.dlm", text=TEXT, settings=Settings())
+    wanted = CompileRequest("net.dlm", text=TEXT, settings=Settings())
     found = estimated(wanted, QUICK)
     assert submodules(wanted.open()) == ["light", "heavy", "last"]
     heavy, light = found.parts["heavy"], found.parts["light"]

@@ -14,7 +14,7 @@ from dlc.driver.calls import Request
 from dlc.driver.check import check_model
 from dlc.driver.entries import find_function
 from dlc.driver.inspect import inspect_file
-from dlc.driver.make import Wanted, evaluate_model, make_artifact, run_model
+from dlc.driver.make import CompileRequest, evaluate_model, make_artifact, run_model
 from dlc.driver.open import read_ir
 from dlc.driver.settings import Settings
 from dlc.driver.show import Shown, show_stage
@@ -51,10 +51,10 @@ KEPT = X[[0, 2]]
 
 
 @pytest.fixture(scope="module")
-def wanted(tmp_path_factory: pytest.TempPathFactory) -> Wanted:
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> CompileRequest:
     path = tmp_path_factory.mktemp("counted") / "counted.dlm"
     path.write_text(TEXT)
-    return Wanted(str(path))
+    return CompileRequest(str(path))
 
 
 def check_rows(found: object) -> None:
@@ -74,7 +74,7 @@ def check_calls(model: Model) -> None:
     assert np.asarray(model.few(np.ones(3, np.float32))).shape == (3, 1)
 
 
-def test_a_caller_gets_as_much_as_was_counted(wanted: Wanted, tmp_path: Path) -> None:
+def test_a_caller_gets_as_much_as_was_counted(wanted: CompileRequest, tmp_path: Path) -> None:
     artifact = make_artifact(wanted).artifact
     artifact.write(tmp_path / "counted.dlc")
     for model in (Model(artifact), load(tmp_path / "counted.dlc")):
@@ -82,10 +82,10 @@ def test_a_caller_gets_as_much_as_was_counted(wanted: Wanted, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_every_level_counts_the_same(wanted: Wanted, stage: str, tmp_path: Path) -> None:
+def test_every_level_counts_the_same(wanted: CompileRequest, stage: str, tmp_path: Path) -> None:
     file = tmp_path / f"{stage}.dlir"
     file.write_text(show_stage(wanted, Shown(stage)))
-    lowered = Wanted(str(file), trust_ir=True)
+    lowered = CompileRequest(str(file), trust_ir=True)
     artifact = make_artifact(lowered, stage=stage).artifact
     assert artifact.manifest.entries == make_artifact(wanted).artifact.manifest.entries
     check_calls(Model(artifact))
@@ -94,7 +94,9 @@ def test_every_level_counts_the_same(wanted: Wanted, stage: str, tmp_path: Path)
         check_rows(tuple(value.bits for value in results.named.values()))
 
 
-def test_the_bound_is_shown_where_a_model_is_described(wanted: Wanted, tmp_path: Path) -> None:
+def test_the_bound_is_shown_where_a_model_is_described(
+    wanted: CompileRequest, tmp_path: Path
+) -> None:
     make_artifact(wanted).artifact.write(tmp_path / "counted.dlc")
     for path in (wanted.path, str(tmp_path / "counted.dlc")):
         places, rows, few = inspect_file(path).entries
@@ -105,13 +107,13 @@ def test_the_bound_is_shown_where_a_model_is_described(wanted: Wanted, tmp_path:
     assert [entry.name for entry in check_model(wanted.path).entries] == ["places", "rows", "few"]
 
 
-def test_memory_for_what_is_not_counted_yet_is_refused(wanted: Wanted) -> None:
+def test_memory_for_what_is_not_counted_yet_is_refused(wanted: CompileRequest) -> None:
     model = Model(make_artifact(wanted).artifact)
     with pytest.raises(CallError, match="out= cannot be used: a size is known only after the call"):
         model.few(np.ones(3, np.float32), out=np.zeros((3, 1), np.int64))
 
 
-def test_more_than_the_bound_fails_the_call(wanted: Wanted) -> None:
+def test_more_than_the_bound_fails_the_call(wanted: CompileRequest) -> None:
     model = Model(make_artifact(wanted).artifact)
     with pytest.raises(CallError, match="the computed size 4 exceeds its bound 3"):
         model.few(np.ones(4, np.float32))
@@ -120,7 +122,7 @@ def test_more_than_the_bound_fails_the_call(wanted: Wanted) -> None:
 def refused(result: str) -> str:
     text = f"dlc 1\ndim B = 1..64\ndim K = 0..64\nexport fn f(x: f32[B]) {result}\n"
     with pytest.raises(ModelError) as caught:
-        Wanted("f.dlm", text=text).open()
+        CompileRequest("f.dlm", text=text).open()
     return caught.value.render()
 
 
@@ -149,7 +151,7 @@ export fn f(x: f32[3] = [1, 2, 0]) -> (y: f32, kept: f32[_], n: i64) {
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_a_derivative_beside_what_is_counted_counts_apart(level: int) -> None:
     """Of y = (1 + 4) / 2 + 2 it is 2 x / 2 where x is counted."""
-    wanted = Wanted("m.dlm", TWICE, settings=Settings(level), gradient=(None, "y", "x"))
+    wanted = CompileRequest("m.dlm", TWICE, settings=Settings(level), gradient=(None, "y", "x"))
     opened = wanted.open()
     assert list(measuring(find_function(opened.module, "f"))) == ["n", "n_1", "n_2", "n_1_1"]
     request = Request("m.dlm")
@@ -170,7 +172,7 @@ def test_a_derivative_beside_what_is_counted_counts_apart(level: int) -> None:
 def test_what_is_counted_inside_is_not_kept_for_a_derivative(counted: str) -> None:
     text = f"dlc 1\nexport fn f(x: f32[3]) -> f32 {{\n  return {counted}\n}}\n"
     with pytest.raises(Unsupported, match=r"(?s)D0716.*is counted in a branch or a loop.*m.dlm:3"):
-        make_artifact(Wanted("m.dlm", text, gradient=(None, "f", "x")))
+        make_artifact(CompileRequest("m.dlm", text, gradient=(None, "f", "x")))
 
 
 def test_a_size_is_counted_once() -> None:

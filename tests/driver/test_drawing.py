@@ -15,7 +15,7 @@ from dlc.driver.compile import lower
 from dlc.driver.drawing import graph_of
 from dlc.driver.entries import find_function
 from dlc.driver.layered import GAP, Edge, lay_out
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.settings import Settings
 from dlc.driver.show import Shown, show_stage
 from dlc.driver.svg import Graph
@@ -36,7 +36,7 @@ SPACE = "{http://www.w3.org/2000/svg}"
 
 def drawn(text: str) -> Graph:
     """The picture of the only entry point of a model."""
-    opened = Wanted("f.dlm", text=text).open()
+    opened = CompileRequest("f.dlm", text=text).open()
     lower(opened, Settings(), "graph")
     return graph_of(find_function(opened.module, None))
 
@@ -69,7 +69,7 @@ def test_a_tree_is_drawn_without_detours() -> None:
 
 
 def test_the_picture_names_operations_values_and_types() -> None:
-    wanted = Wanted("f.dlm", text=PRODUCT)
+    wanted = CompileRequest("f.dlm", text=PRODUCT)
     root = ElementTree.fromstring(show_stage(wanted, Shown(svg=True)))
     texts = [element.text or "" for element in root.iter(f"{SPACE}text")]
     assert {"f", "x", "y", "z", "add", "multiply", "out", "dz"} <= set(texts)
@@ -129,7 +129,7 @@ export fn f(x: f32[5]) -> (total: f32, sums: f32[5]) {
 @pytest.mark.parametrize("name", ["poly", "lenet", "byte_lm", "tiny_gpt"])
 @pytest.mark.parametrize("stage", ["graph", "kernel"])
 def test_no_edge_of_an_example_crosses_a_letter(name: str, stage: str) -> None:
-    wanted = Wanted(str(EXAMPLES / f"{name}.dlm"))
+    wanted = CompileRequest(str(EXAMPLES / f"{name}.dlm"))
     root = ElementTree.fromstring(show_stage(wanted, Shown(stage, svg=True)))
     letters = [letters_of(element) for element in root.iter(f"{SPACE}text")]
     points = [p for path in root.iter(f"{SPACE}path") for p in points_of(path.get("d", ""))]

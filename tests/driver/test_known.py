@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dlc.driver import known
-from dlc.driver.compile import Report, compile_opened
+from dlc.driver.compile import Report, compile_model
 from dlc.driver.settings import Settings
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.model import Model
@@ -25,7 +25,7 @@ def compiled(weights: str = "init:1", level: int = 2, text: str = "") -> tuple[A
     model, report = opened(), Report()
     if text:
         model.texts = {"net.dlm": text}
-    return compile_opened(model, Settings(level), weights, report=report), report.recalled
+    return compile_model(model, Settings(level), weights, report=report), report.recalled
 
 
 def test_the_second_compilation_gives_the_same_bytes_from_the_cache() -> None:

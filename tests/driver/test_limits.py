@@ -9,8 +9,8 @@ import pytest
 
 import dlc
 from dlc.dialects import scalar
-from dlc.driver.compile import compile_opened, lower
-from dlc.driver.make import Wanted, make_artifact
+from dlc.driver.compile import compile_model, lower
+from dlc.driver.make import CompileRequest, make_artifact
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
 from dlc.errors import CallError, ModelError, Unsupported, UsageError
@@ -59,7 +59,7 @@ PRODUCT = "dlc 1\n{limit}export fn f(x: f64[4, 4]) -> f64[4, 4] = x @ x\n"
 
 def test_a_deterministic_model_calls_no_library() -> None:
     libraries = [
-        make_artifact(Wanted("model.dlm", text=PRODUCT.format(limit=limit))).artifact
+        make_artifact(CompileRequest("model.dlm", text=PRODUCT.format(limit=limit))).artifact
         for limit in ("", "limit deterministic\n")
     ]
     assert [library_of(found) is None for found in libraries] == [False, True]
@@ -75,13 +75,13 @@ def test_a_deterministic_model_is_refused_with_the_library_asked_for() -> None:
 
 def test_a_graph_that_is_compiled_again_keeps_what_its_text_promised(tmp_path: Path) -> None:
     text = PRODUCT.format(limit="limit deterministic\n")
-    first = make_artifact(Wanted("model.dlm", text=text)).artifact
+    first = make_artifact(CompileRequest("model.dlm", text=text)).artifact
     first.write(tmp_path / "model.dlc")
-    again = compile_opened(open_model(tmp_path / "model.dlc"), Settings(3))
+    again = compile_model(open_model(tmp_path / "model.dlc"), Settings(3))
     assert library_of(again) is None
     graph = tmp_path / "model.dlir"
     graph.write_text(print_module(open_model("model.dlm", text=text).module), encoding="utf-8")
-    dumped = compile_opened(open_model(graph), Settings())
+    dumped = compile_model(open_model(graph), Settings())
     assert library_of(dumped) is None
 
 
@@ -163,7 +163,9 @@ export fn f(x: f32[N, N]) -> f32[N, N] {{
 
 
 def compiled(text: str, settings: Settings | None = None) -> Artifact:
-    return make_artifact(Wanted("model.dlm", text=text, settings=settings or Settings())).artifact
+    return make_artifact(
+        CompileRequest("model.dlm", text=text, settings=settings or Settings())
+    ).artifact
 
 
 def test_a_limit_of_memory_that_holds_at_the_largest_sizes_is_noted_in_the_artifact() -> None:

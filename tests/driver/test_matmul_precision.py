@@ -6,7 +6,7 @@ import pytest
 
 import dlc
 from dlc.driver.code import PTX
-from dlc.driver.make import Wanted, make_artifact
+from dlc.driver.make import CompileRequest, make_artifact
 from dlc.driver.settings import Settings
 from dlc.errors import UsageError
 from dlc.runtime.artifact import Artifact
@@ -19,7 +19,7 @@ TEXT = """dlc 1
 def artifact(precision: str, limit: str = "") -> Artifact:
     settings = Settings(target="cuda", matmul_precision=precision)
     text = TEXT.format(limit=limit)
-    return make_artifact(Wanted("model.dlm", text=text, settings=settings)).artifact
+    return make_artifact(CompileRequest("model.dlm", text=text, settings=settings)).artifact
 
 
 def test_f32_is_multiplied_as_tf32_where_that_is_asked_for() -> None:

@@ -11,7 +11,7 @@ from dlc.dialects.comm import HOST
 from dlc.dialects.comm import PLACED as PLACED_ON
 from dlc.driver.check import check_model
 from dlc.driver.inspect import inspect_file
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.show import Shown, show_stage
 from dlc.errors import DlcError, ModelError, Unsupported, UsageError
 from dlc.frontend.elaborate import elaborate
@@ -41,7 +41,7 @@ def test_every_device_without_code_is_told_at_once_with_its_place() -> None:
 
 
 def test_the_levels_of_a_demanding_model_can_be_looked_at() -> None:
-    assert "nn.linear" in show_stage(Wanted("model.dlm", text=DEMANDING), Shown("graph"))
+    assert "nn.linear" in show_stage(CompileRequest("model.dlm", text=DEMANDING), Shown("graph"))
 
 
 def test_the_one_device_that_there_is_may_be_named() -> None:

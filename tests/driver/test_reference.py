@@ -53,7 +53,9 @@ def test_every_page_has_a_signature_an_example_and_a_derivative(name: str) -> No
 def test_every_name_of_the_compiler_is_listed() -> None:
     assert set(BUILTINS) | set(SPECIALS) < NAMES
     assert NAMES > OWN
-    assert {name for name, known in PASSES.items() if known.run.__module__[:4] == "dlc."} < NAMES
+    assert {
+        name for name, known in PASSES.items() if known.function.__module__[:4] == "dlc."
+    } < NAMES
     assert {dtype.name for dtype in LANGUAGE_DTYPES} < NAMES
     assert {f"nn.{name}" for name in library_names()} < NAMES
 

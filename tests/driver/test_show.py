@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.open import read_ir
 from dlc.driver.settings import Settings
 from dlc.driver.show import Shown, show_stage
@@ -20,7 +20,9 @@ export fn floored(x: f32[4]) -> f32[4] = floor(x)
 
 def shown(stage: str, entry: str | None) -> str:
     settings = Settings(target="cpu:x86-64-v3")
-    return show_stage(Wanted("two.dlm", text=TWO, settings=settings), Shown(stage, entry=entry))
+    return show_stage(
+        CompileRequest("two.dlm", text=TWO, settings=settings), Shown(stage, entry=entry)
+    )
 
 
 @pytest.mark.parametrize(

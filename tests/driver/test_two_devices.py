@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlc.driver.inspect import inspect_file
-from dlc.driver.make import Wanted, make_artifact
+from dlc.driver.make import CompileRequest, make_artifact
 from dlc.driver.memory.asked import Asked, memory_of
 from dlc.driver.memory.report import memory_text
 from dlc.driver.settings import Settings
@@ -27,7 +27,7 @@ export fn f(x: f32[64, 8]) -> f32[64, 8] {
   return tanh(b) + a
 }
 """
-WANTED = Wanted("model.dlm", text=TEXT)
+WANTED = CompileRequest("model.dlm", text=TEXT)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_an_artifact_names_both_kinds_of_code_and_the_memory_of_each_device(file
 def test_what_is_for_a_gpu_alone_works_in_memory_of_the_gpu(tmp_path: Path) -> None:
     path = tmp_path / "f.dlc"
     text = "dlc 1\nexport fn f(x: f32[8, 8]) -> f32[8, 8] = x @ sin(x @ x)"
-    wanted = Wanted("model.dlm", text=text, settings=Settings(target="cuda"))
+    wanted = CompileRequest("model.dlm", text=text, settings=Settings(target="cuda"))
     make_artifact(wanted).artifact.write(path)
     compiled = inspect_file(str(path)).compiled
     assert compiled is not None
@@ -58,22 +58,24 @@ def test_what_is_for_a_gpu_alone_works_in_memory_of_the_gpu(tmp_path: Path) -> N
 
 
 def test_the_kind_of_gpu_may_be_named() -> None:
-    made = make_artifact(Wanted("model.dlm", text=TEXT, settings=Settings(target="cpu+cuda:sm_90")))
+    made = make_artifact(
+        CompileRequest("model.dlm", text=TEXT, settings=Settings(target="cpu+cuda:sm_90"))
+    )
     assert made.artifact.manifest.targets[0].name == "cpu+cuda:sm_90"
     for wrong in ("cpu+npu", "cuda+cpu"):
         with pytest.raises(UsageError, match="there is no target"):
-            make_artifact(Wanted("model.dlm", text=TEXT, settings=Settings(target=wrong)))
+            make_artifact(CompileRequest("model.dlm", text=TEXT, settings=Settings(target=wrong)))
 
 
 def test_a_model_for_a_gpu_alone_runs_there_as_a_whole() -> None:
-    made = make_artifact(Wanted("model.dlm", text=TEXT, settings=Settings(target="cuda")))
+    made = make_artifact(CompileRequest("model.dlm", text=TEXT, settings=Settings(target="cuda")))
     (target,) = made.artifact.manifest.targets
     assert (target.name, target.cpu) == ("cuda:sm_80", None)
     assert '"comm.send"' not in str(made.artifact.section("plan"), "utf-8")
 
 
 def test_memory_is_told_by_device(file: str) -> None:
-    text = memory_text(memory_of(Asked(Wanted(file))))
+    text = memory_text(memory_of(Asked(CompileRequest(file))))
     assert "devices     cpu:0 4.0 KiB, met; cuda:0 2.0 KiB, met: each has" in text
 
 

@@ -10,9 +10,9 @@ import pytest
 from dlc.dialects import array, func, weight
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.builtin import Module
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.initial import initial
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.errors import ModelError
 from dlc.ir.attributes import Symbol, decode
@@ -50,7 +50,7 @@ def network(emit: Builder, x: Value) -> Value:
     return emit(array.MatMul(emit(array.ReduceSum(y, (2, 3))), got["head.w"]))
 
 
-def opened() -> Opened:
+def opened() -> SourceModel:
     module = Module.empty(HERE)
     top = Builder(module.body, HERE)
     for name, (type, init) in WEIGHTS.items():
@@ -60,7 +60,7 @@ def opened() -> Opened:
     result = network(emit, body.arguments[0])
     emit.place(func.Return((result,)))
     top.place(func.Func(body, "f", func.signature(body, [result])))
-    return Opened(module, Context(), "net.dlm", {"net.dlm": "dlc 1\n"}, Path())
+    return SourceModel(module, Context(), "net.dlm", {"net.dlm": "dlc 1\n"}, Path())
 
 
 @pytest.mark.parametrize("matmul", ["auto", "blas", "generated"])
@@ -73,7 +73,7 @@ def test_weights_are_folded_and_packed_when_they_are_loaded(level: int, matmul: 
     assert isinstance(function, func.Func)
     (expected,) = Evaluation(weights=arrays).run(function.body, [x])
     settings = Settings(level=level, matmul=matmul, verify_each=True)
-    made = Model(compile_opened(model, settings, "init:7"))
+    made = Model(compile_model(model, settings, "init:7"))
     assert_close([np.asarray(made.f(x))], [expected], 1e-4, "machine code")
     other = {name: (array.astype(np.float32) * np.float32(0.5)) for name, array in arrays.items()}
     (again,) = Evaluation(weights=other).run(opened_body(), [x])
@@ -88,7 +88,7 @@ def opened_body() -> Block:
 
 def test_two_compilations_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLC_CACHE", "")
-    first, second = (compile_opened(opened(), Settings(), "init:3").to_bytes() for _ in range(2))
+    first, second = (compile_model(opened(), Settings(), "init:3").to_bytes() for _ in range(2))
     assert first == second
 
 

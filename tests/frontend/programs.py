@@ -14,10 +14,10 @@ import dlc
 from dlc.dialects import func
 from dlc.driver.build import interface_of
 from dlc.driver.open import open_model
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.weights import Given, gather
 from dlc.ir.evaluation import Array, Evaluation
-from dlc.ir.passes import Manager
+from dlc.ir.passes import Manager, parse_passes
 from dlc.runtime.binding import Binder
 from dlc.runtime.call_arguments import ArgumentReader
 from dlc.runtime.tensor import Tensor
@@ -39,7 +39,7 @@ class Program:
     _models: dict[int, dlc.Model] = field(default_factory=dict[int, dlc.Model], init=False)
     """By level, once they are compiled."""
 
-    def opened(self) -> Opened:
+    def opened(self) -> SourceModel:
         """The model as graph IR."""
         where = self.path or Path("model.dlm")
         return open_model(where, text=self.text, settings=self.settings)
@@ -59,7 +59,7 @@ class Program:
     def evaluated(self, entry: str, *inputs: object, **named: object) -> list[Array]:
         """The results of an entry point in the evaluator, with bf16 as bits."""
         opened = self.opened()
-        Manager(opened.context).run(opened.module, ("autodiff",))
+        Manager(opened.context).run(opened.module, parse_passes("autodiff"))
         function = opened.module.symbol(entry)
         assert isinstance(function, func.Func)
         about = interface_of(function)

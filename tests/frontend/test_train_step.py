@@ -83,7 +83,7 @@ class Trained:
 def trained(text: str, weights: Mapping[str, Floats], **dims: int) -> Trained:
     made = elaborate("model.dlm", text=text, purpose="train").module
     verify(made)
-    autodiff(made, Context())
+    autodiff.run(made, Context())
     verify(made)
     return Trained(made, dict(weights), dims)
 

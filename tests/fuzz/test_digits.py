@@ -14,7 +14,7 @@ import pytest
 
 import dlc
 from dlc.cli import main
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.memory.asked import ModelMemory
 from dlc.driver.show import Shown, show_stage
 from dlc.errors import DlcError, InternalError
@@ -156,7 +156,7 @@ def test_numbers_of_a_text_may_be_any(number: str, old: str, new: str) -> None:
     ],
 )
 def test_numbers_of_ir_may_be_any(number: str, old: str, new: str, folder: Path) -> None:
-    text = show_stage(Wanted("m.dlm"), Shown("graph"))
+    text = show_stage(CompileRequest("m.dlm"), Shown("graph"))
     changed = text.replace(old, new.format(number))
     assert changed != text
     (folder / "m.dlir").write_text(changed)
@@ -167,7 +167,7 @@ def test_numbers_of_ir_may_be_any(number: str, old: str, new: str, folder: Path)
 @pytest.mark.parametrize("place", ["m.dlm:{}:1-2", "m.dlm:1:{}-2", "m.dlm:1:1-{}"])
 def test_numbers_of_a_promise_of_ir_may_be_any(number: str, place: str, folder: Path) -> None:
     promising = TEXT.replace("dlc 1\n", "dlc 1\nlimit deterministic\n")
-    text = show_stage(Wanted("m.dlm", text=promising), Shown("graph"))
+    text = show_stage(CompileRequest("m.dlm", text=promising), Shown("graph"))
     changed = re.sub(r"at m\.dlm:[0-9:-]+", "at " + place.format(number), text)
     assert changed != text
     (folder / "m.dlir").write_text(changed)
@@ -176,7 +176,7 @@ def test_numbers_of_a_promise_of_ir_may_be_any(number: str, place: str, folder: 
 
 @pytest.mark.parametrize("numbers", ["1, 2, 3", "²", "1e", "--1", "nan"])
 def test_an_initialiser_of_ir_with_other_numbers_is_refused(numbers: str, folder: Path) -> None:
-    text = show_stage(Wanted("m.dlm"), Shown("graph"))
+    text = show_stage(CompileRequest("m.dlm"), Shown("graph"))
     (folder / "m.dlir").write_text(text.replace("normal(1.0)", f"normal({numbers})"))
     survives(lambda: dlc.compile("m.dlir", weights="init:0"))
 

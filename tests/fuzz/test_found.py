@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.driver.make import Wanted, make_artifact
+from dlc.driver.make import CompileRequest, make_artifact
 from dlc.driver.open import open_model
 from dlc.driver.show import Shown, show_stage
 from dlc.errors import ArtifactError, ModelError
@@ -41,7 +41,7 @@ module Net {
   export fn f(x: f32[B, 3]) -> f32[B, 2] = relu(x @ w + 1) @ v
 }
 """
-    make_artifact(Wanted("empty.dlm", text=text))
+    make_artifact(CompileRequest("empty.dlm", text=text))
 
 
 def test_a_graph_in_an_artifact_that_is_no_text_is_refused(tmp_path: Path) -> None:
@@ -76,10 +76,10 @@ CHANGES = [
 def test_ir_that_says_what_cannot_be_is_refused(
     stage: str, old: str, new: str, code: str, tmp_path: Path
 ) -> None:
-    text = show_stage(Wanted("sum.dlm", text=SUM), Shown(stage))
+    text = show_stage(CompileRequest("sum.dlm", text=SUM), Shown(stage))
     assert old in text
     file = tmp_path / "sum.dlir"
     file.write_text(text.replace(old, new))
     with pytest.raises(ModelError) as caught:
-        make_artifact(Wanted(str(file), trust_ir=True))
+        make_artifact(CompileRequest(str(file), trust_ir=True))
     assert caught.value.diagnostics[0].code == code

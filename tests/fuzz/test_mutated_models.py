@@ -14,9 +14,9 @@ from random import Random
 
 import pytest
 
-from dlc.driver.compile import compile_opened, lower
+from dlc.driver.compile import compile_model, lower
 from dlc.driver.open import open_model
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.errors import ArtifactError, DlcError, InternalError
 from dlc.runtime.model import Model
@@ -34,20 +34,20 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def to_loops(opened: Opened) -> None:
+def to_loops(opened: SourceModel) -> None:
     lower(opened, SETTINGS, "loop")
 
 
-def to_artifact(opened: Opened) -> None:
+def to_artifact(opened: SourceModel) -> None:
     opened.trust_ir = True
     try:
-        Model(compile_opened(opened, SETTINGS, "init:0"), threads=1).close()
+        Model(compile_model(opened, SETTINGS, "init:0"), threads=1).close()
     except ArtifactError as error:
         raise AssertionError("the compiler made what the loader refuses") from error
 
 
 def survives(
-    read: Callable[[], Opened], label: object, finish: Callable[[Opened], None] = to_loops
+    read: Callable[[], SourceModel], label: object, finish: Callable[[SourceModel], None] = to_loops
 ) -> bool:
     """Whether a model is one to the end. Fails the test for any other end than a diagnostic."""
     start = time.process_time()
@@ -64,9 +64,9 @@ def survives(
 
 
 def survive(
-    make: Callable[[Random], Callable[[], Opened]],
+    make: Callable[[Random], Callable[[], SourceModel]],
     count: int,
-    finish: Callable[[Opened], None] = to_loops,
+    finish: Callable[[SourceModel], None] = to_loops,
 ) -> None:
     """So many mutants, some of which are models."""
     accepted = sum(survives(make(Random(seed)), seed, finish) for seed in range(count))
@@ -76,8 +76,8 @@ def survive(
 # Model text.
 
 
-def mutant_text(corpus: Sequence[str]) -> Callable[[Random], Callable[[], Opened]]:
-    def make(random: Random) -> Callable[[], Opened]:
+def mutant_text(corpus: Sequence[str]) -> Callable[[Random], Callable[[], SourceModel]]:
+    def make(random: Random) -> Callable[[], SourceModel]:
         text = mutated_text(random.choice(corpus), corpus, random)
         return lambda: open_model("mutant.dlm", text=text)
 
@@ -96,8 +96,8 @@ def test_ten_thousand_mutated_model_texts_are_compiled_or_refused() -> None:
 # IR.
 
 
-def mutant_ir(corpus: Sequence[str]) -> Callable[[Random], Callable[[], Opened]]:
-    def make(random: Random) -> Callable[[], Opened]:
+def mutant_ir(corpus: Sequence[str]) -> Callable[[Random], Callable[[], SourceModel]]:
+    def make(random: Random) -> Callable[[], SourceModel]:
         text = mutated_text(random.choice(corpus), corpus, random)
         Path("mutant.dlir").write_bytes(text.encode("utf-8", "surrogatepass"))
         return lambda: open_model("mutant.dlir")
@@ -117,8 +117,8 @@ def test_ten_thousand_mutated_irs_of_any_level_are_compiled_or_refused() -> None
 # ONNX.
 
 
-def mutant_network(corpus: Sequence[bytes]) -> Callable[[Random], Callable[[], Opened]]:
-    def make(random: Random) -> Callable[[], Opened]:
+def mutant_network(corpus: Sequence[bytes]) -> Callable[[Random], Callable[[], SourceModel]]:
+    def make(random: Random) -> Callable[[], SourceModel]:
         Path("mutant.onnx").write_bytes(mutated_bytes(random.choice(corpus), random))
         return lambda: open_model("mutant.onnx")
 

@@ -23,12 +23,12 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
 from dlc.dialects.measured import measuring
 from dlc.driver.calls import Arguments, Request, call, call_with
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.inputs import random_value
 from dlc.driver.interpret import evaluate_entry
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.open import open_training
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.errors import CallError
 from dlc.ir.attributes import decode
@@ -169,8 +169,8 @@ def _compiled(blocks: Sequence[tuple[Block, Example]], settings: Settings) -> by
             bounds: dict[str, tuple[int, int | None]] = dict.fromkeys(example.dims, (0, 64))
             made.attributes["dlc.dims"] = bounds_attribute(bounds)
         Builder(module.body, HERE).place(made)
-    opened = Opened(module, Context(), "examples.dlm", {"examples.dlm": "dlc 1\n"}, Path())
-    return bytes(compile_opened(opened, settings).to_bytes())
+    opened = SourceModel(module, Context(), "examples.dlm", {"examples.dlm": "dlc 1\n"}, Path())
+    return bytes(compile_model(opened, settings).to_bytes())
 
 
 def _results(model: Model, number: int, example: Example, given: Sequence[object]) -> list[Numbers]:
@@ -222,8 +222,8 @@ class Program:
         return Path(self.path).stem
 
     def compile(self, target: str) -> list[bytes]:
-        wanted = Wanted(str(ROOT / self.path))
-        made = compile_opened(wanted.open(), Settings(self.level, target=target), NO_WEIGHTS)
+        wanted = CompileRequest(str(ROOT / self.path))
+        made = compile_model(wanted.open(), Settings(self.level, target=target), NO_WEIGHTS)
         return [bytes(made.to_bytes())]
 
     def check(self, artifacts: Sequence[bytes]) -> None:
@@ -232,7 +232,7 @@ class Program:
             for entry in model.entry_points:
                 request = Request(path, entry, seed=3)
                 wanted, _ = evaluate_entry(
-                    Wanted(path, weights=NO_WEIGHTS).open(), request, NO_WEIGHTS
+                    CompileRequest(path, weights=NO_WEIGHTS).open(), request, NO_WEIGHTS
                 )
                 for found in [call(model, request) for _ in range(CALLS)]:
                     pairs = zip(wanted.values, found.values, strict=True)
@@ -250,8 +250,8 @@ class Conditions:
     title: str = "conditions"
 
     def compile(self, target: str) -> list[bytes]:
-        opened = Wanted(str(ROOT / "tests/gpu/conditions.dlm")).open()
-        return [bytes(compile_opened(opened, Settings(target=target)).to_bytes())]
+        opened = CompileRequest(str(ROOT / "tests/gpu/conditions.dlm")).open()
+        return [bytes(compile_model(opened, Settings(target=target)).to_bytes())]
 
     def check(self, artifacts: Sequence[bytes]) -> None:
         with Model.from_bytes(artifacts[0]) as model:
@@ -361,7 +361,7 @@ def trainings() -> list[Training]:
 def _network(name: str, target: str) -> bytes:
     is_text = name.endswith(".dlm")
     opened = open_training(ROOT / name) if is_text else gpu_kernels.models()[name]()
-    return bytes(compile_opened(opened, Settings(target=target), NO_WEIGHTS).to_bytes())
+    return bytes(compile_model(opened, Settings(target=target), NO_WEIGHTS).to_bytes())
 
 
 def _losses(trainer: Trainer, steps: int, *, metrics: bool) -> list[float]:

@@ -17,8 +17,8 @@ import pytest
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
-from dlc.driver.compile import compile_opened
-from dlc.driver.opened import Opened
+from dlc.driver.compile import compile_model
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.ir.builder import Builder
 from dlc.ir.core import OPS
@@ -70,8 +70,8 @@ def model(part: int) -> Model:
     cases = list(enumerate(CASES))[part * TOGETHER : (part + 1) * TOGETHER]
     for number, (_, example, order) in cases:
         Builder(module.body, HERE).place(_function(f"d{number}", example, order))
-    opened = Opened(module, Context(), "examples.dlm", {"examples.dlm": "dlc 1\n"}, Path())
-    return Model(compile_opened(opened, Settings(level=(2, 0, 3)[part % 3])))
+    opened = SourceModel(module, Context(), "examples.dlm", {"examples.dlm": "dlc 1\n"}, Path())
+    return Model(compile_model(opened, Settings(level=(2, 0, 3)[part % 3])))
 
 
 def _function(name: str, example: Example, order: int) -> func.Func:

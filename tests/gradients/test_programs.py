@@ -18,7 +18,7 @@ from dlc.driver.calls import Request
 from dlc.driver.check_values import values_of
 from dlc.driver.entries import entry_functions
 from dlc.driver.gradcheck import Check, Effort, compile_gradients
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.settings import Settings
 from dlc.runtime.model import Model
 
@@ -80,7 +80,7 @@ def compiled(
 ) -> tuple[dict[str, Check], Model]:
     """The checks of all functions of a text, or the quick ones, or the others, by name, and their model."""
     path = str(FOLDER / f"{name}.dlm")
-    opened = Wanted(path).open()
+    opened = CompileRequest(path).open()
     checks: dict[str, Check] = {}
     for function in entry_functions(opened.module):
         if quick is not None and quick != is_quick(name, function.sym_name):

@@ -18,8 +18,8 @@ import onnx
 import onnxruntime
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from dlc.driver.compile import compile_opened
-from dlc.driver.opened import Opened
+from dlc.driver.compile import compile_model
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.importers.onnx import import_graph
 from dlc.importers.onnx.reading import graph_of
@@ -127,8 +127,8 @@ def agreement(network: Network, matmul: str) -> Agreement:
     start = time.perf_counter()
     made = import_graph(graph_of(proto, network.path.name, network.path.parent))
     texts = {network.path.name: made.listing}
-    opened = Opened(made.module, Context(), network.name, texts, Path(), arrays=made.arrays)
-    artifact = compile_opened(opened, Settings(matmul=matmul))
+    opened = SourceModel(made.module, Context(), network.name, texts, Path(), arrays=made.arrays)
+    artifact = compile_model(opened, Settings(matmul=matmul))
     seconds = time.perf_counter() - start
     one, two = [
         results(Model(artifact, threads=threads), list(inputs.values())) for threads in (1, 2)

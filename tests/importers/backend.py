@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from onnx.backend.base import Backend, BackendRep
 
-from dlc.driver.compile import compile_opened
-from dlc.driver.opened import Opened
+from dlc.driver.compile import compile_model
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.errors import Unsupported
 from dlc.importers.onnx import OnnxModel, import_graph
@@ -79,8 +79,8 @@ class Compiled:
     def of(cls, graph: Graph, given: Mapping[str, Array]) -> Compiled:
         made, fixed = _imported(graph, given)
         texts = {graph.file: made.listing}
-        opened = Opened(made.module, Context(), graph.file, texts, Path(), arrays=made.arrays)
-        model = Model(compile_opened(opened, Settings()))
+        opened = SourceModel(made.module, Context(), graph.file, texts, Path(), arrays=made.arrays)
+        model = Model(compile_model(opened, Settings()))
         (entry,) = model.entry_points
         kept = [given[one.name] for one in graph.inputs if one.name not in fixed]
         return cls(model, entry, tuple(kept))

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from dlc.dialects import func, weight
-from dlc.driver.compile import compile_opened
-from dlc.driver.opened import Opened
+from dlc.driver.compile import compile_model
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.frontend.elaborate import elaborate
 from dlc.importers.model_text import Written, write_model
@@ -82,8 +82,8 @@ def compiled(model: ModelProto, inputs: Mapping[str, Array]) -> list[Array]:
     """What our code for a model computes."""
     made = imported(model)
     texts = {"test.onnx": made.listing}
-    opened = Opened(made.module, Context(), "test", texts, Path(), arrays=made.arrays)
-    return results(Model(compile_opened(opened, Settings())), list(inputs.values()))
+    opened = SourceModel(made.module, Context(), "test", texts, Path(), arrays=made.arrays)
+    return results(Model(compile_model(opened, Settings())), list(inputs.values()))
 
 
 def results(model: Model, inputs: Sequence[Array]) -> list[Array]:

@@ -10,6 +10,7 @@ import importlib
 import math
 import pkgutil
 import random
+from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -21,7 +22,14 @@ from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.dialects.measured import Measuring
 from dlc.errors import ModelError
-from dlc.ir.attributes import Attribute, Dense, Symbol, encode
+from dlc.ir.attributes import (
+    Attribute,
+    Dense,
+    DialectAttribute,
+    Symbol,
+    encode,
+    make_dialect_attribute,
+)
 from dlc.ir.builder import Builder
 from dlc.ir.core import OPS, Block, Op, Value
 from dlc.ir.define import fields_of
@@ -221,7 +229,12 @@ class RandomModule:
             return Symbol(pick(("f0", "f1")))
         if hint is Dense:
             return self.dense()
-        assert isinstance(hint, type) and issubclass(hint, Type), hint
+        assert isinstance(hint, type)
+        if issubclass(hint, DialectAttribute):
+            kinds = [field.type for field in fields(hint)] if is_dataclass(hint) else []
+            sizes = [self.dim() if kind == "Size" and pick((0, 1)) else 16 for kind in kinds]
+            return make_dialect_attribute(hint.name, sizes)
+        assert issubclass(hint, Type), hint
         return self._type_of(hint)
 
     def dim(self) -> Dim:

@@ -10,7 +10,19 @@ from dlc.dialects.builtin import Module
 from dlc.errors import InternalError, ModelError, UsageError
 from dlc.ir.core import Op
 from dlc.ir.location import UnknownLocation
-from dlc.ir.passes import PASSES, Context, Manager, Options, Order, check_order, define_pass
+from dlc.ir.passes import (
+    PASSES,
+    Context,
+    Manager,
+    Options,
+    Order,
+    Pass,
+    check_order,
+    define_pass,
+    parse_passes,
+)
+from dlc.passes.cse import cse
+from dlc.passes.fuse import fuse
 
 RAN: list[str] = []
 
@@ -54,7 +66,7 @@ def module() -> Module:
 
 def test_passes_run_in_order_and_are_timed() -> None:
     context = Context()
-    Manager(context).run(module(), ["test.one", "test.other", "test.one"])
+    Manager(context).run(module(), parse_passes("test.one,test.other,test.one"))
     assert RAN == ["test.one", "test.other", "test.one"]
     assert list(context.seconds) == ["test.one", "test.other"]
     assert all(seconds >= 0 for seconds in context.seconds.values())
@@ -62,25 +74,20 @@ def test_passes_run_in_order_and_are_timed() -> None:
 
 def test_decisions_are_logged_under_the_name_of_the_pass() -> None:
     context = Context()
-    Manager(context).run(module(), ["test.one", "test.other"])
+    Manager(context).run(module(), parse_passes("test.one,test.other"))
     assert [decision.pass_name for decision in context.log] == ["test.one", "test.other"]
 
 
 def test_a_pass_may_be_switched_off_unless_it_is_required() -> None:
     options = Options(disabled=frozenset({"test.one", "test.needed"}))
-    Manager(Context(options)).run(module(), ["test.one", "test.needed", "test.other"])
+    Manager(Context(options)).run(module(), parse_passes("test.one,test.needed,test.other"))
     assert RAN == ["test.needed", "test.other"]
 
 
-@pytest.mark.parametrize(
-    ("pipeline", "disabled"), [(["test.gone"], ()), (["test.one"], ("test.gone",))]
-)
-def test_a_pass_that_does_not_exist_is_refused_before_any_runs(
-    pipeline: list[str], disabled: tuple[str, ...]
-) -> None:
-    manager = Manager(Context(Options(disabled=frozenset(disabled))))
+def test_a_disabled_pass_that_does_not_exist_is_refused_before_any_runs() -> None:
+    manager = Manager(Context(Options(disabled=frozenset({"test.gone"}))))
     with pytest.raises(UsageError, match=r"(?s)there is no pass 'test\.gone'.*test\.needed"):
-        manager.run(module(), ["test.one", *pipeline])
+        manager.run(module(), parse_passes("test.one"))
     assert RAN == []
 
 
@@ -91,19 +98,19 @@ def test_observers_see_the_module_before_and_after_each_pass() -> None:
         before=lambda name, _: seen.append(f"before {name}"),
         after=lambda name, _: seen.append(f"after {name}"),
     )
-    manager.run(module(), ["test.one", "test.other"])
+    manager.run(module(), parse_passes("test.one,test.other"))
     assert seen == ["before test.one", "after test.one", "before test.other", "after test.other"]
 
 
 def test_a_failure_of_ours_names_the_pass_and_the_file_that_reproduces_it() -> None:
     asked: list[str] = []
 
-    def reproduce(name: str) -> str:
-        asked.append(name)
+    def reproduce(failed: Pass[...]) -> str:
+        asked.append(failed.name)
         return "failure.dlir"
 
     with pytest.raises(InternalError) as caught:
-        Manager(Context(), reproduce=reproduce).run(module(), ["test.one", "test.fail"])
+        Manager(Context(), reproduce=reproduce).run(module(), parse_passes("test.one,test.fail"))
     assert asked == ["test.fail"]
     [found] = caught.value.diagnostics
     assert found.message == "pass test.fail failed: ZeroDivisionError: one by nothing"
@@ -114,7 +121,7 @@ def test_a_failure_of_ours_names_the_pass_and_the_file_that_reproduces_it() -> N
 
 def test_a_mistake_in_the_model_is_passed_on() -> None:
     with pytest.raises(ModelError, match="the model is wrong"):
-        Manager(Context()).run(module(), ["test.refuse"])
+        Manager(Context()).run(module(), parse_passes("test.refuse"))
 
 
 def test_a_pass_is_described_by_its_first_line() -> None:
@@ -127,19 +134,91 @@ def test_a_name_is_given_once() -> None:
         note("test.one")
 
 
-REASON = Order("cse", "fuse", "equal producers can no longer be seen")
+REASON = Order(cse, fuse, "cse cannot see equal producers")
 
 
-@pytest.mark.parametrize(
-    "pipeline", [[], ["cse"], ["fuse"], ["cse", "fuse"], ["cse", "fuse", "cse", "fuse"]]
-)
-def test_a_pipeline_in_the_right_order_is_accepted(pipeline: list[str]) -> None:
-    check_order(pipeline, [REASON])
+@pytest.mark.parametrize("pipeline", ["", "cse", "fuse", "cse,fuse", "cse,fuse,cse,fuse"])
+def test_a_pipeline_in_the_right_order_is_accepted(pipeline: str) -> None:
+    check_order(parse_passes(pipeline), [REASON])
 
 
 def test_a_pipeline_in_the_wrong_order_is_refused_with_the_reason() -> None:
-    with pytest.raises(AssertionError, match="cse must come before fuse: equal producers"):
-        check_order(["dce", "fuse", "cse"], [REASON])
+    with pytest.raises(AssertionError, match="cse must come before fuse: cse cannot see"):
+        check_order(parse_passes("dce,fuse,cse"), [REASON])
+
+
+@define_pass("test.choose")
+def choose(
+    module: Op,
+    context: Context,
+    *,
+    count: int = 4,
+    share: float | None = None,
+    gpu_only: bool = False,
+) -> None:
+    """Note its options."""
+    RAN.append(f"{count} {share} {gpu_only}")
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("test.choose", "4 None False"),
+        ("test.choose{}", "4 None False"),
+        ("test.choose{count=7,gpu_only=true}", "7 None True"),
+        (" test.choose { share = 0.25 , count=1 } ,", "1 0.25 False"),
+    ],
+)
+def test_a_pass_runs_with_the_options_of_its_text(text: str, seen: str) -> None:
+    pipeline = parse_passes(text)
+    Manager(Context()).run(module(), pipeline)
+    assert [seen] == RAN
+    assert parse_passes(",".join(map(str, pipeline))) == pipeline
+
+
+def test_a_pass_with_options_prints_as_it_is_read() -> None:
+    assert str(choose.using(count=2, share=0.5, gpu_only=True)) == (
+        "test.choose{count=2,share=0.5,gpu_only=true}"
+    )
+    assert choose.using(count=2) == parse_passes("test.choose{count=2}")[0]
+
+
+def test_a_pass_says_which_options_it_takes() -> None:
+    assert [str(option) for option in choose.options] == ["count=4", "share", "gpu_only=false"]
+    assert [option.kind for option in choose.options] == [int, float, bool]
+
+
+def test_a_pass_is_left_out_by_its_name_whatever_its_options_are() -> None:
+    context = Context(Options(disabled=frozenset({"test.choose"})))
+    Manager(context).run(module(), parse_passes("test.choose{count=2},test.one"))
+    assert RAN == ["test.one"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("test.one,test.gone", r"there is no pass 'test\.gone'.*test\.needed"),
+        ("test.one{count=1}", r"has no option 'count'.*takes no options"),
+        ("test.choose{cuont=1}", r"has no option 'cuont'.*did you mean count\? its options are"),
+        ("test.choose{count=1,count=2}", r"option count of test\.choose is given twice"),
+        ("test.choose{count=many}", r"count of test\.choose is 'many'.*as in .*\{count=4\}"),
+        ("test.choose{count=0}", "an integer of at least 1"),
+        ("test.choose{count=1.5}", "an integer of at least 1"),
+        ("test.choose{share=-1}", r"not negative, as in test\.choose\{share=1\.0\}"),
+        ("test.choose{share=inf}", "a number that is not negative"),
+        ("test.choose{share=nan}", "a number that is not negative"),
+        ("test.choose{gpu_only=1}", "true or false"),
+        ("test.choose{count}", "is not how passes are written"),
+        ("test.choose{count=}", "is not how passes are written"),
+        ("test.choose{count=1", "'test.choose{count=1' is not how passes are written"),
+        ("test.one,,test.one", "',test.one' is not how passes are written"),
+        ("test.one test.one", "is not how passes are written"),
+        ("}", "is not how passes are written"),
+    ],
+)
+def test_what_is_wrong_with_the_text_of_passes_is_named(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=f"(?s){message}"):
+        parse_passes(text)
 
 
 def test_the_rewriter_of_a_context_keeps_its_map_and_log() -> None:

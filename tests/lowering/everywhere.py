@@ -21,7 +21,7 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.location import FileLocation
-from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.passes import Context, Manager, Options, Pipeline
 from dlc.ir.types import DType, TensorType
 from dlc.ir.verify import verify
 from dlc.lowering.loop_check import Compare, compare_loops, planned_copy
@@ -198,7 +198,7 @@ def same_as_loops(rtol: float) -> Compare:
     return compare
 
 
-def text_after(program: Program, types: Sequence[TensorType], passes: Sequence[str]) -> str:
+def text_after(program: Program, types: Sequence[TensorType], passes: Pipeline) -> str:
     """The module after some passes, as text."""
     module, _ = function_of(program, types, {})
     Manager(Context()).run(module, passes)

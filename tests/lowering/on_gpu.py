@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dlc.dialects import mem
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.ir.attributes import decode, encode
 from dlc.ir.core import Op
 from dlc.ir.evaluation import Array, Evaluation
@@ -79,7 +79,7 @@ def compiled(
     options = Options(
         level=level, target=Target.all_on(GpuTarget.named("sm_80")), matmul_precision=products
     )
-    Manager(Context(options=options)).run(module, pipeline("graph", "loop", level, "cuda"))
+    Manager(Context(options=options)).run(module, pipeline("graph", "loop", level, Device.CUDA))
     found = module.symbol("f")
     assert isinstance(found, mem.Program)
     return Compiled(found, inputs, wanted(program, types, inputs), dtype)

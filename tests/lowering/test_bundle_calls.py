@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import array, func, mem, nn
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.evaluation import Evaluation
-from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.passes import Context, Manager, Options, parse_passes
 from dlc.ir.types import F32, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
 from dlc.runtime.abi import MAX_ARGS
@@ -35,7 +35,7 @@ def lowered(
         function.attributes |= {"dlc.inputs": names, "dlc.updates": (*names[:updates], *kept)}
     inputs = random_inputs(types, {})
     wanted = Evaluation().run(function.body, inputs) if run else ()
-    Manager(Context(options=options)).run(module, pipeline("graph", "loop", 2, "cuda"))
+    Manager(Context(options=options)).run(module, pipeline("graph", "loop", 2, Device.CUDA))
     made = module.symbol("f")
     assert isinstance(made, mem.Program)
     if run:
@@ -132,6 +132,6 @@ def test_a_large_weight_is_updated_as_soon_as_it_can_be() -> None:
 def test_there_is_nothing_to_gather_in_a_function_without_updates() -> None:
     module, function = function_of(trained, [TensorType(F32, shape) for shape in SHAPES], {})
     before = [op.name for op in function.body]
-    Manager(Context(options=OPTIONS)).run(module, ("gather_updates",))
+    Manager(Context(options=OPTIONS)).run(module, parse_passes("gather_updates"))
     assert isinstance(module.symbol("f"), func.Func)
     assert [op.name for op in function.body] == before

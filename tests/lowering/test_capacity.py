@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlc.driver.make import Wanted, make_artifact
+from dlc.driver.make import CompileRequest, make_artifact
 from dlc.driver.open import open_model
 from dlc.errors import ModelError, Unsupported
 from dlc.runtime.artifact import Artifact
@@ -16,7 +16,9 @@ LARGE = 1_000_000
 
 
 def made(text: str) -> Artifact:
-    return make_artifact(Wanted("f.dlm", text=f"dlc 1\n{text}\n", weights="init:0")).artifact
+    return make_artifact(
+        CompileRequest("f.dlm", text=f"dlc 1\n{text}\n", weights="init:0")
+    ).artifact
 
 
 def compiled(text: str) -> Model:

@@ -10,6 +10,7 @@ from dlc.dialects import array
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import Size, symbol
+from dlc.ir.passes import parse_passes
 from dlc.ir.types import BOOL, F16, F32, F64, I8, DType, TensorType
 from tests.lowering.everywhere import check, text_after
 
@@ -47,7 +48,7 @@ def test_what_is_computed_before_and_behind_a_concatenation() -> None:
 
 def test_narrow_pieces_are_chosen_element_by_element() -> None:
     check(joined, *parts(F32, 3, 1, 15))
-    passes = ("lower_to_kernels",)
+    passes = parse_passes("lower_to_kernels")
     assert "kernel.concatenate" not in text_after(joined, parts(F32, 3, 20), passes)
     assert "kernel.concatenate" in text_after(joined, parts(F32, 16, 20), passes)
 

@@ -11,9 +11,9 @@ import pytest
 import dlc
 from dlc.dialects import func, mem
 from dlc.dialects.comm import Recv, Send
-from dlc.driver.compile import compile_opened, lower
+from dlc.driver.compile import compile_model, lower
 from dlc.driver.open import open_model, open_training
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.errors import ModelError, Unsupported
 from dlc.passes.devices import devices_of
@@ -70,7 +70,7 @@ def on_one_device(text: str) -> str:
     return text.replace("cpu:1", "cpu").replace("cpu:2", "cpu")
 
 
-def opened_at(text: str, stage: str, level: int = 2) -> Opened:
+def opened_at(text: str, stage: str, level: int = 2) -> SourceModel:
     opened = open_model("model.dlm", text=text)
     lower(opened, Settings(level), stage)
     return opened
@@ -195,7 +195,7 @@ train Net {{
 def trained(one: str, two: str, level: int) -> list[bytes]:
     """The bits of everything that two steps of training give: the loss, weights, states and moments."""
     opened = open_training("model.dlm", text=TRAINED.format(one=one, two=two))
-    step = dlc.Model(compile_opened(opened, Settings(level), "init:0")).entry_points["train_step"]
+    step = dlc.Model(compile_model(opened, Settings(level), "init:0")).entry_points["train_step"]
     draw = np.random.default_rng(0)
     given: dict[str, object] = {}
     for item in step.inputs:

@@ -9,7 +9,7 @@ import pytest
 
 from dlc.dialects import flow, func, nn
 from dlc.dialects.kernel_attention import Attention, AttentionGradient
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import symbol
@@ -41,7 +41,7 @@ def attended(causal: int | None) -> func.Func:
         return emit.all(flow.Vjp(given, (dy,), body, (0, 1, 2)))
 
     module, _ = function_of(program, types, {"T": (1, 64)})
-    Manager(Context()).run(module, pipeline("graph", "kernel", 2, "cuda"))
+    Manager(Context()).run(module, pipeline("graph", "kernel", 2, Device.CUDA))
     made = module.symbol("f")
     assert isinstance(made, func.Func)
     return made

@@ -11,7 +11,7 @@ import pytest
 from dlc.dialects import array, flow, func, mem
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.kernel_pieces import Concatenate, Join
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.ir.attributes import Dense
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_block
@@ -21,6 +21,7 @@ from dlc.ir.evaluation import Evaluation
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, I64, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
+from dlc.lowering.reorder import reorder
 from dlc.lowering.return_counts import return_counts
 from dlc.lowering.views import origin, origins, reshaped_strides
 from tests.lowering.everywhere import HERE, Program, assert_close, check, function_of, random_inputs
@@ -272,19 +273,19 @@ def random_value(emit: Builder, random: Random, known: Sequence[Value]) -> Value
 
 
 def check_in_memory(
-    program: Program, *types: TensorType, kind: str = "cpu", stage: str = "plan"
+    program: Program, *types: TensorType, device: Device = Device.CPU, stage: str = "plan"
 ) -> int:
     """Compare what a plan computes in its arena with the graph; how many concatenations take no time.
 
-    The order of work stays as it is written. `kind` is that of the device. From `plan` on evaluation is
-    the kernels' own, from `loop` on that of what became of them.
+    The order of work stays as it is written. From `plan` on evaluation is the kernels' own, from `loop`
+    on that of what became of them.
     """
     module, function = function_of(program, types, {})
     return_counts(function)
     graph, inputs = clone_block(function.body), random_inputs(types, {})
     wanted = Evaluation({}).run(graph, inputs)
     context = Context(options=Options(target=ON_GPU))
-    passes = [name for name in pipeline("graph", stage, 2, kind) if name != "reorder"]
+    passes = [each for each in pipeline("graph", stage, 2, device) if each is not reorder]
     Manager(context).run(module, passes)
     planned = module.symbol("f")
     assert isinstance(planned, mem.Program)
@@ -292,13 +293,13 @@ def check_in_memory(
     return sum(d.kind == "did" and d.what == "join in place" for d in context.log)
 
 
-@pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_random_programs_compute_in_their_arena_what_the_graph_says(kind: str) -> None:
+@pytest.mark.parametrize("device", [Device.CPU, Device.CUDA], ids=["cpu", "cuda"])
+def test_random_programs_compute_in_their_arena_what_the_graph_says(device: Device) -> None:
     random = Random(1)
     joined = 0
     types = TensorType(F32, (5, 16)), TensorType(F32, (5, 24))
     for _ in range(40):
-        joined += check_in_memory(random_program(Random(random.random())), *types, kind=kind)
+        joined += check_in_memory(random_program(Random(random.random())), *types, device=device)
     assert joined > 20
 
 
@@ -339,7 +340,7 @@ def test_random_programs_give_the_same_on_a_gpu() -> None:
     random = Random(2)
     types = TensorType(F32, (5, 16)), TensorType(F32, (5, 24))
     programs = [random_program(Random(random.random())) for _ in range(4)]
-    joined = [check_in_memory(each, *types, kind="cuda", stage="loop") for each in programs]
+    joined = [check_in_memory(each, *types, device=Device.CUDA, stage="loop") for each in programs]
     assert sum(joined) == 4
 
 

@@ -11,7 +11,7 @@ from dlc.dialects import func, kernel
 from dlc.dialects.kernel_products import Gemm
 from dlc.driver.compile import lower
 from dlc.driver.entries import find_function
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.open import open_training
 from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
@@ -75,7 +75,7 @@ def test_no_bit_of_a_training_changes(optimizer: str) -> None:
     for disabled, threads in (((), 1), ((), 2), (("join_updates",), 1)):
         settings = Settings(disabled=frozenset(disabled))
         trainer, _ = make_trainer(
-            Wanted("model.dlm", text=text(optimizer), settings=settings), threads
+            CompileRequest("model.dlm", text=text(optimizer), settings=settings), threads
         )
         for _ in range(3):
             trainer.step(x=x)

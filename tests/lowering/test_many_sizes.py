@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dlc
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.show import Shown, show_stage
 from dlc.runtime.abi import MAX_ARGS
 
@@ -36,7 +36,7 @@ def test_a_kernel_of_more_sizes_than_a_call_passes_computes_them(named: bool) ->
 
 @pytest.mark.parametrize("named", [False, True])
 def test_no_kernel_has_more_arguments_than_a_call_passes(named: bool) -> None:
-    loops = show_stage(Wanted("m.dlm", text=corners(named=named)), Shown("loop"))
+    loops = show_stage(CompileRequest("m.dlm", text=corners(named=named)), Shown("loop"))
     heads = [line for line in loops.splitlines() if line.lstrip().startswith("^bb0(%first")]
     assert heads
     assert max(head.count(":") for head in heads) <= MAX_ARGS

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from dlc.dialects import array, mem, vec
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Shape, Size, known_multiple, symbol
@@ -98,6 +98,6 @@ def registers(type: TensorType, program: Program) -> list[tuple[int, int | None]
     """The lanes and the alignment of each load of a register in a program for a GPU."""
     module, _ = function_of(program, [type], {})
     manager = Manager(Context(options=Options(target=ON_GPU)))
-    manager.run(module, pipeline("graph", "loop", 2, "cuda"))
+    manager.run(module, pipeline("graph", "loop", 2, Device.CUDA))
     loads = [op for op in module.walk() if isinstance(op, vec.Load)]
     return [(op.type.lanes, op.alignment) for op in loads]

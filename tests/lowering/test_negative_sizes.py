@@ -11,7 +11,7 @@ import pytest
 import dlc
 from dlc.driver.calls import Request
 from dlc.driver.interpret import evaluate_entry
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.show import Shown, show_stage
 from dlc.errors import CallError, DlcError, ModelError
 
@@ -68,7 +68,7 @@ def refusal(call: Callable[[], object]) -> str:
 def evaluated(text: str) -> object:
     """What the evaluator makes of it."""
     request = Request("model.dlm", inputs={"x": "[1, 1]", "y": "[1, 1, 1, 1]"})
-    results, _ = evaluate_entry(Wanted("model.dlm", text=text).open(), request)
+    results, _ = evaluate_entry(CompileRequest("model.dlm", text=text).open(), request)
     return results.values[0][1].numpy()
 
 
@@ -128,7 +128,7 @@ def test_what_is_counted_too_few_fails_evaluated_as_in_a_call(result: str) -> No
     assert f": f: {COUNTED[result]}" in said
     assert " --> model.dlm:9" in said
     request = Request("model.dlm", inputs={"x": "[-1, -1]", "y": "[1, 1, 1, 1]"})
-    opened = Wanted("model.dlm", text=text).open()
+    opened = CompileRequest("model.dlm", text=text).open()
     assert refusal(lambda: evaluate_entry(opened, request)) == said
 
 
@@ -191,7 +191,7 @@ def test_what_the_bounds_show_is_not_looked_at_by_calls(text: str) -> None:
 def test_what_calls_look_at_is_kept_at_every_level(stage: str, tmp_path: Path) -> None:
     text = f"{HEAD}{FIFTH}{PAIR}f32[T] = grad(fifth)(x)"
     printed = tmp_path / "model.dlir"
-    printed.write_text(show_stage(Wanted("model.dlm", text=text), Shown(stage=stage)))
+    printed.write_text(show_stage(CompileRequest("model.dlm", text=text), Shown(stage=stage)))
     again = dlc.compile(printed, trust_ir=True)
     assert "D0807" in refusal(lambda: again["f"](TWO, FOUR))
     assert np.asarray(again["f"](np.ones(6, np.float32), FOUR)).tolist() == [0, 0, 0, 0, 0, 1]

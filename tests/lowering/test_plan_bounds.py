@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlc.dialects import func
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.memory.asked import Asked, memory_of
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
@@ -18,7 +18,7 @@ PARTS = {"residual"}
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in PARTS])
 def test_an_example_takes_no_more_than_is_in_use_at_once(name: str) -> None:
-    for entry in memory_of(Asked(Wanted(str(FOLDER / f"{name}.dlm")))).entries:
+    for entry in memory_of(Asked(CompileRequest(str(FOLDER / f"{name}.dlm")))).entries:
         assert entry.arena == entry.order_bound, entry.name
 
 

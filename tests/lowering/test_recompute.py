@@ -13,9 +13,9 @@ from dlc.dialects.kernel_products import Product
 from dlc.driver import compile
 from dlc.driver.compile import lower
 from dlc.driver.entries import find_function
-from dlc.driver.make import Wanted, make_artifact
+from dlc.driver.make import CompileRequest, make_artifact
 from dlc.driver.open import open_training
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
 from dlc.driver.verify_each import EachPass
@@ -51,7 +51,7 @@ train Small {
 """
 
 
-def lowered(effort: float) -> Opened:
+def lowered(effort: float) -> SourceModel:
     """The step of training as kernels, with at most so much more time for computing again."""
     opened = open_training("model.dlm", text=NETWORK, purpose="train")
     lower(opened, Settings(disabled=frozenset({"recompute"})), "kernel")
@@ -59,7 +59,7 @@ def lowered(effort: float) -> Opened:
     return opened
 
 
-def step_of(opened: Opened) -> func.Func:
+def step_of(opened: SourceModel) -> func.Func:
     return find_function(opened.module, "train_step")
 
 
@@ -70,7 +70,7 @@ def without() -> Timeline:
 
 
 @cache
-def recomputed(effort: float) -> tuple[Opened, Timeline]:
+def recomputed(effort: float) -> tuple[SourceModel, Timeline]:
     """The step behind the pass."""
     opened = lowered(effort)
     opened.context.log.current_pass = "recompute"
@@ -149,7 +149,7 @@ def test_no_bit_of_a_training_changes(effort: float) -> None:
     label = random.integers(0, 4, 8, np.int32)
     found: list[dict[str, bytes]] = []
     for settings in (Settings(recompute=0), Settings(recompute=effort)):
-        trainer, _ = make_trainer(Wanted("model.dlm", text=NETWORK, settings=settings))
+        trainer, _ = make_trainer(CompileRequest("model.dlm", text=NETWORK, settings=settings))
         for _ in range(3):
             trainer.step(x=x, label=label)
         found.append({name: np.array(w).tobytes() for name, w in trainer.weights.items()})
@@ -171,7 +171,7 @@ def limited(most: int, *disabled: str, effort: float | None = None) -> Artifact:
     settings = Settings(max_memory=most, disabled=frozenset(disabled))
     if effort is not None:
         settings = replace(settings, recompute=effort)
-    wanted = Wanted("model.dlm", text=NETWORK, to_train=True, settings=settings)
+    wanted = CompileRequest("model.dlm", text=NETWORK, to_train=True, settings=settings)
     return make_artifact(wanted).artifact
 
 

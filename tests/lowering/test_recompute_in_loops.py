@@ -11,9 +11,9 @@ from dlc.dialects import flow, func, kernel
 from dlc.driver import compile
 from dlc.driver.compile import lower
 from dlc.driver.entries import find_function
-from dlc.driver.make import Wanted, make_artifact, make_model
+from dlc.driver.make import CompileRequest, make_artifact, make_model
 from dlc.driver.open import open_training
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
 from dlc.driver.verify_each import EachPass
@@ -104,7 +104,7 @@ MODELS = {"blocks": BLOCKS, "lstms": LSTMS, "updated early": UPDATED_EARLY}
 BOTH = pytest.mark.parametrize("model", ["blocks", "lstms"])
 
 
-def lowered(model: str, effort: float) -> Opened:
+def lowered(model: str, effort: float) -> SourceModel:
     """The step of training as kernels, with at most so much more time for computing again."""
     opened = open_training("model.dlm", text=MODELS[model] + TRAIN, purpose="train")
     lower(opened, Settings(disabled=frozenset({"recompute", "reorder"})), "kernel")
@@ -112,7 +112,7 @@ def lowered(model: str, effort: float) -> Opened:
     return opened
 
 
-def step_of(opened: Opened) -> func.Func:
+def step_of(opened: SourceModel) -> func.Func:
     return find_function(opened.module, "train_step")
 
 
@@ -123,7 +123,7 @@ def without(model: str) -> Timeline:
 
 
 @cache
-def recomputed(model: str, effort: float) -> tuple[Opened, Timeline]:
+def recomputed(model: str, effort: float) -> tuple[SourceModel, Timeline]:
     """The step behind the pass, which was checked by evaluating both."""
     opened, check = lowered(model, effort), EachPass()
     check.before("recompute", opened.module)
@@ -214,7 +214,7 @@ def test_no_bit_of_a_training_changes_whatever_the_lengths_are() -> None:
     text = (LSTMS + TRAIN).replace("[2, 16", "[2, T").replace("dlc 1\n", "dlc 1\ndim T = 2..16\n")
     settings = (Settings(recompute=0), Settings(recompute=4.0))
     plain, other = (
-        make_trainer(Wanted("model.dlm", text=text, settings=each))[0] for each in settings
+        make_trainer(CompileRequest("model.dlm", text=text, settings=each))[0] for each in settings
     )
     random = np.random.default_rng(0)
     for length in (2, 5, 16):
@@ -228,14 +228,16 @@ def test_no_bit_of_a_training_changes_whatever_the_lengths_are() -> None:
 def test_what_is_carried_last_is_no_stack_where_another_loop_walks_it() -> None:
     xs = np.random.default_rng(0).standard_normal((8, 8), np.float32)
     settings = (Settings(recompute=0), Settings(recompute=4.0))
-    plain, other = (make_model(Wanted("m.dlm", CARRIED, settings=each))[0] for each in settings)
+    plain, other = (
+        make_model(CompileRequest("m.dlm", CARRIED, settings=each))[0] for each in settings
+    )
     assert np.array_equal(np.asarray(plain["f"](xs)), np.asarray(other["f"](xs)))
 
 
 def limited(text: str, most: int) -> Artifact:
     """Compiled with as much computed again as is ever tried, at once and only so."""
     settings = Settings(max_memory=most, recompute=4.0)
-    wanted = Wanted("model.dlm", text=text, to_train=True, settings=settings)
+    wanted = CompileRequest("model.dlm", text=text, to_train=True, settings=settings)
     return make_artifact(wanted).artifact
 
 

@@ -10,7 +10,7 @@ import pytest
 from dlc.dialects import func
 from dlc.driver.compile import lower
 from dlc.driver.entries import find_function
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.open import open_training
 from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
@@ -111,7 +111,9 @@ def test_no_bit_of_a_training_changes(optimizer: str) -> None:
     found: list[dict[str, bytes]] = []
     for disabled in ((), ("release",)):
         settings = Settings(disabled=frozenset(disabled))
-        trainer, _ = make_trainer(Wanted("model.dlm", text=text(optimizer), settings=settings))
+        trainer, _ = make_trainer(
+            CompileRequest("model.dlm", text=text(optimizer), settings=settings)
+        )
         for _ in range(3):
             trainer.step(x=x)
         found.append({name: np.array(w).tobytes() for name, w in trainer.weights.items()})

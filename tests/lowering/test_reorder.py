@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from dlc.driver.compile import compile_opened, lower
-from dlc.driver.make import Wanted
+from dlc.driver.compile import compile_model, lower
+from dlc.driver.make import CompileRequest
 from dlc.driver.memory.asked import Asked, memory_of
 from dlc.driver.memory.facts import EntryMemory
 from dlc.driver.open import open_model
@@ -44,7 +44,7 @@ LARGE, SMALL = CHAINS.replace("N", "1024"), CHAINS.replace("N", "16")
 @cache
 def memory(text: str, *disabled: str, level: int = 2) -> EntryMemory:
     settings = Settings(level, disabled=frozenset(disabled))
-    (entry,) = memory_of(Asked(Wanted("m.dlm", text=text, settings=settings))).entries
+    (entry,) = memory_of(Asked(CompileRequest("m.dlm", text=text, settings=settings))).entries
     return entry
 
 
@@ -69,7 +69,7 @@ def test_results_are_the_same_bits_in_every_order() -> None:
     one, other = [
         np.asarray(
             Model(
-                compile_opened(
+                compile_model(
                     open_model("m.dlm", text=LARGE), Settings(disabled=frozenset(disabled))
                 )
             ).entry_points["f"](x, y)

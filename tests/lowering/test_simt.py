@@ -8,7 +8,7 @@ import pytest
 
 from dlc.dialects import array, mem, nn, simt
 from dlc.dialects.shadow import Race
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.ir.attributes import decode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
@@ -46,7 +46,7 @@ def compare(example: Example, level: int) -> None:
     """The results of an example from its kernels on the plan's memory, against the operation's own."""
     module = example.module()
     manager = Manager(Context(options=Options(level=level, target=ON_GPU)))
-    manager.run(module, pipeline("graph", "loop", level, "cuda"))
+    manager.run(module, pipeline("graph", "loop", level, Device.CUDA))
     program = module.symbol("main")
     assert isinstance(program, mem.Program)
     results = evaluate_plan(program, [given.array for given in example.inputs], example.dims)
@@ -74,7 +74,7 @@ def lowered(program: Program, type: TensorType) -> tuple[mem.Program, list[Op]]:
     """A function of an array for a GPU, and its barriers."""
     module, _ = function_of(program, [type], {})
     manager = Manager(Context(options=Options(target=ON_GPU)))
-    manager.run(module, pipeline("graph", "loop", 2, "cuda"))
+    manager.run(module, pipeline("graph", "loop", 2, Device.CUDA))
     found = module.symbol("f")
     assert isinstance(found, mem.Program)
     return found, [op for op in module.walk() if isinstance(op, simt.Barrier)]
@@ -143,7 +143,7 @@ def test_attention_never_holds_all_scores(
     module, function = function_of(attention(causal), types, {})
     wanted = Evaluation().run(function.body, inputs)
     manager = Manager(Context(options=Options(target=ON_GPU)))
-    manager.run(module, pipeline("graph", "loop", 2, "cuda"))
+    manager.run(module, pipeline("graph", "loop", 2, Device.CUDA))
     program = module.symbol("f")
     assert isinstance(program, mem.Program)
     calls = [op for op in module.walk() if isinstance(op, mem.Call)]

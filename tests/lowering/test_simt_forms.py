@@ -11,7 +11,7 @@ import pytest
 from dlc.dialects import array, kernel, mem, nn, simt
 from dlc.dialects.array.convolution import convolution
 from dlc.dialects.shadow import Race
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, symbol
@@ -40,7 +40,7 @@ def check(
     module, function = function_of(program, types, bounds)
     wanted = Evaluation(dims).run(function.body, inputs)
     manager = Manager(Context(options=Options(target=ON_GPU)))
-    manager.run(module, pipeline("graph", "loop", 2, "cuda"))
+    manager.run(module, pipeline("graph", "loop", 2, Device.CUDA))
     found = module.symbol("f")
     assert isinstance(found, mem.Program)
     assert_close(evaluate_plan(found, inputs, dims), wanted, 1e-5, "warps")

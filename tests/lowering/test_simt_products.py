@@ -11,7 +11,7 @@ from dlc.dialects import array, mem, simt
 from dlc.dialects.array.convolution import convolution
 from dlc.dialects.shadow import Race
 from dlc.dialects.warp_memory import Early
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_block
 from dlc.ir.core import Op, Value
@@ -104,7 +104,7 @@ def test_tiles_are_as_wide_as_the_largest_call_keeps_busy(
     types = [TensorType(F16, shape) for shape in ((many, 512), (512, 512))]
     module, _ = function_of(product, types, {"B": rows})
     manager = Manager(Context(options=Options(target=ON_GPU)))
-    manager.run(module, pipeline("graph", "loop", 2, "cuda"))
+    manager.run(module, pipeline("graph", "loop", 2, Device.CUDA))
     (function,) = [op for op in module.body if isinstance(op, simt.Func)]
     assert function.threads == threads
 
@@ -143,7 +143,7 @@ def test_fewer_rows_than_there_may_be() -> None:
     module, function = function_of(product, types, {"B": (0, 3)})
     manager = Manager(Context(options=Options(target=ON_GPU)))
     body = clone_block(function.body)
-    manager.run(module, pipeline("graph", "loop", 2, "cuda"))
+    manager.run(module, pipeline("graph", "loop", 2, Device.CUDA))
     found = module.symbol("f")
     assert isinstance(found, mem.Program)
     for rows in (2, 0):

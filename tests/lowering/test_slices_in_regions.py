@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import dlc
 from dlc.driver.calls import Request
 from dlc.driver.interpret import evaluate_entry
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 
 Pair: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]
 
@@ -39,7 +39,7 @@ C = np.array([True, False, True, False])
 def test_a_slice_is_the_same_inside(body: str, level: int) -> None:
     result = "f32[4]" if body.startswith("scan (row, k) in (x, c) with") else "f32[4, 4]"
     text = f"dlc 1\nexport fn f(x: f32[4, 4], c: bool[4]) -> {result} = {body}\n"
-    opened = Wanted("f.dlm", text=text).open()
+    opened = CompileRequest("f.dlm", text=text).open()
     request = Request("f.dlm", inputs={"x": str(X.tolist()), "c": str(C.tolist()).lower()})
     ((_, wanted),) = evaluate_entry(opened, request)[0].values
     found = dlc.compile(text=text, level=level).entry_points["f"](X, C)

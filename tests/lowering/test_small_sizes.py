@@ -9,7 +9,7 @@ import dlc
 from dlc.cli.values import bounds
 from dlc.driver.calls import Request
 from dlc.driver.interpret import evaluate_entry
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.errors import CallError, ModelError
 
 PARTS = {
@@ -39,7 +39,7 @@ def test_a_call_fails_where_the_part_begins_in_the_text(part: str, level: int) -
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_evaluator_refuses_what_machine_code_refuses(part: str) -> None:
-    wanted = Wanted("f.dlm", text=text_of(part))
+    wanted = CompileRequest("f.dlm", text=text_of(part))
     with pytest.raises(CallError):
         evaluate_entry(wanted.open(), Request("f.dlm", inputs={"x": "[1, 2, 3, 4]"}))
 

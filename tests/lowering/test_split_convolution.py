@@ -13,7 +13,7 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import symbol
 from dlc.ir.evaluation import Evaluation
-from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.passes import Context, Manager, Options, parse_passes
 from dlc.ir.types import F16, F32, F64, TensorType
 from tests.lowering.everywhere import Program, check, function_of, random_inputs
 
@@ -54,7 +54,7 @@ def test_a_convolution_with_gaps_is_several_without(seed: int) -> None:
     module, function = function_of(program, types, {})
     given = random_inputs(types, {}, seed)
     (expected,) = Evaluation().run(function.body, given)
-    Manager(Context(Options())).run(module, ["decompose"])
+    Manager(Context(Options())).run(module, parse_passes("decompose"))
     (found,) = Evaluation().run(function.body, given)
     np.testing.assert_allclose(found.astype(float), expected.astype(float), rtol=1e-12, atol=1e-12)
     for op in module.walk():

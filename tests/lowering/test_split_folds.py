@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from dlc.dialects import array, kernel
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Shape, names, product, symbol
@@ -40,7 +40,7 @@ def at_kernels(
     """A function of one array as kernels for a GPU, and those that compute elements."""
     module, function = function_of(program, [type], dims)
     manager = Manager(Context(options=Options(target=ON_GPU)))
-    manager.run(module, pipeline("graph", "kernel", 2, "cuda"))
+    manager.run(module, pipeline("graph", "kernel", 2, Device.CUDA))
     return function, [op for op in function.walk() if isinstance(op, kernel.Generic)]
 
 

@@ -10,9 +10,10 @@ import pytest
 from dlc.dialects import array, func, kernel, mem, simt
 from dlc.dialects.array.convolution import convolution
 from dlc.dialects.kernel_products import Conv, Gemm
-from dlc.driver.compile import compile_opened, lower
+from dlc.dialects.schedule import SplitK
+from dlc.driver.compile import compile_model, lower
 from dlc.driver.open import open_model
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.driver.settings import Settings
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
@@ -54,7 +55,7 @@ def kernels(
     lhs: tuple[Size, ...], rhs: tuple[Size, ...], dims: Mapping[str, tuple[int, int | None]]
 ) -> tuple[func.Func, list[kernel.Kernel]]:
     module, function = function_of(gradient, [TensorType(F32, lhs), TensorType(F32, rhs)], dims)
-    Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "kernel", 2, "cuda"))
+    Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "kernel", 2, Device.CUDA))
     return function, [op for op in function.walk() if isinstance(op, kernel.Kernel)]
 
 
@@ -101,9 +102,9 @@ def test_the_channels_of_a_convolution_are_divided() -> None:
     types = [TensorType(F32, shape) for shape in ((B, 7, 7, 256), (3, 3, 256, 64))]
     for most, parts in ((1, 4), (64, 4), (512, None), (None, None)):
         module, function = function_of(picture, types, {"B": (1, most)})
-        Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "kernel", 2, "cuda"))
-        found = [op.part for op in function.walk() if isinstance(op, Conv)]
-        assert found == [0 if parts is None else 256 // parts], most
+        Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "kernel", 2, Device.CUDA))
+        found = [op.schedule for op in function.walk() if isinstance(op, Conv)]
+        assert found == [None if parts is None else SplitK(256 // parts)], most
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
@@ -156,7 +157,11 @@ def test_beside_a_processor_only_what_the_gpu_computes_is_done_in_parts(short: N
     opened = open_model("m.dlm", text=MIXED)
     lower(opened, Settings(), "kernel")
     on_gpu = kernels_on_gpu(opened.module)
-    split = [op for op in opened.module.walk() if isinstance(op, Gemm) and op.part]
+    split = [
+        op
+        for op in opened.module.walk()
+        if isinstance(op, Gemm) and isinstance(op.schedule, SplitK)
+    ]
     assert len(split) == 1
     assert {*split} <= {*on_gpu}
     (conv,) = [op for op in opened.module.walk() if isinstance(op, Conv)]
@@ -172,7 +177,7 @@ def test_beside_a_processor_a_product_in_parts_gives_the_same(short: None) -> No
     text = MIXED.replace("4096", "8")
     opened = (open_model("m.dlm", text=each) for each in (text, text.replace("cuda:0", "cpu")))
     with fake_gpu():
-        models = [Model(compile_opened(each, Settings())) for each in opened]
+        models = [Model(compile_model(each, Settings())) for each in opened]
         results = [called(model, given) for model in models]
         for one, other in zip(*results, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3)

@@ -15,7 +15,7 @@ from dlc.driver.weights import Weights
 from dlc.errors import CallError
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.passes import Context, Manager, Options, parse_passes
 from dlc.ir.types import F32, TensorType
 from dlc.lowering.plan_evaluation import evaluate_plan
 from dlc.runtime.model import Model
@@ -41,7 +41,7 @@ def built(
     random = np.random.default_rng(0)
     inputs = [random.normal(size=(4, 4)).astype(np.float32) for _ in range(2)]
     planned = evaluate_plan(plan, inputs)
-    Manager(context).run(module, ("lower_to_loops",))
+    Manager(context).run(module, parse_passes("lower_to_loops"))
     artifact = build_artifact(
         module,
         (entry,),

@@ -15,7 +15,7 @@ import pytest
 import dlc
 from dlc.dialects import kernel, mem
 from dlc.dialects.kernel import Access
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.errors import ModelError
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, TensorType, ViewType
@@ -44,7 +44,7 @@ def check_on_gpu(seed: int, readers: Sequence[Reader] = READERS) -> None:
     program, types = program_of(seed, readers)
     module, _ = function_of(program, types, {})
     Manager(Context(options=Options(target=ON_GPU))).run(
-        module, pipeline("graph", "loop", 2, "cuda")
+        module, pipeline("graph", "loop", 2, Device.CUDA)
     )
     planned = module.symbol("f")
     assert isinstance(planned, mem.Program)

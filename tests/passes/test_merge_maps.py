@@ -11,7 +11,7 @@ from dlc.dialects import array, func, kernel, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.comm import is_gpu
 from dlc.driver.open import open_model, open_training
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.evaluation import Evaluation
@@ -54,7 +54,7 @@ def around_a_sum(emit: Builder, x: Value, y: Value) -> Sequence[Value]:
 def lowered(program: Program, stage: str) -> Module:
     module, _ = function_of(program, [ROWS, ROWS], {})
     manager = Manager(Context(options=Options(target=ON_GPU)))
-    manager.run(module, pipeline("graph", stage, 2, "cuda"))
+    manager.run(module, pipeline("graph", stage, 2, Device.CUDA))
     return module
 
 
@@ -103,7 +103,7 @@ export fn f(x: f32[6, 8]) -> f32[6, 8] {
 )
 def test_a_gpu_beside_a_processor_computes_formulas_together(text: str, merged: int) -> None:
     opened = open_model("model.dlm", text=text)
-    Manager(opened.context).run(opened.module, pipeline("graph", "kernel", 2, "both"))
+    Manager(opened.context).run(opened.module, pipeline("graph", "kernel", 2, Device.HETERO))
     (function,) = [op for op in opened.module.body if isinstance(op, func.Func)]
     several = [op for op in function.walk() if len(op.results) > 1]
     assert len(several) == merged
@@ -114,7 +114,7 @@ def test_a_gpu_beside_a_processor_computes_formulas_together(text: str, merged: 
 def test_a_weight_and_its_moments_are_updated_in_place_by_one_kernel() -> None:
     opened = open_training(EXAMPLES / "digits_mlp.dlm")
     opened.context.options = Options(target=ON_GPU)
-    Manager(opened.context).run(opened.module, pipeline("graph", "plan", 2, "cuda"))
+    Manager(opened.context).run(opened.module, pipeline("graph", "plan", 2, Device.CUDA))
     updates = [
         op for op in opened.module.walk() if isinstance(op, kernel.Generic) and len(op.outs) == 3
     ]
@@ -137,6 +137,6 @@ export fn places(x: bool[4]) -> (places: i64[_, 1], count: i64) {
 def test_a_number_that_is_measured_is_not_computed_before_it_is() -> None:
     opened = open_model("model.dlm", text=COUNTED)
     opened.context.options = Options(target=ON_GPU)
-    Manager(opened.context).run(opened.module, pipeline("graph", "kernel", 2, "cuda"))
+    Manager(opened.context).run(opened.module, pipeline("graph", "kernel", 2, Device.CUDA))
     names = [op.name for op in opened.module.walk() if isinstance(op, kernel.Kernel)]
     assert names == ["kernel.nonzero", "kernel.generic"]

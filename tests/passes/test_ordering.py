@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-import pytest
-
 from dlc.driver.searches import machine_code
-from dlc.passes.ordering import Chore, Chores, Order, as_written, best_order
+from dlc.passes import ordering
+from dlc.passes.ordering import Chore, Chores, Found, Order, as_written
 from dlc.passes.ordering.candidates import backwards, candidates, forwards
 from dlc.passes.ordering.moves import LEAST, Line, improve
 from dlc.passes.ordering.search import line_of
-from dlc.passes.placement import native
 
 MANY = 1000
 """More waves than there are."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _machine_code() -> Iterator[None]:
-    native.COMPILERS.append(machine_code)
-    yield
-    native.COMPILERS.pop()
+def best_order(chores: Chores, most_waves: int, least: int, effort: int = 1) -> Found:
+    """The best order, searched in machine code."""
+    return ordering.best_order(chores, most_waves, least, effort, machine_code)
 
 
 def random_chores(random: Random, most: int) -> Chores:

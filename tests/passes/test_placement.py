@@ -18,7 +18,6 @@ from dlc.passes.placement import (
     find_overlap,
     height,
     lower_bound,
-    native,
     order_above,
     place,
     portfolio,
@@ -162,7 +161,7 @@ def check_sets(count: int) -> None:
     random = Random(1)
     for _ in range(count):
         buffers = random_buffers(random, 60, alignments=True)
-        placed = place(buffers, search=compiled())
+        placed = place(buffers, compiler=machine_code)
         check_valid(buffers, placed.offsets)
         assert lower_bound(buffers) <= placed.least <= placed.height
         assert placed.height == height(buffers, placed.offsets)
@@ -175,7 +174,7 @@ def check_small_sets(count: int) -> None:
         most = random.choice([6, 12, 12])
         kinds = random_buffers(random, most, alignments=False), full_set(random, most)
         buffers = random.choice(kinds)
-        placed = place(buffers, search=compiled())
+        placed = place(buffers, compiler=machine_code)
         check_valid(buffers, placed.offsets)
         assert placed.height == placed.least == height(buffers, placed.offsets)
         assert not can_be_placed(buffers, placed.height - 1) or not buffers
@@ -213,7 +212,7 @@ def test_brute_force_agrees_where_the_bound_is_out_of_reach() -> None:
         backwards = [Buffer(b.size, 7 - b.last, 7 - b.first) for b in buffers]
         for some in (buffers, backwards, [*buffers, Buffer(unit, 8, 9)]):
             random.shuffle(some)
-            placed = place(some, search=compiled())
+            placed = place(some, compiler=machine_code)
             assert placed.least == placed.height > lower_bound(some)
             assert can_be_placed(some, placed.height)
             assert not can_be_placed(some, placed.height - 1)
@@ -259,15 +258,17 @@ def test_a_capacity_below_the_bound_is_impossible() -> None:
 def test_more_effort_never_places_higher_and_searches_where_best_fit_fails() -> None:
     for seed in range(5):
         buffers = hard_set(seed)
-        heights = [place(buffers, effort=effort, search=compiled()).height for effort in (1, 4, 16)]
+        heights = [
+            place(buffers, effort=effort, compiler=machine_code).height for effort in (1, 4, 16)
+        ]
         assert height(buffers, best_fit(buffers)) > heights[0] >= heights[1] >= heights[2]
 
 
 def test_the_same_buffers_lie_at_the_same_offsets_whatever_was_placed_before() -> None:
     buffers = hard_set(7, 120)
-    first = place(buffers, search=compiled())
-    place(hard_set(8), search=compiled())
-    assert place(buffers, search=compiled()) == first
+    first = place(buffers, compiler=machine_code)
+    place(hard_set(8), compiler=machine_code)
+    assert place(buffers, compiler=machine_code) == first
 
 
 def test_what_is_sure_to_fit_does_not_raise_a_placement() -> None:
@@ -342,15 +343,12 @@ def test_an_order_is_a_valid_placement_at_any_sizes() -> None:
         check_valid(others, placed_by(order, others))
 
 
-def test_an_order_is_better_in_all_cases_together_than_what_is_best_in_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(native, "COMPILERS", [machine_code])
+def test_an_order_is_better_in_all_cases_together_than_what_is_best_in_one() -> None:
     for seed in range(3):
         cases = cases_of(seed)
-        found = excess(find_order(cases), cases)
+        found = excess(find_order(cases, compiler=machine_code), cases)
         for case in cases:
-            offsets = place(case).offsets
+            offsets = place(case, compiler=machine_code).offsets
             alone = sorted(range(len(case)), key=lambda i: (offsets[i], i))
             assert found <= excess(alone, cases)
         assert found < 0.02 * len(cases)
@@ -361,10 +359,8 @@ def test_orders_are_the_same_in_machine_code_and_in_python(monkeypatch: pytest.M
     monkeypatch.setattr(order_module, "STEPS_AT_FIRST", 10_000)
     monkeypatch.setattr(portfolio, "STEPS_FOR_EACH", 10_000)
     for seed in range(2):
-        monkeypatch.setattr(native, "COMPILERS", [])
         slow = find_order(cases_of(seed))
-        monkeypatch.setattr(native, "COMPILERS", [machine_code])
-        assert find_order(cases_of(seed)) == slow
+        assert find_order(cases_of(seed), compiler=machine_code) == slow
 
 
 def test_sizes_beyond_machine_integers_have_an_order_too() -> None:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.open import open_training
 from dlc.driver.settings import Settings
 from dlc.driver.train import make_trainer
-from dlc.ir.passes import Manager
+from dlc.ir.passes import Manager, parse_passes
 from dlc.text.ir_printer import print_module
 
 TEXT = """\
@@ -36,7 +36,7 @@ def test_a_step_of_sgd_has_no_table_of_zeros() -> None:
     opened = open_training("words.dlm", text=SGD)
     function = opened.module.symbol("train_step")
     assert function is not None
-    Manager(opened.context).run(opened.module, ("autodiff", "canonicalize", "algebra", "dce"))
+    Manager(opened.context).run(opened.module, parse_passes("autodiff,canonicalize,algebra,dce"))
     text = print_module(opened.module)
     step = text[: text.index('sym_name = "evaluate"')]
     assert '"array.scatter"(%table,' in step
@@ -52,7 +52,7 @@ def test_the_steps_are_those_of_tables_of_zeros(text: str) -> None:
 def after_three_steps(text: str, *disabled: str) -> NDArray[np.float64]:
     """The trained table."""
     settings = Settings(disabled=frozenset(disabled))
-    trainer, _ = make_trainer(Wanted("words.dlm", text=text, settings=settings))
+    trainer, _ = make_trainer(CompileRequest("words.dlm", text=text, settings=settings))
     for _ in range(3):
         trainer.step(ids=IDS, y=Y)
     return trainer.trained()["table"].astype(np.float64)

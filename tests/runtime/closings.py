@@ -16,7 +16,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
 from dlc.errors import CallError
@@ -38,7 +38,7 @@ module Net {{
 
 def artifact() -> Artifact:
     """A model whose weights are prepared when it is first called: it multiplies by panels of them."""
-    return compile_opened(open_model("net.dlm", text=TEXT), Settings(), "init:0")
+    return compile_model(open_model("net.dlm", text=TEXT), Settings(), "init:0")
 
 
 class Closing:

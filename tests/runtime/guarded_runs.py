@@ -19,7 +19,7 @@ from dlc.dialects import func
 from dlc.driver.build import Sources, build_artifact, interface_of
 from dlc.driver.calls import Request
 from dlc.driver.code import CodeMaker
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.inputs import ZEROS
 from dlc.driver.pipelines import pipeline
 from dlc.driver.settings import Settings
@@ -84,7 +84,7 @@ def models() -> Iterator[tuple[str, Run]]:
     """All entry points of the examples, optimised, with random inputs; integers may be indices: 0."""
     for name in example_models.NAMES:
         opened = example_models.opened(name)
-        artifact = compile_opened(opened, Settings(), "init:0")
+        artifact = compile_model(opened, Settings(), "init:0")
         for entry in artifact.manifest.entries:
             dims = {dim.name: dim.lower + 1 for dim in entry.dims if dim.measured is None}
             integers = [item for item in entry.inputs if item.dtype[0] in "iu"]

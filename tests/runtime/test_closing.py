@@ -12,7 +12,7 @@ from weakref import ref
 import numpy as np
 import pytest
 
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
 from dlc.errors import CallError
@@ -67,7 +67,7 @@ def test_a_model_on_a_gpu_is_closed_during_a_call(
 ) -> None:
     with fake_gpu() as gpu:
         opened = open_model("net.dlm", text=text)
-        model = Model(compile_opened(opened, Settings(target=target), "init:0"))
+        model = Model(compile_model(opened, Settings(target=target), "init:0"))
         expected = np.asarray(model.f(X))
         closed = close_while_waiting(gpu, model, monkeypatch)
         np.testing.assert_array_equal(np.asarray(model.f(X)), expected)

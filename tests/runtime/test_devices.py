@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import dlc
 from dlc.cli import main
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
 from dlc.runtime.artifact import Artifact
@@ -39,7 +39,7 @@ LINE = Path(__file__).parents[1] / "gpu/line.dlm"
 
 def made(target: str, text: str = TEXT) -> Artifact:
     opened = open_model("net.dlm", text=text)
-    return compile_opened(opened, Settings(target=target), "init:0")
+    return compile_model(opened, Settings(target=target), "init:0")
 
 
 def numbers(*shape: int) -> NDArray[np.float32]:

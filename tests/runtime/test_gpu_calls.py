@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.open import open_model, open_training
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.errors import ArtifactError, CallError
 from dlc.runtime.artifact import Artifact
@@ -49,7 +49,7 @@ module Net(n = 5) {
 class Both:
     """A model compiled for a CPU and for a GPU."""
 
-    def __init__(self, fake: FakeGpu, cpu: Opened, cuda: Opened) -> None:
+    def __init__(self, fake: FakeGpu, cpu: SourceModel, cuda: SourceModel) -> None:
         self.gpu = fake
         self.cpu = Model(made(cpu, "cpu"), threads=1)
         self.cuda = Model(made(cuda, "cuda:sm_80"))
@@ -71,8 +71,8 @@ def results(model: Model, entry: str, arguments: Sequence[Array]) -> list[Array]
     return [np.asarray(result) for result in several]
 
 
-def made(opened: Opened, target: str) -> Artifact:
-    return compile_opened(opened, Settings(target=target), "init:0")
+def made(opened: SourceModel, target: str) -> Artifact:
+    return compile_model(opened, Settings(target=target), "init:0")
 
 
 @pytest.fixture(scope="module")

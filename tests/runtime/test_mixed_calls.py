@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.open import open_model, open_training
 from dlc.driver.settings import Settings
 from dlc.errors import ArtifactError, CallError, Unsupported
@@ -135,7 +135,7 @@ class Both:
 
 def made(device: str, level: int = 2) -> Artifact:
     opened = open_model("net.dlm", text=TEXT.replace("DEVICE", device))
-    return compile_opened(opened, Settings(level), "init:0")
+    return compile_model(opened, Settings(level), "init:0")
 
 
 def results(model: Model, entry: str, arguments: Sequence[Array]) -> list[Array]:
@@ -271,7 +271,7 @@ def test_arrays_may_be_lent_as_working_memory(both: Both) -> None:
 def test_a_step_of_training_gives_what_it_gives_on_the_processor() -> None:
     def step(device: str) -> Model:
         opened = open_training(EXAMPLES / "digits_mlp.dlm", places={"net": device})
-        return Model(compile_opened(opened, Settings(), "init:0"))
+        return Model(compile_model(opened, Settings(), "init:0"))
 
     with fake_gpu() as gpu:
         one, other = step("cpu"), step("cuda:0")
@@ -309,7 +309,7 @@ export fn f(x: f32[64], y: f32[64]) -> (f32[64], f32[64]) {
 
 def test_a_copy_back_does_not_wait_for_kernels_after_the_one_that_made_it() -> None:
     with fake_gpu() as gpu:
-        model = Model(compile_opened(open_model("m.dlm", text=BESIDE), Settings()))
+        model = Model(compile_model(open_model("m.dlm", text=BESIDE), Settings()))
         before = len(gpu.done)
         x, y = numbers(64), numbers(64)
         first, second = results(model, "f", [x, y])
@@ -334,7 +334,7 @@ export fn f(x: f32[64]) -> (f32[64], f32[64]) {
 
 def test_the_processor_goes_on_with_what_is_being_sent() -> None:
     with fake_gpu() as gpu:
-        model = Model(compile_opened(open_model("m.dlm", text=THERE), Settings()))
+        model = Model(compile_model(open_model("m.dlm", text=THERE), Settings()))
         x = numbers(64)
         results(model, "f", [x])
         before = len(gpu.done)
@@ -351,7 +351,7 @@ def test_the_processor_goes_on_with_what_is_being_sent() -> None:
 
 def test_without_a_gpu_it_compiles_and_loading_says_what_is_missing() -> None:
     with no_gpu():
-        artifact = compile_opened(open_model("m.dlm", text=BESIDE), Settings())
+        artifact = compile_model(open_model("m.dlm", text=BESIDE), Settings())
         wanted = r"cpu\+cuda:sm_80 needs an NVIDIA GPU with its driver, and there is none here"
         with pytest.raises(ArtifactError, match=wanted):
             Model(artifact)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.open import open_model
 from dlc.driver.settings import Settings
 from dlc.errors import CallError, Diagnostic
@@ -49,7 +49,7 @@ def gpu() -> Iterator[FakeGpu]:
 
 def placed(device: str, level: int = 2) -> Model:
     opened = open_model("net.dlm", text=TEXT.replace("DEVICE", device))
-    return Model(compile_opened(opened, Settings(level)), threads=2)
+    return Model(compile_model(opened, Settings(level)), threads=2)
 
 
 def failure(call: Callable[[], object]) -> Diagnostic:

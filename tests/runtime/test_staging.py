@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.open import open_model, open_training
 from dlc.driver.settings import Settings
 from dlc.runtime.artifact import Artifact
@@ -47,7 +47,7 @@ Floats = NDArray[np.float32]
 
 
 def made(target: str, text: str = TEXT) -> Artifact:
-    return compile_opened(open_model("m.dlm", text=text), Settings(target=target))
+    return compile_model(open_model("m.dlm", text=text), Settings(target=target))
 
 
 def numbers(*shape: int, seed: int = 1) -> Floats:
@@ -353,7 +353,7 @@ def test_a_step_of_training_changes_large_weights_where_they_are(
 def _step(target: str, places: dict[str, str]) -> Sequence[Array]:
     """The arrays that a step of training was given, which it changes."""
     opened = open_training(EXAMPLES / "digits_mlp.dlm", settings={"hidden": 8}, places=places)
-    model = dlc.Model(compile_opened(opened, Settings(target=target), "init:0"))
+    model = dlc.Model(compile_model(opened, Settings(target=target), "init:0"))
     point = model["train_step"]
     given = [some(item) for item in point.inputs]
     point(*given)

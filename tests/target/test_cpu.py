@@ -10,6 +10,7 @@ import pytest
 from dlc.codegen.llvm import cpu_name, flags_of, parsed
 from dlc.dialects import array, mem
 from dlc.dialects.kernel_products import Gemm
+from dlc.dialects.schedule import PackInline
 from dlc.driver.pipelines import pipeline
 from dlc.driver.settings import Settings
 from dlc.errors import UsageError
@@ -117,9 +118,9 @@ def packed_for(cpu: CpuTarget) -> Gemm:
 
 def test_an_invented_processor_gets_panels_of_its_own_tiles() -> None:
     assert panel_columns(F32, 96, 240, 64, INVENTED) == 4 * INVENTED.lanes(F32) == 16
-    assert packed_for(INVENTED).packs == 16
+    assert packed_for(INVENTED).schedule == PackInline(16)
     one_register = replace(INVENTED, products=ProductBlocking((Tile(1, 8, 100),)))
-    assert packed_for(one_register).packs == 4
+    assert packed_for(one_register).schedule == PackInline(4)
 
 
 def test_an_invented_processor_gets_formulas_for_what_it_lacks() -> None:

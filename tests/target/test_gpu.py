@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dlc.dialects import array, mem, simt
-from dlc.driver.pipelines import pipeline
+from dlc.driver.pipelines import Device, pipeline
 from dlc.errors import UsageError
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
@@ -31,7 +31,7 @@ def functions(gpu: GpuTarget, dtype: DType, precision: str = "ieee") -> list[sim
 
     module, _ = function_of(program, [TensorType(dtype, (256, 256))] * 2, {})
     options = Options(target=Target.all_on(gpu), matmul_precision=precision)
-    Manager(Context(options=options)).run(module, pipeline("graph", "loop", 2, "cuda"))
+    Manager(Context(options=options)).run(module, pipeline("graph", "loop", 2, Device.CUDA))
     return [op for op in module.body if isinstance(op, simt.Func)]
 
 
@@ -85,7 +85,7 @@ def test_costs_of_a_block_are_the_tables() -> None:
 
         module, _ = function_of(program, [TensorType(F32, (64, 1000))], {})
         options = Options(target=Target.all_on(gpu))
-        Manager(Context(options=options)).run(module, pipeline("graph", "loop", 2, "cuda"))
+        Manager(Context(options=options)).run(module, pipeline("graph", "loop", 2, Device.CUDA))
         return [op.cost for op in module.walk() if isinstance(op, mem.Call)]
 
     slow = replace(A100, costs=GpuCosts(scanned_element=3000))

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dlc.dialects import weight
-from dlc.driver.compile import compile_opened
+from dlc.driver.compile import compile_model
 from dlc.driver.entries import interfaces
 from dlc.driver.entry_choice import choose
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.memory.facts import EntryMemory, entry_memory
 from dlc.driver.memory.needs import Need, need_of
-from dlc.driver.opened import Opened
+from dlc.driver.opened import SourceModel
 from dlc.driver.train import OWN, plan_training
 from dlc.errors import UsageError
 from dlc.errors.suggest import did_you_mean
@@ -31,7 +31,7 @@ from dlc.runtime.sizing import Sizing
 class Asked:
     """Which model, which of its entry points (all of them, if none is named), and sizes by name."""
 
-    wanted: Wanted
+    wanted: CompileRequest
     entry: str | None = None
     dims: Mapping[str, int] = field(default_factory=dict[str, int])
 
@@ -130,7 +130,7 @@ def planned_of(artifact: Artifact) -> list[Planned]:
     ]
 
 
-def artifacts_of(wanted: Wanted, entry: str | None) -> Iterator[Artifact]:
+def artifacts_of(wanted: CompileRequest, entry: str | None) -> Iterator[Artifact]:
     """The artifact with the entry points, and that which trains, as far as `entry` needs them."""
     if wanted.is_compiled:
         yield Artifact.read(wanted.path)
@@ -139,7 +139,7 @@ def artifacts_of(wanted: Wanted, entry: str | None) -> Iterator[Artifact]:
         yield compile_for_plan(opened, wanted)
 
 
-def opened_of(wanted: Wanted, entry: str | None = None) -> Iterator[Opened]:
+def opened_of(wanted: CompileRequest, entry: str | None = None) -> Iterator[SourceModel]:
     """The model with its entry points, and as it trains, as far as `entry` needs them."""
     opened = _without_own(wanted).open()
     names = [each.name for each in interfaces(opened.module)]
@@ -148,17 +148,17 @@ def opened_of(wanted: Wanted, entry: str | None = None) -> Iterator[Opened]:
         yield opened
     if opened.can_train and (entry is None or step):
         planned = plan_training(wanted)
-        assert isinstance(planned.source, Opened)
+        assert isinstance(planned.source, SourceModel)
         yield planned.source
 
 
-def _without_own(wanted: Wanted) -> Wanted:
+def _without_own(wanted: CompileRequest) -> CompileRequest:
     """The choices without those that only training knows."""
     kept = {name: value for name, value in wanted.parameters.items() if name not in OWN}
     return replace(wanted, parameters=kept)
 
 
-def compile_for_plan(opened: Opened, wanted: Wanted) -> Artifact:
+def compile_for_plan(opened: SourceModel, wanted: CompileRequest) -> Artifact:
     """The artifact of a model, with zeros for weights: the plan does not depend on their numbers."""
     zeros = {
         op.sym_name: np.broadcast_to(np.zeros((), op.type.dtype.numpy), _numbers(op.type.shape))
@@ -166,7 +166,7 @@ def compile_for_plan(opened: Opened, wanted: Wanted) -> Artifact:
         if isinstance(op, weight.Source) and not op.constant
     }
     opened.trust_ir = True  # what is compiled to be looked at does not run
-    return compile_opened(opened, wanted.settings, zeros)
+    return compile_model(opened, wanted.settings, zeros)
 
 
 def _numbers(shape: Shape) -> list[int]:

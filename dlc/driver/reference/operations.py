@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from textwrap import dedent
@@ -16,7 +16,6 @@ from textwrap import dedent
 from dlc import dialects
 from dlc.driver.compile import lower
 from dlc.driver.open import open_model, open_training
-from dlc.driver.pipelines import LOADED
 from dlc.driver.reference.derivatives import derivative_of
 from dlc.driver.reference.example_graph import example_graphs
 from dlc.driver.reference.page import Page, Part
@@ -24,11 +23,11 @@ from dlc.driver.reference.showcase import CALLED, IR, TRAINED
 from dlc.driver.settings import Settings
 from dlc.ir.core import OPS, Op
 from dlc.ir.define import fields_of
-from dlc.ir.passes import PASSES
+from dlc.ir.passes import PASSES, Pass
 from dlc.text.ir_parser import parse_ops
 from dlc.text.ir_printer import print_module
 
-assert dialects.__doc__ and LOADED, "the modules that fill the tables are loaded"
+assert dialects.__doc__, "the modules that define the operations are loaded"
 
 _COLLAPSED = 12
 """An example of more lines is cut here."""
@@ -49,12 +48,17 @@ def pages() -> Iterator[Page]:
             derivative=derivative_of(kind),
         )
     for known in PASSES.values():
+        disabling = (
+            "It runs always." if known.required else f"--disable-pass {known.name} leaves it out."
+        )
+        _, details = _documentation(known.function)
         yield Page(
             known.name,
             "passes",
             known.name,
             known.doc,
-            "It runs always." if known.required else f"--disable-pass {known.name} leaves it out.",
+            "\n\n".join(filter(None, (details, disabling))),
+            _options(known),
             example=f"dlc show model.dlm --after {known.name}",
             derivative="none: derivatives are taken by the pass autodiff",
         )
@@ -71,7 +75,7 @@ def dialect_summary(name: str) -> str:
     return ((home and home.__doc__) or f"Operations of the dialect {name}.").partition("\n")[0]
 
 
-def _documentation(kind: type[Op]) -> tuple[str, str]:
+def _documentation(kind: type[Op] | Callable[..., None]) -> tuple[str, str]:
     """The first paragraph in one line, and the rest."""
     first, _, rest = (inspect.getdoc(kind) or "").partition("\n\n")
     return " ".join(first.split()), rest
@@ -90,6 +94,13 @@ def _signature(kind: type[Op]) -> str:
 
 def _parts(kind: type[Op]) -> tuple[Part, ...]:
     return tuple([Part(field.name, field.kind, field.doc) for field in fields_of(kind)])
+
+
+def _options(known: Pass[...]) -> tuple[Part, ...]:
+    """The options of a pass with their defaults; the pass's docstring says what they are for."""
+    return tuple(
+        [Part(option.name, option.kind.__name__, option.default_text) for option in known.options]
+    )
 
 
 def _example(name: str) -> str:

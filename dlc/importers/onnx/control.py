@@ -10,7 +10,7 @@ from dlc.dialects import array, flow
 from dlc.dialects.array.arithmetic import plus
 from dlc.frontend.trace import capture
 from dlc.importers.onnx.facts import Graph
-from dlc.importers.onnx.step import Constant, Importer, Made, Step
+from dlc.importers.onnx.step import Constant, Importer, NodeResults, Step
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Size
@@ -26,7 +26,7 @@ def _yield(step: Step, block: Block, values: Sequence[Value]) -> None:
 # Choices ------------------------------------------------------------------------------------------
 
 
-def _if(step: Step) -> Made:
+def _if(step: Step) -> NodeResults:
     """A condition that is known while importing leaves one branch, which needs no choice."""
     then, otherwise = step.graph("then_branch"), step.graph("else_branch")
     condition = step.needed(0)
@@ -49,7 +49,7 @@ def _scalar(step: Step, value: Value) -> Value:
 # Loops --------------------------------------------------------------------------------------------
 
 
-def _loop(step: Step) -> Made:
+def _loop(step: Step) -> NodeResults:
     """With a number of rounds that is known and no other end a scan, else a while."""
     body = step.graph("body")
     initial = [step.value(index) for index in range(2, len(step.operands))]
@@ -80,7 +80,7 @@ def _never_stops(body: Graph) -> bool:
     return held is not None and bool(np.all(held.array))
 
 
-def _counted(step: Step, body: Graph, rounds: Size, initial: Sequence[Value]) -> Made:
+def _counted(step: Step, body: Graph, rounds: Size, initial: Sequence[Value]) -> NodeResults:
     types = [flow.COUNTER, *[value.type for value in initial]]
     block, results = step.regions.block(
         body, [*types, FLAG], [0, len(types), *range(1, len(types))]
@@ -99,7 +99,7 @@ def _counted(step: Step, body: Graph, rounds: Size, initial: Sequence[Value]) ->
     return step.emit.all(scan)
 
 
-def _conditional(step: Step, body: Graph, initial: Sequence[Value]) -> Made:
+def _conditional(step: Step, body: Graph, initial: Sequence[Value]) -> NodeResults:
     """The number of rounds and the condition are carried along."""
     emit = step.emit
     zero = array.fill(emit, 0, TensorType(I64))
@@ -129,7 +129,7 @@ def _flat(emit: Builder, value: Value) -> Value:
     return emit(array.Reshape(value, ())) if array.tensor_type(value).rank else value
 
 
-def _scan(step: Step) -> Made:
+def _scan(step: Step) -> NodeResults:
     """Through slices of tensors, from their beginning or from their end."""
     if step.opset < 9:
         raise step.unsupported("before opset 9 is not imported")

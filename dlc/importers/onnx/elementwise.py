@@ -15,7 +15,7 @@ from dlc.importers.onnx.facts import DTYPES
 from dlc.importers.onnx.step import (
     Constant,
     Importer,
-    Made,
+    NodeResults,
     Operand,
     Step,
     broadcast,
@@ -56,7 +56,7 @@ def _compare(predicate: str) -> Importer:
 def _all(make: Callable[[Value, Value], Op]) -> Importer:
     """Any number of operands, combined one after another."""
 
-    def apply(step: Step) -> Made:
+    def apply(step: Step) -> NodeResults:
         first, *rest = broadcast(step, *step.values())
         for value in rest:
             first = step.emit(make(first, value))
@@ -65,13 +65,13 @@ def _all(make: Callable[[Value, Value], Op]) -> Importer:
     return apply
 
 
-def _mean(step: Step) -> Made:
+def _mean(step: Step) -> NodeResults:
     whole = _all(array.Add)(step)
     assert isinstance(whole, Value)
     return times(step.emit, whole, 1 / len(step.operands))
 
 
-def _power(step: Step) -> Made:
+def _power(step: Step) -> NodeResults:
     """Computed where base and exponent both fit, then brought to the base's dtype, as ONNX says."""
     x, y = _pair(step)
     base, exponent = step.type(0).dtype, step.type(1).dtype
@@ -95,25 +95,25 @@ def _holds(dtype: DType, operand: Operand) -> bool:
     return np.array_equal(decode(encode(numbers, dtype), dtype), numbers)
 
 
-def _modulo(step: Step) -> Made:
+def _modulo(step: Step) -> NodeResults:
     like_c = step.flag("fmod")
     return _binary(array.TruncatedRemainder if like_c else array.Remainder)(step)
 
 
-def _where(step: Step) -> Made:
+def _where(step: Step) -> NodeResults:
     condition, yes, no = broadcast(step, step.value(0), step.value(1), step.value(2))
     return step.emit(array.Select(condition, yes, no))
 
 
-def _cast(step: Step) -> Made:
+def _cast(step: Step) -> NodeResults:
     return in_dtype(step.emit, step.value(0), step.dtype("to"))
 
 
-def _cast_like(step: Step) -> Made:
+def _cast_like(step: Step) -> NodeResults:
     return in_dtype(step.emit, step.value(0), step.type(1).dtype)
 
 
-def _clip(step: Step) -> Made:
+def _clip(step: Step) -> NodeResults:
     x, emit = step.value(0), step.emit
     shape = array.tensor_type(x).shape
     if step.opset < 11:
@@ -130,25 +130,25 @@ def _clip(step: Step) -> Made:
     return x
 
 
-def _gelu(step: Step) -> Made:
+def _gelu(step: Step) -> NodeResults:
     return nn.gelu(step.emit, step.value(0), tanh=step.text("approximate", "none") == "tanh")
 
 
-def _leaky_relu(step: Step) -> Made:
+def _leaky_relu(step: Step) -> NodeResults:
     return nn.leaky_relu(step.emit, step.value(0), step.number("alpha", 0.01))
 
 
-def _elu(step: Step) -> Made:
+def _elu(step: Step) -> NodeResults:
     return nn.elu(step.emit, step.value(0), step.number("alpha", 1.0))
 
 
-def _selu(step: Step) -> Made:
+def _selu(step: Step) -> NodeResults:
     alpha = step.number("alpha", 1.67326319217681884765625)
     scale = step.number("gamma", 1.05070102214813232421875)
     return times(step.emit, nn.elu(step.emit, step.value(0), alpha), scale)
 
 
-def _prelu(step: Step) -> Made:
+def _prelu(step: Step) -> NodeResults:
     """Before opset 7 there is a slope for each channel, or one for all."""
     x, slope = step.value(0), step.value(1)
     shape, type = step.type(0).shape, step.type(1)
@@ -157,27 +157,27 @@ def _prelu(step: Step) -> Made:
     return nn.prelu(step.emit, x, stretched(step.emit, slope, shape))
 
 
-def _hard_sigmoid(step: Step) -> Made:
+def _hard_sigmoid(step: Step) -> NodeResults:
     emit = step.emit
     scaled = times(emit, step.value(0), step.number("alpha", 0.2))
     return nn.clip(emit, plus(emit, scaled, step.number("beta", 0.5)), 0, 1)
 
 
-def _celu(step: Step) -> Made:
+def _celu(step: Step) -> NodeResults:
     """`max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`."""
     emit, alpha = step.emit, step.number("alpha", 1.0)
     scaled = nn.elu(emit, times(emit, step.value(0), 1 / alpha), 1.0)
     return times(emit, scaled, alpha)
 
 
-def _thresholded_relu(step: Step) -> Made:
+def _thresholded_relu(step: Step) -> NodeResults:
     x, emit = step.value(0), step.emit
     limit = array.constant_like(emit, step.number("alpha", 1.0), x)
     above = emit(array.Compare(x, limit, "gt"))
     return emit(array.Select(above, x, array.constant_like(emit, 0, x)))
 
 
-def _shrink(step: Step) -> Made:
+def _shrink(step: Step) -> NodeResults:
     """Elements nearer to 0 than `lambd` become 0, the others move towards it by `bias`."""
     x, emit = step.value(0), step.emit
     bias, limit = step.number("bias", 0.0), step.number("lambd", 0.5)
@@ -188,11 +188,11 @@ def _shrink(step: Step) -> Made:
     return emit(array.Select(above, plus(emit, x, -bias), raised))
 
 
-def _is_nan(step: Step) -> Made:
+def _is_nan(step: Step) -> NodeResults:
     return step.emit(array.Compare(step.value(0), step.value(0), "ne"))
 
 
-def _is_infinite(step: Step) -> Made:
+def _is_infinite(step: Step) -> NodeResults:
     x, emit = step.value(0), step.emit
     plus_infinity = array.constant_like(emit, math.inf, x)
     minus_infinity = array.constant_like(emit, -math.inf, x)
@@ -202,7 +202,7 @@ def _is_infinite(step: Step) -> Made:
     return emit(array.Or(high, low)) if step.flag("detect_positive", default=True) else low
 
 
-def _bit_cast(step: Step) -> Made:
+def _bit_cast(step: Step) -> NodeResults:
     """The same bits as another dtype; of another width they would make another shape."""
     x, dtype = step.value(0), step.dtype("to")
     if dtype.bits != array.tensor_type(x).dtype.bits:
@@ -210,12 +210,12 @@ def _bit_cast(step: Step) -> Made:
     return step.emit(array.Bitcast(x, dtype))
 
 
-def _bit_shift(step: Step) -> Made:
+def _bit_shift(step: Step) -> NodeResults:
     left = step.text("direction", "") == "LEFT"
     return _binary(array.ShiftLeft if left else array.ShiftRight)(step)
 
 
-def _dropout(step: Step) -> Made:
+def _dropout(step: Step) -> NodeResults:
     """In inference nothing is dropped; the mask says that all was kept."""
     if step.opset < 7 and not step.flag("is_test"):
         raise step.unsupported("in training mode is not imported")

@@ -36,7 +36,7 @@ from dlc.importers.onnx.interface import (
     with_fixed,
 )
 from dlc.importers.onnx.reading import read_graph
-from dlc.importers.onnx.step import FOLDED, Constant, Importer, Made, Operand, Step
+from dlc.importers.onnx.step import FOLDED, Constant, Importer, NodeResults, Operand, Step
 from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
@@ -369,7 +369,7 @@ class _Import:
         ]
         return ModelError(found, sources={self._graph.file: self._graph.listing})
 
-    def _made(self, step: Step) -> Made:
+    def _made(self, step: Step) -> NodeResults:
         node = step.node
         constants = [operand for operand in step.operands if isinstance(operand, Constant)]
         if any(isinstance(attribute, Graph) for attribute in node.attributes.values()):

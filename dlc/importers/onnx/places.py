@@ -10,7 +10,7 @@ from dlc.dialects import array
 from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
-from dlc.importers.onnx.step import FOLDED, Constant, Importer, Made, Step
+from dlc.importers.onnx.step import FOLDED, Constant, Importer, NodeResults, Step
 from dlc.ir.attributes import decode, encode
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
@@ -36,7 +36,7 @@ def from_start(step: Step, index: Value, size: Size) -> Value:
 # Taking -------------------------------------------------------------------------------------------
 
 
-def _gather(step: Step) -> Made:
+def _gather(step: Step) -> NodeResults:
     shape = step.type(0).shape
     axis = step.axis(step.integer("axis", 0), len(shape))
     known = step.operand(1)
@@ -58,13 +58,13 @@ def _taken(emit: Builder, x: Value, index: Value, axis: int) -> Value:
     return transpose(emit, taken, order)
 
 
-def _gather_elements(step: Step) -> Made:
+def _gather_elements(step: Step) -> NodeResults:
     axis = step.axis(step.integer("axis", 0), step.type(0).rank)
     index = from_start(step, step.value(1), step.type(0).shape[axis])
     return array.take_along(step.emit, step.value(0), index, axis)
 
 
-def _gather_nd(step: Step) -> Made:
+def _gather_nd(step: Step) -> NodeResults:
     """Each row of the indices names a place; `batch_dims` leading axes go along with the data."""
     batch = step.integer("batch_dims", 0)
     places = _rows_of_places(step, batch)
@@ -99,7 +99,7 @@ def _mode(step: Step) -> str:
     return MODES[name]
 
 
-def _scatter_elements(step: Step) -> Made:
+def _scatter_elements(step: Step) -> NodeResults:
     axis = step.axis(step.integer("axis", 0), step.type(0).rank)
     index = from_start(step, step.value(1), step.type(0).shape[axis])
     return array.put_along(
@@ -107,7 +107,7 @@ def _scatter_elements(step: Step) -> Made:
     )
 
 
-def _scatter_nd(step: Step) -> Made:
+def _scatter_nd(step: Step) -> NodeResults:
     places = _rows_of_places(step)
     axes = tuple(range(len(places)))
     return step.emit(array.Scatter(step.value(0), step.value(2), places, axes, _mode(step)))
@@ -116,7 +116,7 @@ def _scatter_nd(step: Step) -> Made:
 # Order and totals ---------------------------------------------------------------------------------
 
 
-def _top_k(step: Step) -> Made:
+def _top_k(step: Step) -> NodeResults:
     axis = step.axis(step.integer("axis", -1), step.type(0).rank)
     if step.opset < 10:
         k: Size = step.integer("k")
@@ -128,7 +128,7 @@ def _top_k(step: Step) -> Made:
 
 
 def _cumulative(make: type[array.CumulativeSum | array.CumulativeProduct]) -> Importer:
-    def apply(step: Step) -> Made:
+    def apply(step: Step) -> NodeResults:
         (given,) = step.integers(1)
         axis = step.axis(given, step.type(0).rank)
         flags = step.flag("reverse"), step.flag("exclusive")
@@ -140,7 +140,7 @@ def _cumulative(make: type[array.CumulativeSum | array.CumulativeProduct]) -> Im
 # Where things are ---------------------------------------------------------------------------------
 
 
-def _one_hot(step: Step) -> Made:
+def _one_hot(step: Step) -> NodeResults:
     """The second value where an index names the place along a new axis, elsewhere the first."""
     emit = step.emit
     index = in_dtype(emit, step.value(0), I64)
@@ -161,7 +161,7 @@ def _one_hot(step: Step) -> Made:
     return emit(array.Select(here, on, off))
 
 
-def _triangle(step: Step) -> Made:
+def _triangle(step: Step) -> NodeResults:
     emit, x, type = step.emit, step.value(0), step.type(0)
     if type.rank < 2:
         raise step.wrong(f"takes matrices, found {type.text}")
@@ -174,7 +174,7 @@ def _triangle(step: Step) -> Made:
     return emit(array.Select(kept, x, array.fill(emit, 0, type)))
 
 
-def _nonzero(step: Step) -> Made:
+def _nonzero(step: Step) -> NodeResults:
     """One row for each axis, one column for each element."""
     known = step.operand(0)
     if isinstance(known, Constant) and _is_counted_now(known):
@@ -184,7 +184,7 @@ def _nonzero(step: Step) -> Made:
     return transpose(step.emit, rows, (1, 0))
 
 
-def _compress(step: Step) -> Made:
+def _compress(step: Step) -> NodeResults:
     emit, x = step.emit, step.value(0)
     if "axis" in step.node.attributes:
         axis = step.axis(step.integer("axis"), step.type(0).rank)
@@ -212,7 +212,7 @@ def _fresh(step: Step) -> str:
     return f"n_{step.node.line}"
 
 
-def _range(step: Step) -> Made:
+def _range(step: Step) -> NodeResults:
     start, limit, delta = (step.constant(index) for index in range(3))
     if any(constant.is_symbolic for constant in (start, limit, delta)):
         if not _is_number(start, 0) or not _is_number(delta, 1):
@@ -234,7 +234,7 @@ def _is_number(known: Constant, number: int) -> bool:
     return not known.is_symbolic and decode(known.array, known.dtype).tolist() in (number, [number])
 
 
-def _eye(step: Step) -> Made:
+def _eye(step: Step) -> NodeResults:
     type = step.type(0)
     if type.rank != 2:
         raise step.wrong(f"makes a matrix, not {type.text}")
@@ -248,7 +248,7 @@ def _eye(step: Step) -> Made:
 # Blocks of pixels ---------------------------------------------------------------------------------
 
 
-def _depth_to_space(step: Step) -> Made:
+def _depth_to_space(step: Step) -> NodeResults:
     batch, depth, height, width = _picture(step)
     block = step.integer("blocksize")
     inner = depth // (block * block)
@@ -260,7 +260,7 @@ def _depth_to_space(step: Step) -> Made:
     return reshape(step.emit, parts, (batch, inner, height * block, width * block))
 
 
-def _space_to_depth(step: Step) -> Made:
+def _space_to_depth(step: Step) -> NodeResults:
     batch, depth, height, width = _picture(step)
     block = step.integer("blocksize")
     apart = (batch, depth, height // block, block, width // block, block)

@@ -10,14 +10,14 @@ from dlc.dialects.array.arithmetic import plus, square, times
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.normalize import normalized
 from dlc.dialects.nn.rows import in_dtype, mean, numbers, spread, total, widened
-from dlc.importers.onnx.step import Importer, Made, Step, common_shape, stretched
+from dlc.importers.onnx.step import Importer, NodeResults, Step, common_shape, stretched
 from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import product
 from dlc.ir.types import F32, I64
 
 
-def _matmul(step: Step) -> Made:
+def _matmul(step: Step) -> NodeResults:
     """As NumPy's `@`: vectors count as one row or one column, leading axes are stretched."""
     x, y, emit = step.value(0), step.value(1), step.emit
     left, right = array.tensor_type(x).shape, array.tensor_type(y).shape
@@ -44,7 +44,7 @@ def _matmul(step: Step) -> Made:
     return reshape(emit, whole, tuple(shape))
 
 
-def _gemm(step: Step) -> Made:
+def _gemm(step: Step) -> NodeResults:
     x, y, emit = step.value(0), step.value(1), step.emit
     if step.flag("transA"):
         x = transpose(emit, x, (1, 0))
@@ -62,7 +62,7 @@ def _gemm(step: Step) -> Made:
     return emit(array.Add(whole, stretched(emit, extra, array.tensor_type(whole).shape)))
 
 
-def _einsum(step: Step) -> Made:
+def _einsum(step: Step) -> NodeResults:
     return array.einsum(step.emit, step.text("equation", ""), step.values())
 
 
@@ -70,7 +70,7 @@ def _einsum(step: Step) -> Made:
 
 
 def _softmax(make: Callable[[Value, int], Op]) -> Importer:
-    def apply(step: Step) -> Made:
+    def apply(step: Step) -> NodeResults:
         x, emit = step.value(0), step.emit
         shape = array.tensor_type(x).shape
         if step.opset >= 13:
@@ -83,7 +83,7 @@ def _softmax(make: Callable[[Value, int], Op]) -> Importer:
     return apply
 
 
-def _layer_normalization(step: Step) -> Made:
+def _layer_normalization(step: Step) -> NodeResults:
     x, emit = step.value(0), step.emit
     type = array.tensor_type(x)
     axis = step.axis(step.integer("axis", -1), type.rank)
@@ -111,7 +111,7 @@ def _moments(step: Step, x: Value, axis: int, eps: float) -> list[Value]:
     return [reshape(emit, middle, kept), reshape(emit, inverse, kept)]
 
 
-def _rms_normalization(step: Step) -> Made:
+def _rms_normalization(step: Step) -> NodeResults:
     x = step.value(0)
     type = array.tensor_type(x)
     axis = step.axis(step.integer("axis", -1), type.rank)
@@ -119,7 +119,7 @@ def _rms_normalization(step: Step) -> Made:
     return nn.rms_norm(step.emit, x, scale, axis=axis, eps=step.number("epsilon", 1e-5))
 
 
-def _hardmax(step: Step) -> Made:
+def _hardmax(step: Step) -> NodeResults:
     """1 at the first largest element of each row, elsewhere 0."""
     x, emit = step.value(0), step.emit
     type = array.tensor_type(x)
@@ -132,7 +132,7 @@ def _hardmax(step: Step) -> Made:
     return emit(array.Cast(here, type.dtype))
 
 
-def _lp_normalization(step: Step) -> Made:
+def _lp_normalization(step: Step) -> NodeResults:
     """Each row divided by its norm; a row of zeros stays."""
     x, emit = step.value(0), step.emit
     axis = step.axis(step.integer("axis", -1), array.tensor_type(x).rank)
@@ -143,7 +143,7 @@ def _lp_normalization(step: Step) -> Made:
     return emit(array.Select(empty, zero, emit(array.Divide(x, whole))))
 
 
-def _mean_variance(step: Step) -> Made:
+def _mean_variance(step: Step) -> NodeResults:
     axes = step.axes(step.list("axes") or (0, 2, 3), step.type(0).rank)
     return normalized(step.emit, step.value(0), axes, 1e-9)
 
@@ -156,7 +156,7 @@ Reduce = Callable[[Builder, Value, Sequence[int]], Value]
 def _reduction(function: Reduce, axes_as_input: int) -> Importer:
     """From opset `axes_as_input` on the axes are an operand."""
 
-    def apply(step: Step) -> Made:
+    def apply(step: Step) -> NodeResults:
         x = step.value(0)
         type = array.tensor_type(x)
         given = step.list("axes")
@@ -213,7 +213,7 @@ def _log_sum_exp(emit: Builder, x: Value, axes: Sequence[int]) -> Value:
 
 
 def _arg(make: Callable[[Value, int], Op]) -> Importer:
-    def apply(step: Step) -> Made:
+    def apply(step: Step) -> NodeResults:
         x, emit = step.value(0), step.emit
         type = array.tensor_type(x)
         axis = step.axis(step.integer("axis", 0), type.rank)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dlc.dialects import array, flow, nn
 from dlc.dialects.array.shape import reshape, transpose
-from dlc.importers.onnx.step import Importer, Made, Step
+from dlc.importers.onnx.step import Importer, NodeResults, Step
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Shape, Size
@@ -107,7 +107,7 @@ class _Layer:
             given = transpose(emit, given, (1, 0, 2))
         return self._of(given, k)
 
-    def results(self, found: Sequence[Sequence[Value]]) -> Made:
+    def results(self, found: Sequence[Sequence[Value]]) -> NodeResults:
         """The outputs of all steps and the last states, of each direction [time, b, h] and [b, h]."""
         emit = self.step.emit
         outputs = self._stacked([one[0] for one in found], 1)
@@ -160,7 +160,7 @@ def _activations(step: Step, known: Sequence[str]) -> str:
     raise step.unsupported(f"with the activations {', '.join(names)} is not imported")
 
 
-def _lstm(step: Step) -> Made:
+def _lstm(step: Step) -> NodeResults:
     _activations(step, ACTIVATIONS["LSTM"])
     if step.operand(7) is not None:
         raise step.unsupported("with peepholes is not imported")
@@ -179,7 +179,7 @@ def _lstm(step: Step) -> Made:
     return layer.results(found)
 
 
-def _gru(step: Step) -> Made:
+def _gru(step: Step) -> NodeResults:
     _activations(step, ACTIVATIONS["GRU"])
     layer = _Layer(step, (0, 1, 2))
     assert layer.ways is not None
@@ -211,7 +211,7 @@ def _gru(step: Step) -> Made:
     return layer.results([layer.scanned(layer.direction(k), body) for k in ways])
 
 
-def _rnn(step: Step) -> Made:
+def _rnn(step: Step) -> NodeResults:
     function = RNN_FUNCTIONS[_activations(step, ACTIVATIONS["RNN"])]
     layer = _Layer(step, (0,))
     assert layer.ways is not None

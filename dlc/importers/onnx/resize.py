@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from dlc.dialects import nn
-from dlc.importers.onnx.step import Importer, Made, Step
+from dlc.importers.onnx.step import Importer, NodeResults, Step
 from dlc.ir.dims import Shape, Size, floor_divide
 
 Resized = tuple[Size, Fraction | None]
@@ -18,7 +18,7 @@ MOST = 1e9
 """Places are computed in i64: scales above, or so far below 1, would leave it."""
 
 
-def _resize(step: Step) -> Made:
+def _resize(step: Step) -> NodeResults:
     """`Resize`, and `Upsample`, its forerunner."""
     shape = step.type(0).shape
     mode, coordinates = step.text("mode", "nearest"), "asymmetric"

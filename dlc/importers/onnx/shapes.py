@@ -14,7 +14,7 @@ from dlc.dialects.array.pieces import slice_axis
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import numbers
 from dlc.importers.onnx.facts import Tensor
-from dlc.importers.onnx.step import Constant, Importer, Made, Step, common_shape, stretched
+from dlc.importers.onnx.step import Constant, Importer, NodeResults, Step, common_shape, stretched
 from dlc.ir.core import Value
 from dlc.ir.dims import Bounds, Shape, Size, maximum, minimum, product
 from dlc.ir.types import F32, I64, TensorType
@@ -23,7 +23,7 @@ FAR = 10**9
 """Slices say so, or more, for "to the end"; no axis is as long."""
 
 
-def _reshape(step: Step) -> Made:
+def _reshape(step: Step) -> NodeResults:
     shape = step.type(0).shape
     return reshape(step.emit, step.value(0), reshaped(step, shape, step.sizes(1)))
 
@@ -49,14 +49,14 @@ def reshaped(step: Step, shape: Shape, wanted: list[Size]) -> Shape:
     return tuple(found)
 
 
-def _flatten(step: Step) -> Made:
+def _flatten(step: Step) -> NodeResults:
     shape = step.type(0).shape
     axis = step.integer("axis", 1)
     axis = axis if axis == len(shape) else step.axis(axis, len(shape))
     return reshape(step.emit, step.value(0), (product(shape[:axis]), product(shape[axis:])))
 
 
-def _transpose(step: Step) -> Made:
+def _transpose(step: Step) -> NodeResults:
     rank = step.type(0).rank
     return transpose(step.emit, step.value(0), step.list("perm") or tuple(range(rank))[::-1])
 
@@ -68,7 +68,7 @@ def _given_axes(step: Step) -> tuple[int, ...] | None:
     return None if step.operand(1) is None else tuple(step.integers(1))
 
 
-def _squeeze(step: Step) -> Made:
+def _squeeze(step: Step) -> NodeResults:
     shape, given = step.type(0).shape, _given_axes(step)
     if given is None:
         axes = tuple([axis for axis, size in enumerate(shape) if size == 1])
@@ -80,7 +80,7 @@ def _squeeze(step: Step) -> Made:
     return reshape(step.emit, step.value(0), left)
 
 
-def _unsqueeze(step: Step) -> Made:
+def _unsqueeze(step: Step) -> NodeResults:
     shape, given = step.type(0).shape, _given_axes(step)
     if given is None:
         raise step.wrong("does not say which axes it adds")
@@ -92,13 +92,13 @@ def _unsqueeze(step: Step) -> Made:
     )
 
 
-def _concat(step: Step) -> Made:
+def _concat(step: Step) -> NodeResults:
     values = step.values()
     axis = step.axis(step.integer("axis"), array.tensor_type(values[0]).rank)
     return step.emit(array.Concatenate(tuple(values), axis))
 
 
-def _split(step: Step) -> Made:
+def _split(step: Step) -> NodeResults:
     x, count = step.value(0), len(step.node.outputs)
     axis = step.axis(step.integer("axis", 0), step.type(0).rank)
     size = step.type(0).shape[axis]
@@ -122,7 +122,7 @@ def _split(step: Step) -> Made:
 # Slices -------------------------------------------------------------------------------------------
 
 
-def _slice(step: Step) -> Made:
+def _slice(step: Step) -> NodeResults:
     x = step.value(0)
     shape = step.type(0).shape
     lows: list[Size] = [0] * len(shape)
@@ -189,12 +189,12 @@ def _backwards(step: Step, start: Size, end: Size, stride: int, size: Size) -> t
     return (first - (count - 1) * stride, first + 1) if count else (0, 0)
 
 
-def _expand(step: Step) -> Made:
+def _expand(step: Step) -> NodeResults:
     shape = common_shape(step, [step.type(0).shape, tuple(step.sizes(1))])
     return stretched(step.emit, step.value(0), shape)
 
 
-def _tile(step: Step) -> Made:
+def _tile(step: Step) -> NodeResults:
     x, shape = step.value(0), step.type(0).shape
     for axis, count in enumerate(step.sizes(1)):
         if count == 1:
@@ -207,7 +207,7 @@ def _tile(step: Step) -> Made:
     return x
 
 
-def _pad(step: Step) -> Made:
+def _pad(step: Step) -> NodeResults:
     x = step.value(0)
     low, high = _pads(step, step.type(0).rank)
     mode = step.text("mode", "constant")
@@ -279,17 +279,17 @@ def _places(step: Step, size: Size, mode: str, before: int, behind: int) -> Valu
 # Constants and shapes -----------------------------------------------------------------------------
 
 
-def _shape(step: Step) -> Made:
+def _shape(step: Step) -> NodeResults:
     shape = step.type(0).shape
     start, end = step.integer("start", 0), step.integer("end", len(shape))
     return Constant.of_sizes(list(shape[start:end]))
 
 
-def _size(step: Step) -> Made:
+def _size(step: Step) -> NodeResults:
     return Constant.of_sizes([product(step.type(0).shape)], ())
 
 
-def _constant(step: Step) -> Made:
+def _constant(step: Step) -> NodeResults:
     name = next(iter(step.node.attributes), "")
     match step.node.attributes.get(name):
         case Tensor(dtype, found) if name == "value":
@@ -306,7 +306,7 @@ def _constant(step: Step) -> Made:
             raise step.unsupported(f"with {name or 'no value'} is not imported")
 
 
-def _constant_of_shape(step: Step) -> Made:
+def _constant_of_shape(step: Step) -> NodeResults:
     shape, value = step.sizes(0), step.tensor("value") or Tensor(F32, np.zeros(1, np.float32))
     if value.array.size != 1:
         raise step.wrong(f"has a value of {value.array.size} elements")

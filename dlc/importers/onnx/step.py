@@ -319,8 +319,8 @@ class Step:
         return self.wrong(f"has an attribute {name} that {found}")
 
 
-Made: TypeAlias = Operand | Sequence[Operand]
-Importer: TypeAlias = Callable[[Step], Made]
+NodeResults: TypeAlias = Operand | Sequence[Operand]
+Importer: TypeAlias = Callable[[Step], NodeResults]
 
 
 def broadcast(step: Step, *values: Value) -> list[Value]:

@@ -14,7 +14,7 @@ from dlc.dialects.array.arithmetic import times
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype
-from dlc.importers.onnx.step import Importer, Made, Step
+from dlc.importers.onnx.step import Importer, NodeResults, Step
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size, maximum, minimum
 
@@ -83,7 +83,7 @@ def _extents(step: Step, window: Shape, count: int) -> list[int]:
     return found
 
 
-def _conv(step: Step) -> Made:
+def _conv(step: Step) -> NodeResults:
     x, kernel, bias = step.value(0), step.value(1), step.optional(2)
     dims = _layout(step, x)
     spatial, window = array.tensor_type(x).shape[2:], array.tensor_type(kernel).shape[2:]
@@ -97,7 +97,7 @@ def _conv(step: Step) -> Made:
     )
 
 
-def _conv_transpose(step: Step) -> Made:
+def _conv_transpose(step: Step) -> NodeResults:
     """The derivative of a convolution: its source is spread by the strides, its kernel turned."""
     x, kernel, bias = step.value(0), step.value(1), step.optional(2)
     dims = _layout(step, x)
@@ -186,7 +186,7 @@ def _pool_padding(
     return tuple(whole), tuple(added)
 
 
-def _max_pool(step: Step) -> Made:
+def _max_pool(step: Step) -> NodeResults:
     if len(list(filter(None, step.node.outputs))) > 1:
         raise step.unsupported("with a second result, the places, is not imported")
     x = step.value(0)
@@ -200,7 +200,7 @@ def _max_pool(step: Step) -> Made:
     )
 
 
-def _average_pool(step: Step) -> Made:
+def _average_pool(step: Step) -> NodeResults:
     x = step.value(0)
     dims = _layout(step, x)
     window = _window(step, array.tensor_type(x).shape[2:])
@@ -227,7 +227,7 @@ def _average_pool(step: Step) -> Made:
     )
 
 
-def _lp_pool(step: Step) -> Made:
+def _lp_pool(step: Step) -> NodeResults:
     """The norm of each window: the root of the sum of powers, of which padding adds none."""
     x, emit, p = step.value(0), step.emit, step.integer("p", 2)
     window = _window(step, array.tensor_type(x).shape[2:])
@@ -249,13 +249,13 @@ def _lp_pool(step: Step) -> Made:
     return emit(array.Power(summed, array.constant_like(emit, 1 / p, summed)))
 
 
-def _global_average_pool(step: Step) -> Made:
+def _global_average_pool(step: Step) -> NodeResults:
     x = step.value(0)
     mean = nn.global_avg_pool(step.emit, x, dims=_layout(step, x))
     return _with_ones(step, mean, x)
 
 
-def _global_max_pool(step: Step) -> Made:
+def _global_max_pool(step: Step) -> NodeResults:
     x = step.value(0)
     return _with_ones(step, nn.global_max_pool(step.emit, x, dims=_layout(step, x)), x)
 
@@ -269,7 +269,7 @@ def _with_ones(step: Step, pooled: Value, x: Value) -> Value:
 # Normalising --------------------------------------------------------------------------------------
 
 
-def _batch_normalization(step: Step) -> Made:
+def _batch_normalization(step: Step) -> NodeResults:
     trains = step.flag("training_mode") or (step.opset < 7 and not step.flag("is_test"))
     if trains or len(list(filter(None, step.node.outputs))) > 1:
         raise step.unsupported("in training mode is not imported")
@@ -282,7 +282,7 @@ def _batch_normalization(step: Step) -> Made:
     return nn.batch_norm(step.emit, x, scale, shift, middle, variance, axis=1, eps=eps)
 
 
-def _instance_normalization(step: Step) -> Made:
+def _instance_normalization(step: Step) -> NodeResults:
     x = step.value(0)
     channels = array.tensor_type(x).shape[1]
     if not isinstance(channels, int):
@@ -292,7 +292,7 @@ def _instance_normalization(step: Step) -> Made:
     return nn.group_norm(step.emit, x, scale, shift, groups=channels, axis=1, eps=eps)
 
 
-def _group_normalization(step: Step) -> Made:
+def _group_normalization(step: Step) -> NodeResults:
     """Before opset 21 there is a scale and a shift for each group, since then for each channel."""
     x, groups, emit = step.value(0), step.integer("num_groups"), step.emit
     channels = array.tensor_type(x).shape[1]
@@ -308,7 +308,7 @@ def _group_normalization(step: Step) -> Made:
     return nn.group_norm(emit, x, rows[0], rows[1], groups=groups, axis=1, eps=eps)
 
 
-def _lrn(step: Step) -> Made:
+def _lrn(step: Step) -> NodeResults:
     """`x / (bias + alpha / size * sum of squares of the channels around) ** beta`."""
     x, size = step.value(0), step.integer("size")
     rank = array.tensor_type(x).rank

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
+from dlc.ir.native import Compiler, interpreted
 from dlc.passes.ordering.candidates import candidates
 from dlc.passes.ordering.chores import Chores, Order
 from dlc.passes.ordering.moves import Line, improve
 from dlc.passes.placement.exact import Ints
-from dlc.passes.placement.native import compiled
 
 STEPS_FOR_EACH, MOST_STEPS = 5_000, 1_500_000
 """Steps of the local search, for each chore and altogether at most: some hundredths of a second."""
@@ -43,14 +43,28 @@ class Found:
         return max(self.held, default=0)
 
 
-def best_order(chores: Chores, most_waves: int, least: int, effort: int = 1) -> Found:
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How many times as long as usual to search, and what makes that quick."""
+
+    times: int
+    compiler: Compiler
+
+
+def best_order(
+    chores: Chores,
+    most_waves: int,
+    least: int,
+    effort: int = 1,
+    compiler: Compiler = interpreted,
+) -> Found:
     """The order with the lowest peak that was found, in at most so many waves.
 
     What is near the written order is tried first. No order holds less than `least`; more `effort` lets it
-    search longer.
+    search longer. The `compiler` makes the search quick.
     """
     best = as_written(chores)
-    for how, order in _orders(chores, least, effort):
+    for how, order in _orders(chores, least, Effort(effort, compiler)):
         tried = _quick_enough(chores, how, order, most_waves)
         worthwhile = NEARBY if "as written" in how else FAR
         if tried is not None and (best.peak - tried.peak) * worthwhile > best.peak:
@@ -60,7 +74,7 @@ def best_order(chores: Chores, most_waves: int, least: int, effort: int = 1) -> 
     return best
 
 
-def _orders(chores: Chores, least: int, effort: int) -> Iterator[tuple[str, Order]]:
+def _orders(chores: Chores, least: int, effort: Effort) -> Iterator[tuple[str, Order]]:
     """What is written, then that improved, then the best of what else there is, and that improved."""
     written, *others = candidates(chores)
     yield written
@@ -115,13 +129,13 @@ def _cuts(
 # Local search.
 
 
-def _improved(chores: Chores, order: Order, least: int, effort: int) -> Order:
+def _improved(chores: Chores, order: Order, least: int, effort: Effort) -> Order:
     """An order with stretches of it moved."""
     if sum(chores.bytes) >= MAX_TOTAL:
         return order
     line = line_of(chores, order, least)
     steps = min(MOST_STEPS, STEPS_FOR_EACH * len(chores.all))
-    compiled(improve, Line)(line, effort * steps, SEED)
+    effort.compiler(improve, Line)(line, effort.times * steps, SEED)
     return list(line.order)
 
 

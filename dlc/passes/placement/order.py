@@ -12,9 +12,9 @@ from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 
+from dlc.ir.native import Compiler, interpreted
 from dlc.passes.placement.buffers import Buffer, lower_bound, meeting
 from dlc.passes.placement.greedy import best_fit
-from dlc.passes.placement.native import compiled
 from dlc.passes.placement.portfolio import place
 from dlc.passes.placement.stacking import Improve, Stack, improve
 
@@ -49,11 +49,14 @@ def order_above(buffers: Sequence[Buffer], order: Sequence[int]) -> list[list[in
     ]
 
 
-def find_order(cases: Sequence[Sequence[Buffer]], *, effort: int = 1) -> list[int]:
+def find_order(
+    cases: Sequence[Sequence[Buffer]], *, effort: int = 1, compiler: Compiler = interpreted
+) -> list[int]:
     """An order of buffers, from the lowest to the highest, that is good in every case of sizes.
 
     The cases have the same lives; the last one matters most. What the heights are above the lower bounds
-    of their cases is as little as a search finds, and more `effort` lets it search longer.
+    of their cases is as little as a search finds, and more `effort` lets it search longer. The `compiler`
+    makes the search quick.
 
     >>> find_order([[Buffer(64, 0, 1), Buffer(128, 1, 2), Buffer(64, 2, 3)]])
     [1, 0, 2]
@@ -62,9 +65,9 @@ def find_order(cases: Sequence[Sequence[Buffer]], *, effort: int = 1) -> list[in
     if not small:
         return _by_offset(best_fit(cases[-1]))
     stack = _stack_of(small)
-    better = compiled(improve, Stack)
+    better = compiler(improve, Stack)
     begun: list[tuple[int, list[int]]] = []
-    for order in _orders(small):
+    for order in _orders(small, compiler):
         begun.append((_improved(stack, order, better, 0), order))
         if begun[-1][0] == 0:
             return order
@@ -82,9 +85,9 @@ def find_order(cases: Sequence[Sequence[Buffer]], *, effort: int = 1) -> list[in
     return list(stack.order)
 
 
-def _orders(cases: Sequence[Sequence[Buffer]]) -> Iterator[list[int]]:
+def _orders(cases: Sequence[Sequence[Buffer]], compiler: Compiler) -> Iterator[list[int]]:
     """Orders that are good in one case."""
-    yield _by_offset(place(cases[-1]).offsets)
+    yield _by_offset(place(cases[-1], compiler=compiler).offsets)
     others = cases[-2::-1]
     if len(cases[-1]) > MANY:
         others = others[: MOST_CASES - 1]
@@ -92,7 +95,7 @@ def _orders(cases: Sequence[Sequence[Buffer]]) -> Iterator[list[int]]:
         yield _by_offset(best_fit(case))
     if len(cases[-1]) <= MAX_SEARCHED:
         for case in others:
-            yield _by_offset(place(case, steps=STEPS_AT_FIRST).offsets)
+            yield _by_offset(place(case, steps=STEPS_AT_FIRST, compiler=compiler).offsets)
 
 
 def _by_offset(offsets: Sequence[int]) -> list[int]:

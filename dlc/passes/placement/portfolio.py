@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from dlc.ir.native import Compiler, interpreted
 from dlc.passes.placement import exact
 from dlc.passes.placement.buffers import Buffer, height, lower_bound
 from dlc.passes.placement.exact import FOUND, IMPOSSIBLE, STEPS, UNKNOWN, Search
 from dlc.passes.placement.greedy import best_fit, first_fit, sure_to_fit
-from dlc.passes.placement.native import compiled
 from dlc.passes.placement.problem import Problem
 
 STEPS_FOR_EACH, MOST_STEPS = 200_000, 100_000_000
@@ -51,12 +51,11 @@ def place(
     *,
     effort: int = 1,
     steps: int | None = None,
-    search: Search | None = None,
+    compiler: Compiler = interpreted,
 ) -> Placement:
     """An offset for each buffer such that no two alive together overlap.
 
-    A larger `effort` allows so many times the usual `steps` of searches. They are in machine code where
-    that can be made, or by the `search` given.
+    A larger `effort` allows so many times the usual `steps` of searches, which the `compiler` makes quick.
     At most 12 buffers without alignment are placed in the best way there is.
 
     >>> place([Buffer(64, 0, 1), Buffer(128, 1, 2), Buffer(64, 2, 3)]).height
@@ -70,7 +69,7 @@ def place(
         return found
     if steps is None:
         steps = min(MOST_STEPS, STEPS_FOR_EACH * len(buffers))
-    search = search or compiled(exact.search, exact.Tables)
+    search = compiler(exact.search, exact.Tables)
     searched = _search_parts(buffers, found, Work(effort * steps, search))
     return searched if searched.height <= found.height else replace(found, least=searched.least)
 

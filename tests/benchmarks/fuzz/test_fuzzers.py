@@ -19,8 +19,8 @@ from benchmarks.fuzz.file_readers import READERS
 from benchmarks.fuzz.pool import Pool
 from benchmarks.fuzz.summary import Summary
 from dlc.dialects import array
-from dlc.driver.compile import compile_opened
-from dlc.driver.opened import Opened
+from dlc.driver.compile import compile_model
+from dlc.driver.opened import SourceModel
 from dlc.driver.settings import Settings
 from dlc.runtime.artifact import Artifact
 
@@ -170,7 +170,7 @@ def test_each_kind_says_what_it_is(name: str) -> None:
 # That they find what is wrong.
 
 
-def compiled_wrongly(opened: Opened, settings: Settings) -> Artifact:
+def compiled_wrongly(opened: SourceModel, settings: Settings) -> Artifact:
     """What a wrong rewrite would make: each sum becomes a difference."""
     for op in list(opened.module.walk()):
         if isinstance(op, array.Add) and op.parent is not None:
@@ -179,19 +179,19 @@ def compiled_wrongly(opened: Opened, settings: Settings) -> Artifact:
             op.parent.insert(other, op)
             op.result.replace_by(other.result)
             op.erase()
-    return compile_opened(opened, settings)
+    return compile_model(opened, settings)
 
 
 def test_a_sum_that_becomes_a_difference_is_found_in_graphs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(graphs, "compile_opened", compiled_wrongly)
+    monkeypatch.setattr(graphs, "compile_model", compiled_wrongly)
     found = (attempt(graphs.check, seed) for seed in range(20))
     assert any(one.verdict == "wrong" and one.what.startswith("compiled") for one in found)
 
 
 def test_a_sum_that_becomes_a_difference_is_found_in_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "compile_opened", compiled_wrongly)
+    monkeypatch.setattr(texts, "compile_model", compiled_wrongly)
     found = (texts.check(texts.random_case(seed), None) for seed in range(6))
     assert any(one.verdict == "wrong" for one in found)
 

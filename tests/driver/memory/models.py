@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from dlc.driver.make import Wanted
+from dlc.driver.make import CompileRequest
 from dlc.driver.memory.asked import Asked, ModelMemory, memory_of
 
 CHAIN = """dlc 1
@@ -48,7 +48,7 @@ def chain(**dims: int) -> ModelMemory:
 
 def asked(text: str, entry: str | None = None, **dims: int) -> Asked:
     """A question about a text."""
-    return Asked(Wanted("m.dlm", text=text), entry, dims)
+    return Asked(CompileRequest("m.dlm", text=text), entry, dims)
 
 
 def found(text: str, entry: str | None = None, **dims: int) -> ModelMemory:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 import dlc
-from dlc.driver.make import Wanted, make_artifact
+from dlc.driver.make import CompileRequest, make_artifact
 from dlc.driver.memory.asked import Asked, memory_of
 from dlc.driver.memory.facts import entry_memory
 from dlc.driver.memory.report import memory_text
@@ -66,7 +66,7 @@ def test_a_text_with_a_train_block_shows_its_step_at_the_batch_of_the_text() -> 
 
 
 def test_a_batch_that_is_set_is_the_one_of_the_step() -> None:
-    wanted = Wanted("m.dlm", text=TRAINED, parameters={"batch": 16, "hidden": 8})
+    wanted = CompileRequest("m.dlm", text=TRAINED, parameters={"batch": 16, "hidden": 8})
     assert memory_of(Asked(wanted, "train_step")).entries[0].dims == {"B": 16}
 
 
@@ -83,14 +83,14 @@ module M() {
 
 
 def test_an_artifact_says_the_same_as_its_text() -> None:
-    made = make_artifact(Wanted("m.dlm", text=CHAIN)).artifact
+    made = make_artifact(CompileRequest("m.dlm", text=CHAIN)).artifact
     again = Artifact.from_bytes(made.to_bytes())
     loaded = load_code(again, untrusted=True)
     assert entry_memory(again, loaded, again.manifest.entries[0], {"B": 64}) == chain().entries[0]
 
 
 def test_an_artifact_without_a_list_of_values_still_has_its_plan() -> None:
-    made = make_artifact(Wanted("m.dlm", text=CHAIN)).artifact
+    made = make_artifact(CompileRequest("m.dlm", text=CHAIN)).artifact
     kept = {k: v for k, v in made.sections.items() if not k.startswith("values/")}
     bare = dataclasses.replace(made, sections=kept)
     entry = entry_memory(bare, load_code(bare, True), bare.manifest.entries[0], {"B": 64})
@@ -99,7 +99,7 @@ def test_an_artifact_without_a_list_of_values_still_has_its_plan() -> None:
 
 
 def test_a_list_of_values_that_is_none_is_refused() -> None:
-    made = make_artifact(Wanted("m.dlm", text=CHAIN)).artifact
+    made = make_artifact(CompileRequest("m.dlm", text=CHAIN)).artifact
     name = "values/cpu/f"
     broken = dataclasses.replace(made, sections={**made.sections, name: memoryview(b"[]")})
     with pytest.raises(ArtifactError, match="D0610"):
