@@ -24,6 +24,7 @@ from dlc.ir.passes import Context
 from dlc.ir.types import BOOL, F32, VectorType
 from dlc.lowering.loop_words import add, for_each, index, times, unravel, whole_registers
 from dlc.lowering.loop_words import minimum as smaller
+from dlc.lowering.loop_words import known as known_stride
 from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.micro_kernel import Shape, multiply, shape_for, store, zeros
 from dlc.lowering.work import ceil_divide, nanoseconds
@@ -87,15 +88,15 @@ class _Attention:
     def lower(self) -> Lowered:
         writer = self.writer
         down = ceil_divide(self.m, self.height)
-        counts = [writer.size(size, "batch", k) for k, size in enumerate(self.batch)]
-        counts.append(writer.size(down, "down"))
+        counts = [writer.size(size, "batch", k).value for k, size in enumerate(self.batch)]
+        counts.append(writer.size(down, "down").value)
 
         def tile(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
             *batch, i = unravel(emit, number, counts)
             self._tile(emit, batch, i)
             return ()
 
-        for_each(writer.emit, writer.first, writer.last, 1, (), tile)
+        for_each(writer.emit, writer.first.value, writer.last.value, 1, (), tile)
         each = (self.depth + self.op.width) * PICOSECONDS + POWER_PICOSECONDS // self.lanes
         work = minimum(self.m, self.height) * self.op.count * each
         return writer.finish(product(self.batch) * down, nanoseconds(work))
@@ -104,7 +105,7 @@ class _Attention:
         writer, op = self.writer, self.op
         top = emit(scalar.Multiply(i, index(emit, self.height)))
         end = emit(scalar.Add(top, index(emit, self.height)))
-        bottom = smaller(emit, end, writer.size(self.m, "m"))
+        bottom = smaller(emit, end, writer.size(self.m, "m").value)
         query, keys, values = (self._part(emit, view, batch) for view in range(3))
         tile = _Tile(batch, top, bottom, query, keys, values, self._state(emit))
         self._clear(emit, tile.state)
@@ -113,7 +114,7 @@ class _Attention:
         def block(inside: Builder, first: Value, _: list[Value]) -> Sequence[Value]:
             last = smaller(inside, inside(scalar.Add(first, index(inside, BLOCK_PANELS))), panels)
             start = inside(scalar.Multiply(first, index(inside, op.panel)))
-            left = inside(scalar.Subtract(writer.size(op.count, "n"), start))
+            left = inside(scalar.Subtract(writer.size(op.count, "n").value, start))
             keys = smaller(inside, left, index(inside, self.block))
 
             def rows(deep: Builder, row: Value, _: list[Value]) -> Sequence[Value]:
@@ -131,10 +132,10 @@ class _Attention:
     def _panels(self, emit: Builder, bottom: Value) -> Value:
         """The panels up to the last key that a query before `bottom` sees."""
         op, writer = self.op, self.writer
-        panels = writer.size(panel_count(op.count, op.panel), "panels")
+        panels = writer.size(panel_count(op.count, op.panel), "panels").value
         if op.causal is None:
             return panels
-        keys = emit(scalar.Add(bottom, writer.size(op.causal, "causal")))
+        keys = emit(scalar.Add(bottom, writer.size(op.causal, "causal").value))
         above = emit(scalar.Add(keys, index(emit, op.panel - 1)))
         seen = emit(scalar.RawDivide(above, index(emit, op.panel)))
         return smaller(emit, panels, seen)
@@ -153,7 +154,7 @@ class _Attention:
 
     def _stride(self, view: int, axis: int) -> Value | None:
         """The stride of a view along one of its last axes, counted from the end."""
-        return self.writer.stride(view, len(self.writer.views[view].shape) + axis)
+        return known_stride(self.writer.stride(view, len(self.writer.views[view].shape) + axis))
 
     def _state(self, emit: Builder) -> _State:
         def room(elements: int) -> Value:
@@ -193,7 +194,7 @@ class _Attention:
             queries.append(
                 emit(loop.Offset(tile.query, times(emit, mine, self._stride(0, -2)), F32))
             )
-        depth = writer.size(self.depth, "depth")
+        depth = writer.size(self.depth, "depth").value
 
         def panel(inside: Builder, p: Value, _: list[Value]) -> Sequence[Value]:
             keys = inside(loop.Offset(tile.keys, times(inside, p, self._stride(1, -3)), F32))
@@ -283,7 +284,7 @@ class _Attention:
     ) -> Value:
         """A score that is hidden if its key comes too late for the query."""
         assert self.op.causal is not None
-        last = emit(scalar.Add(query, self.writer.size(self.op.causal, "causal")))
+        last = emit(scalar.Add(query, self.writer.size(self.op.causal, "causal").value))
         key = emit(scalar.Add(start, j))
         if lanes > 1:
             key, last = emit(vec.Ramp(key, lanes)), emit(vec.Broadcast(last, lanes))
@@ -349,7 +350,7 @@ class _Attention:
         results, *logarithms = (
             self._part(emit, view, tile.batch) for view in range(first, len(self.op.operands))
         )
-        width = self.writer.size(self.op.width, "width")
+        width = self.writer.size(self.op.width, "width").value
 
         def row(inside: Builder, m: Value, _: list[Value]) -> Sequence[Value]:
             at = inside(scalar.Subtract(m, tile.top))

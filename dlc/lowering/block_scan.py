@@ -29,9 +29,9 @@ def scan(
         return prefix, total
     assert isinstance(value.type, DType)
     room = emit(simt.Shared(warps, value.type))
-    warp = emit(scalar.RawDivide(writer.thread, index(emit, WARP)))
+    warp = emit(scalar.RawDivide(writer.thread.value, index(emit, WARP)))
     first = emit(scalar.Multiply(warp, index(emit, WARP)))
-    leads = emit(scalar.Compare(writer.thread, first, "eq"))
+    leads = emit(scalar.Compare(writer.thread.value, first, "eq"))
     when(emit, leads, loop.Store(total, room, warp))
     emit.place(simt.Barrier())
     before, whole = start, start
@@ -52,7 +52,7 @@ def _within_warp(
     prefix, total, distance = start, value, 1
     while distance < WARP:
         other = emit(simt.Exchange(total, distance))
-        bit = emit(scalar.And(writer.thread, index(emit, distance)))
+        bit = emit(scalar.And(writer.thread.value, index(emit, distance)))
         is_later = emit(scalar.Compare(bit, index(emit, 0), "ne"))
         prefix = emit(scalar.Select(is_later, combine(emit, name, other, prefix), prefix))
         total = combine(emit, name, total, other)

@@ -21,6 +21,7 @@ from dlc.ir.types import POINTER, U8
 from dlc.lowering.epilogue import Target
 from dlc.lowering.loop_words import for_each, index, times, unravel
 from dlc.lowering.loop_words import minimum as smaller
+from dlc.lowering.loop_words import known as known_stride
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.micro_kernel import Shape, Sums, load, multiply, store, zeros
 from dlc.lowering.packing import Source, Strips, pack
@@ -89,22 +90,22 @@ class _Blocks(ProductTiles):
         height = _height(op, self.block * self.bytes, shape)
         width = _width(op, self.across, self.block * self.bytes, shape)
         down, along = ceil_divide(m, height), ceil_divide(self.across, width)
-        counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
-        counts += [writer.size(along, "along"), writer.size(down, "down")]
+        counts = [writer.size(size, "batch", k).value for k, size in enumerate(batch)]
+        counts += [writer.size(along, "along").value, writer.size(down, "down").value]
         self._lay_out(height, width)
 
         def tile(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
             *where, j, i = unravel(emit, number, counts)
-            tall, wide = writer.size(height, "height"), writer.size(width, "width")
+            tall, wide = writer.size(height, "height").value, writer.size(width, "width").value
             top = emit(scalar.Multiply(i, tall))
             left = emit(scalar.Multiply(j, wide))
-            bottom = smaller(emit, emit(scalar.Add(top, tall)), writer.size(m, "m"))
-            across = writer.size(self.across, "panels")
+            bottom = smaller(emit, emit(scalar.Add(top, tall)), writer.size(m, "m").value)
+            across = writer.size(self.across, "panels").value
             right = smaller(emit, emit(scalar.Add(left, wide)), across)
             self._tile(emit, _Extent(where, top, bottom, left, right))
             return ()
 
-        for_each(writer.emit, writer.first, writer.last, 1, (), tile)
+        for_each(writer.emit, writer.first.value, writer.last.value, 1, (), tile)
         work = height * width * shape.panel * maximum(op.inner, 8) * PRODUCT
         tiles = product(batch) * down * along
         return writer.finish(tiles, nanoseconds(work), self.scratch, (self.room,))
@@ -120,12 +121,12 @@ class _Blocks(ProductTiles):
             self.waiting = self._part(emit, height * width * shape.panel, "waiting")
 
     def _part(self, emit: Builder, elements: Size, name: str) -> Value:
-        start = self.writer.size(self.scratch, "scratch", name)
+        start = self.writer.size(self.scratch, "scratch", name).value
         self.scratch = self.scratch + ceil_divide(maximum(elements, 1) * self.bytes, 64) * 64
         return emit(loop.Offset(self.room, start, U8))
 
     def _tile(self, emit: Builder, tile: _Extent) -> None:
-        inner = self.writer.size(self.op.inner, "inner")
+        inner = self.writer.size(self.op.inner, "inner").value
         if self.is_whole:
             self._block(emit, tile, _Part(None, inner))
             return
@@ -173,12 +174,12 @@ class _Blocks(ProductTiles):
         """An operand from the first k of a block on."""
         op = self.op
         along = op.lhs_transposed if view == 0 else not op.rhs_transposed
-        stride = self.writer.stride(view, len(self.writer.views[view].shape) - 2)
+        stride = known_stride(self.writer.stride(view, len(self.writer.views[view].shape) - 2))
         pointer = self.part(emit, view, batch)
         if part.start is not None:
             start = times(emit, part.start, stride) if along else part.start
             pointer = emit(loop.Offset(pointer, start, op.accumulator))
-        count = self.writer.size(op.domain[-2 + view], "mn"[view])
+        count = self.writer.size(op.domain[-2 + view], "mn"[view]).value
         return Source(pointer, stride, along, count, op.accumulator, self.lanes)
 
     def _pack(self, emit: Builder, tile: _Extent, part: _Part) -> None:
@@ -194,10 +195,10 @@ class _Blocks(ProductTiles):
             pack(emit, lhs, strips, tile.top, tile.bottom, part.length)
 
     def _from_panel_to_panel(self) -> Value:
-        return self.writer.size(self.block * self.shape.panel, "panel")
+        return self.writer.size(self.block * self.shape.panel, "panel").value
 
     def _from_strip_to_strip(self) -> Value:
-        return self.writer.size(self._strip_elements, "strip")
+        return self.writer.size(self._strip_elements, "strip").value
 
     @property
     def _strip_elements(self) -> Size:
@@ -292,7 +293,7 @@ class _Blocks(ProductTiles):
         store(inside, self.shape, sums, waiting)
         inside.place(loop.Yield([]))
         end = emit(scalar.Add(part.start, part.length))
-        ends = emit(scalar.Compare(end, self.writer.size(self.op.inner, "inner"), "ge"))
+        ends = emit(scalar.Compare(end, self.writer.size(self.op.inner, "inner").value, "ge"))
         emit.place(loop.If(ends, last, earlier))
 
 

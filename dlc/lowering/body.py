@@ -28,6 +28,7 @@ from dlc.lowering.lanes import (
 )
 from dlc.lowering.long_sums import add_in_blocks, block_lengths, sum_nest
 from dlc.lowering.loop_words import add, for_each, index, nest, times, whole_registers
+from dlc.lowering.loop_words import known as known_stride
 from dlc.lowering.loop_writer import KernelWriter, Writer
 from dlc.runtime.abi import Status
 
@@ -137,7 +138,7 @@ class Body:
                 case kernel.Load():
                     known[op.result] = self._load(op, here)
                 case kernel.ExtentOf(size=size):
-                    known[op.result] = Uniform(self.writer.size(size, "size", str(size)))
+                    known[op.result] = Uniform(self.writer.size(size, "size", str(size)).value)
                 case kernel.CheckIndex():
                     known[op.result] = self._check(op, here)
                 case kernel.Fold():
@@ -157,7 +158,7 @@ class Body:
             view = self.arrays[op.array]
             rank = len(self.writer.views[view].shape)
             pointer = self.writer.pointers[view]
-            strides = tuple([self.writer.stride(view, axis) for axis in range(rank)])
+            strides = tuple([known_stride(self.writer.stride(view, axis)) for axis in range(rank)])
         lanes = [point.lane(value) for value in op.indices]
         return self._read(point, pointer, lanes, strides, element(op.result.type))
 
@@ -249,14 +250,14 @@ class Body:
         lane = point.lane(op.index)
         assert isinstance(lane, Uniform), "kernels that check varying indices run with one lane"
         emit, value = point.emit, lane.value
-        extent = self.writer.size(op.extent, "size", str(op.extent))
+        extent = self.writer.size(op.extent, "size", str(op.extent)).value
         zero = index(emit, 0)
         low = emit(scalar.Compare(value, zero, "ge"))
         inside = emit(scalar.And(low, emit(scalar.Compare(value, extent, "lt"))))
         good, bad = Block(), Block()
         Builder(good, emit.location).place(loop.Yield([]))
         failing = Builder(bad, emit.location)
-        failing.place(loop.Fail(self.writer.tile, value, extent, int(Status.INDEX)))
+        failing.place(loop.Fail(self.writer.tile.value, value, extent, int(Status.INDEX)))
         failing.place(loop.Yield([]))
         emit.place(loop.If(inside, good, bad))
         return Uniform(emit(scalar.Select(inside, value, zero)))
@@ -265,7 +266,7 @@ class Body:
 
     def _fold(self, op: kernel.Fold, point: Point) -> Lane:
         extents = [
-            self.writer.size(size, "extent", path(op), axis) for axis, size in enumerate(op.extents)
+            self.writer.size(size, "extent", path(op), axis).value for axis, size in enumerate(op.extents)
         ]
         point, inside = self._before(op.body, point)
         dtype = element(op.result.type)
@@ -365,7 +366,7 @@ class Body:
 
     def _stage(self, op: kernel.Stage, point: Point) -> Row:
         extents = [
-            self.writer.size(size, "extent", path(op), axis) for axis, size in enumerate(op.extents)
+            self.writer.size(size, "extent", path(op), axis).value for axis, size in enumerate(op.extents)
         ]
         assert self.room is not None
         row = self.room(op, point, extents)
@@ -393,7 +394,7 @@ class Body:
 
     def strides(self, view: int) -> list[Value | None]:
         return [
-            self.writer.stride(view, axis) for axis in range(len(self.writer.views[view].shape))
+            known_stride(self.writer.stride(view, axis)) for axis in range(len(self.writer.views[view].shape))
         ]
 
     def store(

@@ -29,10 +29,10 @@ def lower_concatenate(op: kernel.Kernel, context: Context) -> Lowered:
     lanes = max(1, min(context.options.vector_bytes // dtype.bytes, 16))
     work = width * dtype.bytes * BYTE_PICOSECONDS
     per_tile = tile_rows(work)
-    count = writer.size(per_tile, "rows of a tile")
-    lower = writer.emit(scalar.Multiply(writer.first, count))
-    end = writer.emit(scalar.Multiply(writer.last, count))
-    upper = minimum(writer.emit, end, writer.size(rows, "rows"))
+    count = writer.size(per_tile, "rows of a tile").value
+    lower = writer.emit(scalar.Multiply(writer.first.value, count))
+    end = writer.emit(scalar.Multiply(writer.last.value, count))
+    upper = minimum(writer.emit, end, writer.size(rows, "rows").value)
 
     def row(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
         _write_row(emit, op, writer, number, lanes)
@@ -52,9 +52,9 @@ def _write_row(emit: Builder, op: Concatenate, writer: Writer, number: Value, la
     for part in range(out):
         offset = times(emit, number, writer.stride(part, 0))
         source = emit(loop.Offset(writer.pointers[part], offset, dtype))
-        place = emit(loop.Offset(target, writer.size(start, "start", part), dtype))
+        place = emit(loop.Offset(target, writer.size(start, "start", part).value, dtype))
         length = writer.views[part].shape[1]
-        _copy(emit, source, place, writer.size(length, "length", part), dtype, lanes)
+        _copy(emit, source, place, writer.size(length, "length", part).value, dtype, lanes)
         start = start + length
 
 

@@ -57,7 +57,7 @@ class _Pieces:
         if part == self.out - 1:
             copy_elements(self.body, point, part, [row, left], self.out, [row, column])
             return
-        width = self.writer.size(self.widths[part], "width", part)
+        width = self.writer.size(self.widths[part], "width", part).value
         inside = point.emit(scalar.Compare(left, width, "lt"))
 
         def here(deep: Builder) -> None:

@@ -23,6 +23,7 @@ from dlc.lowering.body import Point, lanes_of
 from dlc.lowering.epilogue import Tile, epilogue_body, write_registers
 from dlc.lowering.lanes import Lane, Linear, Uniform, in_lanes
 from dlc.lowering.loop_words import for_each, index, minimum, unravel, whole_registers
+from dlc.lowering.loop_words import known as known_stride
 from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.work import ceil_divide, tile_rows, tiles
 
@@ -85,10 +86,10 @@ class _Depthwise:
         work = product(op.window) * width * op.columns * PICOSECONDS
         per_tile = tile_rows(work)
         rows = batch * height
-        count = writer.size(per_tile, "rows of a tile")
-        lower = writer.emit(scalar.Multiply(writer.first, count))
-        end = writer.emit(scalar.Multiply(writer.last, count))
-        upper = minimum(writer.emit, end, writer.size(rows, "all rows"))
+        count = writer.size(per_tile, "rows of a tile").value
+        lower = writer.emit(scalar.Multiply(writer.first.value, count))
+        end = writer.emit(scalar.Multiply(writer.last.value, count))
+        upper = minimum(writer.emit, end, writer.size(rows, "all rows").value)
 
         def row(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
             self._row(emit, number)
@@ -99,12 +100,12 @@ class _Depthwise:
 
     def _row(self, emit: Builder, number: Value) -> None:
         height, width = self.op.extents
-        extents = [number, self.writer.size(height, "height")]
+        extents = [number, self.writer.size(height, "height").value]
         picture, row = unravel(emit, number, extents)
         first, last = self._cut(emit, 0, row)
-        pixel = emit(scalar.Multiply(number, self.writer.size(width, "width")))
+        pixel = emit(scalar.Multiply(number, self.writer.size(width, "width").value))
         here = _Row(picture, row, pixel, first, last)
-        channels = self.writer.size(self.op.columns, "channels")
+        channels = self.writer.size(self.op.columns, "channels").value
         zero, lanes = index(emit, 0), self.body.lanes
         several = whole_registers(emit, zero, channels, REGISTERS * lanes)
         whole = whole_registers(emit, zero, channels, lanes)
@@ -119,7 +120,7 @@ class _Depthwise:
         self, emit: Builder, row: _Row, lower: Value, upper: Value, registers: int, lanes: int
     ) -> None:
         """All pixels of a row for channels from `lower` to `upper`, so many registers at a time."""
-        width = self.writer.size(self.op.extents[1], "width")
+        width = self.writer.size(self.op.extents[1], "width").value
         left, right = self._inner(emit)
         blocks = whole_registers(emit, left, right, PIXELS)
 
@@ -148,7 +149,7 @@ class _Depthwise:
         zero, step = index(emit, 0), index(emit, op.dilations[axis])
         if op.padding[axis] == (0, 0):
             return zero, taps
-        extent = self.writer.size(kernel.array_type(op.lhs).shape[1 + axis], "extent", axis)
+        extent = self.writer.size(kernel.array_type(op.lhs).shape[1 + axis], "extent", axis).value
         start = self._begin(emit, axis, at)
         before = emit(scalar.Subtract(zero, start))
         after = emit(scalar.Subtract(extent, start))
@@ -168,7 +169,7 @@ class _Depthwise:
         start = emit(scalar.Multiply(at, index(emit, self.op.strides[axis])))
         low, _ = self.op.padding[axis]
         return (
-            start if low == 0 else emit(scalar.Subtract(start, self.writer.size(low, "low", axis)))
+            start if low == 0 else emit(scalar.Subtract(start, self.writer.size(low, "low", axis).value))
         )
 
     def _inner(self, emit: Builder) -> tuple[Value, Value]:
@@ -179,7 +180,7 @@ class _Depthwise:
         reach = (op.window[1] - 1) * op.dilations[1] + 1
         left = smaller(ceil_divide(low, stride), width)
         right = larger(smaller(floor_divide(extent + low - reach, stride) + 1, width), left)
-        return self.writer.size(left, "left"), self.writer.size(right, "right")
+        return self.writer.size(left, "left").value, self.writer.size(right, "right").value
 
     # One block.
 
@@ -206,7 +207,7 @@ class _Depthwise:
         sums = for_each(emit, row.first, row.last, 1, nothing, down)
         pixels = [emit(scalar.Add(row.pixel, column)) for column in columns]
         view = len(self.op.operands) - 1
-        target = self.writer.pointers[view], self.writer.stride(view, 0)
+        target = self.writer.pointers[view], known_stride(self.writer.stride(view, 0))
         tile = Tile((), pixels, channels, block.lanes)
         write_registers(self.op, self.body, emit, tile, list(sums), [target])
 

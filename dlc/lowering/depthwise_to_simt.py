@@ -66,8 +66,8 @@ class _Depthwise:
         """Add up the windows of a pixel and a few channels, and write what the epilogue makes of it."""
         op, emit, lanes = self.op, point.emit, point.lanes
         pixels = (self.picture.shape[0], *op.extents)
-        extents = [self.writer.size(size, "pixels", axis) for axis, size in enumerate(pixels)]
-        picture, *where = self.writer.unravel(emit, place[0], extents, product(pixels))
+        extents = [self.writer.size(size, "pixels", axis).value for axis, size in enumerate(pixels)]
+        picture, *where = self.writer.unravel_values(emit, place[0], extents, product(pixels))
         channel = lanes_at(place, lanes)[-1]
         zero = in_lanes(emit, Uniform(number(emit, 0, self.dtype)), lanes)
 
@@ -129,8 +129,8 @@ class _Depthwise:
         place = emit(scalar.Add(moved, reach))
         if op.padding[axis] == (0, 0):
             return place, None
-        low = self.writer.size(op.padding[axis][0], "low", axis)
-        size = self.writer.size(self.picture.shape[1 + axis], "size", axis)
+        low = self.writer.size(op.padding[axis][0], "low", axis).value
+        size = self.writer.size(self.picture.shape[1 + axis], "size", axis).value
         zero, last = index(emit, 0), emit(scalar.Subtract(size, index(emit, 1)))
         place = emit(scalar.Subtract(place, low))
         above = emit(scalar.Compare(place, zero, "ge"))

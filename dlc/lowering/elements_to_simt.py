@@ -154,15 +154,15 @@ def over_groups(
     emit, count, step = writer.emit, product(domain), THREADS * group
     span = step * groups
     even = in_groups(count, group) == group
-    extents = [writer.size(size, "extent", axis) for axis, size in enumerate(domain)]
-    end = writer.size(count, "count")
-    begin = emit(scalar.Multiply(writer.tile, index(emit, span)))
-    own = emit(scalar.Multiply(writer.thread, index(emit, group)))
+    extents = [writer.size(size, "extent", axis).value for axis, size in enumerate(domain)]
+    end = writer.size(count, "count").value
+    begin = emit(scalar.Multiply(writer.tile.value, index(emit, span)))
+    own = emit(scalar.Multiply(writer.thread.value, index(emit, group)))
     first = emit(scalar.Add(begin, own))
     beyond = emit(scalar.Add(first, index(emit, span - step + group)))
 
     def put(inside: Builder, starts: Sequence[Value], lanes: int) -> None:
-        places = [writer.unravel(inside, start, extents, count) for start in starts]
+        places = [writer.unravel_values(inside, start, extents, count) for start in starts]
         write(inside, places, lanes)
 
     def all_groups(inside: Builder) -> None:

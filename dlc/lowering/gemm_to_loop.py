@@ -19,6 +19,7 @@ from dlc.lowering.body import lanes_of
 from dlc.lowering.epilogue import epilogue_body, is_identity, write_epilogue
 from dlc.lowering.loop_words import add, for_each, index, times, unravel
 from dlc.lowering.loop_words import minimum as smaller
+from dlc.lowering.loop_words import known as known_stride
 from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.work import ceil_divide, nanoseconds
 
@@ -54,15 +55,15 @@ class _BlasGemm:
         *batch, m, n = op.domain
         rows, columns = cut(m, MIN_ROWS), cut(n, MIN_COLUMNS)
         across, down = ceil_divide(n, columns), ceil_divide(m, rows)
-        counts = [*[writer.size(size, "batch", k) for k, size in enumerate(batch)]]
-        counts += [writer.size(down, "down"), writer.size(across, "across")]
+        counts = [*[writer.size(size, "batch", k).value for k, size in enumerate(batch)]]
+        counts += [writer.size(down, "down").value, writer.size(across, "across").value]
 
         def tile(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
             *where, i, j = unravel(emit, number, counts)
             self._tile(emit, where, i, j, rows, columns)
             return ()
 
-        for_each(writer.emit, writer.first, writer.last, 1, (), tile)
+        for_each(writer.emit, writer.first.value, writer.last.value, 1, (), tile)
         work = rows * columns * op.inner * 20 + rows * columns * 500
         return writer.finish(product(batch) * down * across, nanoseconds(work))
 
@@ -71,15 +72,15 @@ class _BlasGemm:
     ) -> None:
         op, writer = self.op, self.writer
         *_, m, n = op.domain
-        row = emit(scalar.Multiply(i, writer.size(rows, "rows")))
-        column = emit(scalar.Multiply(j, writer.size(columns, "columns")))
+        row = emit(scalar.Multiply(i, writer.size(rows, "rows").value))
+        column = emit(scalar.Multiply(j, writer.size(columns, "columns").value))
         height = smaller(
-            emit, writer.size(rows, "rows"), emit(scalar.Subtract(writer.size(m, "m"), row))
+            emit, writer.size(rows, "rows").value, emit(scalar.Subtract(writer.size(m, "m").value, row))
         )
         width = smaller(
             emit,
-            writer.size(columns, "columns"),
-            emit(scalar.Subtract(writer.size(n, "n"), column)),
+            writer.size(columns, "columns").value,
+            emit(scalar.Subtract(writer.size(n, "n").value, column)),
         )
         lhs = self._operand(emit, 0, batch, row, None, op.lhs_transposed)
         rhs = self._operand(
@@ -103,7 +104,7 @@ class _BlasGemm:
         """The epilogue over a finished tile, whose sums stand where the results go."""
         op, dtype = self.op, self.op.accumulator
         body = epilogue_body(op, self.writer, self.lanes)
-        stride = self.writer.stride(len(op.operands) - 1, len(op.domain) - 2)
+        stride = known_stride(self.writer.stride(len(op.operands) - 1, len(op.domain) - 2))
         *batch, first = leading
 
         def row(inside: Builder, i: Value, _: list[Value]) -> Sequence[Value]:
@@ -140,7 +141,7 @@ class _BlasGemm:
 
     def _leading(self, emit: Builder, view: int) -> Value:
         """The distance between rows of a stored operand, at least 1 as BLAS demands."""
-        stride = self.writer.stride(view, len(self.writer.views[view].shape) - 2)
+        stride = known_stride(self.writer.stride(view, len(self.writer.views[view].shape) - 2))
         one = index(emit, 1)
         return one if stride is None else emit(scalar.Maximum(stride, one))
 
@@ -156,7 +157,7 @@ class _BlasGemm:
     ) -> None:
         op, writer = self.op, self.writer
         dtype = op.accumulator
-        inner = writer.size(op.inner, "inner")
+        inner = writer.size(op.inner, "inner").value
         ints = [height, width, inner]
         leads = [self._leading(emit, view) for view in (1, 0, out_view)]
         m, n, k, ldb, lda, ldc = [_by_address(emit, value) for value in [*ints, *leads]]

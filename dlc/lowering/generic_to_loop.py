@@ -92,19 +92,19 @@ class _Generic:
         zero = index(emit, 0)
         if not outer:
             chunk = self._stretch(work)
-            extent = writer.size(inner, "extent", 0)
-            length = writer.size(chunk, "stretch")
-            lower = emit(scalar.Multiply(writer.first, length))
-            upper = minimum(emit, emit(scalar.Multiply(writer.last, length)), extent)
+            extent = writer.size(inner, "extent", 0).value
+            length = writer.size(chunk, "stretch").value
+            lower = emit(scalar.Multiply(writer.first.value, length))
+            upper = minimum(emit, emit(scalar.Multiply(writer.last.value, length)), extent)
             write(self._start(emit), [], lower, upper)
             return tiles(inner, chunk, work)
         rows, per_tile = product(outer), tile_rows(inner * work)
-        count = writer.size(per_tile, "rows_per_tile")
-        lower = emit(scalar.Multiply(writer.first, count))
-        end = emit(scalar.Multiply(writer.last, count))
-        upper = minimum(emit, end, writer.size(rows, "rows"))
-        extents = [writer.size(size, "extent", axis) for axis, size in enumerate(outer)]
-        stop = writer.size(inner, "extent", len(outer)) if inner != 1 else index(emit, 1)
+        count = writer.size(per_tile, "rows_per_tile").value
+        lower = emit(scalar.Multiply(writer.first.value, count))
+        end = emit(scalar.Multiply(writer.last.value, count))
+        upper = minimum(emit, end, writer.size(rows, "rows").value)
+        extents = [writer.size(size, "extent", axis).value for axis, size in enumerate(outer)]
+        stop = writer.size(inner, "extent", len(outer)).value if inner != 1 else index(emit, 1)
         if not (self.folds_in_registers or self.is_narrow) and turned_arrays(self.op):
             self._down_the_rows(lower, upper, extents, stop)
             return tiles(rows, per_tile, inner * work)
@@ -233,7 +233,7 @@ class _Generic:
         emit = point.emit
         if self._scratch is None:
             self._scratch = self.writer.block.add_argument(self.writer.pointers[0].type, "scratch")
-        offset = self.writer.size(self.scratch, "scratch", path(op))
+        offset = self.writer.size(self.scratch, "scratch", path(op)).value
         self.scratch = (
             self.scratch + ceil_divide(product(op.extents) * element_of(op).bytes, 64) * 64
         )

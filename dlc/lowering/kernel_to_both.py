@@ -72,7 +72,7 @@ def _transfer(op: Send) -> Lowered:
     type = kernel.array_type(op.inputs[0])
     limits = {} if program is None else program.limit_of
     length = at_most(type.size, limits) * type.dtype.bytes
-    count = writer.size(length, "bytes")
+    count = writer.size(length, "bytes").value
     source, target = writer.pointers
     emit, body = writer.emit, Block([INDEX])
     (place,) = body.arguments

@@ -41,9 +41,9 @@ def lower_long_rows(op: kernel.Generic) -> Lowered:
     writer = GridWriter(op, _threads(op))
     body = _BlockBody(writer, op)
     emit = writer.emit
-    extents = [writer.size(size, "extent", axis) for axis, size in enumerate(op.domain)]
+    extents = [writer.size(size, "extent", axis).value for axis, size in enumerate(op.domain)]
     tiles = product(op.domain)
-    indices = writer.unravel(emit, writer.tile, extents, tiles)
+    indices = writer.unravel_values(emit, writer.tile.value, extents, tiles)
     places: list[Lane] = [Uniform(place) for place in indices]
     known: dict[Value, Lane | Row] = dict(zip(op.indices, places, strict=True))
     needed, rest = before_results(op)
@@ -55,7 +55,7 @@ def lower_long_rows(op: kernel.Generic) -> Lowered:
         store_elements(op, body, body.ops(rest, point.at(inside, 1)), places)
 
     # One thread reads what only the results need: they may lie over it.
-    either(emit, writer.once(emit), results)
+    either(emit, writer.once().value, results)
     scratch = () if body.scratch is None else (body.scratch,)
     cost = nanoseconds(element_work(op.body, 1))
     return writer.finish(tiles, cost, tiles * body.scratch_bytes, scratch)
@@ -114,7 +114,7 @@ class _BlockBody(Body):
             return [combine(deep, op.combine, sums[0], value)]
 
         total = self._length(emit, extents)
-        first = times(emit, self.grid.thread, index(emit, group))
+        first = times(emit, self.grid.thread.value, index(emit, group))
         nothing = in_lanes(emit, Uniform(start), group)
         # Where the last of several groups begins inside, all of them are inside.
         limit = emit(scalar.Subtract(total, index(emit, (ACCUMULATORS - 1) * step)))
@@ -139,12 +139,12 @@ class _BlockBody(Body):
             here = point.at(deep, group)
             value = self._at(deep, op, inside, point, position, extents, group)
             count = product(op.extents)
-            places = _lanes(self.grid.unravel(deep, position, extents, count), group)
+            places = _lanes(self.grid.unravel_values(deep, position, extents, count), group)
             self.store(here, value, row.pointer, places, row.strides)
             return ()
 
         total = self._length(emit, extents)
-        first = times(emit, self.grid.thread, index(emit, group))
+        first = times(emit, self.grid.thread.value, index(emit, group))
         for_each(emit, first, total, self.grid.threads * group, (), step)
         emit.place(simt.Barrier())
         return row
@@ -172,7 +172,7 @@ class _BlockBody(Body):
         group: int,
     ) -> Lane:
         """What the body yields for the neighbours that begin at a position among all inner indices."""
-        places = _lanes(self.grid.unravel(emit, position, extents, product(op.extents)), group)
+        places = _lanes(self.grid.unravel_values(emit, position, extents, product(op.extents)), group)
         self._alone = True
         lane = self._inner_value(op, inside, point.at(emit, group), places)
         self._alone = False
@@ -180,7 +180,7 @@ class _BlockBody(Body):
 
     def _extents(self, op: kernel.Inner) -> list[Value]:
         return [
-            self.writer.size(size, "extent", path(op), axis) for axis, size in enumerate(op.extents)
+            self.writer.size(size, "extent", path(op), axis).value for axis, size in enumerate(op.extents)
         ]
 
     def _length(self, emit: Builder, extents: Sequence[Value]) -> Value:
@@ -203,8 +203,8 @@ class _BlockBody(Body):
             self.scratch = self.writer.block.add_argument(self.writer.pointers[0].type, "scratch")
         # Scratch has the rows of all tiles, stage after stage.
         length = ceil_divide(elements * dtype.bytes, 64) * 64
-        before = self.writer.size(product(self.op.domain) * self.scratch_bytes, "stage", path(op))
-        own = times(emit, self.grid.tile, self.writer.size(length, "row", path(op)))
+        before = self.writer.size(product(self.op.domain) * self.scratch_bytes, "stage", path(op)).value
+        own = times(emit, self.grid.tile.value, self.writer.size(length, "row", path(op)).value)
         self.scratch_bytes = self.scratch_bytes + length
         start = emit(loop.Offset(self.scratch, emit(scalar.Add(before, own)), U8))
         return Row(start, strides)

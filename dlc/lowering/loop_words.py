@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dlc.dialects import loop, scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
-from dlc.ir.dims import Atom, Extreme, Quotient, Size
 from dlc.ir.types import INDEX, Type
+from dlc.lowering.expr import Expr, Index
 
 
 def index(emit: Builder, value: int) -> Value:
@@ -36,9 +36,8 @@ def for_each(
     """A counted loop; `body` gets the index and the carried values and gives the next ones."""
     types: list[Type] = [INDEX, *[value.type for value in initial]]
     block = Block(types, ["i"])
-    inner = Builder(block, emit.location)
-    results = body(inner, block.arguments[0], block.arguments[1:])
-    inner.place(loop.Yield(results))
+    with emit.inside(block):
+        emit.place(loop.Yield(body(emit, block.arguments[0], block.arguments[1:])))
     made = loop.For(lower, upper, index(emit, step), initial, block, parallel)
     return emit.all(made)
 
@@ -48,9 +47,16 @@ def minimum(emit: Builder, one: Value, other: Value) -> Value:
     return emit(scalar.Minimum(one, other))
 
 
-def times(emit: Builder, one: Value, other: Value | None) -> Value:
+def times(emit: Builder, one: Value, other: Value | Index | None) -> Value:
     """The product, where None is 1."""
-    return one if other is None else emit(scalar.Multiply(one, other))
+    if other is None:
+        return one
+    factor = Expr(emit, other) if isinstance(other, Value) else other
+    return (Expr(emit, one) * factor).value
+
+
+def known(stride: Index) -> Value | None:
+    return stride.value if isinstance(stride, Expr) else None
 
 
 def unravel(emit: Builder, number: Value, extents: Sequence[Value]) -> list[Value]:
@@ -101,31 +107,3 @@ def nest(
         return nest(inside, extents[1:], values, innermost, (*indices, position))
 
     return list(for_each(emit, index(emit, 0), extents[0], 1, carried, body))
-
-
-def compute_size(emit: Builder, size: Size, dim: Callable[[str], Value]) -> Value:
-    """Code for a size over dims that are values."""
-    if isinstance(size, int):
-        return index(emit, size)
-    total: Value | None = None
-    for monomial, factor in size.terms:
-        term: Value | None = None if factor == 1 and monomial else index(emit, factor)
-        for atom, power in monomial:
-            value = _compute_atom(emit, atom, dim)
-            for _ in range(power):
-                term = value if term is None else emit(scalar.Multiply(term, value))
-        total = add(emit, total, term)
-    assert total is not None
-    return total
-
-
-def _compute_atom(emit: Builder, atom: Atom, dim: Callable[[str], Value]) -> Value:
-    match atom:
-        case str():
-            return dim(atom)
-        case Quotient(top, bottom):
-            both = [compute_size(emit, size, dim) for size in (top, bottom)]
-            return emit(scalar.FloorDivide(*both))
-        case Extreme(which, sizes):
-            both = [compute_size(emit, size, dim) for size in sizes]
-            return emit((scalar.Maximum if which == "max" else scalar.Minimum)(*both))

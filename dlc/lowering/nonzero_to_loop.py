@@ -32,11 +32,11 @@ class _NonZero:
         self.writer = Writer(op)
         self.shape = kernel.array_type(op.inputs[0]).shape
         self.body = Body(self.writer, {}, 1)
-        self.limit = self.writer.size(op.bound, "limit")
+        self.limit = self.writer.size(op.bound, "limit").value
 
     def lower(self) -> Lowered:
         writer, emit = self.writer, self.writer.emit
-        extents = [writer.size(size, "extent", axis) for axis, size in enumerate(self.shape)]
+        extents = [writer.size(size, "extent", axis).value for axis, size in enumerate(self.shape)]
         (count,) = nest(emit, extents, [index(emit, 0)], self._visit)
         self._check(emit, count)
         stored = emit(scalar.Cast(minimum(emit, count, self.limit), I64))
@@ -64,7 +64,7 @@ class _NonZero:
         """The call fails if there was no room for all of them."""
 
         def fail(inner: Builder) -> None:
-            first = self.writer.first
+            first = self.writer.first.value
             inner.place(loop.Fail(first, count, self.limit, int(Status.BOUND)))
 
         self._if(emit, emit(scalar.Compare(count, self.limit, "gt")), fail)

@@ -40,12 +40,12 @@ class _NonZero:
         self.source = kernel.array_type(op.inputs[0])
         self.writer = GridWriter(op, threads_for(self.source.size, EACH, THREADS))
         self.body = Body(self.writer, {}, 1)
-        self.limit = self.writer.size(op.bound, "limit")
+        self.limit = self.writer.size(op.bound, "limit").value
 
     def lower(self) -> Lowered:
         writer, emit = self.writer, self.writer.emit
-        own = emit(scalar.Multiply(writer.thread, index(emit, EACH)))
-        end = writer.size(self.source.size, "elements")
+        own = emit(scalar.Multiply(writer.thread.value, index(emit, EACH)))
+        end = writer.size(self.source.size, "elements").value
 
         def some(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
             return [self._some(deep, deep(scalar.Add(start, own)), end, carried[0])]
@@ -53,7 +53,7 @@ class _NonZero:
         (count,) = for_each(
             emit, index(emit, 0), end, writer.threads * EACH, [index(emit, 0)], some
         )
-        either(emit, writer.once(emit), lambda inside: self._finish(inside, count))
+        either(emit, writer.once().value, lambda inside: self._finish(inside, count))
         return writer.finish(1, nanoseconds(self.source.size * PICOSECONDS))
 
     def _some(self, emit: Builder, first: Value, end: Value, before: Value) -> Value:
@@ -82,9 +82,9 @@ class _NonZero:
     def _places(self, emit: Builder, number: Value) -> list[Value]:
         """The index along each axis of an element."""
         extents = [
-            self.writer.size(size, "extent", axis) for axis, size in enumerate(self.source.shape)
+            self.writer.size(size, "extent", axis).value for axis, size in enumerate(self.source.shape)
         ]
-        return self.writer.unravel(emit, number, extents, self.source.size)
+        return self.writer.unravel_values(emit, number, extents, self.source.size)
 
     def _note(self, emit: Builder, noted: Value, row: Value, places: Sequence[Value]) -> None:
         """Write the place of a true element into its row."""
@@ -100,7 +100,7 @@ class _NonZero:
 
     def _finish(self, emit: Builder, count: Value) -> None:
         """Store how many there are; the call fails if there was no room for all of them."""
-        failure = loop.Fail(self.writer.tile, count, self.limit, int(Status.BOUND))
+        failure = loop.Fail(self.writer.tile.value, count, self.limit, int(Status.BOUND))
         when(emit, emit(scalar.Compare(count, self.limit, "gt")), failure)
         stored = emit(scalar.Cast(minimum(emit, count, self.limit), I64))
         emit.place(loop.Store(stored, self.writer.pointers[2], index(emit, 0)))

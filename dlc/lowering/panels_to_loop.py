@@ -96,15 +96,15 @@ class _Panels(ProductTiles):
         height = tile_rows(m, self.footprint * op.accumulator.bytes, shape.rows)
         width = tile_panels(across, height, self.depth, shape)
         down, along = ceil_divide(m, height), ceil_divide(across, width)
-        counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
-        counts += [writer.size(along, "along"), writer.size(down, "down")]
+        counts = [writer.size(size, "batch", k).value for k, size in enumerate(batch)]
+        counts += [writer.size(along, "along").value, writer.size(down, "down").value]
 
         def tile(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
             *where, j, i = unravel(emit, number, counts)
             self._tile(emit, where, i, j, height, width)
             return ()
 
-        for_each(writer.emit, writer.first, writer.last, 1, (), tile)
+        for_each(writer.emit, writer.first.value, writer.last.value, 1, (), tile)
         work = height * width * shape.panel * maximum(self.depth, 8) * PRODUCT
         return writer.finish(product(batch) * down * along, nanoseconds(work))
 
@@ -113,11 +113,11 @@ class _Panels(ProductTiles):
     ) -> None:
         op, writer, shape = self.product, self.writer, self.shape
         *_, m, _ = op.domain
-        tall, wide = writer.size(height, "height"), writer.size(width, "width")
+        tall, wide = writer.size(height, "height").value, writer.size(width, "width").value
         top = emit(scalar.Multiply(i, tall))
-        bottom = smaller(emit, emit(scalar.Add(top, tall)), writer.size(m, "m"))
+        bottom = smaller(emit, emit(scalar.Add(top, tall)), writer.size(m, "m").value)
         left = emit(scalar.Multiply(j, wide))
-        across = writer.size(self.across, "panels")
+        across = writer.size(self.across, "panels").value
         right = smaller(emit, emit(scalar.Add(left, wide)), across)
         room = emit(loop.Buffer(shape.rows * shape.columns, op.accumulator))
         shared = isinstance(op, Conv) or op.rhs_shared
@@ -185,7 +185,7 @@ class _Matrix(_Panels):
         for number in range(shape.rows):
             mine = smaller(emit, emit(scalar.Add(start.row, index(emit, number))), last)
             pointers.append(emit(loop.Offset(self.lhs, times(emit, mine, stride), dtype)))
-        depth = self.writer.size(self.op.inner, "inner")
+        depth = self.writer.size(self.op.inner, "inner").value
         if isinstance(self.op.inner, int) and self.op.inner <= STRETCH:
             return multiply(emit, shape, pointers, panels, depth, zeros(emit, shape)), []
         return multiply_long(emit, shape, pointers, panels, depth), []
@@ -222,7 +222,7 @@ class _Pictures(_Panels):
 
     def first(self, emit: Builder, batch: list[Value], row: Value) -> Place:
         height, width = self.op.extents
-        counts = [row, self.writer.size(height, "rows"), self.writer.size(width, "columns")]
+        counts = [row, self.writer.size(height, "rows").value, self.writer.size(width, "columns").value]
         return unravel(emit, row, counts)
 
     def sums(self, emit: Builder, start: _Start, panels: Sequence[Value]) -> tuple[Sums, Place]:
@@ -248,10 +248,10 @@ class _Pictures(_Panels):
         """Add what one row of the window meets."""
         taps = self.op.window[1]
         if self._joined:
-            depth = self.writer.size(self.inputs * taps, "row")
+            depth = self.writer.size(self.inputs * taps, "row").value
             rows = self._taps(emit, pixels, h, None)
             return multiply(emit, self.shape, rows, self._from(emit, panels, h, depth), depth, sums)
-        channels = self.writer.size(self.inputs, "channels")
+        channels = self.writer.size(self.inputs, "channels").value
 
         def across(inner: Builder, w: Value, sums: list[Value]) -> Sequence[Value]:
             rows = self._taps(inner, pixels, h, w)
@@ -288,7 +288,7 @@ class _Pictures(_Panels):
         picture, i, j = place
         one, zero = index(emit, 1), index(emit, 0)
         height, width = (
-            self.writer.size(size, name)
+            self.writer.size(size, name).value
             for size, name in zip(self.op.extents, ("rows", "columns"), strict=True)
         )
         j = emit(scalar.Add(j, one))
@@ -307,13 +307,13 @@ class _Pictures(_Panels):
         corner: list[Value] = []
         offset = times(emit, picture, self.writer.stride(0, 0))
         if group is not None:
-            start = emit(scalar.Multiply(group, self.writer.size(self.inputs, "channels")))
+            start = emit(scalar.Multiply(group, self.writer.size(self.inputs, "channels").value))
             offset = emit(scalar.Add(offset, start))
         for axis, at in enumerate((i, j)):
             moved = emit(scalar.Multiply(at, index(emit, self.op.strides[axis])))
             low, high = self.op.padding[axis]
             if (low, high) != (0, 0):
-                moved = emit(scalar.Subtract(moved, self.writer.size(low, "low", axis)))
+                moved = emit(scalar.Subtract(moved, self.writer.size(low, "low", axis).value))
             corner.append(moved)
             offset = emit(scalar.Add(offset, times(emit, moved, self.writer.stride(0, 1 + axis))))
         return _Pixel(corner[0], corner[1], offset)
@@ -352,7 +352,7 @@ class _Pictures(_Panels):
                 continue
             # What is below zero is a very large unsigned number.
             place = emit(scalar.Cast(emit(scalar.Add(at, by)), U64))
-            extent = emit(scalar.Cast(self.writer.size(extents[axis], "extent", axis), U64))
+            extent = emit(scalar.Cast(self.writer.size(extents[axis], "extent", axis).value, U64))
             here = emit(scalar.Compare(place, extent, "lt"))
             inside = here if inside is None else emit(scalar.And(inside, here))
         return inside

@@ -27,6 +27,7 @@ from dlc.lowering.epilogue import (
 from dlc.lowering.lanes import Linear
 from dlc.lowering.loop_words import add, for_each, index, times
 from dlc.lowering.loop_words import minimum as smaller
+from dlc.lowering.loop_words import known as known_stride
 from dlc.lowering.loop_writer import Writer
 from dlc.lowering.micro_kernel import Shape, Sums, shape_for, store
 from dlc.lowering.plan_storage import reads_only_own_element
@@ -76,11 +77,11 @@ class ProductTiles:
     def stretch(self, emit: Builder, p: Value) -> tuple[Value | None, tuple[Value, Value]]:
         """The group of a panel, if there are several; its first column, and how many are left there."""
         writer, width = self.writer, index(emit, self.shape.panel)
-        columns = writer.size(self.columns, "n")
+        columns = writer.size(self.columns, "n").value
         if self.groups == 1:
             column = emit(scalar.Multiply(p, width))
             return None, (column, emit(scalar.Subtract(columns, column)))
-        each = writer.size(panel_count(self.columns, self.shape.panel), "panels of a group")
+        each = writer.size(panel_count(self.columns, self.shape.panel), "panels of a group").value
         group = emit(scalar.RawDivide(p, each))
         within = emit(scalar.Subtract(p, emit(scalar.Multiply(group, each))))
         inside = emit(scalar.Multiply(within, width))
@@ -118,7 +119,7 @@ class ProductTiles:
         op = self.product
         views = range(len(op.operands) - len(op.outs), len(op.operands))
         axis = len(op.domain) - 2
-        return [(self.part(emit, view, batch), self.writer.stride(view, axis)) for view in views]
+        return [(self.part(emit, view, batch), known_stride(self.writer.stride(view, axis))) for view in views]
 
     def finish(
         self, emit: Builder, corner: Corner, sums: Sums, room: Value, targets: Sequence[Target]

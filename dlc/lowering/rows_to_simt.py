@@ -125,13 +125,13 @@ class _Rows(Body):
     def lower(self) -> Lowered:
         op, writer, emit, shape = self.op, self.grid, self.grid.emit, self.shape
         count = product(op.domain)
-        rows = writer.size(count, "count")
-        number, lane = unravel(emit, writer.thread, [index(emit, shape.threads)] * 2)
-        row = emit(scalar.Add(emit(scalar.Multiply(writer.tile, index(emit, shape.rows))), number))
+        rows = writer.size(count, "count").value
+        number, lane = unravel(emit, writer.thread.value, [index(emit, shape.threads)] * 2)
+        row = emit(scalar.Add(emit(scalar.Multiply(writer.tile.value, index(emit, shape.rows))), number))
         # Threads beyond the last row compute it too, and write nothing.
         own = minimum(emit, row, emit(scalar.Subtract(rows, index(emit, 1))))
-        extents = [writer.size(size, "extent", axis) for axis, size in enumerate(op.domain)]
-        where = writer.unravel(emit, own, extents, count)
+        extents = [writer.size(size, "extent", axis).value for axis, size in enumerate(op.domain)]
+        where = writer.unravel_values(emit, own, extents, count)
         self._find_places(emit, lane)
         needed, rest = before_results(op)
         known: dict[Value, Lane | Row] = dict(
@@ -155,7 +155,7 @@ class _Rows(Body):
     def _find_places(self, emit: Builder, lane: Value) -> None:
         """Where the thread's pieces are; a last one that it does not have is at the end of the row."""
         shape = self.shape
-        length = self.writer.size(shape.length, "length")
+        length = self.writer.size(shape.length, "length").value
         first = emit(scalar.Multiply(lane, index(emit, shape.group)))
         for piece in range(shape.pieces):
             step = piece * shape.threads * shape.group

@@ -41,18 +41,18 @@ class _Running:
             type.rank - 1,
         )
         self.body = Body(self.writer, {}, max(1, vector_bytes // self.dtype.bytes))
-        self.length = self.writer.size(self.shape[self.axis], "length")
+        self.length = self.writer.size(self.shape[self.axis], "length").value
 
     def rows(self) -> Lowered:
         """Along the last axis: a tile is some rows."""
         writer, outer = self.writer, self.shape[: self.last]
         work = self.shape[self.last] * ELEMENT
         per_tile = tile_rows(work)
-        count, total = writer.size(per_tile, "rows_per_tile"), writer.size(product(outer), "rows")
+        count, total = writer.size(per_tile, "rows_per_tile").value, writer.size(product(outer), "rows").value
         emit = writer.emit
-        lower = emit(scalar.Multiply(writer.first, count))
-        upper = minimum(emit, emit(scalar.Multiply(writer.last, count)), total)
-        extents = [writer.size(size, "extent", k) for k, size in enumerate(outer)]
+        lower = emit(scalar.Multiply(writer.first.value, count))
+        upper = minimum(emit, emit(scalar.Multiply(writer.last.value, count)), total)
+        extents = [writer.size(size, "extent", k).value for k, size in enumerate(outer)]
 
         def row(inner: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
             places = unravel(inner, number, extents) if extents else []
@@ -67,8 +67,8 @@ class _Running:
         writer, width = self.writer, self.shape[self.last]
         outer = [size for k, size in enumerate(self.shape) if k not in (self.axis, self.last)]
         across = ceil_divide(width, BLOCK)
-        counts = [writer.size(size, "extent", k) for k, size in enumerate((*outer, across))]
-        end = writer.size(width, "width")
+        counts = [writer.size(size, "extent", k).value for k, size in enumerate((*outer, across))]
+        end = writer.size(width, "width").value
 
         def tile(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
             *places, block = unravel(emit, number, counts)
@@ -87,7 +87,7 @@ class _Running:
             self.body.stretch_loops(emit, lower, upper, at)
             return ()
 
-        for_each(writer.emit, writer.first, writer.last, 1, (), tile)
+        for_each(writer.emit, writer.first.value, writer.last.value, 1, (), tile)
         work = self.shape[self.axis] * BLOCK * ELEMENT
         return writer.finish(product(outer) * across, nanoseconds(work))
 

@@ -77,9 +77,9 @@ class _Running:
         """A block goes along each row."""
         writer, emit = self.writer, self.writer.emit
         count = product(self.others)
-        extents = [writer.size(size, "extent", k) for k, size in enumerate(self.others)]
-        others = writer.unravel(emit, writer.tile, extents, count)
-        own = emit(scalar.Multiply(writer.thread, index(emit, EACH)))
+        extents = [writer.size(size, "extent", k).value for k, size in enumerate(self.others)]
+        others = writer.unravel_values(emit, writer.tile.value, extents, count)
+        own = emit(scalar.Multiply(writer.thread.value, index(emit, EACH)))
 
         def step(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
             return [self._some(deep, others, deep(scalar.Add(start, own)), carried[0])]
@@ -113,7 +113,7 @@ class _Running:
     # Elements, by their number along the axis in the order that they are taken in.
 
     def _size(self) -> Value:
-        return self.writer.size(self.length, "length")
+        return self.writer.size(self.length, "length").value
 
     def _nothing(self, emit: Builder) -> Value:
         return emit(scalar.Constant(kernel.identity(self.op.combine, self.dtype), self.dtype))

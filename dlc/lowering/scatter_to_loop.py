@@ -44,7 +44,7 @@ class _Scatter:
         self.rest = [axis for axis in range(target.rank) if axis not in op.axes]
         self.body = Body(self.writer, {}, max(1, vector_bytes // self.dtype.bytes))
         self.extents = [
-            self.writer.size(size, "extent", axis) for axis, size in enumerate(self.shape)
+            self.writer.size(size, "extent", axis).value for axis, size in enumerate(self.shape)
         ]
         self.target = len(op.inputs)
         self.in_place = mem.same_place(op.inputs[0], op.outs[0])
@@ -53,7 +53,7 @@ class _Scatter:
         writer = self.writer
         outer = [self.shape[axis] for axis in self.rest[:-1]]
         across = ceil_divide(self.shape[self.rest[-1]], BLOCK) if self.rest else 1
-        counts = [writer.size(size, "tiles", k) for k, size in enumerate((*outer, across))]
+        counts = [writer.size(size, "tiles", k).value for k, size in enumerate((*outer, across))]
 
         def tile(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
             *places, block = unravel(emit, number, counts)
@@ -65,7 +65,7 @@ class _Scatter:
             self._update(emit, places, lower, upper)
             return ()
 
-        for_each(writer.emit, writer.first, writer.last, 1, (), tile)
+        for_each(writer.emit, writer.first.value, writer.last.value, 1, (), tile)
         axes = () if self.in_place else self.op.axes
         indexed = product([self.shape[axis] for axis in axes])
         work = (indexed + self.index.size) * ELEMENT * (BLOCK if self.rest else 1)
@@ -113,7 +113,7 @@ class _Scatter:
 
     def _update(self, emit: Builder, outer: list[Value], lower: Value, upper: Value) -> None:
         """All updates of the tile's part, in the order of the index tensors."""
-        extents = [self.writer.size(size, "updates", k) for k, size in enumerate(self.index.shape)]
+        extents = [self.writer.size(size, "updates", k).value for k, size in enumerate(self.index.shape)]
 
         def visit(inner: Builder, which: list[Value], _: list[Value]) -> list[Value]:
             found = [self._index(inner, which, k) for k in range(len(self.op.axes))]
@@ -143,7 +143,7 @@ class _Scatter:
         self._inside(inner, found, k + 1, then)
         inner.place(loop.Yield([]))
         failing = Builder(bad, emit.location)
-        failing.place(loop.Fail(self.writer.tile, value, extent, int(Status.INDEX)))
+        failing.place(loop.Fail(self.writer.tile.value, value, extent, int(Status.INDEX)))
         failing.place(loop.Yield([]))
         emit.place(loop.If(test, good, bad))
 

@@ -68,11 +68,11 @@ class _Scatter:
     def lower(self) -> Lowered:
         writer, emit = self.writer, self.writer.emit
         stretches = ceil_divide(self.indexed, self.stretch)
-        counts = [writer.size(stretches, "stretches"), writer.size(self.across, "across")]
-        number, part = writer.unravel(emit, writer.tile, counts, stretches * self.across)
-        length = writer.size(self.stretch, "stretch")
+        counts = [writer.size(stretches, "stretches").value, writer.size(self.across, "across").value]
+        number, part = writer.unravel_values(emit, writer.tile.value, counts, stretches * self.across)
+        length = writer.size(self.stretch, "stretch").value
         low = emit(scalar.Multiply(number, length))
-        high = minimum(emit, emit(scalar.Add(low, length)), writer.size(self.indexed, "indexed"))
+        high = minimum(emit, emit(scalar.Add(low, length)), writer.size(self.indexed, "indexed").value)
         own = self._own(emit, part)
         if not mem.same_place(self.op.inputs[0], self.op.outs[0]):
             self._copy(emit, low, high, own)
@@ -83,9 +83,9 @@ class _Scatter:
     def _own(self, emit: Builder, part: Value) -> Value:
         """The first of the elements behind each place that are the thread's; without any, its number."""
         if not self.rest:
-            return self.writer.thread
+            return self.writer.thread.value
         first = emit(scalar.Multiply(part, index(emit, THREADS)))
-        place = emit(scalar.Add(first, self.writer.thread))
+        place = emit(scalar.Add(first, self.writer.thread.value))
         return emit(scalar.Multiply(place, index(emit, self.group)))
 
     # Elements of the target.
@@ -96,17 +96,17 @@ class _Scatter:
         """The indices of a group: those of the target, and those of its update behind `before`."""
         axes = self.op.axes
         extents = [self._extent(axis) for axis in axes]
-        known = dict(zip(axes, self.writer.unravel(emit, at, extents, self.indexed), strict=True))
+        known = dict(zip(axes, self.writer.unravel_values(emit, at, extents, self.indexed), strict=True))
         rest: list[Value] = []
         if self.rest:
             extents = [self._extent(axis) for axis in self.rest]
-            rest = self.writer.unravel(emit, own, extents, self.behind)
+            rest = self.writer.unravel_values(emit, own, extents, self.behind)
         known |= dict(zip(self.rest, rest, strict=True))
         there = [known[axis] for axis in range(len(self.shape))]
         return lanes_at(there, self.group), lanes_at([*before, *rest], self.group)
 
     def _extent(self, axis: int) -> Value:
-        return self.writer.size(self.shape[axis], "extent", axis)
+        return self.writer.size(self.shape[axis], "extent", axis).value
 
     def _store(self, point: Point, lane: Lane, places: Sequence[Lane]) -> None:
         strides = self.body.strides(self.target)
@@ -115,7 +115,7 @@ class _Scatter:
     def _mine(self, emit: Builder, at: Value, low: Value, own: Value) -> Value:
         """Whether the elements behind a place, or the place itself, are the thread's."""
         if self.rest:
-            return emit(scalar.Compare(own, self.writer.size(self.behind, "behind"), "lt"))
+            return emit(scalar.Compare(own, self.writer.size(self.behind, "behind").value, "lt"))
         away = emit(scalar.Subtract(at, low))
         turn = emit(scalar.And(away, index(emit, THREADS - 1)))
         return emit(scalar.Compare(turn, own, "eq"))
@@ -144,8 +144,8 @@ class _Scatter:
     def _update(self, emit: Builder, low: Value, high: Value, own: Value) -> None:
         """All updates of the stretch, in the order of the index tensors."""
         rooms = [emit(simt.Shared(THREADS * EACH, INDEX)) for _ in range(2)]
-        first = emit(scalar.Multiply(self.writer.thread, index(emit, EACH)))
-        end = self.writer.size(self.indices.size, "updates")
+        first = emit(scalar.Multiply(self.writer.thread.value, index(emit, EACH)))
+        end = self.writer.size(self.indices.size, "updates").value
 
         def some(deep: Builder, start: Value, _: list[Value]) -> Sequence[Value]:
             begin = deep(scalar.Add(start, first))
@@ -197,9 +197,9 @@ class _Scatter:
     def _indexed(self, emit: Builder, which: Value, there: Value) -> Value:
         """The number of the place that an update names; -1, and the call fails, where there is none."""
         extents = [
-            self.writer.size(size, "updates", k) for k, size in enumerate(self.indices.shape)
+            self.writer.size(size, "updates", k).value for k, size in enumerate(self.indices.shape)
         ]
-        where = self.writer.unravel(emit, which, extents, self.indices.size)
+        where = self.writer.unravel_values(emit, which, extents, self.indices.size)
         lanes: list[Lane] = [Uniform(value) for value in where]
         number: Value | None = None
         good: Value | None = None
@@ -219,16 +219,16 @@ class _Scatter:
 
     def _refuse(self, emit: Builder, wrong: Value, value: Value, extent: Value) -> None:
         """The call fails; all blocks see it, one says so."""
-        first = emit(scalar.Compare(self.writer.tile, index(emit, 0), "eq"))
-        failure = loop.Fail(self.writer.tile, value, extent, int(Status.INDEX))
+        first = emit(scalar.Compare(self.writer.tile.value, index(emit, 0), "eq"))
+        failure = loop.Fail(self.writer.tile.value, value, extent, int(Status.INDEX))
         when(emit, emit(scalar.And(first, wrong)), failure)
 
     def _put(self, emit: Builder, at: Value, which: Value, own: Value) -> None:
         """One update, as far as it is the thread's."""
         extents = [
-            self.writer.size(size, "updates", k) for k, size in enumerate(self.indices.shape)
+            self.writer.size(size, "updates", k).value for k, size in enumerate(self.indices.shape)
         ]
-        before = self.writer.unravel(emit, which, extents, self.indices.size)
+        before = self.writer.unravel_values(emit, which, extents, self.indices.size)
         places, source = self._place(emit, at, own, before)
         point = Point(emit, self.group, {})
         new = self.body.load(point, 1, source, self.dtype)

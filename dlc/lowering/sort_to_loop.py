@@ -47,7 +47,7 @@ class _Sort:
         self.writer = Writer(op)
         type = kernel.array_type(op.inputs[0])
         self.shape, self.dtype, self.key = type.shape, type.dtype, wide(type.dtype)
-        self.length = self.writer.size(self.shape[op.axis], "length")
+        self.length = self.writer.size(self.shape[op.axis], "length").value
         self.body = Body(self.writer, {}, 1)
         self.scratch = self.writer.block.add_argument(POINTER, "scratch")
         self.bytes: Size = 0
@@ -59,10 +59,10 @@ class _Sort:
         work = size * STEP * (size.bit_length() + 2 if isinstance(size, int) else ROUNDS)
         per_tile = tile_rows(work)
         runs = [_Run(self._room(k, self.key), self._room(2 + k, INDEX)) for k in range(2)]
-        height, rows = writer.size(per_tile, "rows_per_tile"), writer.size(product(outer), "rows")
-        lower = emit(scalar.Multiply(writer.first, height))
-        upper = minimum(emit, emit(scalar.Multiply(writer.last, height)), rows)
-        extents = [writer.size(extent, "extent", k) for k, extent in enumerate(outer)]
+        height, rows = writer.size(per_tile, "rows_per_tile").value, writer.size(product(outer), "rows").value
+        lower = emit(scalar.Multiply(writer.first.value, height))
+        upper = minimum(emit, emit(scalar.Multiply(writer.last.value, height)), rows)
+        extents = [writer.size(extent, "extent", k).value for k, extent in enumerate(outer)]
 
         def row(inner: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
             others = unravel(inner, number, extents) if extents else []
@@ -76,7 +76,7 @@ class _Sort:
 
     def _room(self, number: int, dtype: DType) -> Value:
         """An array in the scratch for a row and one element more, which a merge may look at."""
-        start = self.writer.size(self.bytes, "scratch", number)
+        start = self.writer.size(self.bytes, "scratch", number).value
         room = (self.shape[self.op.axis] + 1) * dtype.bytes
         self.bytes = self.bytes + ceil_divide(room, 64) * 64
         return self.writer.emit(loop.Offset(self.scratch, start, U8))
@@ -116,7 +116,7 @@ class _Sort:
                 self.body.store(point, lane, pointer, self._at(others, k), strides)
             return ()
 
-        count = self.writer.size(self.op.count, "count")
+        count = self.writer.size(self.op.count, "count").value
         for_each(emit, index(emit, 0), count, 1, (), one)
 
     def _merge_all(self, emit: Builder, source: _Run, target: _Run) -> _Run:

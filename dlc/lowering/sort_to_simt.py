@@ -58,9 +58,9 @@ class _Sort:
 
     def lower(self) -> Lowered:
         writer, emit, rows = self.writer, self.writer.emit, product(self.outer)
-        extents = [writer.size(extent, "extent", k) for k, extent in enumerate(self.outer)]
-        others = writer.unravel(emit, writer.tile, extents, rows)
-        self.length = writer.size(self.size, "length")
+        extents = [writer.size(extent, "extent", k).value for k, extent in enumerate(self.outer)]
+        others = writer.unravel_values(emit, writer.tile.value, extents, rows)
+        self.length = writer.size(self.size, "length").value
         count = self._count(emit)
         each = self.key.bytes + INDEX.bytes
         cost = nanoseconds(self.size * 50 * PICOSECONDS)
@@ -72,7 +72,7 @@ class _Sort:
         scratch = writer.block.add_argument(POINTER, "scratch")
         # A power of two is less than twice the length.
         room = ceil_divide(2 * self.size * each, 64) * 64
-        start = emit(scalar.Multiply(writer.tile, writer.size(room, "room")))
+        start = emit(scalar.Multiply(writer.tile.value, writer.size(room, "room").value))
         places = emit(loop.Offset(scratch, start, U8))
         keys = emit(loop.Offset(places, count, INDEX))
         self._sort(emit, others, _Row(keys, places, count))
@@ -122,7 +122,7 @@ class _Sort:
                 self._order(deep, row, number, apart, width)
                 return ()
 
-            for_each(inside, self.writer.thread, pairs, self.writer.threads, (), pair)
+            for_each(inside, self.writer.thread.value, pairs, self.writer.threads, (), pair)
             inside.place(simt.Barrier())
             return [inside(scalar.RawDivide(apart, index(inside, 2)))]
 
@@ -189,7 +189,7 @@ class _Sort:
             inside.place(loop.Store(k, row.places, k))
             return ()
 
-        for_each(emit, self.writer.thread, row.count, self.writer.threads, (), one)
+        for_each(emit, self.writer.thread.value, row.count, self.writer.threads, (), one)
 
     def _write(self, emit: Builder, others: Sequence[Value], row: _Row) -> None:
         """All inputs in the order that was found."""
@@ -208,8 +208,8 @@ class _Sort:
                 self.body.store(Point(inside, 1, {}), Uniform(found), pointer, place, strides)
             return ()
 
-        count = self.writer.size(self.op.count, "count")
-        for_each(emit, self.writer.thread, count, self.writer.threads, (), one)
+        count = self.writer.size(self.op.count, "count").value
+        for_each(emit, self.writer.thread.value, count, self.writer.threads, (), one)
 
 
 def _power(size: int) -> int:

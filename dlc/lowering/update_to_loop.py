@@ -39,7 +39,7 @@ class _Update:
         self.dtype, self.shape, self.part = target.dtype, target.shape, update.shape
         self.out = len(op.inputs)
         self.body = Body(self.writer, {}, max(1, vector_bytes // self.dtype.bytes))
-        self.parts = [self.writer.size(size, "part", k) for k, size in enumerate(self.part)]
+        self.parts = [self.writer.size(size, "part", k).value for k, size in enumerate(self.part)]
 
     def lower(self) -> Lowered:
         writer, emit = self.writer, self.writer.emit
@@ -47,11 +47,11 @@ class _Update:
         *outer, across = shape
         rows, per_tile = product(outer), tile_rows(across * ELEMENT)
         starts = [self._start(emit, axis) for axis in range(len(shape))]
-        count = writer.size(per_tile, "rows_per_tile")
-        lower = emit(scalar.Multiply(writer.first, count))
-        last = emit(scalar.Multiply(writer.last, count))
-        upper = minimum(emit, last, writer.size(rows, "rows"))
-        extents = [writer.size(size, "extent", k) for k, size in enumerate(outer)]
+        count = writer.size(per_tile, "rows_per_tile").value
+        lower = emit(scalar.Multiply(writer.first.value, count))
+        last = emit(scalar.Multiply(writer.last.value, count))
+        upper = minimum(emit, last, writer.size(rows, "rows").value)
+        extents = [writer.size(size, "extent", k).value for k, size in enumerate(outer)]
 
         def row(inner: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
             places = unravel(inner, number, extents) if extents else []
@@ -69,14 +69,14 @@ class _Update:
         """Where the update begins along an axis; the call fails, and it is 0, where that leaves no room."""
         lane = self.body.load(Point(emit, 1, {}), 2 + axis, [], I64)
         value = emit(scalar.Cast(in_lanes(emit, lane, 1), INDEX))
-        room = self.writer.size(self.shape[axis] - self.part[axis] + 1, "room", axis)
+        room = self.writer.size(self.shape[axis] - self.part[axis] + 1, "room", axis).value
         zero = index(emit, 0)
         low = emit(scalar.Compare(value, zero, "ge"))
         inside = emit(scalar.And(low, emit(scalar.Compare(value, room, "lt"))))
         good, bad = Block(), Block()
         Builder(good, emit.location).place(loop.Yield([]))
         failing = Builder(bad, emit.location)
-        failing.place(loop.Fail(self.writer.tile, value, room, int(Status.INDEX)))
+        failing.place(loop.Fail(self.writer.tile.value, value, room, int(Status.INDEX)))
         failing.place(loop.Yield([]))
         emit.place(loop.If(inside, good, bad))
         return emit(scalar.Select(inside, value, zero))
@@ -110,7 +110,7 @@ class _Update:
 
             return some
 
-        end = self.writer.size(self.shape[-1], "across")
+        end = self.writer.size(self.shape[-1], "across").value
         self.body.stretch_loops(emit, index(emit, 0), end, at)
         inside = [emit(scalar.Subtract(k, s)) for k, s in zip(places, starts, strict=False)]
         self._where_met(emit, inside, starts, 0)

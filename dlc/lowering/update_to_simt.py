@@ -74,11 +74,11 @@ class _Update:
         """Where the update begins along an axis; the call fails, and it is 0, where that leaves no room."""
         lane = self.body.load(Point(emit, 1, {}), 2 + axis, [], I64)
         value = emit(scalar.Cast(in_lanes(emit, lane, 1), INDEX))
-        room = self.writer.size(self.shape[axis] - self.part[axis] + 1, "room", axis)
+        room = self.writer.size(self.shape[axis] - self.part[axis] + 1, "room", axis).value
         zero = index(emit, 0)
         low = emit(scalar.Compare(value, zero, "ge"))
         inside = emit(scalar.And(low, emit(scalar.Compare(value, room, "lt"))))
-        failure = loop.Fail(self.writer.tile, value, room, int(Status.INDEX))
+        failure = loop.Fail(self.writer.tile.value, value, room, int(Status.INDEX))
         when(emit, emit(scalar.Not(inside)), failure)
         return zero if self._is_whole(axis) else emit(scalar.Select(inside, value, zero))
 
@@ -93,7 +93,7 @@ class _Update:
         moved = [emit(scalar.Subtract(*pair)) for pair in zip(place, starts, strict=True)]
         met: Value | None = None
         for axis, at in enumerate(moved):
-            size = self.writer.size(self.part[axis], "part", axis)
+            size = self.writer.size(self.part[axis], "part", axis).value
             low = emit(scalar.Compare(at, index(emit, 0), "ge"))
             inside = emit(scalar.And(low, emit(scalar.Compare(at, size, "lt"))))
             met = inside if met is None else emit(scalar.And(met, inside))
