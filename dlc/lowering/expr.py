@@ -31,8 +31,6 @@ Condition: TypeAlias = "Expr | bool"
 """A condition, perhaps one that is known now."""
 
 _NEUTRAL: dict[type[Op], int | bool] = {
-    scalar.Add: 0,
-    scalar.Subtract: 0,
     scalar.Multiply: 1,
     scalar.RawDivide: 1,
     scalar.FloorDivide: 1,
@@ -81,6 +79,8 @@ class Expr:
         return self.apply(cls(self.value, self.operand(other)))
 
     def _swapped(self, cls: type[scalar.Binary], other: float | Dim) -> Self:
+        if not self.dtype.is_float and cls is scalar.Add and isinstance(other, int) and other == 0:
+            return self
         if cls.commutative and isinstance(other, int) and other == _NEUTRAL.get(cls):
             return self._binary(cls, other)
         return self.apply(cls(self.constant(other).value, self.value))
