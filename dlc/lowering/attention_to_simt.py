@@ -84,9 +84,7 @@ class _Attention(TiledAttention):
 
         return either(key < count, inside, beyond)
 
-    def _products(
-        self, batch: Sequence[Expr], queries: Sequence[Expr], key: Expr
-    ) -> list[Expr]:
+    def _products(self, batch: Sequence[Expr], queries: Sequence[Expr], key: Expr) -> list[Expr]:
         writer = self.writer
 
         def step(d: Expr, sums: list[Expr]) -> list[Expr]:

@@ -11,7 +11,7 @@ expression of an outer block may be used within a loop, and what is computed wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -47,6 +47,13 @@ class Expr:
     def __init__(self, emit: Builder, value: Value) -> None:
         self.emit = emit
         self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same value; `equals` writes a comparison."""
+        return isinstance(other, Expr) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
 
     @property
     def type(self) -> Type:
@@ -208,8 +215,6 @@ class Pointer:
         return index(self.emit, place).value
 
     def __add__(self, place: Index) -> Pointer:
-        if isinstance(place, int) and place == 0:
-            return self
         moved = loop.Offset(self.value, self._at(place), self.dtype)
         return Pointer(self.emit, self.emit(moved), self.dtype)
 
@@ -272,6 +277,21 @@ def maximum(one: Expr, other: Number) -> Expr:
     return one.apply(scalar.Maximum(one.value, one.operand(other)))
 
 
+def broadcast(number: Expr, lanes: int) -> Expr:
+    """A register of which every lane has the number; for one lane the number."""
+    return number if lanes == 1 else number.apply(vec.Broadcast(number.value, lanes))
+
+
+def ramp(first: Expr, lanes: int) -> Expr:
+    """The register `first, first + 1, ...`; for one lane the number."""
+    return first if lanes == 1 else first.apply(vec.Ramp(first.value, lanes))
+
+
+def reduce_lanes(name: str, register: Expr) -> Expr:
+    """The lanes of a register combined."""
+    return register.apply(vec.Reduce(register.value, name))
+
+
 def combine(name: str, one: Expr, other: Expr) -> Expr:
     """Two partial results of a reduction combined; `name` is one of `scalar.COMBINERS`."""
     return one.apply(scalar.COMBINERS[name](one.value, other.value))
@@ -282,6 +302,17 @@ def fma(factor: Expr, other: Expr, addend: Expr) -> Expr:
     if not factor.dtype.is_float:
         return factor * other + addend
     return factor.apply(scalar.Fma(factor.value, other.value, addend.value))
+
+
+def all_of(conditions: Iterable[Condition]) -> Condition:
+    """Whether all conditions hold."""
+    result: Condition = True
+    for condition in conditions:
+        if isinstance(condition, Expr):
+            result = result & condition
+        else:
+            assert condition, "what never holds need not be computed"
+    return result
 
 
 def select(condition: Condition, yes: Number, no: Number) -> Expr:
@@ -295,6 +326,15 @@ def select(condition: Condition, yes: Number, no: Number) -> Expr:
         assert not isinstance(yes, Dim)
         yes = constant(condition.emit, yes, type)
     return yes.apply(scalar.Select(condition.value, yes.value, yes.operand(no)))
+
+
+def select_pointer(condition: Condition, yes: Pointer, no: Pointer) -> Pointer:
+    """One of two addresses of elements of the first one's dtype."""
+    if condition is True:
+        return yes
+    assert isinstance(condition, Expr), "what is never selected need not be computed"
+    chosen = condition.emit(scalar.Select(condition.value, yes.value, no.value))
+    return Pointer(condition.emit, chosen, yes.dtype)
 
 
 def _exact(number: float, dtype: DType) -> float | int | bool:

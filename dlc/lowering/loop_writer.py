@@ -17,10 +17,10 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Dim, Shape, Size, names, symbol
 from dlc.ir.location import Location
-from dlc.ir.types import INDEX, POINTER, ViewType
-from dlc.lowering.expr import Expr, Index, Pointer, exprs, index, minimum
-from dlc.lowering.words import compute_size
-from dlc.runtime.abi import MAX_ARGS
+from dlc.ir.types import INDEX, POINTER, DType, ViewType
+from dlc.lowering.expr import Expr, Index, Pointer, exprs, index, minimum, select, values
+from dlc.lowering.words import Branch, compute_size, either
+from dlc.runtime.abi import MAX_ARGS, Status
 
 MOST_ARGUMENTS = MAX_ARGS - 3
 """Pointers and sizes of a kernel; on a GPU, tiles and scratch memory may be three arguments more."""
@@ -99,9 +99,21 @@ class KernelWriter:
         return Pointer(self.emit, self.pointers[view], self.views[view].dtype)
 
     def offset(self, view: int, indices: Sequence[Index]) -> Expr:
-        """Where in a view the element at some indices is, or the first with these leading ones."""
+        """Where in a view the element at some indices is, or the first with these leading ones.
+
+        Counted in elements from the view's first.
+        """
         terms = (place * self.stride(view, axis) for axis, place in enumerate(indices))
         return index(self.emit, sum(terms))
+
+    def part(self, view: int, indices: Sequence[Index]) -> Pointer:
+        """The address of the part of a view with these leading indices."""
+        pointer = self.pointer(view)
+        return pointer + self.offset(view, indices) if indices else pointer
+
+    def buffer(self, elements: int, dtype: DType) -> Pointer:
+        """Memory of the thread's own for a fixed number of elements."""
+        return Pointer(self.emit, self.emit(loop.Buffer(elements, dtype)), dtype)
 
     def load(self, view: int, indices: Sequence[Index]) -> Expr:
         """The element of a view at some indices."""
@@ -110,6 +122,23 @@ class KernelWriter:
     def store(self, view: int, indices: Sequence[Index], element: Expr) -> None:
         """Write the element of a view at some indices."""
         self.pointer(view)[self.offset(view, indices)] = element
+
+    def if_valid(
+        self, valid: Expr, numbers: tuple[Expr, Expr], then: Branch = lambda: None
+    ) -> None:
+        """Do something if a condition holds; else note that the call failed, with two numbers."""
+        one, other = values(numbers)
+
+        def fail() -> None:
+            self.emit.place(loop.Fail(self.tile.value, one, other, int(Status.INDEX)))
+
+        either(valid, then, fail)
+
+    def checked_index(self, place: Expr, extent: Expr) -> Expr:
+        """The index if it is inside an axis; else the call fails, and it is 0."""
+        inside = (place >= 0) & (place < extent)
+        self.if_valid(inside, (place, extent))
+        return select(inside, place, 0)
 
     @property
     def tile(self) -> Expr:

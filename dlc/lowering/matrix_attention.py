@@ -14,7 +14,17 @@ from dlc.dialects import kernel
 from dlc.dialects.kernel_attention import MOST_NARROW, Attention
 from dlc.dialects.simt import WARP
 from dlc.ir.types import BOOL, F32
-from dlc.lowering.expr import Expr, Index, Pointer, combine, constant, index, maximum, minimum, select
+from dlc.lowering.expr import (
+    Expr,
+    Index,
+    Pointer,
+    combine,
+    constant,
+    index,
+    maximum,
+    minimum,
+    select,
+)
 from dlc.lowering.simt_writer import shuffle_xor
 from dlc.lowering.tiled_attention import LOWEST, State, TiledAttention
 from dlc.lowering.warp_matrices import Tile, WarpRows, lines_of, load_rows, tile_for

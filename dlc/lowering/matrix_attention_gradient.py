@@ -89,9 +89,7 @@ class MatrixAttentionGradient(TiledAttentionGradient):
         buffer = stages.skip(stage * self._stage_bytes)
         return [buffer, buffer.skip(self.walked_lines[0].bytes)]
 
-    def _load_columns(
-        self, batch: Sequence[Expr], buffers: Sequence[Pointer], first: Expr
-    ) -> None:
+    def _load_columns(self, batch: Sequence[Expr], buffers: Sequence[Pointer], first: Expr) -> None:
         """Start to copy some columns."""
         limit = self.count_of_columns()
         for view, lines, buffer in zip(self.walked, self.walked_lines, buffers, strict=True):

@@ -155,7 +155,9 @@ def fragment(
         line = of_k * 8 + low + 16 * step
         unit = base // 8 + of_side + first // 8
     emit, place = lane.emit, lines.place(line, unit, low)
-    return exprs(emit, emit.all(simt.LoadMatrix(buffer.value, place.value, lines.dtype, not along_k)))
+    return exprs(
+        emit, emit.all(simt.LoadMatrix(buffer.value, place.value, lines.dtype, not along_k))
+    )
 
 
 def _numbers(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dlc.dialects import kernel, loop, mem, simt
 from dlc.dialects.simt import WARP
@@ -14,8 +14,7 @@ from dlc.lowering.expr import Expr, Index, Pointer, combine, exprs, index, value
 from dlc.lowering.hoist import tidy
 from dlc.lowering.loop_writer import KernelWriter, Lowered
 from dlc.lowering.multiples import ACCESS, align_registers, known_multiple, start_of
-from dlc.lowering.words import empty, unravel
-from dlc.lowering.words import when as when_holds
+from dlc.lowering.words import empty, unravel, when
 
 MOST_IN_32_BITS = (1 << 32) - 1
 
@@ -109,7 +108,7 @@ class GridWriter(KernelWriter):
         partial = self.shared(warps, value.dtype)
         warp = self.thread // WARP
         # Every thread of a warp has the same: the first one writes it.
-        with when_holds(self.thread.equals(warp * WARP)):
+        with when(self.thread.equals(warp * WARP)):
             partial[warp] = value
         self.barrier()
         parts = [partial[k] for k in range(warps)]
@@ -118,19 +117,6 @@ class GridWriter(KernelWriter):
             pairs = zip(parts, parts[half:], strict=False)
             parts = [*[combine(name, *two) for two in pairs], *parts[len(parts) - half : half]]
         return parts[0]
-
-    # For files that are still written with values.
-
-    def unravel_values(
-        self, emit: Builder, number: Value, extents: Sequence[Value], count: Size
-    ) -> list[Value]:
-        return values(self.unravel(Expr(emit, number), exprs(emit, extents), count))
-
-    def among(self, emit: Builder, name: str, value: Value, threads: int) -> Value:
-        return self.warp_reduce(name, Expr(emit, value), threads).value
-
-    def together(self, emit: Builder, name: str, value: Value) -> Value:
-        return self.block_reduce(name, Expr(emit, value)).value
 
 
 def shuffle_xor(value: Expr, distance: int) -> Expr:
@@ -151,9 +137,7 @@ def store_several(target: Pointer, place: Index, elements: Sequence[Expr]) -> No
     emit.place(simt.Store(target.value, index(emit, place).value, values(elements)))
 
 
-def multiply_add(
-    left: Sequence[Expr], right: Sequence[Expr], sums: Sequence[Expr]
-) -> list[Expr]:
+def multiply_add(left: Sequence[Expr], right: Sequence[Expr], sums: Sequence[Expr]) -> list[Expr]:
     """A product of matrices of which the threads of a warp have parts, added to sums."""
     emit = sums[0].emit
     return exprs(emit, emit.all(simt.MultiplyAdd(values(left), values(right), values(sums))))
@@ -165,35 +149,3 @@ def threads_for(count: Size, each: int, most: int) -> int:
     while threads < most and not (isinstance(count, int) and threads * each >= count):
         threads *= 2
     return threads
-
-
-def when(emit: Builder, condition: Value, *ops: Op) -> None:
-    """Run operations if a condition holds."""
-
-    def then(inside: Builder) -> None:
-        for op in ops:
-            inside.place(op)
-
-    either(emit, condition, then)
-
-
-Write = Callable[[Builder], None]
-"""Writes a branch."""
-
-
-def either(emit: Builder, condition: Value, then: Write, otherwise: Write | None = None) -> None:
-    """Do something if a condition holds, and perhaps something else if it does not."""
-    yes, no = Block(), Block()
-    for block, write in ((yes, then), (no, otherwise)):
-        with emit.inside(block):
-            if write is not None:
-                write(emit)
-            emit.place(loop.Yield([]))
-    emit.place(loop.If(condition, yes, no))
-
-
-def nothing(emit: Builder) -> Block:
-    """The branch of an `if` that does nothing."""
-    block = Block()
-    Builder(block, emit.location).place(loop.Yield([]))
-    return block

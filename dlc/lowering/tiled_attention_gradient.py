@@ -148,9 +148,7 @@ class TiledAttentionGradient:
 
     # Results.
 
-    def store(
-        self, batch: Sequence[Expr], which: int, place: tuple[Expr, Expr], sum: Expr
-    ) -> None:
+    def store(self, batch: Sequence[Expr], which: int, place: tuple[Expr, Expr], sum: Expr) -> None:
         """Write an element of what a row receives, if there is one.
 
         `which` is 0 for queries and keys, which receive a multiple of the sum, and 1 for values.

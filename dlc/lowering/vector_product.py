@@ -177,9 +177,7 @@ class VectorProduct:
 
     # The walk along k.
 
-    def _walk(
-        self, sources: Sequence[Source], shape: _Shape, own: Expr, begin: Expr
-    ) -> list[Expr]:
+    def _walk(self, sources: Sequence[Source], shape: _Shape, own: Expr, begin: Expr) -> list[Expr]:
         """The thread's sums, row by row, for its results from `own` on; it has pieces from `begin` on."""
         emit = self.writer.emit
         rows, matrix = sources[self.few], sources[1 - self.few]

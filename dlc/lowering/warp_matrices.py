@@ -109,9 +109,7 @@ class WarpRows:
         """How many sums of a thread are in rows like these."""
         return ROWS * columns.elements // WARP
 
-    def products(
-        self, left: tuple[Lines, Pointer], right: tuple[Lines, Pointer]
-    ) -> list[Expr]:
+    def products(self, left: tuple[Lines, Pointer], right: tuple[Lines, Pointer]) -> list[Expr]:
         """The warp's rows of one array times all rows of another, each with the buffer it is in."""
         rows, own = left
         columns, _ = right

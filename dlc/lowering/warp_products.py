@@ -117,7 +117,13 @@ class MatrixProduct(WarpProduct):
         along_k, of_rows = panel.source.along_k, panel is self.lhs
         return [
             fragment(
-                panel.lines, buffer, self.lane, base, (first, step), along_k=along_k, of_rows=of_rows
+                panel.lines,
+                buffer,
+                self.lane,
+                base,
+                (first, step),
+                along_k=along_k,
+                of_rows=of_rows,
             )
             for first in range(0, length, 16)
         ]

@@ -1,8 +1,8 @@
 """Loops, branches and index arithmetic in a few words, for whoever writes code of the loop level.
 
-    with for_each(emit, 0, count) as k:
-        with when(k < limit):
-            target[k] = source[k] * 2
+with for_each(emit, 0, count) as k:
+    with when(k < limit):
+        target[k] = source[k] * 2
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dlc.lowering.expr import Condition, Expr, Index, exprs, index, maximum, min
 
 Carry: TypeAlias = Callable[[Expr, list[Expr]], Sequence[Index]]
 """The body of a loop: from the index and what is carried, what is carried on."""
-Branch: TypeAlias = Callable[[], Sequence[Expr]]
-"""Writes a branch, and gives what it yields."""
+Branch: TypeAlias = Callable[[], Sequence[Expr] | None]
+"""Writes a branch, and gives what it yields, if anything."""
 
 
 @contextmanager
@@ -51,6 +51,24 @@ def iterate(
     return exprs(emit, emit.all(loop.For(*bounds, index(emit, step).value, start, block)))
 
 
+def repeat_while(
+    emit: Builder,
+    initial: Sequence[Index],
+    test: Callable[[list[Expr]], Expr],
+    body: Callable[[list[Expr]], Sequence[Index]],
+) -> list[Expr]:
+    """A loop that goes on as long as a test holds of what it carries; the last values."""
+    start = [index(emit, value).value for value in initial]
+    types = [value.type for value in start]
+    condition, work = Block(types), Block(types)
+    with emit.inside(condition):
+        emit.place(loop.Yield([test(exprs(emit, condition.arguments)).value]))
+    with emit.inside(work):
+        after = body(exprs(emit, work.arguments))
+        emit.place(loop.Yield([index(emit, value).value for value in after]))
+    return exprs(emit, emit.all(loop.While(start, condition, work)))
+
+
 @contextmanager
 def when(condition: Condition) -> Generator[None]:
     """A branch: what is written meanwhile runs if the condition holds."""
@@ -72,7 +90,7 @@ def either(condition: Expr, then: Branch, otherwise: Branch) -> list[Expr]:
     blocks = Block(), Block()
     for block, branch in zip(blocks, (then, otherwise), strict=True):
         with emit.inside(block):
-            emit.place(loop.Yield(values(branch())))
+            emit.place(loop.Yield(values(branch() or ())))
     return exprs(emit, emit.all(loop.If(condition.value, *blocks)))
 
 
@@ -84,7 +102,9 @@ def empty(emit: Builder) -> Block:
     return block
 
 
-def nest(emit: Builder, extents: Sequence[Index], initial: Sequence[Index], body: Nested) -> list[Expr]:
+def nest(
+    emit: Builder, extents: Sequence[Index], initial: Sequence[Index], body: Nested
+) -> list[Expr]:
     """Loops within loops, each over one extent, carrying values through all of them."""
 
     def level(outer: list[Expr], carried: Sequence[Index]) -> Sequence[Index]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dlc.lowering.loop_words import unravel
 
 from dlc.dialects import scalar, simt
 from dlc.dialects.machine import BadAccess
@@ -15,7 +16,6 @@ from dlc.dialects.simt import WARP
 from dlc.dialects.warp_memory import Divergence, Early
 from dlc.ir.core import Value
 from dlc.ir.types import F16, F32
-from dlc.lowering.loop_words import unravel
 from tests.dialects.faults import THREADS, Fault, cases, check, run
 from tests.dialects.threads import Threads, launch, memory, numbers
 

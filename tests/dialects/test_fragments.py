@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dlc.lowering.loop_words import index
 
 from dlc.dialects import fragments, loop, scalar, simt, vec
 from dlc.dialects.machine import Stretch
@@ -16,7 +17,6 @@ from dlc.ir.core import Block, Value
 from dlc.ir.evaluation import Array
 from dlc.ir.location import FileLocation
 from dlc.ir.types import BF16, F16, F32, F64, INDEX, POINTER, DType, Type, VectorType
-from dlc.lowering.loop_words import index
 
 HERE = FileLocation("kernel.dlm", 1, 1)
 

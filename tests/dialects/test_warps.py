@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from dlc.lowering.loop_words import unravel
 
 from dlc.dialects import loop, scalar, simt, vec
 from dlc.dialects.machine import BadAccess, Enough
@@ -21,7 +22,6 @@ from dlc.errors import CallError
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import F32, INDEX, VectorType
-from dlc.lowering.loop_words import unravel
 from dlc.runtime.abi import Status
 from tests.dialects.faults import ROOM, THREADS, TILES, Fault, cases, check, run
 from tests.dialects.threads import HERE, Floats, Threads, launch, memory, numbers

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from dlc.lowering.loop_words import for_each, index
 from numpy.typing import NDArray
 
 from dlc.dialects import loop, scalar, simt
@@ -15,7 +16,6 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.location import FileLocation
 from dlc.ir.types import F32, INDEX, POINTER
-from dlc.lowering.loop_words import for_each, index
 from dlc.lowering.simt_writer import nothing
 
 HERE = FileLocation("kernel.dlm", 1, 1)

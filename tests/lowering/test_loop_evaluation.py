@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from dlc.lowering.loop_words import index
 
 from dlc.dialects import array, loop, mem, scalar, vec
 from dlc.dialects.builtin import Module
@@ -19,7 +20,6 @@ from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, I64, INDEX, POINTER, TensorType, VectorType
 from dlc.lowering.loop_check import Compared, compare_loops, planned_copy
 from dlc.lowering.loop_evaluation import run_tile
-from dlc.lowering.loop_words import index
 from dlc.lowering.plan_evaluation import evaluate_plan
 from tests.lowering.everywhere import (
     HERE,

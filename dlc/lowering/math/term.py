@@ -17,6 +17,7 @@ from dlc.ir.core import Value
 from dlc.ir.types import F32, F64, I32, I64, U32, U64, DType
 from dlc.lowering.expr import Expr, Number
 
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """How the bits of a float are divided, and numbers that follow from it."""
@@ -103,7 +104,6 @@ class Term(Expr):
             result = result.times_plus(self, coefficient)
         return result
 
-
     def floor(self) -> Term:
         return self.apply(scalar.Floor(self.value))
 
@@ -127,14 +127,6 @@ class Term(Expr):
     def bitcast(self, dtype: DType) -> Term:
         return self.apply(scalar.Bitcast(self.value, dtype))
 
-
-
-
-
-
-
-
-
     def sign_bit(self) -> Term:
         """The bits of a float with all but the sign cleared."""
         return self.bits() & self.format.sign
@@ -144,13 +136,6 @@ class Term(Expr):
         return (self.bits() | other.sign_bit()).float()
 
     # Conditions.
-
-
-
-
-
-
-
 
     def is_nan(self) -> Term:
         return self.differs(self)
@@ -170,5 +155,3 @@ class Term(Expr):
     def at_most(self, bound: float) -> Term:
         """This or the bound, whichever is smaller; NaN stays."""
         return self.unless(self > bound, bound)
-
-
