@@ -2,8 +2,8 @@
 
 `row * 4 + column` places a `scalar.multiply` and a `scalar.add`, in the order in which Python evaluates
 them. A number in a formula becomes a constant of the expression's own type, so one formula serves scalars,
-registers and indices. What adds or multiplies nothing is left out: for integers `x + 0` and `1 * x` are `x`,
-so an offset is `sum(index * stride for ...)` even where a stride is known to be 1.
+registers and indices. For integers `0 + x` and `x * 1` are `x`, so an offset is
+`sum(index * stride for ...)` even where a stride is known to be 1, and costs no operation there.
 
 One builder writes a function. It stands in the block that is being written (`Builder.inside`), so an
 expression of an outer block may be used within a loop, and what is computed with it there stands there.
@@ -198,7 +198,7 @@ class Expr:
 
 
 class Pointer:
-    """The address of elements of a dtype: `p[i]` loads one, `p[i] = x` stores it, `p + i` is its address."""
+    """The address of elements: `p[i]` loads one, `p[i] = x` stores it, `p + i` is where it is."""
 
     __slots__ = ("dtype", "emit", "value")
 

@@ -120,7 +120,7 @@ class GridWriter(KernelWriter):
 
 
 def shuffle_xor(value: Expr, distance: int) -> Expr:
-    """The value of the thread of the warp whose number differs from this one's in the bits of `distance`."""
+    """The value of the thread of the warp whose number is this one's XORed with `distance`."""
     return value.apply(simt.Exchange(value.value, distance))
 
 

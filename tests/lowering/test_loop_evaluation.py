@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from dlc.lowering.loop_words import index
 
 from dlc.dialects import array, loop, mem, scalar, vec
 from dlc.dialects.builtin import Module
@@ -126,6 +125,10 @@ def run(write: Callable[[Builder, Value], object], memory: Stretch) -> None:
     write(emit, block.arguments[2])
     emit.place(loop.Return())
     run_tile(loop.Func(block, "kernel"), [memory], (), 0)
+
+
+def index(emit: Builder, place: int) -> Value:
+    return emit(scalar.Constant(place, INDEX))
 
 
 def number(emit: Builder, value: float) -> Value:
