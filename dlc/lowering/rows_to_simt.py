@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 
 from dlc.dialects import kernel
 from dlc.dialects.scalar import element
@@ -190,14 +191,13 @@ class _Rows(Body):
 
     def _fold(self, op: kernel.Fold, point: Point) -> Lane:
         name, group, dtype = op.combine, self.shape.group, element(op.result.type)
-        pieces = [in_lanes(lane, group) for lane in self._pieces(op, point)]
+        *pieces, last = [in_lanes(lane, group) for lane in self._pieces(op, point)]
         start = constant(self.emit, kernel.identity(name, dtype), dtype)
+        total = reduce(partial(combine, name), pieces) if pieces else None
         if isinstance(self.has_last, Expr):
             nothing = broadcast(start, group)
-            pieces[-1] = select(broadcast(self.has_last, group), pieces[-1], nothing)
-        total, *others = pieces
-        for other in others:
-            total = combine(name, total, other)
+            last = select(broadcast(self.has_last, group), last, nothing)
+        total = last if total is None else combine(name, total, last)
         if group > 1:
             total = reduce_lanes(name, total)
         if self.shape.threads <= WARP:
