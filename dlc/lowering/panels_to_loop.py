@@ -134,9 +134,14 @@ class _Panels(ProductTiles):
     def _panels(self, rhs: Pointer, p: Expr, across: Expr) -> list[Pointer]:
         """Where the panels of a micro-tile are, the last one again beyond the end."""
         stride = self.writer.stride(1, len(self.writer.views[1].shape) - 3)
-        numbers = [p]
-        numbers += [smaller(p + number, across - 1) for number in range(1, self.shape.panels)]
-        return [rhs.of(self.product.accumulator) + number * stride for number in numbers]
+        panels: list[Pointer] = []
+        for number in range(self.shape.panels):
+            panel = p
+            if number:
+                last = across - 1
+                panel = smaller(p + number, last)
+            panels.append(rhs.of(self.product.accumulator) + panel * stride)
+        return panels
 
 
 @dataclass(frozen=True, slots=True)
