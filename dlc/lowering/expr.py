@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Self, TypeAlias
 
-import numpy as np
-
 from dlc.dialects import kernel, loop, scalar, vec
 from dlc.dialects.scalar import element
 from dlc.ir.builder import Builder
@@ -74,7 +72,7 @@ class Expr:
         """A number of this expression's type."""
         if isinstance(number, Dim):
             return self.apply(kernel.ExtentOf(number))
-        return self.apply(scalar.Constant(_exact(number, self.dtype), self.value.type))
+        return self.apply(scalar.Constant(_literal(number, self.dtype), self.value.type))
 
     def operand(self, other: Number) -> Value:
         """An operand beside this expression as a value."""
@@ -249,7 +247,7 @@ class Pointer:
 
 def constant(emit: Builder, number: float, type: Type) -> Expr:
     """A number as an expression."""
-    return Expr(emit, emit(scalar.Constant(_exact(number, element(type)), type)))
+    return Expr(emit, emit(scalar.Constant(_literal(number, element(type)), type)))
 
 
 def index(emit: Builder, place: Index) -> Expr:
@@ -337,8 +335,8 @@ def select_pointer(condition: Condition, yes: Pointer, no: Pointer) -> Pointer:
     return Pointer(condition.emit, chosen, yes.dtype)
 
 
-def _exact(number: float, dtype: DType) -> float | int | bool:
-    """The number as the dtype holds it: the text of the program says what is computed with."""
+def _literal(number: float, dtype: DType) -> float | int | bool:
+    """The number as an attribute of a constant of the dtype."""
     if dtype is BOOL:
         return bool(number)
-    return float(np.asarray(number, dtype.numpy)) if dtype.is_float else int(number)
+    return float(number) if dtype.is_float else int(number)

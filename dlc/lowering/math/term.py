@@ -14,6 +14,7 @@ import numpy as np
 from dlc.dialects import scalar
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
+from dlc.ir.dims import Dim
 from dlc.ir.types import F32, F64, I32, I64, U32, U64, DType
 from dlc.lowering.expr import Expr, Number
 
@@ -84,6 +85,12 @@ class Term(Expr):
 
     def _like(self, value: Value) -> Self:
         return type(self)(self.emit, value, self.fused)
+
+    def constant(self, number: float | Dim) -> Self:
+        """A number of this term's type, as it is held: the text says what is computed with."""
+        if self.dtype.is_float and not isinstance(number, Dim):
+            number = float(np.asarray(number, self.dtype.numpy))
+        return super().constant(number)
 
     @property
     def format(self) -> Format:
