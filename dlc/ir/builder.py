@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.location import Location
 
@@ -47,3 +50,11 @@ class Builder:
     def at(self, location: Location) -> Builder:
         """The same point with another location."""
         return Builder(self.block, location, self.before)
+
+    @contextmanager
+    def into(self, block: Block) -> Generator[None]:
+        """Stand at the end of another block for a while, which thus gets a body."""
+        outer = self.block, self.before
+        self.block, self.before = block, None
+        yield
+        self.block, self.before = outer

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel, loop, scalar, simt
+from dlc.dialects import kernel
 from dlc.dialects.kernel_attention import AttentionGradient
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
 from dlc.ir.passes import Context
 from dlc.ir.types import F32
-from dlc.lowering.formula import number
-from dlc.lowering.loop_words import for_each, index, minimum, unravel
+from dlc.lowering.expr import Expr, Pointer, constant, fma, minimum
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.matrix_attention_gradient import MatrixAttentionGradient
-from dlc.lowering.shared_lines import Lines, multiple, plus
+from dlc.lowering.shared_lines import Lines
+from dlc.lowering.simt_writer import load_several
 from dlc.lowering.tiled_attention_gradient import TiledAttentionGradient, elements_of
-from dlc.lowering.warp_matrices import bring_rows, by_matrices, lines_of
+from dlc.lowering.warp_matrices import by_matrices, lines_of, load_rows
+from dlc.lowering.words import iterate, unravel
 from dlc.target import gpu_of
 from dlc.target.gpu import GpuTarget
 
@@ -48,43 +47,65 @@ class _Gradient(TiledAttentionGradient):
         self.lines = [lines_of(F32, side, elements) for elements in self.elements]
         """Of queries or keys, and of what belongs to them."""
         self.weights = lines_of(F32, side, side)
+        self.down, self.across = unravel(self.writer.thread, [ACROSS] * 2)
+        self.results = range(2 if op.by_keys else 1)
+        """Of queries; of keys and of values."""
+
+    def write(self, batch: Sequence[Expr], first: Expr) -> None:
+        own, walked = ([self._buffer(lines) for lines in self.lines] for _ in range(2))
+        weights = [self._buffer(self.weights) for _ in self.results]
+        self._load(batch, self.own, (first, self.count_of_rows()), own)
+        rows = [first + self.down + DOWN * k for k in range(self._tall)]
+
+        def some(start: Expr, sums: list[Expr]) -> list[Expr]:
+            return self._some_columns(batch, rows, start, (own, walked, weights), sums)
+
         emit = self.writer.emit
-        self.down, self.across = unravel(emit, self.writer.thread, [index(emit, ACROSS)] * 2)
+        zeros = [constant(emit, 0, F32)] * sum(map(self._sums, self.results))
+        begin, end = self.range(first)
+        sums = iterate(emit, begin, end, zeros, some, self.columns)
+        for which, own_sums in zip(self.results, self._by_result(sums), strict=True):
+            self._finish(batch, rows, which, own_sums)
 
-    def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:
-        own, walked = ([self._room(emit, lines) for lines in self.lines] for _ in range(2))
-        sums_of = range(2 if self.op.by_keys else 1)
-        weights = [self._room(emit, self.weights) for _ in sums_of]
-        limit = self.count_of_rows()
-        for view, lines, room in zip(self.own, self.lines, own, strict=True):
-            bring_rows(self.writer, emit, view, batch, (first, limit), lines, room)
-        rows = [plus(emit, plus(emit, first, self.down), DOWN * k) for k in range(self._tall)]
+    def _some_columns(
+        self,
+        batch: Sequence[Expr],
+        rows: Sequence[Expr],
+        start: Expr,
+        buffers: tuple[Sequence[Pointer], Sequence[Pointer], Sequence[Pointer]],
+        sums: Sequence[Expr],
+    ) -> list[Expr]:
+        """The sums with what the columns from `start` on add to them."""
+        writer = self.writer
+        own, walked, weights = buffers
+        self._load(batch, self.walked, (start, self.count_of_columns()), walked)
+        writer.commit()
+        writer.wait()
+        writer.barrier()
+        products = [self._products(k, own[k], walked[k]) for k in range(2)]
+        self._weigh(batch, rows, start, products, weights)
+        writer.barrier()
+        added = list[Expr]()
+        for which, own_sums in zip(self.results, self._by_result(sums), strict=True):
+            added += self._added(which, weights[which], walked[which], own_sums)
+        writer.barrier()
+        return added
 
-        def some(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
-            end = self.count_of_columns()
-            for view, lines, room in zip(self.walked, self.lines, walked, strict=True):
-                bring_rows(self.writer, deep, view, batch, (start, end), lines, room)
-            deep.place(simt.Commit())
-            deep.place(simt.Wait(0))
-            deep.place(simt.Barrier())
-            products = [self._products(deep, k, own[k], walked[k]) for k in range(2)]
-            self._weigh(deep, batch, rows, start, products, weights)
-            deep.place(simt.Barrier())
-            found = list[Value]()
-            for which in sums_of:
-                count = self._sums(which)
-                mine, carried = carried[:count], carried[count:]
-                found += self._added(deep, which, weights[which], walked[which], mine)
-            deep.place(simt.Barrier())
-            return found
+    def _load(
+        self,
+        batch: Sequence[Expr],
+        views: Sequence[int],
+        rows: tuple[Expr, Expr],
+        buffers: Sequence[Pointer],
+    ) -> None:
+        """Start to copy the rows of two operands from one on, up to a limit."""
+        for view, lines, buffer in zip(views, self.lines, buffers, strict=True):
+            load_rows(self.writer, view, batch, rows, lines, buffer)
 
-        nothing = [number(emit, 0, F32)] * sum(self._sums(which) for which in sums_of)
-        begin, end = self.range(emit, first)
-        found = list(for_each(emit, begin, end, self.columns, nothing, some))
-        for which in sums_of:
-            count = self._sums(which)
-            self._finish(emit, batch, rows, which, found[:count])
-            found = found[count:]
+    def _by_result(self, sums: Sequence[Expr]) -> list[Sequence[Expr]]:
+        """The thread's sums of each result."""
+        first = self._sums(0)
+        return [sums[:first], sums[first:]][: len(self.results)]
 
     @property
     def _tall(self) -> int:
@@ -103,117 +124,93 @@ class _Gradient(TiledAttentionGradient):
     def _sums(self, which: int) -> int:
         return self._tall * self._units(which) * UNIT
 
-    def _room(self, emit: Builder, lines: Lines) -> Value:
-        return emit(simt.Shared(lines.bytes // F32.bytes, F32))
+    def _buffer(self, lines: Lines) -> Pointer:
+        return self.writer.shared(lines.bytes // F32.bytes, F32)
 
     # The steps for some columns.
 
-    def _products(self, emit: Builder, which: int, own: Value, walked: Value) -> Sequence[Value]:
+    def _products(self, which: int, own: Pointer, walked: Pointer) -> list[Expr]:
         """The products of the thread's rows and columns, row by row."""
-        lines = self.lines[which]
+        lines, emit = self.lines[which], self.writer.emit
 
-        def unit(deep: Builder, k: Value, sums: list[Value]) -> Sequence[Value]:
-            down = [self._row(deep, lines, own, r, k) for r in range(self._tall)]
-            across = [self._column(deep, lines, walked, c, k) for c in range(self._wide)]
+        def unit(k: Expr, sums: list[Expr]) -> list[Expr]:
+            down = [self._row(lines, own, r, k) for r in range(self._tall)]
+            across = [self._column(lines, walked, c, k) for c in range(self._wide)]
             pairs = [(one, other) for one in down for other in across]
-            return [_dot(deep, *pair, sum) for pair, sum in zip(pairs, sums, strict=True)]
+            return [_dot(*pair, sum) for pair, sum in zip(pairs, sums, strict=True)]
 
-        zeros = [number(emit, 0, F32)] * (self._tall * self._wide)
-        return for_each(emit, index(emit, 0), index(emit, lines.units), 1, zeros, unit)
+        zeros = [constant(emit, 0, F32)] * (self._tall * self._wide)
+        return iterate(emit, 0, lines.units, zeros, unit)
 
-    def _row(
-        self, emit: Builder, lines: Lines, room: Value, which: int, unit: Value
-    ) -> Sequence[Value]:
+    def _row(self, lines: Lines, buffer: Pointer, which: int, unit: Expr) -> list[Expr]:
         """A unit of one of the thread's rows."""
-        line = plus(emit, self.down, DOWN * which)
-        return _read(emit, room, lines.place(emit, line, unit, self.down))
+        line = self.down + DOWN * which
+        return load_several(buffer, lines.place(line, unit, self.down), UNIT)
 
-    def _column(
-        self, emit: Builder, lines: Lines, room: Value, which: int, unit: Value
-    ) -> Sequence[Value]:
+    def _column(self, lines: Lines, buffer: Pointer, which: int, unit: Expr) -> list[Expr]:
         """A unit of one of the thread's columns."""
-        line = plus(emit, self.across, ACROSS * which)
-        return _read(emit, room, lines.place(emit, line, unit, line))
+        line = self.across + ACROSS * which
+        return load_several(buffer, lines.place(line, unit, line), UNIT)
 
     def _weigh(
         self,
-        emit: Builder,
-        batch: Sequence[Value],
-        rows: Sequence[Value],
-        start: Value,
-        products: Sequence[Sequence[Value]],
-        rooms: Sequence[Value],
+        batch: Sequence[Expr],
+        rows: Sequence[Expr],
+        start: Expr,
+        products: Sequence[Sequence[Expr]],
+        buffers: Sequence[Pointer],
     ) -> None:
         """Put what the thread's scores receive into shared memory, and `by_keys` their weights."""
-        own = [plus(emit, self.across, ACROSS * c) for c in range(self._wide)]
-        columns = [plus(emit, start, column) for column in own]
+        own = [self.across + ACROSS * c for c in range(self._wide)]
+        columns = [start + column for column in own]
         queries = columns if self.op.by_keys else rows
-        known = [self.statistics(emit, batch, query) for query in queries]
+        of_queries = [self.statistics(batch, query) for query in queries]
         for place, pair in enumerate(zip(*products, strict=True)):
             r, c = divmod(place, self._wide)
-            statistics = known[c if self.op.by_keys else r]
-            p, ds = self.weigh(emit, batch, (rows[r], columns[c]), pair, statistics)
-            line = plus(emit, self.down, DOWN * r)
-            unit, rest = unravel(emit, own[c], [index(emit, UNIT)] * 2)
-            there = plus(emit, self.weights.place(emit, line, unit, self.down), rest)
-            for room, value in zip(rooms, (ds, p), strict=False):
-                emit.place(loop.Store(value, room, there))
+            statistics = of_queries[c if self.op.by_keys else r]
+            p, ds = self.weigh(batch, (rows[r], columns[c]), pair, statistics)
+            line = self.down + DOWN * r
+            unit, rest = unravel(own[c], [UNIT] * 2)
+            there = self.weights.place(line, unit, self.down) + rest
+            for buffer, value in zip(buffers, (ds, p), strict=False):
+                buffer[there] = value
 
     def _added(
-        self, emit: Builder, which: int, weights: Value, walked: Value, sums: Sequence[Value]
-    ) -> tuple[Value, ...]:
+        self, which: int, weights: Pointer, walked: Pointer, sums: Sequence[Expr]
+    ) -> list[Expr]:
         """Add the columns, weighted, to the thread's elements of what its rows receive."""
         lines = self.lines[which]
-        units = [
-            minimum(emit, unit, index(emit, lines.units - 1)) for unit in self._own(emit, which)
-        ]
+        units = [minimum(unit, lines.units - 1) for unit in self._own(which)]
 
-        def some(deep: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
-            factors = [self._row(deep, self.weights, weights, r, k) for r in range(self._tall)]
-            found = carried
+        def some(k: Expr, sums: list[Expr]) -> list[Expr]:
+            factors = [self._row(self.weights, weights, r, k) for r in range(self._tall)]
             for step in range(UNIT):
-                line = plus(deep, multiple(deep, k, UNIT), step)
-                there = [
-                    one
+                line = k * UNIT + step
+                elements = [
+                    element
                     for unit in units
-                    for one in _read(deep, walked, lines.place(deep, line, unit, line))
+                    for element in load_several(walked, lines.place(line, unit, line), UNIT)
                 ]
-                pairs = [(factor[step], one) for factor in factors for one in there]
-                found = [
-                    deep(scalar.Fma(*pair, sum)) for pair, sum in zip(pairs, found, strict=True)
-                ]
-            return found
+                pairs = [(factor[step], element) for factor in factors for element in elements]
+                sums = [fma(*pair, sum) for pair, sum in zip(pairs, sums, strict=True)]
+            return sums
 
-        end = index(emit, self.columns // UNIT)
-        return for_each(emit, index(emit, 0), end, 1, sums, some)
+        return iterate(self.writer.emit, 0, self.columns // UNIT, sums, some)
 
-    def _own(self, emit: Builder, which: int) -> list[Value]:
+    def _own(self, which: int) -> list[Expr]:
         """The units of a row's elements that are the thread's; some may be beyond the last."""
-        return [plus(emit, self.across, ACROSS * k) for k in range(self._units(which))]
+        return [self.across + ACROSS * k for k in range(self._units(which))]
 
     def _finish(
-        self,
-        emit: Builder,
-        batch: Sequence[Value],
-        rows: Sequence[Value],
-        which: int,
-        sums: Sequence[Value],
+        self, batch: Sequence[Expr], rows: Sequence[Expr], which: int, sums: Sequence[Expr]
     ) -> None:
-        along = [
-            plus(emit, multiple(emit, unit, UNIT), k)
-            for unit in self._own(emit, which)
-            for k in range(UNIT)
-        ]
+        along = [unit * UNIT + k for unit in self._own(which) for k in range(UNIT)]
         places = [(row, element) for row in rows for element in along]
         for place, sum in zip(places, sums, strict=True):
-            self.store(emit, batch, which, place, sum)
+            self.store(batch, which, place, sum)
 
 
-def _read(emit: Builder, room: Value, place: Value) -> Sequence[Value]:
-    return emit.all(simt.Load(room, place, F32, UNIT))
-
-
-def _dot(emit: Builder, one: Sequence[Value], other: Sequence[Value], sum: Value) -> Value:
+def _dot(one: Sequence[Expr], other: Sequence[Expr], sum: Expr) -> Expr:
     for pair in zip(one, other, strict=True):
-        sum = emit(scalar.Fma(*pair, sum))
+        sum = fma(*pair, sum)
     return sum

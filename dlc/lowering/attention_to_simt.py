@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel, loop, scalar, simt
+from dlc.dialects import kernel
 from dlc.dialects.kernel_attention import Attention
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
 from dlc.ir.passes import Context
 from dlc.ir.types import BOOL, F32
-from dlc.lowering.loop_words import for_each, index, minimum
+from dlc.lowering.expr import Expr, Pointer, constant, fma, maximum, minimum, select
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.matrix_attention import MatrixAttention
-from dlc.lowering.product_sources import both, read
 from dlc.lowering.tiled_attention import LOWEST, State, TiledAttention
 from dlc.lowering.warp_matrices import by_matrices
+from dlc.lowering.words import either, iterate
 from dlc.target import gpu_of
 from dlc.target.gpu import GpuTarget
 
@@ -45,156 +43,124 @@ class _Attention(TiledAttention):
         self.columns = -(-self.width // THREADS)
         """Columns of the values that a thread adds up."""
 
-    def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:
-        rows = [emit(scalar.Add(first, index(emit, r))) for r in range(QUERIES)]
-        self._finish(emit, batch, rows, self._attend(emit, batch, rows))
+    def write(self, batch: Sequence[Expr], first: Expr) -> None:
+        rows = [first + r for r in range(QUERIES)]
+        self._finish(batch, rows, self._attend(batch, rows))
 
-    def _attend(self, emit: Builder, batch: Sequence[Value], rows: Sequence[Value]) -> State:
+    def _attend(self, batch: Sequence[Expr], rows: Sequence[Expr]) -> State:
         """What there is after all keys."""
         writer = self.writer
-        last = emit(scalar.Subtract(writer.size(self.m, "m"), index(emit, 1)))
+        last = writer.size(self.m, "m") - 1
         # Queries beyond the last are computed as the last one, and not written.
-        queries = [minimum(emit, row, last) for row in rows]
+        queries = [minimum(row, last) for row in rows]
         count = writer.size(self.op.count, "n")
-        powers = emit(simt.Shared(QUERIES * THREADS, F32))
+        powers = writer.shared(QUERIES * THREADS, F32)
 
-        def keys(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
-            scores = self._scores(deep, batch, queries, start, count)
-            state = self._powers(deep, scores, State.of(carried, QUERIES), powers)
-            deep.place(simt.Barrier())
-            sums = self._weighted(deep, batch, start, count, powers, state.sums)
-            deep.place(simt.Barrier())
+        def keys(start: Expr, carried: list[Expr]) -> list[Expr]:
+            scores = self._scores(batch, queries, start, count)
+            state = self._powers(scores, State.of(carried, QUERIES), powers)
+            writer.barrier()
+            sums = self._weighted(batch, start, count, powers, state.sums)
+            writer.barrier()
             return State(state.largest, state.total, sums).values
 
-        start = State.start(emit, QUERIES, QUERIES * self.columns)
-        found = for_each(emit, index(emit, 0), count, THREADS, start.values, keys)
-        return State.of(found, QUERIES)
+        start = State.start(writer.emit, QUERIES, QUERIES * self.columns)
+        return State.of(iterate(writer.emit, 0, count, start.values, keys, THREADS), QUERIES)
 
     # The steps for some keys, one to a thread.
 
     def _scores(
-        self,
-        emit: Builder,
-        batch: Sequence[Value],
-        queries: Sequence[Value],
-        start: Value,
-        count: Value,
-    ) -> list[Value]:
+        self, batch: Sequence[Expr], queries: Sequence[Expr], start: Expr, count: Expr
+    ) -> list[Expr]:
         """The score of each query with the thread's key, -inf for what is hidden or beyond the last."""
-        key = emit(scalar.Add(start, self.writer.thread))
-        yes, no = Block(), Block()
-        inside, beyond = Builder(yes, emit.location), Builder(no, emit.location)
-        products = self._products(inside, batch, queries, key)
-        found = [
-            self._seen(inside, batch, query, key, score)
-            for query, score in zip(queries, products, strict=True)
-        ]
-        inside.place(loop.Yield(found))
-        beyond.place(loop.Yield([_number(beyond, LOWEST)] * QUERIES))
-        return list(emit.all(loop.If(emit(scalar.Compare(key, count, "lt")), yes, no)))
+        key = start + self.writer.thread
 
-    def _products(
-        self, emit: Builder, batch: Sequence[Value], queries: Sequence[Value], key: Value
-    ) -> Sequence[Value]:
-        def step(deep: Builder, d: Value, sums: list[Value]) -> Sequence[Value]:
-            there = read(self.writer, deep, 1, [*batch, key, d])
-            elements = [read(self.writer, deep, 0, [*batch, query, d]) for query in queries]
-            return [
-                deep(scalar.Fma(element, there, sum))
-                for element, sum in zip(elements, sums, strict=True)
-            ]
+        def inside() -> list[Expr]:
+            products = zip(queries, self._products(batch, queries, key), strict=True)
+            return [self._masked(batch, query, key, product) for query, product in products]
 
-        depth = self.writer.size(self.depth, "depth")
-        return for_each(emit, index(emit, 0), depth, 1, [_number(emit, 0)] * QUERIES, step)
+        def beyond() -> list[Expr]:
+            return [constant(self.writer.emit, LOWEST, F32)] * QUERIES
 
-    def _seen(
-        self, emit: Builder, batch: Sequence[Value], query: Value, key: Value, product: Value
-    ) -> Value:
+        return either(key < count, inside, beyond)
+
+    def _products(self, batch: Sequence[Expr], queries: Sequence[Expr], key: Expr) -> list[Expr]:
+        writer = self.writer
+
+        def step(d: Expr, sums: list[Expr]) -> list[Expr]:
+            other = writer.load(1, [*batch, key, d])
+            elements = [writer.load(0, [*batch, query, d]) for query in queries]
+            return [fma(element, other, sum) for element, sum in zip(elements, sums, strict=True)]
+
+        depth = writer.size(self.depth, "depth")
+        return iterate(writer.emit, 0, depth, [constant(writer.emit, 0, F32)] * QUERIES, step)
+
+    def _masked(self, batch: Sequence[Expr], query: Expr, key: Expr, product: Expr) -> Expr:
         """A score, scaled and masked."""
-        lowest = _number(emit, LOWEST)
-        score = emit(scalar.Multiply(product, _number(emit, self.op.scale)))
+        score = product * self.op.scale
         if self.op.mask:
-            mask = read(self.writer, emit, 3, [*batch, query, key])
-            hides = mask.type is BOOL
-            score = emit(scalar.Select(mask, score, lowest) if hides else scalar.Add(score, mask))
+            mask = self.writer.load(3, [*batch, query, key])
+            score = select(mask, score, LOWEST) if mask.dtype is BOOL else score + mask
         if self.op.causal is not None:
-            last = emit(scalar.Add(query, self.writer.size(self.op.causal, "causal")))
-            score = emit(scalar.Select(emit(scalar.Compare(key, last, "le")), score, lowest))
+            last = query + self.writer.size(self.op.causal, "causal")
+            score = select(key <= last, score, LOWEST)
         return score
 
-    def _powers(self, emit: Builder, scores: Sequence[Value], state: State, room: Value) -> State:
+    def _powers(self, scores: Sequence[Expr], state: State, powers: Pointer) -> State:
         """Scores become powers in shared memory, and what there was is scaled to the new largest one."""
-        largest: list[Value] = []
-        total: list[Value] = []
-        sums: list[Value] = []
-        for number, score in enumerate(scores):
-            before = state.largest[number]
-            found = self.writer.together(emit, "maximum", score)
-            largest.append(emit(scalar.Maximum(before, found)))
-            base = self.relative(emit, largest[-1])
-            factor = emit(scalar.Exp(emit(scalar.Subtract(before, base))))
-            power = emit(scalar.Exp(emit(scalar.Subtract(score, base))))
-            total.append(emit(scalar.Fma(state.total[number], factor, power)))
-            own = state.sums[number * self.columns : (number + 1) * self.columns]
-            sums += [emit(scalar.Multiply(sum, factor)) for sum in own]
-            place = emit(scalar.Add(self.writer.thread, index(emit, number * THREADS)))
-            emit.place(loop.Store(power, room, place))
+        largest: list[Expr] = []
+        total: list[Expr] = []
+        sums: list[Expr] = []
+        for query, score in enumerate(scores):
+            before = state.largest[query]
+            largest.append(maximum(before, self.writer.block_reduce("maximum", score)))
+            base = self.relative(largest[-1])
+            factor = (before - base).exp()
+            power = (score - base).exp()
+            total.append(fma(state.total[query], factor, power))
+            own = state.sums[query * self.columns : (query + 1) * self.columns]
+            sums += [sum * factor for sum in own]
+            powers[self.writer.thread + query * THREADS] = power
         return State(largest, total, sums)
 
     def _weighted(
         self,
-        emit: Builder,
-        batch: Sequence[Value],
-        start: Value,
-        count: Value,
-        room: Value,
-        sums: Sequence[Value],
-    ) -> tuple[Value, ...]:
+        batch: Sequence[Expr],
+        start: Expr,
+        count: Expr,
+        powers: Pointer,
+        sums: Sequence[Expr],
+    ) -> list[Expr]:
         """Add the values of these keys, weighted by the powers."""
+        writer = self.writer
         # Columns beyond the last are computed as the last one, and not written.
-        last = index(emit, self.width - 1)
-        columns = [minimum(emit, column, last) for column in self._columns(emit)]
+        columns = [minimum(column, self.width - 1) for column in self._columns()]
 
-        def step(deep: Builder, number: Value, carried: list[Value]) -> Sequence[Value]:
-            key = deep(scalar.Add(start, number))
-            powers = [
-                deep(loop.Load(room, deep(scalar.Add(number, index(deep, q * THREADS))), F32))
-                for q in range(QUERIES)
-            ]
-            values = [read(self.writer, deep, 2, [*batch, key, column]) for column in columns]
-            pairs = [(power, value) for power in powers for value in values]
-            return [deep(scalar.Fma(*pair, sum)) for pair, sum in zip(pairs, carried, strict=True)]
+        def step(number: Expr, sums: list[Expr]) -> list[Expr]:
+            key = start + number
+            weights = [powers[number + query * THREADS] for query in range(QUERIES)]
+            elements = [writer.load(2, [*batch, key, column]) for column in columns]
+            pairs = [(weight, element) for weight in weights for element in elements]
+            return [fma(*pair, sum) for pair, sum in zip(pairs, sums, strict=True)]
 
-        left = minimum(emit, emit(scalar.Subtract(count, start)), index(emit, THREADS))
-        return for_each(emit, index(emit, 0), left, 1, sums, step)
+        return iterate(writer.emit, 0, minimum(count - start, THREADS), sums, step)
 
-    def _columns(self, emit: Builder) -> list[Value]:
+    def _columns(self) -> list[Expr]:
         """The columns of the values that are the thread's."""
-        thread = self.writer.thread
-        return [
-            emit(scalar.Add(thread, index(emit, part * THREADS))) for part in range(self.columns)
-        ]
+        return [self.writer.thread + part * THREADS for part in range(self.columns)]
 
-    def _finish(
-        self, emit: Builder, batch: Sequence[Value], rows: Sequence[Value], state: State
-    ) -> None:
+    def _finish(self, batch: Sequence[Expr], rows: Sequence[Expr], state: State) -> None:
         """Divide the sums of each query by the sum of its powers, and write the logarithm of that."""
-        m, width = self.writer.size(self.m, "m"), index(emit, self.width)
-        columns = self._columns(emit)
-        there = [emit(scalar.Compare(column, width, "lt")) for column in columns]
-        for number, row in enumerate(rows):
-            total = self.writer.together(emit, "add", state.total[number])
-            inside = emit(scalar.Compare(row, m, "lt"))
+        m = self.writer.size(self.m, "m")
+        columns = self._columns()
+        exists = [column < self.width for column in columns]
+        for query, row in enumerate(rows):
+            total = self.writer.block_reduce("add", state.total[query])
+            inside = row < m
             for part, column in enumerate(columns):
-                sum = state.sums[number * self.columns + part]
-                within = emit(scalar.And(inside, there[part]))
-                value = emit(scalar.Divide(sum, total))
-                self.store(emit, within, value, 0, [*batch, row, column])
+                sum = state.sums[query * self.columns + part]
+                within = inside & exists[part]
+                self.store(within, sum / total, 0, [*batch, row, column])
             if self.op.logarithms:
-                once = both(emit, inside, self.writer.once(emit))
-                value = self.logarithm(emit, state.largest[number], total)
-                self.store(emit, once, value, 1, [*batch, row])
-
-
-def _number(emit: Builder, value: float) -> Value:
-    return emit(scalar.Constant(value, F32))
+                once = inside & self.writer.once()
+                self.store(once, self.logarithm(state.largest[query], total), 1, [*batch, row])

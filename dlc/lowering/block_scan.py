@@ -6,55 +6,42 @@ memory. The tree is fixed, so the bits are the same in every run.
 
 from __future__ import annotations
 
-from dlc.dialects import loop, scalar, simt
 from dlc.dialects.simt import WARP
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
-from dlc.ir.types import DType
-from dlc.lowering.lanes import combine
-from dlc.lowering.loop_words import index
-from dlc.lowering.simt_writer import GridWriter, when
+from dlc.lowering.expr import Expr, combine, index, select
+from dlc.lowering.simt_writer import GridWriter, shuffle_xor
+from dlc.lowering.words import when
 
 
-def scan(
-    writer: GridWriter, emit: Builder, name: str, value: Value, start: Value
-) -> tuple[Value, Value]:
+def scan(writer: GridWriter, name: str, value: Expr, start: Expr) -> tuple[Expr, Expr]:
     """`start` and all values of the threads before this one combined; and those of all threads.
 
     All threads of the block must be here.
     """
-    prefix, total = _within_warp(writer, emit, name, value, start)
+    prefix, total = _within_warp(writer, name, value, start)
     warps = writer.threads // WARP
     if warps == 1:
         return prefix, total
-    assert isinstance(value.type, DType)
-    room = emit(simt.Shared(warps, value.type))
-    warp = emit(scalar.RawDivide(writer.thread, index(emit, WARP)))
-    first = emit(scalar.Multiply(warp, index(emit, WARP)))
-    leads = emit(scalar.Compare(writer.thread, first, "eq"))
-    when(emit, leads, loop.Store(total, room, warp))
-    emit.place(simt.Barrier())
+    totals = writer.shared(warps, value.dtype)
+    warp = writer.thread // WARP
+    with when(writer.thread.equals(warp * WARP)):
+        totals[warp] = total
+    writer.barrier()
     before, whole = start, start
     for number in range(warps):
-        part = emit(loop.Load(room, index(emit, number), value.type))
-        whole = combine(emit, name, whole, part)
-        earlier = emit(scalar.Compare(index(emit, number), warp, "lt"))
-        before = emit(scalar.Select(earlier, whole, before))
-    # The room is used again if this is in a loop.
-    emit.place(simt.Barrier())
-    return combine(emit, name, before, prefix), whole
+        whole = combine(name, whole, totals[number])
+        before = select(index(writer.emit, number) < warp, whole, before)
+    # The memory is used again if this is in a loop.
+    writer.barrier()
+    return combine(name, before, prefix), whole
 
 
-def _within_warp(
-    writer: GridWriter, emit: Builder, name: str, value: Value, start: Value
-) -> tuple[Value, Value]:
+def _within_warp(writer: GridWriter, name: str, value: Expr, start: Expr) -> tuple[Expr, Expr]:
     """The same among the threads of a warp."""
     prefix, total, distance = start, value, 1
     while distance < WARP:
-        other = emit(simt.Exchange(total, distance))
-        bit = emit(scalar.And(writer.thread, index(emit, distance)))
-        is_later = emit(scalar.Compare(bit, index(emit, 0), "ne"))
-        prefix = emit(scalar.Select(is_later, combine(emit, name, other, prefix), prefix))
-        total = combine(emit, name, total, other)
+        other = shuffle_xor(total, distance)
+        is_later = (writer.thread & distance).differs(0)
+        prefix = select(is_later, combine(name, other, prefix), prefix)
+        total = combine(name, total, other)
         distance *= 2
     return prefix, total

@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import kernel, loop, scalar
+from dlc.dialects import kernel
 from dlc.dialects.kernel_products import Gemm
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
 from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
-from dlc.ir.types import POINTER, U8
+from dlc.ir.types import POINTER
 from dlc.lowering.epilogue import Target
-from dlc.lowering.loop_words import for_each, index, times, unravel
-from dlc.lowering.loop_words import minimum as smaller
+from dlc.lowering.expr import Expr, Pointer
+from dlc.lowering.expr import maximum as larger
+from dlc.lowering.expr import minimum as smaller
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.micro_kernel import Shape, Sums, load, multiply, store, zeros
 from dlc.lowering.packing import Source, Strips, pack
 from dlc.lowering.product_tiles import Corner, ProductTiles
+from dlc.lowering.words import either, for_each, unravel
 from dlc.target.products import ProductBlocking
 from dlc.target.work import nanoseconds
 
@@ -39,19 +39,19 @@ def lower_blocks(op: kernel.Kernel, context: Context) -> Lowered:
 class _Extent:
     """The tile: its first row and panel and those behind its last, and where its batch is."""
 
-    batch: list[Value]
-    top: Value
-    bottom: Value
-    left: Value
-    right: Value
+    batch: list[Expr]
+    top: Expr
+    bottom: Expr
+    left: Expr
+    right: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A stretch of the sums: its first k and its length; None says that it is all of them."""
 
-    start: Value | None
-    length: Value
+    start: Expr | None
+    length: Expr
 
 
 class _Blocks(ProductTiles):
@@ -62,7 +62,8 @@ class _Blocks(ProductTiles):
         self.block = _block_depth(op.inner, self.cpu.products.block_depth)
         self.lanes = self.shape.register.lanes
         self.scratch: Size = 0
-        self.room = self.writer.block.add_argument(POINTER, "scratch")
+        argument = self.writer.block.add_argument(POINTER, "scratch")
+        self.room = Pointer(self.writer.emit, argument, op.accumulator)
 
     @property
     def is_whole(self) -> bool:
@@ -79,111 +80,90 @@ class _Blocks(ProductTiles):
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
         self._lay_out(height, width)
-
-        def tile(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            *where, j, i = unravel(emit, number, counts)
+        with for_each(writer.emit, writer.first, writer.last) as number:
+            *where, j, i = unravel(number, counts)
             tall, wide = writer.size(height, "height"), writer.size(width, "width")
-            top = emit(scalar.Multiply(i, tall))
-            left = emit(scalar.Multiply(j, wide))
-            bottom = smaller(emit, emit(scalar.Add(top, tall)), writer.size(m, "m"))
-            across = writer.size(self.across, "panels")
-            right = smaller(emit, emit(scalar.Add(left, wide)), across)
-            self._tile(emit, _Extent(where, top, bottom, left, right))
-            return ()
-
-        for_each(writer.emit, writer.first, writer.last, 1, (), tile)
+            top, left = i * tall, j * wide
+            bottom = smaller(top + tall, writer.size(m, "m"))
+            right = smaller(left + wide, writer.size(self.across, "panels"))
+            self._tile(_Extent(where, top, bottom, left, right))
         work = height * width * shape.panel * maximum(op.inner, 8) * self.cpu.costs.product
         tiles = product(batch) * down * along
-        return writer.finish(tiles, nanoseconds(work), self.scratch, (self.room,))
+        return writer.finish(tiles, nanoseconds(work), self.scratch, (self.room.value,))
 
     def _lay_out(self, height: Size, width: Size) -> None:
         """Divide the thread's memory: panels, strips of the left operand, sums that wait."""
-        emit, shape = self.writer.emit, self.shape
-        self.in_panels = self._part(emit, width * shape.panel * self.block, "panels")
+        shape = self.shape
+        self.in_panels = self._buffer(width * shape.panel * self.block, "panels")
         if self.op.lhs_transposed:
             count = ceil_divide(height, shape.rows)
-            self.strips = self._part(emit, count * self._strip_elements, "strips")
+            self.strips = self._buffer(count * self._strip_elements, "strips")
         if not self.is_whole:
-            self.waiting = self._part(emit, height * width * shape.panel, "waiting")
+            self.waiting = self._buffer(height * width * shape.panel, "waiting")
 
-    def _part(self, emit: Builder, elements: Size, name: str) -> Value:
+    def _buffer(self, elements: Size, name: str) -> Pointer:
         start = self.writer.size(self.scratch, "scratch", name)
         self.scratch = self.scratch + ceil_divide(maximum(elements, 1) * self.bytes, 64) * 64
-        return emit(loop.Offset(self.room, start, U8))
+        return self.room.skip(start)
 
-    def _tile(self, emit: Builder, tile: _Extent) -> None:
+    def _tile(self, tile: _Extent) -> None:
         inner = self.writer.size(self.op.inner, "inner")
         if self.is_whole:
-            self._block(emit, tile, _Part(None, inner))
+            self._block(tile, _Part(None, inner))
             return
-
         step = self.block if isinstance(self.block, int) else self.cpu.products.block_depth
-
-        def block(inside: Builder, start: Value, _: list[Value]) -> Sequence[Value]:
-            left = inside(scalar.Subtract(inner, start))
-            self._block(inside, tile, _Part(start, smaller(inside, left, index(inside, step))))
-            return ()
-
         # Sums of nothing are made by one block, too.
-        end = emit(scalar.Maximum(inner, index(emit, 1)))
-        for_each(emit, index(emit, 0), end, step, (), block)
+        with for_each(self.writer.emit, 0, larger(inner, 1), step) as start:
+            self._block(tile, _Part(start, smaller(inner - start, step)))
 
-    def _block(self, emit: Builder, tile: _Extent, part: _Part) -> None:
+    def _block(self, tile: _Extent, part: _Part) -> None:
         """All rows of a tile times all its panels, for some k."""
-        self._pack(emit, tile, part)
-        targets = self.targets(emit, tile.batch)
-        room = emit(loop.Buffer(self.shape.rows * self.shape.columns, self.op.accumulator))
-
-        def panel(inside: Builder, p: Value, _: list[Value]) -> Sequence[Value]:
-            panels = self._panels(inside, tile, p)
-            stretch = self.stretch(inside, p)[1]
-
-            def rows(deep: Builder, row: Value, _: list[Value]) -> Sequence[Value]:
+        shape, writer = self.shape, self.writer
+        emit = writer.emit
+        self._pack(tile, part)
+        targets = self.targets(tile.batch)
+        buffer = writer.buffer(shape.rows * shape.columns, self.op.accumulator)
+        with for_each(emit, tile.left, tile.right, shape.panels) as p:
+            panels = self._panels(tile, p)
+            _, stretch = self.stretch(p)
+            with for_each(emit, tile.top, tile.bottom, shape.rows) as row:
                 corner = Corner(tile.batch, row, tile.bottom, stretch)
-                self.prefetch(deep, corner)
-                pointers, apart = self._rows(deep, tile, row, part)
-                waiting = self._waiting(deep, tile, row, p)
-                nothing = zeros(deep, self.shape)
-                sums = multiply(deep, self.shape, pointers, panels, part.length, nothing, apart)
-                sums = self._total(deep, part, waiting, sums)
-                self._after(deep, part, waiting, corner, sums, room, targets)
-                return ()
-
-            for_each(inside, tile.top, tile.bottom, self.shape.rows, (), rows)
-            return ()
-
-        for_each(emit, tile.left, tile.right, self.shape.panels, (), panel)
+                self.prefetch(corner)
+                rows, stride = self._rows(tile, row, part)
+                waiting = self._waiting(tile, row, p)
+                sums = multiply(shape, rows, panels, part.length, zeros(emit, shape), stride)
+                sums = self._total(part, waiting, sums)
+                self._after(part, waiting, corner, sums, buffer, targets)
 
     # Operands.
 
-    def _source(self, emit: Builder, view: int, batch: Sequence[Value], part: _Part) -> Source:
+    def _source(self, view: int, batch: Sequence[Expr], part: _Part) -> Source:
         """An operand from the first k of a block on."""
-        op = self.op
+        op, writer = self.op, self.writer
         along = op.lhs_transposed if view == 0 else not op.rhs_transposed
-        stride = self.writer.stride(view, len(self.writer.views[view].shape) - 2)
-        pointer = self.part(emit, view, batch)
+        stride = writer.stride(view, len(writer.views[view].shape) - 2)
+        pointer = writer.part(view, batch).of(op.accumulator)
         if part.start is not None:
-            start = times(emit, part.start, stride) if along else part.start
-            pointer = emit(loop.Offset(pointer, start, op.accumulator))
-        count = self.writer.size(op.domain[-2 + view], "mn"[view])
-        return Source(pointer, stride, along, count, op.accumulator, self.lanes)
+            pointer = pointer + (part.start * stride if along else part.start)
+        count = writer.size(op.domain[-2 + view], "mn"[view])
+        return Source(pointer, stride, along, count, self.lanes)
 
-    def _pack(self, emit: Builder, tile: _Extent, part: _Part) -> None:
+    def _pack(self, tile: _Extent, part: _Part) -> None:
         """Put the panels of a tile in order, and its rows if they are stored as columns."""
-        rhs = self._source(emit, 1, [] if self.op.rhs_shared else tile.batch, part)
-        width = index(emit, self.shape.panel)
-        left, right = (emit(scalar.Multiply(p, width)) for p in (tile.left, tile.right))
-        panels = Strips(self.in_panels, self.shape.panel, self._from_panel_to_panel())
-        pack(emit, rhs, panels, left, right, part.length)
+        shape = self.shape
+        rhs = self._source(1, [] if self.op.rhs_shared else tile.batch, part)
+        left, right = tile.left * shape.panel, tile.right * shape.panel
+        panels = Strips(self.in_panels, shape.panel, self._from_panel_to_panel())
+        pack(rhs, panels, left, right, part.length)
         if self.op.lhs_transposed:
-            lhs = self._source(emit, 0, tile.batch, part)
-            strips = Strips(self.strips, self.shape.rows, self._from_strip_to_strip())
-            pack(emit, lhs, strips, tile.top, tile.bottom, part.length)
+            lhs = self._source(0, tile.batch, part)
+            strips = Strips(self.strips, shape.rows, self._from_strip_to_strip())
+            pack(lhs, strips, tile.top, tile.bottom, part.length)
 
-    def _from_panel_to_panel(self) -> Value:
+    def _from_panel_to_panel(self) -> Expr:
         return self.writer.size(self.block * self.shape.panel, "panel")
 
-    def _from_strip_to_strip(self) -> Value:
+    def _from_strip_to_strip(self) -> Expr:
         return self.writer.size(self._strip_elements, "strip")
 
     @property
@@ -192,95 +172,70 @@ class _Blocks(ProductTiles):
         a cache."""
         return self.block * self.shape.rows + 64 // self.bytes
 
-    def _strip(self, emit: Builder, tile: _Extent, row: Value) -> Value:
+    def _strip(self, tile: _Extent, row: Expr) -> Pointer:
         """Where the strip of the left operand is that begins with a row of the tile."""
-        down = emit(scalar.Subtract(row, tile.top))
-        number = emit(scalar.RawDivide(down, index(emit, self.shape.rows)))
-        start = emit(scalar.Multiply(number, self._from_strip_to_strip()))
-        return emit(loop.Offset(self.strips, start, self.op.accumulator))
+        number = (row - tile.top) // self.shape.rows
+        return self.strips + number * self._from_strip_to_strip()
 
-    def _panels(self, emit: Builder, tile: _Extent, p: Value) -> list[Value]:
+    def _panels(self, tile: _Extent, p: Expr) -> list[Pointer]:
         """Where the panels of a micro-tile are."""
-        beside = emit(scalar.Subtract(p, tile.left))
-        found: list[Value] = []
-        for number in range(self.shape.panels):
-            mine = emit(scalar.Add(beside, index(emit, number)))
-            start = emit(scalar.Multiply(mine, self._from_panel_to_panel()))
-            found.append(emit(loop.Offset(self.in_panels, start, self.op.accumulator)))
-        return found
+        beside = p - tile.left
+        return [
+            self.in_panels + (beside + number) * self._from_panel_to_panel()
+            for number in range(self.shape.panels)
+        ]
 
-    def _rows(
-        self, emit: Builder, tile: _Extent, row: Value, part: _Part
-    ) -> tuple[list[Value], int]:
+    def _rows(self, tile: _Extent, row: Expr, part: _Part) -> tuple[list[Pointer], int]:
         """Where the rows of a micro-tile are, and how far apart their elements."""
-        shape, dtype = self.shape, self.op.accumulator
+        numbers = range(self.shape.rows)
         if self.op.lhs_transposed:
-            strip = self._strip(emit, tile, row)
-            steps = [index(emit, number) for number in range(shape.rows)]
-            return [emit(loop.Offset(strip, step, dtype)) for step in steps], shape.rows
-        source = self._source(emit, 0, tile.batch, part)
-        last = emit(scalar.Subtract(tile.bottom, index(emit, 1)))
-        pointers: list[Value] = []
-        for number in range(shape.rows):
-            mine = smaller(emit, emit(scalar.Add(row, index(emit, number))), last)
-            pointers.append(
-                emit(loop.Offset(source.pointer, times(emit, mine, source.stride), dtype))
-            )
-        return pointers, 1
+            strip = self._strip(tile, row)
+            return [strip + number for number in numbers], self.shape.rows
+        source = self._source(0, tile.batch, part)
+        last = tile.bottom - 1
+        return [source.line(smaller(row + number, last)) for number in numbers], 1
 
     # Sums between blocks.
 
-    def _waiting(self, emit: Builder, tile: _Extent, row: Value, p: Value) -> Value | None:
+    def _waiting(self, tile: _Extent, row: Expr, p: Expr) -> Pointer | None:
         """Where the sums of a micro-tile wait for the next block; None if there is only one."""
         if self.is_whole:
             return None
-        tall = emit(scalar.Subtract(tile.bottom, tile.top))
-        whole = emit(scalar.Add(tall, index(emit, self.shape.rows - 1)))
-        rows = index(emit, self.shape.rows)
-        tall = emit(scalar.Multiply(emit(scalar.RawDivide(whole, rows)), rows))
-        beside = emit(scalar.Multiply(emit(scalar.Subtract(p, tile.left)), tall))
-        wide = emit(scalar.Multiply(beside, index(emit, self.shape.panel)))
-        down = emit(scalar.Subtract(row, tile.top))
-        start = emit(scalar.Add(wide, emit(scalar.Multiply(down, index(emit, self.shape.columns)))))
-        return emit(loop.Offset(self.waiting, start, self.op.accumulator))
+        shape = self.shape
+        tall = (tile.bottom - tile.top + (shape.rows - 1)) // shape.rows * shape.rows
+        wide = (p - tile.left) * tall * shape.panel
+        return self.waiting + (wide + (row - tile.top) * shape.columns)
 
-    def _total(self, emit: Builder, part: _Part, waiting: Value | None, sums: Sums) -> Sums:
+    def _total(self, part: _Part, waiting: Pointer | None, sums: Sums) -> Sums:
         """The sums of a block and of those before it: a sum of many sums keeps its digits."""
         if waiting is None or part.start is None:
             return sums
-        first, later = Block(), Block()
-        Builder(first, emit.location).place(loop.Yield(sums))
-        inside = Builder(later, emit.location)
-        before = load(inside, self.shape, waiting)
-        both = [inside(scalar.Add(*pair)) for pair in zip(before, sums, strict=True)]
-        inside.place(loop.Yield(both))
-        begins = emit(scalar.Compare(part.start, index(emit, 0), "eq"))
-        return list(emit.all(loop.If(begins, first, later)))
+
+        def later() -> Sums:
+            before = load(self.shape, waiting)
+            return [one + other for one, other in zip(before, sums, strict=True)]
+
+        return either(part.start.equals(0), lambda: sums, later)
 
     def _after(
         self,
-        emit: Builder,
         part: _Part,
-        waiting: Value | None,
+        waiting: Pointer | None,
         corner: Corner,
         sums: Sums,
-        room: Value,
+        buffer: Pointer,
         targets: Sequence[Target],
     ) -> None:
         """Finish the sums after the last block; before it they wait."""
         if waiting is None or part.start is None:
-            self.finish(emit, corner, sums, room, targets)
+            self.finish(corner, sums, buffer, targets)
             return
-        last, earlier = Block(), Block()
-        inside = Builder(last, emit.location)
-        self.finish(inside, corner, sums, room, targets)
-        inside.place(loop.Yield([]))
-        inside = Builder(earlier, emit.location)
-        store(inside, self.shape, sums, waiting)
-        inside.place(loop.Yield([]))
-        end = emit(scalar.Add(part.start, part.length))
-        ends = emit(scalar.Compare(end, self.writer.size(self.op.inner, "inner"), "ge"))
-        emit.place(loop.If(ends, last, earlier))
+        ends = part.start + part.length >= self.writer.size(self.op.inner, "inner")
+        either(
+            ends,
+            lambda: self.finish(corner, sums, buffer, targets),
+            lambda: store(self.shape, sums, waiting),
+        )
 
 
 def _block_depth(inner: Size, most: int) -> Size:

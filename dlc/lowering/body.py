@@ -6,30 +6,40 @@ is written outside its loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dlc.dialects import kernel, loop, scalar, vec
+from dlc.dialects import kernel, vec
 from dlc.dialects.scalar import element
-from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import BOOL, INDEX, DType, VectorType
+from dlc.lowering.expr import (
+    Expr,
+    Index,
+    Pointer,
+    broadcast,
+    combine,
+    constant,
+    index,
+    ramp,
+    reduce_lanes,
+)
 from dlc.lowering.lanes import (
     Clamped,
     Lane,
     Linear,
     Uniform,
     Varying,
-    combine,
     compute,
     in_lanes,
     is_unclamped,
+    neighbours,
     register,
+    varying,
 )
 from dlc.lowering.long_sums import add_in_blocks, block_lengths, sum_nest
-from dlc.lowering.loop_words import add, for_each, index, nest, times, whole_registers
 from dlc.lowering.loop_writer import KernelWriter, Writer
-from dlc.runtime.abi import Status
+from dlc.lowering.words import either, for_each, iterate, nest, whole_registers
 
 ACCUMULATORS = 4
 """Registers that a fold adds into in turn: an addition takes about four cycles."""
@@ -37,46 +47,42 @@ ACCUMULATORS = 4
 WIDE = 16
 """Lanes from which half a register is used, too."""
 
-Step = Callable[[Builder, Value, list[Value]], Sequence[Value]]
-"""The body of a counted loop, from the position and the carried values."""
-
 
 @dataclass(frozen=True, slots=True)
 class Apart:
     """Places in each lane: `start`, and from there what a register says."""
 
-    start: Value
-    steps: Value
+    start: Expr
+    steps: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A staged row: where its first element is, and the strides of its axes (None is 1)."""
+    """A staged row: where its first element is, and the strides of its axes."""
 
-    pointer: Value
-    strides: tuple[Value | None, ...]
+    pointer: Pointer
+    strides: tuple[Index, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where code is being written, with how many lanes, and what each value of the body is there."""
+    """How many lanes the code that is being written has, and what each value of the body is there."""
 
-    emit: Builder
     lanes: int
     known: dict[Value, Lane | Row]
 
     def lane(self, value: Value) -> Lane:
         """A value that is no row."""
-        found = self.known[value]
-        assert not isinstance(found, Row)
-        return found
+        lane = self.known[value]
+        assert not isinstance(lane, Row)
+        return lane
 
-    def at(self, emit: Builder, lanes: int, more: dict[Value, Lane] | None = None) -> Point:
-        """The same values and some more, at another place."""
-        return Point(emit, lanes, {**self.known, **(more or {})})
+    def at(self, lanes: int, more: Mapping[Value, Lane] | None = None) -> Point:
+        """The same values and some more, in another number of lanes."""
+        return Point(lanes, {**self.known, **(more or {})})
 
 
-Room = Callable[["kernel.Stage", Point, list[Value]], Row]
+Room = Callable[["kernel.Stage", Point, list[Expr]], Row]
 """Finds memory for a staged row."""
 
 
@@ -95,6 +101,7 @@ class Body:
     ) -> None:
         """With `branches`, registers that reach beyond an end are read apart from those that do not."""
         self.writer = writer
+        self.emit = writer.emit
         self.arrays = arrays
         self.lanes = lanes
         self.folds_in_registers = folds_in_registers
@@ -102,26 +109,26 @@ class Body:
         self.room = room
 
     def stretch_loops(
-        self,
-        emit: Builder,
-        lower: Value,
-        upper: Value,
-        element_at: Callable[[int], Step],
-        together: int = 1,
-    ) -> None:
-        """Whole registers first, as many `together` as there are, then what is left one by one.
+        self, lower: Index, upper: Expr, together: int = 1
+    ) -> Generator[tuple[int, Expr]]:
+        """Loops over a range: for each the elements of a step, and the first of them.
 
-        Of wide registers there is half a one between: else 15 elements may be left.
+        What is written for each is the body of the loop. Whole registers come first, as many `together`
+        as there are, then what is left one by one. Of wide registers there is half a one between: else
+        15 elements may be left.
         """
         widths = {self.lanes * together, self.lanes}
         if self.lanes >= WIDE:
             widths.add(self.lanes // 2)
+        lower = index(self.emit, lower)
         for width in sorted(widths, reverse=True):
             if width > 1:
-                whole = whole_registers(emit, lower, upper, width)
-                for_each(emit, lower, whole, width, (), element_at(width), parallel=True)
+                whole = whole_registers(lower, upper, width)
+                with for_each(self.emit, lower, whole, width, parallel=True) as position:
+                    yield width, position
                 lower = whole
-        for_each(emit, lower, upper, 1, (), element_at(1), parallel=True)
+        with for_each(self.emit, lower, upper, parallel=True) as position:
+            yield 1, position
 
     # Operations of a body.
 
@@ -146,141 +153,111 @@ class Body:
                     known[op.result] = self._stage(op, here)
                 case _:
                     operands = [here.lane(operand) for operand in op.operands]
-                    known[op.result] = compute(here.emit, op, operands, here.lanes)
+                    known[op.result] = compute(self.emit, op, operands, here.lanes)
         return here
 
     def _load(self, op: kernel.Load, point: Point) -> Lane:
         base = point.known.get(op.array)
-        if isinstance(base, Row):
-            pointer, strides = base.pointer, base.strides
-        else:
-            view = self.arrays[op.array]
-            rank = len(self.writer.views[view].shape)
-            pointer = self.writer.pointers[view]
-            strides = tuple([self.writer.stride(view, axis) for axis in range(rank)])
         lanes = [point.lane(value) for value in op.indices]
-        return self._read(point, pointer, lanes, strides, element(op.result.type))
+        if isinstance(base, Row):
+            return self._read(point, base.pointer, lanes, base.strides)
+        return self.load(point, self.arrays[op.array], lanes)
 
-    def load(self, point: Point, view: int, indices: Sequence[Lane], dtype: DType) -> Lane:
+    def load(self, point: Point, view: int, indices: Sequence[Lane]) -> Lane:
         """The elements of a view at some indices."""
-        return self._read(point, self.writer.pointers[view], indices, self.strides(view), dtype)
+        return self._read(point, self.writer.pointer(view), indices, self.strides(view))
 
     def _read(
-        self,
-        point: Point,
-        pointer: Value,
-        indices: Sequence[Lane],
-        strides: Sequence[Value | None],
-        dtype: DType,
+        self, point: Point, pointer: Pointer, indices: Sequence[Lane], strides: Sequence[Index]
     ) -> Lane:
-        if self.branches and indices and isinstance(indices[-1], Clamped) and strides[-1] is None:
-            return self._read_clamped(point, pointer, indices, strides, dtype)
-        address = self.address(point, indices, strides)
-        match address:
+        clamps = self.branches and indices and isinstance(indices[-1], Clamped)
+        if clamps and isinstance(strides[-1], int):
+            return self._read_clamped(point, pointer, indices, strides)
+        match self.address(point, indices, strides):
             case Uniform(offset):
-                return Uniform(point.emit(loop.Load(pointer, offset, dtype)))
+                return Uniform(pointer[offset])
             case Linear(offset):
-                type = VectorType(dtype, point.lanes)
-                return Varying(point.emit(vec.Load(pointer, offset, type)))
+                return Varying(pointer.load(offset, point.lanes))
             case Apart(start, steps):
-                type = VectorType(dtype, point.lanes)
-                moved = point.emit(loop.Offset(pointer, start, dtype))
-                return Varying(point.emit(vec.Gather(moved, steps, type)))
+                type = VectorType(pointer.dtype, point.lanes)
+                moved = pointer + start
+                return Varying(steps.apply(vec.Gather(moved.value, steps.value, type)))
             case Clamped() | Varying():
                 raise AssertionError("an address in each lane has a start")
 
     def _read_clamped(
-        self,
-        point: Point,
-        pointer: Value,
-        indices: Sequence[Lane],
-        strides: Sequence[Value | None],
-        dtype: DType,
+        self, point: Point, pointer: Pointer, indices: Sequence[Lane], strides: Sequence[Index]
     ) -> Lane:
         """Neighbours at once where none is clamped, else each by itself."""
         *outer, last = indices
         assert isinstance(last, Clamped)
-        lanes, emit = point.lanes, point.emit
-        branches: list[Block] = []
-        for place in (Linear(last.base), Varying(register(emit, last, lanes))):
-            branches.append(Block())
-            here = point.at(Builder(branches[-1], emit.location), lanes)
-            found = self._read(here, pointer, [*outer, place], strides, dtype)
-            here.emit.place(loop.Yield([register(here.emit, found, lanes)]))
-        inside = is_unclamped(emit, last, lanes)
-        return Varying(emit(loop.If(inside, *branches)))
+        lanes = point.lanes
+        scattered = Varying(register(last, lanes))
+
+        def read(place: Lane) -> list[Expr]:
+            return [register(self._read(point, pointer, [*outer, place], strides), lanes)]
+
+        inside = is_unclamped(last, lanes)
+        (value,) = either(inside, lambda: read(Linear(last.base)), lambda: read(scattered))
+        return Varying(value)
 
     def address(
-        self, point: Point, indices: Sequence[Lane], strides: Sequence[Value | None]
+        self, point: Point, indices: Sequence[Lane], strides: Sequence[Index]
     ) -> Lane | Apart:
         """The sum of indices times strides: one offset, consecutive ones, or one in each lane."""
-        emit, lanes = point.emit, point.lanes
-        offset: Value | None = None
-        counting: list[Value | None] = []
-        apart: Value | None = None
+        lanes = point.lanes
+        offset: Index = 0
+        apart: Index = 0
+        counting: list[Index] = []
         for lane, stride in zip(indices, strides, strict=True):
             match lane:
                 case Uniform(value):
-                    offset = add(emit, offset, times(emit, value, stride))
+                    offset = offset + value * stride
                 case Linear(base):
-                    offset = add(emit, offset, times(emit, base, stride))
+                    offset = offset + base * stride
                     counting.append(stride)
                 case Clamped() | Varying():
-                    value = register(emit, lane, lanes)
-                    apart = add(emit, apart, self._times(emit, value, stride, lanes))
-        start = index(emit, 0) if offset is None else offset
-        if apart is None and not counting:
+                    apart = apart + _scaled(register(lane, lanes), stride, lanes)
+        start = index(self.emit, offset)
+        if isinstance(apart, int) and not counting:
             return Uniform(start)
-        if apart is None and counting == [None]:
+        if isinstance(apart, int) and counting == [1]:
             return Linear(start)
         for stride in counting:
             # From lane to lane; this does not change in any loop.
-            steps = emit(vec.Ramp(index(emit, 0), lanes))
-            apart = add(emit, apart, self._times(emit, steps, stride, lanes))
-        assert apart is not None
+            apart = apart + _scaled(ramp(index(self.emit, 0), lanes), stride, lanes)
+        assert isinstance(apart, Expr)
         return Apart(start, apart)
-
-    def _times(self, emit: Builder, lanes_of: Value, stride: Value | None, lanes: int) -> Value:
-        if stride is None:
-            return lanes_of
-        return emit(scalar.Multiply(lanes_of, register(emit, Uniform(stride), lanes)))
 
     def _check(self, op: kernel.CheckIndex, point: Point) -> Lane:
         lane = point.lane(op.index)
         assert isinstance(lane, Uniform), "kernels that check varying indices run with one lane"
-        emit, value = point.emit, lane.value
         extent = self.writer.size(op.extent, "size", str(op.extent))
-        zero = index(emit, 0)
-        low = emit(scalar.Compare(value, zero, "ge"))
-        inside = emit(scalar.And(low, emit(scalar.Compare(value, extent, "lt"))))
-        good, bad = Block(), Block()
-        Builder(good, emit.location).place(loop.Yield([]))
-        failing = Builder(bad, emit.location)
-        failing.place(loop.Fail(self.writer.tile, value, extent, int(Status.INDEX)))
-        failing.place(loop.Yield([]))
-        emit.place(loop.If(inside, good, bad))
-        return Uniform(emit(scalar.Select(inside, value, zero)))
+        return Uniform(self.writer.checked_index(lane.value, extent))
 
     # Folds and staged rows.
 
     def _fold(self, op: kernel.Fold, point: Point) -> Lane:
-        extents = [
-            self.writer.size(size, "extent", path(op), axis) for axis, size in enumerate(op.extents)
-        ]
+        extents = self._extents(op)
         point, inside = self._before(op.body, point)
         dtype = element(op.result.type)
-        start = point.emit(scalar.Constant(kernel.identity(op.combine, dtype), dtype))
+        start = constant(self.emit, kernel.identity(op.combine, dtype), dtype)
         if self.folds_in_registers and self.lanes > 1 and extents:
             return self._fold_in_registers(op, point, inside, extents, start)
-        initial = start if point.lanes == 1 else register(point.emit, Uniform(start), point.lanes)
+        initial = broadcast(start, point.lanes)
         lengths = self._block_lengths(op, dtype)
 
-        def innermost(emit: Builder, indices: list[Value], carried: list[Value]) -> list[Value]:
-            value = self._inner_value(op, inside, point.at(emit, point.lanes), indices)
-            return [combine(emit, op.combine, carried[0], in_lanes(emit, value, point.lanes))]
+        def innermost(indices: list[Expr], sums: list[Expr]) -> list[Expr]:
+            value = self._inner_value(op, inside, point, [Uniform(place) for place in indices])
+            return [combine(op.combine, sums[0], in_lanes(value, point.lanes))]
 
-        (total,) = sum_nest(point.emit, extents, lengths, [initial], [initial], innermost)
-        return Uniform(total) if point.lanes == 1 else Varying(total)
+        (total,) = sum_nest(self.emit, extents, lengths, [initial], [initial], innermost)
+        return varying(total, point.lanes)
+
+    def _extents(self, op: kernel.Inner) -> list[Expr]:
+        return [
+            self.writer.size(size, "extent", path(op), axis) for axis, size in enumerate(op.extents)
+        ]
 
     def _block_lengths(
         self, op: kernel.Fold, dtype: DType, *, lanes: int = 1, registers: int = 1
@@ -291,15 +268,11 @@ class Body:
         return block_lengths(op, dtype, lanes=lanes, registers=registers)
 
     def _inner_value(
-        self, op: kernel.Inner, inside: list[Op], point: Point, indices: Sequence[Value | Lane]
+        self, op: kernel.Inner, inside: list[Op], point: Point, indices: Sequence[Lane]
     ) -> Lane:
         """What the body yields at these inner indices."""
-        known = {
-            argument: Uniform(value) if isinstance(value, Value) else value
-            for argument, value in zip(op.body.arguments, indices, strict=True)
-        }
-        here = self.ops(inside, point.at(point.emit, point.lanes, known))
-        return here.lane(op.body.terminator.operands[0])
+        known = dict(zip(op.body.arguments, indices, strict=True))
+        return self.ops(inside, point.at(point.lanes, known)).lane(op.body.terminator.operands[0])
 
     def _before(self, block: Block, point: Point) -> tuple[Point, list[Op]]:
         """Write what does not depend on the block's indices; the rest comes back."""
@@ -307,116 +280,109 @@ class Body:
         return self.ops(outside, point), inside
 
     def _fold_in_registers(
-        self,
-        op: kernel.Fold,
-        point: Point,
-        inside: list[Op],
-        extents: list[Value],
-        start: Value,
+        self, op: kernel.Fold, point: Point, inside: list[Op], extents: list[Expr], start: Expr
     ) -> Lane:
         """Outer indices one by one; the last in registers, several of them at a time, then the tail."""
-        lanes, extent, width = self.lanes, extents[-1], self.lanes * ACCUMULATORS
-        dtype = element(op.result.type)
-        *outside, length = self._block_lengths(op, dtype, lanes=lanes, registers=ACCUMULATORS)
-        zero = index(point.emit, 0)
-        whole = whole_registers(point.emit, zero, extent, lanes)
-        blocks = whole_registers(point.emit, zero, extent, width)
-        initial = [register(point.emit, Uniform(start), lanes)] * ACCUMULATORS
+        emit, name, lanes = self.emit, op.combine, self.lanes
+        *outer_extents, extent = extents
+        several_lanes = lanes * ACCUMULATORS
+        *outer_lengths, length = self._block_lengths(
+            op, element(op.result.type), lanes=lanes, registers=ACCUMULATORS
+        )
+        zero = index(emit, 0)
+        whole = whole_registers(zero, extent, lanes)
+        blocks = whole_registers(zero, extent, several_lanes)
+        initial = [broadcast(start, lanes)] * ACCUMULATORS
 
-        def value_at(emit: Builder, outer: list[Value], position: Value, width: int) -> Value:
-            last = Linear(position) if width > 1 else Uniform(position)
-            lane = self._inner_value(op, inside, point.at(emit, width), [*outer, last])
-            return in_lanes(emit, lane, width)
+        def innermost(outer: list[Expr], carried: list[Expr]) -> list[Expr]:
+            def value(position: Expr, lanes: int) -> Expr:
+                places = [*map(Uniform, outer), neighbours(position, lanes)]
+                return in_lanes(self._inner_value(op, inside, point.at(lanes), places), lanes)
 
-        def innermost(emit: Builder, outer: list[Value], carried: list[Value]) -> list[Value]:
-            def block(deep: Builder, position: Value, sums: list[Value]) -> Sequence[Value]:
-                steps = [add(deep, position, index(deep, k * lanes)) for k in range(ACCUMULATORS)]
-                return [
-                    combine(deep, op.combine, sums[k], value_at(deep, outer, step, lanes))
-                    for k, step in enumerate(steps)
-                    if step is not None
-                ]
+            def several(position: Expr, sums: list[Expr]) -> list[Expr]:
+                places = [position + k * lanes for k in range(ACCUMULATORS)]
+                pairs = zip(sums, places, strict=True)
+                return [combine(name, sum, value(place, lanes)) for sum, place in pairs]
 
-            def one(width: int) -> Step:
-                def step(deep: Builder, position: Value, sums: list[Value]) -> Sequence[Value]:
-                    value = value_at(deep, outer, position, width)
-                    return [combine(deep, op.combine, sums[0], value)]
+            def one(position: Expr, sums: list[Expr]) -> list[Expr]:
+                return [combine(name, sums[0], value(position, lanes))]
 
-                return step
+            def single(position: Expr, sums: list[Expr]) -> list[Expr]:
+                return [combine(name, sums[0], value(position, 1))]
 
             *sums, tail = carried
             if length is None:
-                sums = list(for_each(emit, zero, blocks, width, sums, block))
+                sums = iterate(emit, zero, blocks, sums, several, several_lanes)
             else:
-                sums = add_in_blocks(emit, zero, blocks, width, length, sums, initial, block)
-            sums[:1] = for_each(emit, blocks, whole, lanes, sums[:1], one(lanes))
-            return [*sums, *for_each(emit, whole, extent, 1, [tail], one(1))]
+                sums = add_in_blocks(
+                    emit, zero, blocks, several_lanes, length, sums, initial, several
+                )
+            sums[:1] = iterate(emit, blocks, whole, sums[:1], one, lanes)
+            return [*sums, *iterate(emit, whole, extent, [tail], single)]
 
         starts = [*initial, start]
-        *sums, tail = sum_nest(point.emit, extents[:-1], outside, starts, starts, innermost)
-        while len(sums) > 1:
-            half = len(sums) // 2
-            sums = [
-                combine(point.emit, op.combine, one, other)
-                for one, other in zip(sums[:half], sums[half:], strict=True)
-            ]
-        total = point.emit(vec.Reduce(sums[0], op.combine))
-        return Uniform(combine(point.emit, op.combine, total, tail))
+        *sums, tail = sum_nest(emit, outer_extents, outer_lengths, starts, starts, innermost)
+        return Uniform(combine(name, reduce_lanes(name, combine_all(name, sums)), tail))
 
     def _stage(self, op: kernel.Stage, point: Point) -> Row:
-        extents = [
-            self.writer.size(size, "extent", path(op), axis) for axis, size in enumerate(op.extents)
-        ]
+        extents = self._extents(op)
         assert self.room is not None
         row = self.room(op, point, extents)
         point, inside = self._before(op.body, point)
 
-        def write(emit: Builder, outer: list[Value], _: list[Value]) -> list[Value]:
-            def element_at(lanes: int) -> Step:
-                def one(deep: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
-                    last = Linear(position) if lanes > 1 else Uniform(position)
-                    here = point.at(deep, lanes)
-                    lane = self._inner_value(op, inside, here, [*outer, last])
-                    places: list[Lane] = [*[Uniform(value) for value in outer], last]
-                    self.store(here, lane, row.pointer, places, row.strides)
-                    return ()
-
-                return one
-
-            self.stretch_loops(emit, index(emit, 0), extents[-1], element_at)
+        def write(outer: list[Expr], _: list[Expr]) -> list[Expr]:
+            for lanes, position in self.stretch_loops(0, extents[-1]):
+                places: list[Lane] = [*map(Uniform, outer), neighbours(position, lanes)]
+                here = point.at(lanes)
+                lane = self._inner_value(op, inside, here, places)
+                self.store(here, lane, row.pointer, places, row.strides)
             return []
 
-        nest(point.emit, extents[:-1], [], write)
+        nest(self.emit, extents[:-1], [], write)
         return row
 
     # Memory.
 
-    def strides(self, view: int) -> list[Value | None]:
-        return [
-            self.writer.stride(view, axis) for axis in range(len(self.writer.views[view].shape))
-        ]
+    def strides(self, view: int) -> list[Index]:
+        rank = len(self.writer.views[view].shape)
+        return [self.writer.stride(view, axis) for axis in range(rank)]
+
+    def store_in(self, point: Point, lane: Lane, view: int, indices: Sequence[Lane]) -> None:
+        """Write the elements of a view at some indices."""
+        self.store(point, lane, self.writer.pointer(view), indices, self.strides(view))
 
     def store(
         self,
         point: Point,
         lane: Lane,
-        pointer: Value,
+        pointer: Pointer,
         indices: Sequence[Lane],
-        strides: Sequence[Value | None],
+        strides: Sequence[Index],
     ) -> None:
-        emit = point.emit
-        address = self.address(point, indices, strides)
-        match address, lane:
+        match self.address(point, indices, strides), lane:
             case Uniform(offset), Uniform(value):
-                emit.place(loop.Store(value, pointer, offset))
+                pointer[offset] = value
             case Linear(offset), _:
-                emit.place(vec.Store(register(emit, lane, point.lanes), pointer, offset))
+                pointer.store(offset, register(lane, point.lanes))
             case Apart(start, steps), _:
-                value = register(emit, lane, point.lanes)
-                moved = emit(loop.Offset(pointer, start, element(value.type)))
-                emit.place(vec.Scatter(value, moved, steps))
+                value = register(lane, point.lanes)
+                moved = pointer.of(value.dtype) + start
+                self.emit.place(vec.Scatter(value.value, moved.value, steps.value))
             case _:
                 raise AssertionError("many values for one place")
+
+
+def _scaled(steps: Expr, stride: Index, lanes: int) -> Expr:
+    return steps if isinstance(stride, int) else steps * broadcast(stride, lanes)
+
+
+def combine_all(name: str, values: Sequence[Expr]) -> Expr:
+    """Partial results, as many as a power of two, combined in a fixed tree."""
+    while len(values) > 1:
+        half = len(values) // 2
+        pairs = zip(values[:half], values[half:], strict=True)
+        values = [combine(name, *pair) for pair in pairs]
+    return values[0]
 
 
 def split(block: Block, indices: Sequence[Value]) -> tuple[list[Op], list[Op]]:

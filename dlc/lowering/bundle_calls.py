@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from dlc.dialects import loop, mem, scalar, simt
+from dlc.dialects import loop, mem, simt
 from dlc.dialects.builtin import Module
 from dlc.ir.attributes import Symbol
 from dlc.ir.builder import Builder
@@ -19,6 +19,8 @@ from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Bounds, Size, interval, maximum
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX, POINTER
+from dlc.lowering.expr import Expr
+from dlc.lowering.words import either
 from dlc.runtime.abi import MAX_ARGS
 from dlc.target import gpu_of
 
@@ -180,30 +182,23 @@ def _bundle(
     which of these a piece takes.
     """
     block = Block([INDEX, INDEX], ["tile", "thread"])
-    tile, thread = block.arguments
+    emit = Builder(block, pieces[0].location)
+    tile, thread = (Expr(emit, argument) for argument in block.arguments)
     shared = [block.add_argument(POINTER, f"p{k}") for k in range(pointers)]
     shared += [block.add_argument(INDEX, f"n{k}") for k in range(sizes)]
-    ends = [block.add_argument(INDEX, f"end{k}") for k in range(len(pieces) - 1)]
+    ends = [Expr(emit, block.add_argument(INDEX, f"end{k}")) for k in range(len(pieces) - 1)]
 
-    def run(emit: Builder, number: int) -> None:
-        own = tile
-        if number > 0:
-            own = emit(scalar.Subtract(tile, ends[number - 1]))
-        given = [shared[place] for place in places[number]]
-        clone_into(pieces[number].body, emit, [own, thread, *given])
+    def run(number: int) -> None:
+        own = tile - ends[number - 1] if number > 0 else tile
+        arguments = [shared[place] for place in places[number]]
+        clone_into(pieces[number].body, emit, [own.value, thread.value, *arguments])
 
-    def choose(emit: Builder, number: int) -> None:
-        if number == len(pieces) - 1:
-            run(emit, number)
-            return
-        yes, no = Block(), Block()
-        for branch, write in ((yes, run), (no, choose)):
-            inside = Builder(branch, emit.location)
-            write(inside, number if branch is yes else number + 1)
-            inside.place(loop.Yield([]))
-        emit.place(loop.If(emit(scalar.Compare(tile, ends[number], "lt")), yes, no))
+    def choose(number: int) -> None:
+        if number == len(ends):
+            run(number)
+        else:
+            either(tile < ends[number], lambda: run(number), lambda: choose(number + 1))
 
-    emit = Builder(block, pieces[0].location)
-    choose(emit, 0)
+    choose(0)
     emit.place(loop.Return())
     return simt.Func(block, name, pieces[0].threads, max(piece.blocks for piece in pieces))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from dlc.dialects import kernel, loop, scalar, vec
+from dlc.dialects import kernel
 from dlc.dialects.kernel_pieces import Concatenate
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
 from dlc.ir.dims import Size, ceil_divide
 from dlc.ir.passes import Context
-from dlc.ir.types import DType, VectorType
-from dlc.lowering.loop_words import for_each, index, minimum, times, whole_registers
+from dlc.lowering.expr import Expr, Index, Pointer, index, minimum
 from dlc.lowering.loop_writer import Lowered, Writer
+from dlc.lowering.words import for_each, whole_registers
 from dlc.target import cpu_of
 from dlc.target.work import nanoseconds, tile_rows
 
@@ -29,51 +25,32 @@ def lower_concatenate(op: kernel.Kernel, context: Context) -> Lowered:
     work = width * dtype.bytes * cpu.costs.copied_byte
     per_tile = tile_rows(work, cpu.costs)
     count = writer.size(per_tile, "rows of a tile")
-    lower = writer.emit(scalar.Multiply(writer.first, count))
-    end = writer.emit(scalar.Multiply(writer.last, count))
-    upper = minimum(writer.emit, end, writer.size(rows, "rows"))
-
-    def row(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-        _write_row(emit, op, writer, number, lanes)
-        return ()
-
-    for_each(writer.emit, lower, upper, 1, (), row, parallel=True)
+    lower = writer.first * count
+    upper = minimum(writer.last * count, writer.size(rows, "rows"))
+    with for_each(writer.emit, lower, upper, parallel=True) as row:
+        _write_row(op, writer, row, lanes)
     return writer.finish(ceil_divide(rows, per_tile), nanoseconds(per_tile * work))
 
 
-def _write_row(emit: Builder, op: Concatenate, writer: Writer, number: Value, lanes: int) -> None:
+def _write_row(op: Concatenate, writer: Writer, row: Expr, lanes: int) -> None:
     out = len(op.inputs)
-    dtype = writer.views[out].dtype
+    target = writer.pointer(out) + row * writer.stride(out, 0)
     start: Size = 0
-    target = emit(
-        loop.Offset(writer.pointers[out], times(emit, number, writer.stride(out, 0)), dtype)
-    )
     for part in range(out):
-        offset = times(emit, number, writer.stride(part, 0))
-        source = emit(loop.Offset(writer.pointers[part], offset, dtype))
-        place = emit(loop.Offset(target, writer.size(start, "start", part), dtype))
+        source = writer.pointer(part) + row * writer.stride(part, 0)
+        place = target + writer.size(start, "start", part)
         length = writer.views[part].shape[1]
-        _copy(emit, source, place, writer.size(length, "length", part), dtype, lanes)
+        _copy(source, place, writer.size(length, "length", part), lanes)
         start = start + length
 
 
-def _copy(
-    emit: Builder, source: Value, target: Value, length: Value, dtype: DType, lanes: int
-) -> None:
+def _copy(source: Pointer, target: Pointer, length: Expr, lanes: int) -> None:
     """Copy so many elements: whole registers, then what is left one by one."""
-
-    def register(inside: Builder, j: Value, _: list[Value]) -> Sequence[Value]:
-        value = inside(vec.Load(source, j, VectorType(dtype, lanes)))
-        inside.place(vec.Store(value, target, j))
-        return ()
-
-    def one(inside: Builder, j: Value, _: list[Value]) -> Sequence[Value]:
-        inside.place(loop.Store(inside(loop.Load(source, j, dtype)), target, j))
-        return ()
-
-    zero = index(emit, 0)
-    whole = zero
+    emit = length.emit
+    whole: Index = 0
     if lanes > 1:
-        whole = whole_registers(emit, zero, length, lanes)
-        for_each(emit, zero, whole, lanes, (), register, parallel=True)
-    for_each(emit, whole, length, 1, (), one, parallel=True)
+        whole = whole_registers(index(emit, 0), length, lanes)
+        with for_each(emit, 0, whole, lanes, parallel=True) as j:
+            target.store(j, source.load(j, lanes))
+    with for_each(emit, whole, length, parallel=True) as j:
+        target[j] = source[j]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dlc.dialects import kernel, scalar
+from dlc.dialects import kernel
 from dlc.dialects.kernel_pieces import Concatenate
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context
-from dlc.lowering.body import Body, Point
+from dlc.lowering.body import Body
 from dlc.lowering.elements_to_simt import (
     THREADS,
     Place,
@@ -18,8 +16,10 @@ from dlc.lowering.elements_to_simt import (
     over_groups,
     whole_stores,
 )
+from dlc.lowering.expr import Expr
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.simt_writer import GridWriter, either
+from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.words import either
 from dlc.target import gpu_of
 from dlc.target.work import nanoseconds
 
@@ -47,25 +47,19 @@ class _Pieces:
         self.widths = widths
         self.body = Body(writer, {}, group)
 
-    def write(self, emit: Builder, places: list[Place], lanes: int) -> None:
+    def write(self, places: list[Place], lanes: int) -> None:
         """Write the groups of the result that begin at these places."""
         for row, column in places:
-            self._from(Point(emit, lanes, {}), row, column, column, 0)
+            self._from(lanes, row, column, column, 0)
 
-    def _from(self, point: Point, row: Value, column: Value, left: Value, part: int) -> None:
+    def _from(self, lanes: int, row: Expr, column: Expr, left: Expr, part: int) -> None:
         """Write a group of the result, which begins `left` columns behind the start of a piece."""
+
+        def copy() -> None:
+            copy_elements(self.body, lanes, part, [row, left], self.out, [row, column])
+
         if part == self.out - 1:
-            copy_elements(self.body, point, part, [row, left], self.out, [row, column])
+            copy()
             return
         width = self.writer.size(self.widths[part], "width", part)
-        inside = point.emit(scalar.Compare(left, width, "lt"))
-
-        def here(deep: Builder) -> None:
-            there = point.at(deep, point.lanes)
-            copy_elements(self.body, there, part, [row, left], self.out, [row, column])
-
-        def further(deep: Builder) -> None:
-            rest = deep(scalar.Subtract(left, width))
-            self._from(point.at(deep, point.lanes), row, column, rest, part + 1)
-
-        either(point.emit, inside, here, further)
+        either(left < width, copy, lambda: self._from(lanes, row, column, left - width, part + 1))

@@ -7,23 +7,22 @@ to what there is of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import kernel, scalar
+from dlc.dialects import kernel
 from dlc.dialects.kernel_products import Conv
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
 from dlc.ir.dims import ceil_divide, floor_divide, product
 from dlc.ir.dims import maximum as larger
 from dlc.ir.dims import minimum as smaller
 from dlc.ir.passes import Context
-from dlc.ir.types import DType, Type, VectorType
+from dlc.ir.types import DType, VectorType
 from dlc.lowering.body import Point, lanes_of
 from dlc.lowering.epilogue import Tile, epilogue_body, write_registers
+from dlc.lowering.expr import Expr, Index, constant, fma, index, maximum, minimum
 from dlc.lowering.lanes import Lane, Linear, Uniform, in_lanes
-from dlc.lowering.loop_words import for_each, index, minimum, unravel, whole_registers
 from dlc.lowering.loop_writer import Lowered, Writer
+from dlc.lowering.words import for_each, iterate, unravel, whole_registers
 from dlc.target import cpu_of
 from dlc.target.work import tile_rows, tiles
 
@@ -43,29 +42,28 @@ class _Row:
     """A row of results: which picture, which row of it, the number of its first pixel, and the rows of
     the window that lie inside the picture, from `first` up to `last`."""
 
-    picture: Value
-    row: Value
-    pixel: Value
-    first: Value
-    last: Value
+    picture: Expr
+    row: Expr
+    pixel: Expr
+    first: Index
+    last: Index
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
     """Neighbouring pixels from a column on, and neighbouring channels in registers of `lanes` each."""
 
-    column: Value
+    column: Expr
     pixels: int
-    channel: Value
+    channel: Expr
     registers: int
     lanes: int
 
-    def channels(self, emit: Builder) -> list[Lane]:
+    def channels(self) -> list[Lane]:
         """The channels of each register."""
         if self.lanes == 1:
             return [Uniform(self.channel)]
-        starts = [index(emit, v * self.lanes) for v in range(self.registers)]
-        return [Linear(emit(scalar.Add(self.channel, start))) for start in starts]
+        return [Linear(self.channel + v * self.lanes) for v in range(self.registers)]
 
 
 class _Depthwise:
@@ -85,92 +83,71 @@ class _Depthwise:
         per_tile = tile_rows(work, self.cpu.costs)
         rows = batch * height
         count = writer.size(per_tile, "rows of a tile")
-        lower = writer.emit(scalar.Multiply(writer.first, count))
-        end = writer.emit(scalar.Multiply(writer.last, count))
-        upper = minimum(writer.emit, end, writer.size(rows, "all rows"))
-
-        def row(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            self._row(emit, number)
-            return ()
-
-        for_each(writer.emit, lower, upper, 1, (), row)
+        lower = writer.first * count
+        upper = minimum(writer.last * count, writer.size(rows, "all rows"))
+        with for_each(writer.emit, lower, upper) as number:
+            self._row(number)
         return writer.finish(*tiles(rows, per_tile, work))
 
-    def _row(self, emit: Builder, number: Value) -> None:
+    def _row(self, number: Expr) -> None:
         height, width = self.op.extents
-        extents = [number, self.writer.size(height, "height")]
-        picture, row = unravel(emit, number, extents)
-        first, last = self._cut(emit, 0, row)
-        pixel = emit(scalar.Multiply(number, self.writer.size(width, "width")))
-        here = _Row(picture, row, pixel, first, last)
+        picture, row = unravel(number, [number, self.writer.size(height, "height")])
+        first, last = self._cut(0, row)
+        pixel = number * self.writer.size(width, "width")
+        place = _Row(picture, row, pixel, first, last)
         channels = self.writer.size(self.op.columns, "channels")
-        zero, lanes = index(emit, 0), self.body.lanes
-        several = whole_registers(emit, zero, channels, REGISTERS * lanes)
-        whole = whole_registers(emit, zero, channels, lanes)
-        self._channels(emit, here, zero, several, REGISTERS, lanes)
+        zero, lanes = index(number.emit, 0), self.body.lanes
+        several = whole_registers(zero, channels, REGISTERS * lanes)
+        whole = whole_registers(zero, channels, lanes)
+        self._channels(place, zero, several, REGISTERS, lanes)
         if lanes > 1:
-            self._channels(emit, here, several, whole, 1, lanes)
-            self._channels(emit, here, whole, channels, 1, 1)
+            self._channels(place, several, whole, 1, lanes)
+            self._channels(place, whole, channels, 1, 1)
         else:
-            self._channels(emit, here, several, channels, 1, 1)
+            self._channels(place, several, channels, 1, 1)
 
-    def _channels(
-        self, emit: Builder, row: _Row, lower: Value, upper: Value, registers: int, lanes: int
-    ) -> None:
+    def _channels(self, row: _Row, lower: Expr, upper: Expr, registers: int, lanes: int) -> None:
         """All pixels of a row for channels from `lower` to `upper`, so many registers at a time."""
+        emit = self.writer.emit
         width = self.writer.size(self.op.extents[1], "width")
-        left, right = self._inner(emit)
-        blocks = whole_registers(emit, left, right, PIXELS)
+        left, right = self._inner()
+        blocks = whole_registers(left, right, PIXELS)
+        stretches = (
+            # From, to, pixels of a block, and whether the window is cut.
+            (0, left, 1, True),
+            (left, blocks, PIXELS, False),
+            (blocks, right, 1, False),
+            (right, width, 1, True),
+        )
+        with for_each(emit, lower, upper, registers * lanes) as channel:
+            for begin, end, pixels, border in stretches:
+                with for_each(emit, begin, end, pixels) as column:
+                    self._block(row, _Block(column, pixels, channel, registers, lanes), border)
 
-        def channel(inside: Builder, start: Value, _: list[Value]) -> Sequence[Value]:
-            zero = index(inside, 0)
-
-            def pixels(count: int, border: bool) -> Callable[..., Sequence[Value]]:
-                def block(deep: Builder, column: Value, _: list[Value]) -> Sequence[Value]:
-                    where = _Block(column, count, start, registers, lanes)
-                    self._block(deep, row, where, border)
-                    return ()
-
-                return block
-
-            for_each(inside, zero, left, 1, (), pixels(1, True))
-            for_each(inside, left, blocks, PIXELS, (), pixels(PIXELS, False))
-            for_each(inside, blocks, right, 1, (), pixels(1, False))
-            for_each(inside, right, width, 1, (), pixels(1, True))
-            return ()
-
-        for_each(emit, lower, upper, registers * lanes, (), channel)
-
-    def _cut(self, emit: Builder, axis: int, at: Value) -> tuple[Value, Value]:
+    def _cut(self, axis: int, at: Expr) -> tuple[Index, Index]:
         """The elements of the window along an axis that lie inside the picture, from and up to."""
-        op, taps = self.op, index(emit, self.op.window[axis])
-        zero, step = index(emit, 0), index(emit, op.dilations[axis])
+        op, taps = self.op, self.op.window[axis]
         if op.padding[axis] == (0, 0):
-            return zero, taps
+            return 0, taps
         extent = self.writer.size(kernel.array_type(op.lhs).shape[1 + axis], "extent", axis)
-        start = self._begin(emit, axis, at)
-        before = emit(scalar.Subtract(zero, start))
-        after = emit(scalar.Subtract(extent, start))
-        first, last = (
-            emit(scalar.RawDivide(self._up(emit, distance, axis), step))
-            for distance in (before, after)
-        )
-        return minimum(emit, first, taps), minimum(emit, last, taps)
+        start = self._begin(axis, at)
+        before = 0 - start
+        after = extent - start
+        first, last = self._in_steps(before, axis), self._in_steps(after, axis)
+        return minimum(first, taps), minimum(last, taps)
 
-    def _up(self, emit: Builder, distance: Value, axis: int) -> Value:
-        """What to divide by the dilation to round up; nothing is less than 0."""
-        more = index(emit, self.op.dilations[axis] - 1)
-        return emit(scalar.Maximum(emit(scalar.Add(distance, more)), index(emit, 0)))
+    def _in_steps(self, distance: Expr, axis: int) -> Expr:
+        """The steps of the window that a distance takes, rounded up; nothing is less than 0."""
+        step = self.op.dilations[axis]
+        return maximum(distance + (step - 1), 0) // step
 
-    def _begin(self, emit: Builder, axis: int, at: Value) -> Value:
+    def _begin(self, axis: int, at: Expr) -> Expr:
         """Where in the picture the window for a pixel begins along an axis."""
-        start = emit(scalar.Multiply(at, index(emit, self.op.strides[axis])))
+        start = at * self.op.strides[axis]
         low, _ = self.op.padding[axis]
-        return (
-            start if low == 0 else emit(scalar.Subtract(start, self.writer.size(low, "low", axis)))
-        )
+        return start if low == 0 else start - self.writer.size(low, "low", axis)
 
-    def _inner(self, emit: Builder) -> tuple[Value, Value]:
+    def _inner(self) -> tuple[Expr, Expr]:
         """The columns of results whose windows lie inside the picture from side to side."""
         op = self.op
         (low, _), stride = op.padding[1], op.strides[1]
@@ -182,66 +159,61 @@ class _Depthwise:
 
     # One block.
 
-    def _block(self, emit: Builder, row: _Row, block: _Block, border: bool) -> None:
-        channels = block.channels(emit)
-        type: Type = self.dtype if block.lanes == 1 else VectorType(self.dtype, block.lanes)
-        zero = emit(scalar.Constant(0.0, type))
-        columns = [emit(scalar.Add(block.column, index(emit, j))) for j in range(block.pixels)]
-        window = index(emit, 0), index(emit, self.op.window[1])
-        if border:
-            window = self._cut(emit, 1, block.column)
+    def _block(self, row: _Row, block: _Block, border: bool) -> None:
+        emit, channels = self.writer.emit, block.channels()
+        type = VectorType(self.dtype, block.lanes) if block.lanes > 1 else self.dtype
+        zero = constant(emit, 0, type)
+        columns = [block.column + j for j in range(block.pixels)]
+        first, last = self._cut(1, block.column) if border else (0, self.op.window[1])
 
-        def down(inside: Builder, h: Value, sums: list[Value]) -> Sequence[Value]:
-            def across(deep: Builder, w: Value, sums: list[Value]) -> Sequence[Value]:
-                return self._tap(deep, row, columns, (h, w), channels, block.lanes, sums)
+        def down(h: Expr, sums: list[Expr]) -> list[Expr]:
+            def across(w: Expr, sums: list[Expr]) -> list[Expr]:
+                return self._tap(row, columns, (h, w), channels, block.lanes, sums)
 
             if border:
-                return for_each(inside, *window, 1, sums, across)
+                return iterate(emit, first, last, sums, across)
             for w in range(self.op.window[1]):
-                sums = list(across(inside, index(inside, w), sums))
+                sums = across(index(emit, w), sums)
             return sums
 
-        nothing = [zero] * (block.pixels * len(channels))
-        sums = for_each(emit, row.first, row.last, 1, nothing, down)
-        pixels = [emit(scalar.Add(row.pixel, column)) for column in columns]
+        zeros = [zero] * (block.pixels * len(channels))
+        sums = iterate(emit, row.first, row.last, zeros, down)
+        pixels = [row.pixel + column for column in columns]
         view = len(self.op.operands) - 1
-        target = self.writer.pointers[view], self.writer.stride(view, 0)
+        target = self.writer.pointer(view), self.writer.stride(view, 0)
         tile = Tile((), pixels, channels, block.lanes)
-        write_registers(self.op, self.body, emit, tile, list(sums), [target])
+        write_registers(self.op, self.body, tile, sums, [target])
 
     def _tap(
         self,
-        emit: Builder,
         row: _Row,
-        columns: Sequence[Value],
-        tap: tuple[Value, Value],
+        columns: Sequence[Expr],
+        tap: tuple[Expr, Expr],
         channels: Sequence[Lane],
         lanes: int,
-        sums: list[Value],
-    ) -> list[Value]:
+        sums: list[Expr],
+    ) -> list[Expr]:
         """Add what one element of the window meets, for all pixels and channels of a block."""
-        here = Point(emit, lanes, {})
+        point = Point(lanes, {})
         h, w = tap
-        zero: Lane = Uniform(index(emit, 0))
-        y = self._moved(emit, 0, row.row, h)
-        result = list(sums)
+        zero = Uniform(index(h.emit, 0))
+        y = self._moved(0, row.row, h)
+        totals = list(sums)
         for v, channel in enumerate(channels):
-            weight = self.body.load(here, 1, [Uniform(h), Uniform(w), zero, channel], self.dtype)
-            factor = in_lanes(emit, weight, lanes)
+            weight = self.body.load(point, 1, [Uniform(h), Uniform(w), zero, channel])
+            factor = in_lanes(weight, lanes)
             for j, column in enumerate(columns):
-                x = self._moved(emit, 1, column, w)
+                x = self._moved(1, column, w)
                 place: list[Lane] = [Uniform(row.picture), Uniform(y), Uniform(x), channel]
-                element = in_lanes(emit, self.body.load(here, 0, place, self.dtype), lanes)
+                element = in_lanes(self.body.load(point, 0, place), lanes)
                 number = j * len(channels) + v
-                result[number] = self._added(emit, element, factor, result[number])
-        return result
+                totals[number] = self._added(element, factor, totals[number])
+        return totals
 
-    def _moved(self, emit: Builder, axis: int, at: Value, tap: Value) -> Value:
+    def _moved(self, axis: int, at: Expr, tap: Expr) -> Expr:
         """Where in the picture a tap of the window for a pixel is along an axis."""
-        step = emit(scalar.Multiply(tap, index(emit, self.op.dilations[axis])))
-        return emit(scalar.Add(self._begin(emit, axis, at), step))
+        step = tap * self.op.dilations[axis]
+        return self._begin(axis, at) + step
 
-    def _added(self, emit: Builder, one: Value, other: Value, sums: Value) -> Value:
-        if self.cpu.fma:
-            return emit(scalar.Fma(one, other, sums))
-        return emit(scalar.Add(emit(scalar.Multiply(one, other)), sums))
+    def _added(self, one: Expr, other: Expr, sum: Expr) -> Expr:
+        return fma(one, other, sum) if self.cpu.fma else one * other + sum

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel, scalar
+from dlc.dialects import kernel
 from dlc.dialects.kernel_products import Conv
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
 from dlc.ir.dims import product
 from dlc.lowering.body import Point
 from dlc.lowering.elements_to_simt import (
@@ -22,11 +20,22 @@ from dlc.lowering.elements_to_simt import (
     over_groups,
 )
 from dlc.lowering.epilogue import epilogue_body
-from dlc.lowering.formula import number
-from dlc.lowering.lanes import Lane, Uniform, Varying, in_lanes
-from dlc.lowering.loop_words import index, minimum, nest
+from dlc.lowering.expr import (
+    Condition,
+    Expr,
+    all_of,
+    broadcast,
+    constant,
+    fma,
+    index,
+    maximum,
+    minimum,
+    select,
+)
+from dlc.lowering.lanes import Lane, Uniform, in_lanes, varying
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.words import nest
 from dlc.target.gpu import ACCESS, GpuTarget
 from dlc.target.work import nanoseconds
 
@@ -53,96 +62,83 @@ class _Depthwise:
     def lower(self) -> Lowered:
         op = self.op
 
-        def write(emit: Builder, places: list[Place], lanes: int) -> None:
+        def write(places: list[Place], lanes: int) -> None:
             for place in places:
-                self._group(Point(emit, lanes, {}), place)
+                self._group(lanes, place)
 
         tiles = over_groups(self.writer, op.domain, self.group, 1, write)
         work = THREADS * self.group * product(op.window) * self.gpu.costs.depthwise_product
         return self.writer.finish(tiles, nanoseconds(work))
 
-    def _group(self, point: Point, place: Place) -> None:
+    def _group(self, lanes: int, place: Place) -> None:
         """Add up the windows of a pixel and a few channels, and write what the epilogue makes of it."""
-        op, emit, lanes = self.op, point.emit, point.lanes
+        op, writer = self.op, self.writer
         pixels = (self.picture.shape[0], *op.extents)
-        extents = [self.writer.size(size, "pixels", axis) for axis, size in enumerate(pixels)]
-        picture, *where = self.writer.unravel(emit, place[0], extents, product(pixels))
+        extents = [writer.size(size, "pixels", axis) for axis, size in enumerate(pixels)]
+        picture, *pixel = writer.unravel(place[0], extents, product(pixels))
         channel = lanes_at(place, lanes)[-1]
-        zero = in_lanes(emit, Uniform(number(emit, 0, self.dtype)), lanes)
+        zero = broadcast(constant(writer.emit, 0, self.dtype), lanes)
 
-        def add(deep: Builder, tap: Sequence[Value], sums: list[Value]) -> list[Value]:
-            here = point.at(deep, lanes)
-            return [self._added(here, picture, where, tap, channel, sums[0], zero)]
+        def add(tap: list[Expr], sums: list[Expr]) -> list[Expr]:
+            return [self._added(lanes, picture, pixel, tap, channel, sums[0], zero)]
 
+        height, width = op.window
         sums = [zero]
-        if op.window[0] * op.window[1] <= MOST_WRITTEN:
-            for h in range(op.window[0]):
-                for w in range(op.window[1]):
-                    sums = add(emit, [index(emit, h), index(emit, w)], sums)
+        if height * width <= MOST_WRITTEN:
+            for h in range(height):
+                for w in range(width):
+                    sums = add([index(writer.emit, h), index(writer.emit, w)], sums)
         else:
-            taps = [index(emit, size) for size in op.window]
-            sums = nest(emit, taps, sums, add)
-        self._finish(point, lanes_at(place, lanes), sums[0])
+            sums = nest(writer.emit, op.window, sums, add)
+        self._finish(lanes, place, sums[0])
 
     def _added(
         self,
-        point: Point,
-        picture: Value,
-        where: Sequence[Value],
-        tap: Sequence[Value],
+        lanes: int,
+        picture: Expr,
+        pixel: Sequence[Expr],
+        tap: Sequence[Expr],
         channel: Lane,
-        sum: Value,
-        zero: Value,
-    ) -> Value:
+        sum: Expr,
+        zero: Expr,
+    ) -> Expr:
         """The sum and what one element of the window meets."""
-        emit, lanes = point.emit, point.lanes
         places: list[Lane] = [Uniform(picture)]
-        inside: Value | None = None
+        inside: Condition = True
         for axis in range(2):
-            at, met = self._met(emit, axis, where[axis], tap[axis])
-            places.append(Uniform(at))
-            if met is not None:
-                inside = met if inside is None else emit(scalar.And(inside, met))
-        element = self._load(point, 0, [*places, channel])
-        window: list[Lane] = [*[Uniform(t) for t in tap], Uniform(index(emit, 0)), channel]
-        weight = self._load(point, 1, window)
-        if inside is not None:
-            there = in_lanes(emit, Uniform(inside), lanes)
-            element = emit(scalar.Select(there, element, zero))
-        if self.dtype.is_float:
-            return emit(scalar.Fma(element, weight, sum))
-        return emit(scalar.Add(emit(scalar.Multiply(element, weight)), sum))
+            place, within = self._met(axis, pixel[axis], tap[axis])
+            places.append(Uniform(place))
+            inside = all_of([inside, within])
+        element = self._load(lanes, 0, [*places, channel])
+        first = Uniform(index(self.writer.emit, 0))
+        weight = self._load(lanes, 1, [*map(Uniform, tap), first, channel])
+        if isinstance(inside, Expr):
+            element = select(broadcast(inside, lanes), element, zero)
+        return fma(element, weight, sum)
 
-    def _load(self, point: Point, view: int, places: Sequence[Lane]) -> Value:
+    def _load(self, lanes: int, view: int, places: Sequence[Lane]) -> Expr:
         """Elements of an operand, in the dtype of the sums."""
-        lane = self.body.load(point, view, places, self.writer.views[view].dtype)
-        value = in_lanes(point.emit, lane, point.lanes)
-        same = self.writer.views[view].dtype is self.dtype
-        return value if same else point.emit(scalar.Cast(value, self.dtype))
+        return in_lanes(self.body.load(Point(lanes, {}), view, places), lanes).cast(self.dtype)
 
-    def _met(self, emit: Builder, axis: int, at: Value, tap: Value) -> tuple[Value, Value | None]:
-        """Where in the picture an element of the window is, and whether: None if it always is there."""
-        op = self.op
-        moved = emit(scalar.Multiply(at, index(emit, op.strides[axis])))
-        reach = emit(scalar.Multiply(tap, index(emit, op.dilations[axis])))
-        place = emit(scalar.Add(moved, reach))
+    def _met(self, axis: int, at: Expr, tap: Expr) -> tuple[Expr, Condition]:
+        """Where in the picture an element of the window is, and whether there is one."""
+        op, writer = self.op, self.writer
+        place = at * op.strides[axis] + tap * op.dilations[axis]
         if op.padding[axis] == (0, 0):
-            return place, None
-        low = self.writer.size(op.padding[axis][0], "low", axis)
-        size = self.writer.size(self.picture.shape[1 + axis], "size", axis)
-        zero, last = index(emit, 0), emit(scalar.Subtract(size, index(emit, 1)))
-        place = emit(scalar.Subtract(place, low))
-        above = emit(scalar.Compare(place, zero, "ge"))
-        inside = emit(scalar.And(above, emit(scalar.Compare(place, size, "lt"))))
-        return minimum(emit, emit(scalar.Maximum(place, zero)), last), inside
+            return place, True
+        low = writer.size(op.padding[axis][0], "low", axis)
+        size = writer.size(self.picture.shape[1 + axis], "size", axis)
+        last = size - 1
+        place = place - low
+        inside = (place >= 0) & (place < size)
+        return minimum(maximum(place, 0), last), inside
 
-    def _finish(self, point: Point, place: list[Lane], sum: Value) -> None:
+    def _finish(self, lanes: int, place: Place, sum: Expr) -> None:
         op, body = self.op, self.body
-        total: Lane = Uniform(sum) if point.lanes == 1 else Varying(sum)
+        places = lanes_at(place, lanes)
         arguments = op.epilogue.arguments[: len(op.domain) + 1]
-        known = dict(zip(arguments, [*place, total], strict=True))
-        here = body.run(op.epilogue, point.at(point.emit, point.lanes, known))
+        known = dict(zip(arguments, [*places, varying(sum, lanes)], strict=True))
+        point = body.run(op.epilogue, Point(lanes, {}).at(lanes, known))
         first = len(op.operands) - len(op.outs)
         for view, value in enumerate(op.epilogue.terminator.operands, first):
-            pointer = self.writer.pointers[view]
-            body.store(here, here.lane(value), pointer, place, body.strides(view))
+            body.store_in(point, point.lane(value), view, places)

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dlc.dialects import kernel, scalar
-from dlc.ir.builder import Builder
+from dlc.dialects import kernel
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size, ceil_divide, floor_divide, known_multiple, product
 from dlc.lowering.body import Body, Point
+from dlc.lowering.expr import Expr, minimum
 from dlc.lowering.lanes import Lane, Linear, Uniform
-from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.multiples import unit_of
+from dlc.lowering.multiples import ACCESS, unit_of
 from dlc.lowering.rows import checks_depend_on, turned_arrays
-from dlc.lowering.simt_writer import GridWriter, either
-from dlc.target.gpu import ACCESS, SECTOR, GpuTarget
+from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.words import either, for_each
+from dlc.target.gpu import SECTOR, GpuTarget
 from dlc.target.gpu_costs import GpuCosts
 from dlc.target.work import element_work, nanoseconds
 
@@ -46,10 +46,10 @@ def lower_elements(op: kernel.Generic, gpu: GpuTarget) -> Lowered:
     short = op.is_map and sum(1 for _ in op.body) <= SHORT
     groups = groups_of(group) if short else 1
 
-    def write(emit: Builder, places: list[Place], lanes: int) -> None:
-        found = [lanes_at(place, lanes) for place in places]
-        points = [_computed(op, body, Point(emit, lanes, {}), place) for place in found]
-        for place, point in zip(found, points, strict=True):
+    def write(starts: list[Place], lanes: int) -> None:
+        places = [lanes_at(start, lanes) for start in starts]
+        points = [_computed(op, body, lanes, place) for place in places]
+        for place, point in zip(places, points, strict=True):
             store_elements(op, body, point, place)
 
     tiles = over_groups(writer, op.domain, group, groups, write)
@@ -68,11 +68,10 @@ def _turned(op: kernel.Generic, group: int, costs: GpuCosts) -> Lowered:
     writer = GridWriter(op, THREADS)
     body = Body(writer, {argument: view for view, argument in enumerate(op.arrays)}, group)
 
-    def write(emit: Builder, places: list[Place], lanes: int) -> None:
+    def write(places: list[Place], lanes: int) -> None:
         for *where, part, column in places:
-            row = Linear(emit(scalar.Multiply(part, index(emit, group))))
-            place: list[Lane] = [*[Uniform(value) for value in where], row, Uniform(column)]
-            store_elements(op, body, _computed(op, body, Point(emit, group, {}), place), place)
+            place: list[Lane] = [*map(Uniform, where), Linear(part * group), Uniform(column)]
+            store_elements(op, body, _computed(op, body, group, place), place)
 
     tiles = over_groups(writer, (*outer, floor_divide(rows, group), columns), 1, 1, write)
     work = THREADS * group * element_work(op.body, group, costs)
@@ -84,10 +83,9 @@ def groups_of(group: int) -> int:
     return TOGETHER if group > 1 else 2 * TOGETHER
 
 
-def _computed(op: kernel.Generic, body: Body, point: Point, place: Sequence[Lane]) -> Point:
+def _computed(op: kernel.Generic, body: Body, lanes: int, place: Sequence[Lane]) -> Point:
     """The point that knows the elements at a place."""
-    known: dict[Value, Lane] = dict(zip(op.indices, place, strict=True))
-    return body.run(op.body, point.at(point.emit, point.lanes, known))
+    return body.run(op.body, Point(lanes, dict(zip(op.indices, place, strict=True))))
 
 
 def group_of(op: kernel.Generic, busy: int) -> int:
@@ -135,9 +133,9 @@ def in_groups(length: Size, most: int) -> int:
     return most if known == 0 else min(most, known & -known)
 
 
-Place = list[Value]
+Place = list[Expr]
 """The index along each axis."""
-WriteGroups = Callable[[Builder, list[Place], int], None]
+WriteGroups = Callable[[list[Place], int], None]
 """Writes groups of so many neighbours that begin at these places."""
 
 
@@ -154,62 +152,48 @@ def over_groups(
     even = in_groups(count, group) == group
     extents = [writer.size(size, "extent", axis) for axis, size in enumerate(domain)]
     end = writer.size(count, "count")
-    begin = emit(scalar.Multiply(writer.tile, index(emit, span)))
-    own = emit(scalar.Multiply(writer.thread, index(emit, group)))
-    first = emit(scalar.Add(begin, own))
-    beyond = emit(scalar.Add(first, index(emit, span - step + group)))
+    begin = writer.tile * span
+    first = begin + writer.thread * group
+    beyond = first + (span - step + group)
 
-    def put(inside: Builder, starts: Sequence[Value], lanes: int) -> None:
-        places = [writer.unravel(inside, start, extents, count) for start in starts]
-        write(inside, places, lanes)
+    def write_at(starts: Sequence[Expr], lanes: int) -> None:
+        write([writer.unravel(start, extents, count) for start in starts], lanes)
 
-    def all_groups(inside: Builder) -> None:
-        starts = [inside(scalar.Add(first, index(inside, k))) for k in range(0, span, step)]
-        put(inside, starts, group)
+    def all_groups() -> None:
+        write_at([first + k for k in range(0, span, step)], group)
 
-    def what_is_left(inside: Builder) -> None:
-        limit = minimum(inside, inside(scalar.Add(begin, index(inside, span))), end)
-        for_each(inside, first, limit, step, (), one_group)
+    def what_is_left() -> None:
+        with for_each(emit, first, minimum(begin + span, end), step) as start:
+            if even:
+                write_at([start], group)
+            else:
+                with for_each(emit, start, minimum(start + group, end)) as place:
+                    write_at([place], 1)
 
-    def one_group(inside: Builder, start: Value, _: list[Value]) -> Sequence[Value]:
-        if even:
-            put(inside, [start], group)
-            return ()
-        limit = minimum(inside, inside(scalar.Add(start, index(inside, group))), end)
-        for_each(inside, start, limit, 1, (), one_element)
-        return ()
-
-    def one_element(inside: Builder, place: Value, _: list[Value]) -> Sequence[Value]:
-        put(inside, [place], 1)
-        return ()
-
-    whole = emit(scalar.Compare(beyond, end, "le"))
-    either(emit, whole, all_groups, None if groups == 1 and even else what_is_left)
+    one_whole_group = groups == 1 and even
+    either(beyond <= end, all_groups, (lambda: None) if one_whole_group else what_is_left)
     return ceil_divide(count, span)
 
 
 def lanes_at(place: Place, lanes: int) -> list[Lane]:
     """The indices of a group of neighbours along the last axis."""
-    found: list[Lane] = [Uniform(value) for value in place]
+    lanes_of: list[Lane] = [Uniform(index) for index in place]
     if lanes > 1:
-        found[-1] = Linear(place[-1])
-    return found
+        lanes_of[-1] = Linear(place[-1])
+    return lanes_of
 
 
 def copy_elements(
-    body: Body, point: Point, view: int, source: Place, out: int, target: Place
+    body: Body, lanes: int, view: int, source: Place, out: int, target: Place
 ) -> None:
     """Copy a group of neighbours from a place in one view to a place in another."""
-    lanes, writer = point.lanes, body.writer
-    found = body.load(point, view, lanes_at(source, lanes), writer.views[view].dtype)
-    pointer, strides = writer.pointers[out], body.strides(out)
-    body.store(point, found, pointer, lanes_at(target, lanes), strides)
+    point = Point(lanes, {})
+    elements = body.load(point, view, lanes_at(source, lanes))
+    body.store_in(point, elements, out, lanes_at(target, lanes))
 
 
 def store_elements(op: kernel.Generic, body: Body, point: Point, places: Sequence[Lane]) -> None:
     """Write the results that are elements, not rows, at these indices."""
-    for number, value in enumerate(op.body.terminator.operands):
+    for view, value in enumerate(op.body.terminator.operands, len(op.inputs)):
         if not isinstance(value.op, kernel.Stage):
-            view = len(op.inputs) + number
-            pointer = body.writer.pointers[view]
-            body.store(point, point.lane(value), pointer, places, body.strides(view))
+            body.store_in(point, point.lane(value), view, places)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel, loop, scalar
+from dlc.dialects import kernel, loop
 from dlc.dialects.kernel_products import Gemm
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
 from dlc.ir.dims import Size, ceil_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import F32, F64, I32, U8, DType
 from dlc.lowering.body import lanes_of
 from dlc.lowering.epilogue import epilogue_body, is_identity, write_epilogue
-from dlc.lowering.loop_words import add, for_each, index, times, unravel
-from dlc.lowering.loop_words import minimum as smaller
+from dlc.lowering.expr import Expr, Index, Pointer, constant, index
+from dlc.lowering.expr import maximum as larger
+from dlc.lowering.expr import minimum as smaller
 from dlc.lowering.loop_writer import Lowered, Writer
+from dlc.lowering.words import for_each, unravel
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
 from dlc.target.work import nanoseconds
@@ -57,142 +57,80 @@ class _BlasGemm:
         *batch, m, n = op.domain
         rows, columns = cut(m, MIN_ROWS), cut(n, MIN_COLUMNS)
         across, down = ceil_divide(n, columns), ceil_divide(m, rows)
-        counts = [*[writer.size(size, "batch", k) for k, size in enumerate(batch)]]
+        counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(down, "down"), writer.size(across, "across")]
-
-        def tile(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            *where, i, j = unravel(emit, number, counts)
-            self._tile(emit, where, i, j, rows, columns)
-            return ()
-
-        for_each(writer.emit, writer.first, writer.last, 1, (), tile)
+        with for_each(writer.emit, writer.first, writer.last) as number:
+            *where, i, j = unravel(number, counts)
+            self._tile(where, i, j, rows, columns)
         costs = self.costs
         work = rows * columns * (op.inner * costs.blas_product + costs.blas_element)
         return writer.finish(product(batch) * down * across, nanoseconds(work))
 
-    def _tile(
-        self, emit: Builder, batch: list[Value], i: Value, j: Value, rows: Size, columns: Size
-    ) -> None:
+    def _tile(self, batch: list[Expr], i: Expr, j: Expr, rows: Size, columns: Size) -> None:
         op, writer = self.op, self.writer
         *_, m, n = op.domain
-        row = emit(scalar.Multiply(i, writer.size(rows, "rows")))
-        column = emit(scalar.Multiply(j, writer.size(columns, "columns")))
-        height = smaller(
-            emit, writer.size(rows, "rows"), emit(scalar.Subtract(writer.size(m, "m"), row))
-        )
-        width = smaller(
-            emit,
-            writer.size(columns, "columns"),
-            emit(scalar.Subtract(writer.size(n, "n"), column)),
-        )
-        lhs = self._operand(emit, 0, batch, row, None, op.lhs_transposed)
-        rhs = self._operand(
-            emit, 1, () if op.rhs_shared else batch, None, column, op.rhs_transposed
-        )
+        tall, wide = writer.size(rows, "rows"), writer.size(columns, "columns")
+        row, column = i * tall, j * wide
+        height = smaller(tall, writer.size(m, "m") - row)
+        width = smaller(wide, writer.size(n, "n") - column)
+        lhs = self._operand(0, batch, (row, 0), op.lhs_transposed)
+        rhs = self._operand(1, () if op.rhs_shared else batch, (0, column), op.rhs_transposed)
         out_view = len(op.operands) - len(op.outs)
-        target = self._at(emit, out_view, [*batch, row, column])
-        self._call(emit, height, width, lhs, rhs, target, out_view)
+        target = writer.part(out_view, [*batch, row, column])
+        self._call(height, width, lhs, rhs, target, out_view)
         if not is_identity(op):
-            self._epilogue(emit, [*batch, row], column, height, width, target)
+            self._epilogue([*batch, row], column, height, width, target)
 
     def _epilogue(
-        self,
-        emit: Builder,
-        leading: list[Value],
-        column: Value,
-        height: Value,
-        width: Value,
-        target: Value,
+        self, leading: list[Expr], column: Expr, height: Expr, width: Expr, target: Pointer
     ) -> None:
         """The epilogue over a finished tile, whose sums stand where the results go."""
-        op, dtype = self.op, self.op.accumulator
-        body = epilogue_body(op, self.writer, self.lanes)
-        stride = self.writer.stride(len(op.operands) - 1, len(op.domain) - 2)
+        op, writer = self.op, self.writer
+        body = epilogue_body(op, writer, self.lanes)
+        stride = writer.stride(len(op.operands) - 1, len(op.domain) - 2)
+        sums = target.of(op.accumulator)
         *batch, first = leading
-
-        def row(inside: Builder, i: Value, _: list[Value]) -> Sequence[Value]:
-            place = inside(loop.Offset(target, times(inside, i, stride), dtype))
-            where = [*batch, inside(scalar.Add(first, i))]
-            write_epilogue(op, body, inside, where, column, width, place, [place])
-            return ()
-
-        for_each(emit, index(emit, 0), height, 1, (), row)
-
-    def _at(self, emit: Builder, view: int, indices: Sequence[Value]) -> Value:
-        """The address of an element of a view."""
-        offset: Value | None = None
-        for axis, position in enumerate(indices):
-            offset = add(emit, offset, times(emit, position, self.writer.stride(view, axis)))
-        pointer = self.writer.pointers[view]
-        if offset is None:
-            return pointer
-        return emit(loop.Offset(pointer, offset, self.writer.views[view].dtype))
+        with for_each(writer.emit, 0, height) as i:
+            place = sums + i * stride
+            write_epilogue(op, body, [*batch, first + i], column, width, place, [place])
 
     def _operand(
-        self,
-        emit: Builder,
-        view: int,
-        batch: Sequence[Value],
-        row: Value | None,
-        column: Value | None,
-        transposed: bool,
-    ) -> Value:
+        self, view: int, batch: Sequence[Expr], place: tuple[Index, Index], transposed: bool
+    ) -> Pointer:
         """Where the part of an operand begins that a tile needs."""
-        zero = index(emit, 0)
-        place = [zero if row is None else row, zero if column is None else column]
-        return self._at(emit, view, [*batch, *(reversed(place) if transposed else place)])
+        where = [index(self.writer.emit, axis) for axis in place]
+        return self.writer.part(view, [*batch, *(reversed(where) if transposed else where)])
 
-    def _leading(self, emit: Builder, view: int) -> Value:
+    def _leading(self, view: int) -> Index:
         """The distance between rows of a stored operand, at least 1 as BLAS demands."""
         stride = self.writer.stride(view, len(self.writer.views[view].shape) - 2)
-        one = index(emit, 1)
-        return one if stride is None else emit(scalar.Maximum(stride, one))
+        return larger(stride, 1) if isinstance(stride, Expr) else stride
 
     def _call(
         self,
-        emit: Builder,
-        height: Value,
-        width: Value,
-        lhs: Value,
-        rhs: Value,
-        target: Value,
+        height: Expr,
+        width: Expr,
+        lhs: Pointer,
+        rhs: Pointer,
+        target: Pointer,
         out_view: int,
     ) -> None:
         op, writer = self.op, self.writer
-        dtype = op.accumulator
+        emit, dtype = writer.emit, op.accumulator
         inner = writer.size(op.inner, "inner")
-        ints = [height, width, inner]
-        leads = [self._leading(emit, view) for view in (1, 0, out_view)]
-        m, n, k, ldb, lda, ldc = [_by_address(emit, value) for value in [*ints, *leads]]
-        one, zero = (_number(emit, value, dtype) for value in (1.0, 0.0))
-        emit.place(
-            loop.Call(
-                [
-                    _letter(emit, op.rhs_transposed),
-                    _letter(emit, op.lhs_transposed),
-                    *(n, m, k, one, rhs, ldb, lhs, lda, zero, target, ldc),
-                ],
-                ROUTINES[dtype],
-            )
-        )
+        sizes = [height, width, inner, *(self._leading(view) for view in (1, 0, out_view))]
+        m, n, k, ldb, lda, ldc = [self._by_address(index(emit, size), I32) for size in sizes]
+        one, zero = (self._by_address(constant(emit, value, dtype), dtype) for value in (1.0, 0.0))
+        letters = [
+            # Fortran's way to say whether an operand is transposed.
+            self._by_address(constant(emit, ord("T" if transposed else "N"), U8), U8)
+            for transposed in (op.rhs_transposed, op.lhs_transposed)
+        ]
+        pointers = [*letters, n, m, k, one, rhs, ldb, lhs, lda, zero, target, ldc]
+        emit.place(loop.Call([pointer.value for pointer in pointers], ROUTINES[dtype]))
 
-
-def _by_address(emit: Builder, value: Value) -> Value:
-    """A Fortran integer argument: the address of its 32 bits."""
-    room = emit(loop.Buffer(1, I32))
-    emit.place(loop.Store(emit(scalar.Cast(value, I32)), room, index(emit, 0)))
-    return room
-
-
-def _number(emit: Builder, value: float, dtype: DType) -> Value:
-    room = emit(loop.Buffer(1, dtype))
-    emit.place(loop.Store(emit(scalar.Constant(value, dtype)), room, index(emit, 0)))
-    return room
-
-
-def _letter(emit: Builder, transposed: bool) -> Value:
-    """Fortran's way to say whether an operand is transposed."""
-    room = emit(loop.Buffer(1, U8))
-    letter = emit(scalar.Constant(ord("T" if transposed else "N"), U8))
-    emit.place(loop.Store(letter, room, index(emit, 0)))
-    return room
+    def _by_address(self, value: Expr, dtype: DType) -> Pointer:
+        """A Fortran argument: the address of a number."""
+        buffer = self.writer.buffer(1, dtype)
+        buffer[0] = value.cast(dtype)
+        return buffer

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dlc.dialects import kernel, loop, scalar
-from dlc.ir.builder import Builder
+from dlc.dialects import kernel, scalar
 from dlc.ir.core import Value
 from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.passes import Context
-from dlc.ir.types import U8, TensorType
-from dlc.lowering.body import Body, Point, Row, Step, lanes_of, path, split
-from dlc.lowering.lanes import Lane, Linear, Uniform
-from dlc.lowering.loop_words import following, for_each, index, minimum, unravel
+from dlc.ir.types import TensorType
+from dlc.lowering.body import Body, Point, Row, lanes_of, path, split
+from dlc.lowering.expr import Expr, Index, Pointer, index, maximum, minimum
+from dlc.lowering.lanes import Lane, Uniform, neighbours
 from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.rows import (
     checks_depend_on,
@@ -29,9 +28,13 @@ from dlc.lowering.rows import (
     row_in_result,
     turned_arrays,
 )
+from dlc.lowering.words import following, for_each, iterate, unravel
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
 from dlc.target.work import element_work, tile_rows, tiles
+
+Known = dict[Value, Lane | Row]
+"""What indices of the domain are."""
 
 
 def lower_generic(op: kernel.Kernel, context: Context) -> Lowered:
@@ -84,177 +87,126 @@ class _Generic:
         outer: Sequence[Size],
         inner: Size,
         work: Size,
-        write: Callable[[Point, list[Value], Value, Value], None],
+        write: Callable[[list[Expr], Index, Expr], None],
     ) -> tuple[Size, Size]:
         """The loop over the rows of a tile; with a single row, tiles are stretches of it instead.
 
         `work` is that of one of the `inner` elements of a row.
         """
-        writer, emit = self.writer, self.writer.emit
-        zero = index(emit, 0)
+        writer = self.writer
         if not outer:
             chunk = self._stretch(work)
             extent = writer.size(inner, "extent", 0)
             length = writer.size(chunk, "stretch")
-            lower = emit(scalar.Multiply(writer.first, length))
-            upper = minimum(emit, emit(scalar.Multiply(writer.last, length)), extent)
-            write(self._start(emit), [], lower, upper)
+            write([], writer.first * length, minimum(writer.last * length, extent))
             return tiles(inner, chunk, work)
         rows, per_tile = product(outer), tile_rows(inner * work, self.costs)
         count = writer.size(per_tile, "rows_per_tile")
-        lower = emit(scalar.Multiply(writer.first, count))
-        end = emit(scalar.Multiply(writer.last, count))
-        upper = minimum(emit, end, writer.size(rows, "rows"))
+        lower = writer.first * count
+        upper = minimum(writer.last * count, writer.size(rows, "rows"))
         extents = [writer.size(size, "extent", axis) for axis, size in enumerate(outer)]
-        stop = writer.size(inner, "extent", len(outer)) if inner != 1 else index(emit, 1)
+        stop = index(writer.emit, 1 if inner == 1 else writer.size(inner, "extent", len(outer)))
         if not (self.folds_in_registers or self.is_narrow) and turned_arrays(self.op):
             self._down_the_rows(lower, upper, extents, stop)
-            return tiles(rows, per_tile, inner * work)
-
-        def row(inside: Builder, places: list[Value]) -> None:
-            write(self._start(inside), places, zero, stop)
-
-        self._each_row(emit, lower, upper, extents, row)
+        else:
+            self._each_row(lower, upper, extents, lambda places: write(places, 0, stop))
         return tiles(rows, per_tile, inner * work)
 
     def _each_row(
         self,
-        emit: Builder,
-        lower: Value,
-        upper: Value,
-        extents: Sequence[Value],
-        write: Callable[[Builder, list[Value]], None],
+        lower: Expr,
+        upper: Expr,
+        extents: Sequence[Expr],
+        write: Callable[[list[Expr]], None],
     ) -> None:
         """`write` for each row from one number up to another, given the index along each axis."""
+        emit = self.writer.emit
 
-        def row(inside: Builder, number: Value, places: list[Value]) -> Sequence[Value]:
-            here = places or [number]
-            write(inside, here)
-            return following(inside, here, extents) if places else ()
+        def row(_: Expr, places: list[Expr]) -> list[Expr]:
+            write(places)
+            return following(places, extents)
 
         # A tile may be there for no rows at all, where there is an axis without elements.
-        one = index(emit, 1)
-        known = [emit(scalar.Maximum(extent, one)) for extent in extents]
-        first = unravel(emit, lower, known) if len(extents) > 1 else []
-        for_each(emit, lower, upper, 1, first, row)
+        nonzero = [maximum(extent, 1) for extent in extents]
+        if len(extents) > 1:
+            iterate(emit, lower, upper, unravel(lower, nonzero), row)
+            return
+        with for_each(emit, lower, upper) as number:
+            write([number])
 
-    def _down_the_rows(
-        self, lower: Value, upper: Value, extents: Sequence[Value], stop: Value
-    ) -> None:
+    def _down_the_rows(self, lower: Expr, upper: Expr, extents: Sequence[Expr], stop: Expr) -> None:
         """The rows of a tile one register wide at a time: what they read lies side by side down there."""
-        last = self.op.indices[-1]
+        *outer, last = self.op.indices
+        for lanes, position in self.body.stretch_loops(0, stop):
+            column = neighbours(position, lanes)
 
-        def element_at(lanes: int) -> Step:
-            def strip(emit: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
-                lane = Uniform(position) if lanes == 1 else Linear(position)
+            def row(
+                places: list[Expr],
+                lanes: int = lanes,
+                column: Lane = column,
+            ) -> None:
+                known: Known = dict(zip(outer, map(Uniform, places), strict=True))
+                point = self.body.run(self.op.body, Point(lanes, {**known, last: column}))
+                self._store(point, [*map(Uniform, places), column])
 
-                def row(inside: Builder, places: list[Value]) -> None:
-                    known: dict[Value, Lane] = {
-                        argument: Uniform(place)
-                        for argument, place in zip(self.op.indices[:-1], places, strict=True)
-                    }
-                    here = self._start(inside).at(inside, lanes, {**known, last: lane})
-                    self._store_results(self.body.run(self.op.body, here), [*places, position])
-
-                self._each_row(emit, lower, upper, extents, row)
-                return ()
-
-            return strip
-
-        emit = self.writer.emit
-        self.body.stretch_loops(emit, index(emit, 0), stop, element_at)
+            self._each_row(lower, upper, extents, row)
 
     def _stretch(self, work: Size) -> Size:
         """Elements of a tile along the only axis: a multiple of the lanes, so tails come last."""
         block = max(self.lanes, 64)
         return ceil_divide(tile_rows(work * block, self.costs), 1) * block
 
-    def _start(self, emit: Builder) -> Point:
-        return Point(emit, 1, {})
-
     # One stretch of elements, or one element.
 
-    def _one_element(self, point: Point, indices: list[Value], lower: Value, upper: Value) -> None:
-        known: dict[Value, Lane] = {
-            argument: Uniform(value)
-            for argument, value in zip(self.op.indices, indices, strict=True)
-        }
-        here = point.at(point.emit, 1, known)
-        self._store_results(self.body.run(self.op.body, here), indices)
+    def _one_element(self, indices: list[Expr], lower: Index, upper: Expr) -> None:
+        places: list[Lane] = [Uniform(place) for place in indices]
+        known: Known = dict(zip(self.op.indices, places, strict=True))
+        self._store(self.body.run(self.op.body, Point(1, known)), places)
 
-    def _elements(self, point: Point, indices: list[Value], lower: Value, upper: Value) -> None:
+    def _elements(self, indices: list[Expr], lower: Index, upper: Expr) -> None:
         """Elements `lower` to `upper` along the last axis of the domain."""
-        body, last = self.op.body, self.op.indices[-1]
-        known: dict[Value, Lane] = {
-            argument: Uniform(value)
-            for argument, value in zip(self.op.indices[:-1], indices, strict=True)
-        }
-        outside, inside = split(body, [last])
-        point = self.body.ops(outside, point.at(point.emit, 1, known))
+        *outer, last = self.op.indices
+        known: Known = dict(zip(outer, map(Uniform, indices), strict=True))
+        outside, inside = split(self.op.body, [last])
+        point = self.body.ops(outside, Point(1, known))
+        together = _columns_together(self.op)
+        for lanes, position in self.body.stretch_loops(lower, upper, together):
+            place = neighbours(position, lanes)
+            element = self.body.ops(inside, point.at(lanes, {last: place}))
+            self._store(element, [*map(Uniform, indices), place])
 
-        def element_at(lanes: int) -> Step:
-            def write(emit: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
-                lane = Uniform(position) if lanes == 1 else Linear(position)
-                here = self.body.ops(inside, point.at(emit, lanes, {last: lane}))
-                self._store_results(here, [*indices, position])
-                return ()
-
-            return write
-
-        self.body.stretch_loops(point.emit, lower, upper, element_at, _columns_together(self.op))
-
-    def _narrow_rows(self, point: Point, indices: list[Value], lower: Value, upper: Value) -> None:
+    def _narrow_rows(self, indices: list[Expr], lower: Index, upper: Expr) -> None:
         """Rows `lower` to `upper` of few columns: a register of rows for each column."""
-        row, last = self.op.indices[-2:]
+        *outer, row, last = self.op.indices
         columns = self.op.domain[-1]
         assert isinstance(columns, int)
-        known: dict[Value, Lane] = {
-            argument: Uniform(value)
-            for argument, value in zip(self.op.indices[:-2], indices, strict=True)
-        }
+        known: Known = dict(zip(outer, map(Uniform, indices), strict=True))
+        for lanes, position in self.body.stretch_loops(lower, upper):
+            rows = neighbours(position, lanes)
+            for number in range(columns):
+                column = Uniform(index(self.writer.emit, number))
+                point = Point(lanes, {**known, row: rows, last: column})
+                places: list[Lane] = [*map(Uniform, indices), rows, column]
+                self._store(self.body.run(self.op.body, point), places)
 
-        def element_at(lanes: int) -> Step:
-            def write(emit: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
-                lane = Uniform(position) if lanes == 1 else Linear(position)
-                for number in range(columns):
-                    column = Uniform(index(emit, number))
-                    here = point.at(emit, lanes, {**known, row: lane, last: column})
-                    places: list[Lane] = [*map(Uniform, indices), lane, column]
-                    self._store_at(self.body.run(self.op.body, here), places)
-                return ()
-
-            return write
-
-        self.body.stretch_loops(point.emit, lower, upper, element_at)
-
-    def _room(self, op: kernel.Stage, point: Point, extents: list[Value]) -> Row:
+    def _room(self, op: kernel.Stage, point: Point, extents: list[Expr]) -> Row:
         """Where a staged row goes: into the result that it is, else into the thread's scratch."""
         row = row_in_result(self.body, self.op, op, point)
         if row is not None:
             return row
-        emit = point.emit
+        writer, dtype = self.writer, element_of(op)
         if self._scratch is None:
-            self._scratch = self.writer.block.add_argument(self.writer.pointers[0].type, "scratch")
-        offset = self.writer.size(self.scratch, "scratch", path(op))
-        self.scratch = (
-            self.scratch + ceil_divide(product(op.extents) * element_of(op).bytes, 64) * 64
-        )
-        start = emit(loop.Offset(self._scratch, offset, U8))
-        return Row(start, dense_strides(emit, extents))
+            self._scratch = writer.block.add_argument(writer.pointers[0].type, "scratch")
+        offset = writer.size(self.scratch, "scratch", path(op))
+        self.scratch = self.scratch + ceil_divide(product(op.extents) * dtype.bytes, 64) * 64
+        start = Pointer(writer.emit, self._scratch, dtype).skip(offset)
+        return Row(start, dense_strides(extents))
 
-    def _store_results(self, point: Point, indices: Sequence[Value]) -> None:
-        places: list[Lane] = [Uniform(position) for position in indices]
-        if point.lanes > 1:
-            places[-1] = Linear(indices[-1])
-        self._store_at(point, places)
-
-    def _store_at(self, point: Point, places: Sequence[Lane]) -> None:
-        for number, value in enumerate(self.op.body.terminator.operands):
-            if isinstance(value.type, TensorType):
-                continue  # a staged row: it was written where it belongs
-            view = len(self.op.inputs) + number
-            pointer = self.writer.pointers[view]
-            self.body.store(point, point.lane(value), pointer, places, self.body.strides(view))
+    def _store(self, point: Point, places: Sequence[Lane]) -> None:
+        """Write the results that are elements; staged rows were written where they belong."""
+        for view, value in enumerate(self.op.body.terminator.operands, len(self.op.inputs)):
+            if not isinstance(value.type, TensorType):
+                self.body.store_in(point, point.lane(value), view, places)
 
 
 COLUMNS = 8

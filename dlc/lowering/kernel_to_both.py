@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dlc.dialects import kernel, loop, mem
+from dlc.dialects import kernel, mem
 from dlc.dialects.comm import HOST, Send, is_gpu
 from dlc.dialects.measured import at_most
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op
+from dlc.ir.core import Op
 from dlc.ir.dims import ceil_divide
 from dlc.ir.passes import Context, define_pass
-from dlc.ir.types import INDEX, U8
+from dlc.ir.types import U8
 from dlc.lowering.kernel_to_loop import LOWERINGS
 from dlc.lowering.kernel_to_simt import lowering_for_gpu
-from dlc.lowering.loop_words import index
 from dlc.lowering.loop_writer import Lowered, Writer
 from dlc.lowering.lower_kernels import Lowering, lower_kernels
+from dlc.lowering.words import for_each
 from dlc.target import Target, gpu_of
 from dlc.target.gpu_costs import GpuCosts
 
@@ -65,13 +64,9 @@ def _transfer(op: Send, costs: GpuCosts) -> Lowered:
     limits = {} if program is None else program.limit_of
     length = at_most(type.size, limits) * type.dtype.bytes
     count = writer.size(length, "bytes")
-    source, target = writer.pointers
-    emit, body = writer.emit, Block([INDEX])
-    (place,) = body.arguments
-    inside = Builder(body, op.location)
-    inside.place(loop.Store(inside(loop.Load(source, place, U8)), target, place))
-    inside.place(loop.Yield([]))
-    emit.place(loop.For(index(emit, 0), count, index(emit, 1), [], body))
+    source, target = writer.pointer(0).of(U8), writer.pointer(1).of(U8)
+    with for_each(writer.emit, 0, count) as place:
+        target[place] = source[place]
     lowered = writer.finish(
         1, costs.transfer // 1000 + ceil_divide(length, 1000 // costs.transfer_byte)
     )

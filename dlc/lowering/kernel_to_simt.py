@@ -5,7 +5,7 @@ Kernels that have no form of their own here run as the loops that they are on a 
 
 from __future__ import annotations
 
-from dlc.dialects import kernel, kernels_in_order, loop, scalar, simt
+from dlc.dialects import kernel, kernels_in_order, loop, simt
 from dlc.dialects.kernel_attention import Attention, AttentionGradient
 from dlc.dialects.kernel_pieces import Concatenate
 from dlc.dialects.kernel_products import Conv, Gemm
@@ -19,18 +19,18 @@ from dlc.lowering.attention_gradient_to_simt import lower_attention_gradient
 from dlc.lowering.attention_to_simt import lower_attention
 from dlc.lowering.concatenate_to_simt import lower_concatenate
 from dlc.lowering.depthwise_to_simt import lower_depthwise
+from dlc.lowering.expr import Expr, Pointer
 from dlc.lowering.generic_to_simt import lower_generic
 from dlc.lowering.kernel_to_loop import LOWERINGS
-from dlc.lowering.loop_words import index
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.lower_kernels import Lowering, lower_kernels
 from dlc.lowering.nonzero_to_simt import lower_nonzero
 from dlc.lowering.product_to_simt import lower_product
 from dlc.lowering.running_to_simt import lower_running
 from dlc.lowering.scatter_to_simt import lower_scatter
-from dlc.lowering.simt_writer import nothing
 from dlc.lowering.sort_to_simt import lower_sort
 from dlc.lowering.update_to_simt import lower_update
+from dlc.lowering.words import empty
 from dlc.target import gpu_of
 
 
@@ -79,24 +79,22 @@ def _by_tiles(lowered: Lowered) -> Lowered:
     """The same work with a thread for each tile of the loops: a warp does 32 of them."""
     block, work = Block(), lowered.function.body
     emit = Builder(block, lowered.function.location)
-    tile, thread = (block.add_argument(INDEX, name) for name in ("tile", "thread"))
+    tile, thread = (Expr(emit, block.add_argument(INDEX, name)) for name in ("tile", "thread"))
     first, last, *rest = work.arguments
     scratch = rest.pop() if lowered.scratch != 0 else None
     for argument in rest:
         argument.replace_by(block.add_argument(argument.type, argument.name))
-    count = block.add_argument(INDEX, "tiles")
-    number = emit(scalar.Add(emit(scalar.Multiply(tile, index(emit, WARP))), thread))
-    first.replace_by(number)
-    last.replace_by(emit(scalar.Add(number, index(emit, 1))))
+    count = Expr(emit, block.add_argument(INDEX, "tiles"))
+    number = tile * WARP + thread
+    first.replace_by(number.value)
+    last.replace_by((number + 1).value)
     sizes = (*lowered.sizes, lowered.tiles)
     if scratch is not None:
-        length = block.add_argument(INDEX, "scratch_bytes")
-        whole = block.add_argument(POINTER, "scratch")
-        offset = emit(scalar.Multiply(number, length))
-        scratch.replace_by(emit(loop.Offset(whole, offset, U8)))
+        length = Expr(emit, block.add_argument(INDEX, "scratch_bytes"))
+        whole = Pointer(emit, block.add_argument(POINTER, "scratch"), U8)
+        scratch.replace_by((whole + number * length).value)
         sizes = (*sizes, lowered.scratch)
-    within = emit(scalar.Compare(number, count, "lt"))
-    emit.place(loop.If(within, _as_branch(work), nothing(emit)))
+    emit.place(loop.If((number < count).value, _as_branch(work), empty(emit)))
     emit.place(loop.Return())
     function = simt.Func(block, "kernel", WARP)
     function.location = lowered.function.location

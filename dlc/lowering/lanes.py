@@ -10,40 +10,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dlc.dialects import scalar, vec
-from dlc.dialects.scalar import element
+from dlc.dialects import scalar
 from dlc.ir.builder import Builder
 from dlc.ir.clone import clone
-from dlc.ir.core import Op, Value
-from dlc.ir.types import INDEX
+from dlc.ir.core import Op
+from dlc.lowering.expr import Expr, all_of, broadcast, maximum, minimum, ramp
 
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
     """One scalar for all lanes."""
 
-    value: Value
+    value: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
     """An index that is `base + lane`."""
 
-    base: Value
+    base: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Varying:
     """A register."""
 
-    value: Value
+    value: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
     """The least or the largest that an index may be."""
 
-    value: Value
+    value: Expr
     is_least: bool
 
 
@@ -51,35 +50,44 @@ class Bound:
 class Clamped:
     """An index that is `base + lane`, kept within bounds, one after the other."""
 
-    base: Value
+    base: Expr
     bounds: tuple[Bound, ...]
 
 
 Lane: TypeAlias = Uniform | Linear | Clamped | Varying
 
 
-def register(emit: Builder, lane: Lane, lanes: int) -> Value:
+def neighbours(first: Expr, lanes: int) -> Uniform | Linear:
+    """The index of neighbouring elements, or of one."""
+    return Uniform(first) if lanes == 1 else Linear(first)
+
+
+def varying(value: Expr, lanes: int) -> Uniform | Varying:
+    """What code with so many lanes has computed: a register, or a scalar for one lane."""
+    return Uniform(value) if lanes == 1 else Varying(value)
+
+
+def register(lane: Lane, lanes: int) -> Expr:
     """The value as a register of `lanes` elements."""
     match lane:
         case Uniform(value):
-            return emit(vec.Broadcast(value, lanes))
+            return broadcast(value, lanes)
         case Linear(base):
-            return emit(vec.Ramp(base, lanes))
+            return ramp(base, lanes)
         case Clamped(base, bounds):
-            value = emit(vec.Ramp(base, lanes))
+            value = ramp(base, lanes)
             for bound in bounds:
-                limit = emit(vec.Broadcast(bound.value, lanes))
-                keep = scalar.Maximum if bound.is_least else scalar.Minimum
-                value = emit(keep(value, limit))
+                limit = broadcast(bound.value, lanes)
+                value = maximum(value, limit) if bound.is_least else minimum(value, limit)
             return value
         case Varying(value):
             return value
 
 
-def in_lanes(emit: Builder, lane: Lane, lanes: int) -> Value:
+def in_lanes(lane: Lane, lanes: int) -> Expr:
     """The value as code with so many lanes has it: a register, or a scalar for one lane."""
     if lanes > 1:
-        return register(emit, lane, lanes)
+        return register(lane, lanes)
     assert isinstance(lane, Uniform)
     return lane.value
 
@@ -87,14 +95,12 @@ def in_lanes(emit: Builder, lane: Lane, lanes: int) -> Value:
 def compute(emit: Builder, op: Op, operands: list[Lane], lanes: int) -> Lane:
     """A scalar operation on lanes, with as few registers as possible."""
     match operands:
-        case []:
-            return Uniform(emit(clone(op, [])))
         case [Linear(base), Uniform(value)] if isinstance(op, scalar.Add):
-            return Linear(emit(scalar.Add(base, value)))
+            return Linear(base + value)
         case [Uniform(value), Linear(base)] if isinstance(op, scalar.Add):
-            return Linear(emit(scalar.Add(base, value)))
+            return Linear(base + value)
         case [Linear(base), Uniform(value)] if isinstance(op, scalar.Subtract):
-            return Linear(emit(scalar.Subtract(base, value)))
+            return Linear(base - value)
         case [Linear() | Clamped() as index, Uniform(value)] if isinstance(
             op, scalar.Minimum | scalar.Maximum
         ):
@@ -102,41 +108,18 @@ def compute(emit: Builder, op: Op, operands: list[Lane], lanes: int) -> Lane:
             return Clamped(index.base, (*before, Bound(value, isinstance(op, scalar.Maximum))))
         case _:
             pass
-    uniform = [lane.value for lane in operands if isinstance(lane, Uniform)]
+    uniform = [lane.value.value for lane in operands if isinstance(lane, Uniform)]
     if len(uniform) == len(operands):
-        return Uniform(emit(clone(op, uniform)))
-    return Varying(emit(clone(op, [register(emit, lane, lanes) for lane in operands])))
+        return Uniform(Expr(emit, emit(clone(op, uniform))))
+    registers = [register(lane, lanes).value for lane in operands]
+    return Varying(Expr(emit, emit(clone(op, registers))))
 
 
-def is_unclamped(emit: Builder, lane: Clamped, lanes: int) -> Value:
+def is_unclamped(lane: Clamped, lanes: int) -> Expr:
     """Whether no lane is changed by the bounds: the first one counts, or the last."""
-    last = emit(scalar.Add(lane.base, emit(scalar.Constant(lanes - 1, INDEX))))
-    found: Value | None = None
-    for bound in lane.bounds:
-        if bound.is_least:
-            here = emit(scalar.Compare(lane.base, bound.value, "ge"))
-        else:
-            here = emit(scalar.Compare(last, bound.value, "le"))
-        found = here if found is None else emit(scalar.And(found, here))
-    assert found is not None
-    return found
-
-
-def combine(emit: Builder, name: str, lhs: Value, rhs: Value) -> Value:
-    """Two partial results of a fold combined."""
-    return emit(scalar.COMBINERS[name](lhs, rhs))
-
-
-__all__ = [
-    "Clamped",
-    "Lane",
-    "Linear",
-    "Uniform",
-    "Varying",
-    "combine",
-    "compute",
-    "element",
-    "in_lanes",
-    "is_unclamped",
-    "register",
-]
+    last = lane.base + (lanes - 1)
+    within = all_of(
+        lane.base >= bound.value if bound.is_least else last <= bound.value for bound in lane.bounds
+    )
+    assert isinstance(within, Expr)
+    return within

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel, loop, scalar, simt, vec
-from dlc.ir.builder import Builder
+from dlc.dialects import kernel, scalar
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Size, ceil_divide, product
-from dlc.ir.types import U8
-from dlc.lowering.body import Body, Point, Row, path
-from dlc.lowering.elements_to_simt import in_groups, store_elements
-from dlc.lowering.lanes import Lane, Linear, Uniform, combine, in_lanes
-from dlc.lowering.loop_words import for_each, index, times
+from dlc.lowering.body import Body, Point, Row, combine_all, path
+from dlc.lowering.elements_to_simt import in_groups, lanes_at, store_elements
+from dlc.lowering.expr import (
+    Expr,
+    Index,
+    Pointer,
+    broadcast,
+    combine,
+    constant,
+    index,
+    reduce_lanes,
+)
+from dlc.lowering.lanes import Lane, Uniform, in_lanes
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.rows import (
     before_results,
@@ -26,7 +33,8 @@ from dlc.lowering.rows import (
     read_where_it_writes,
     row_in_result,
 )
-from dlc.lowering.simt_writer import GridWriter, either
+from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.words import for_each, iterate, when
 from dlc.target.gpu import ACCESS, GpuTarget
 from dlc.target.work import element_work, nanoseconds
 
@@ -38,22 +46,17 @@ def lower_long_rows(op: kernel.Generic, gpu: GpuTarget) -> Lowered:
     """The function for a kernel of which a block computes each element."""
     writer = GridWriter(op, _threads(op))
     body = _BlockBody(writer, op, gpu.occupancy.row_bytes)
-    emit = writer.emit
     extents = [writer.size(size, "extent", axis) for axis, size in enumerate(op.domain)]
     tiles = product(op.domain)
-    indices = writer.unravel(emit, writer.tile, extents, tiles)
-    places: list[Lane] = [Uniform(place) for place in indices]
+    places: list[Lane] = [*map(Uniform, writer.unravel(writer.tile, extents, tiles))]
     known: dict[Value, Lane | Row] = dict(zip(op.indices, places, strict=True))
     needed, rest = before_results(op)
-    point = body.ops(needed, Point(emit, 1, known))
+    point = body.ops(needed, Point(1, known))
     if read_where_it_writes(op, needed):
-        emit.place(simt.Barrier())
-
-    def results(inside: Builder) -> None:
-        store_elements(op, body, body.ops(rest, point.at(inside, 1)), places)
-
+        writer.barrier()
     # One thread reads what only the results need: they may lie over it.
-    either(emit, writer.once(emit), results)
+    with when(writer.once()):
+        store_elements(op, body, body.ops(rest, point), places)
     scratch = () if body.scratch is None else (body.scratch,)
     cost = nanoseconds(element_work(op.body, 1, gpu.costs))
     return writer.finish(tiles, cost, tiles * body.scratch_bytes, scratch)
@@ -89,64 +92,49 @@ class _BlockBody(Body):
     def _fold(self, op: kernel.Fold, point: Point) -> Lane:
         if self._alone or not op.extents:
             return super()._fold(op, point)
-        emit, group = point.emit, self._group(op)
+        emit, group = self.emit, self._group(op)
         extents = self._extents(op)
         point, inside = self._before(op.body, point)
         dtype = scalar.element(op.result.type)
-        start = emit(scalar.Constant(kernel.identity(op.combine, dtype), dtype))
-
+        start = constant(emit, kernel.identity(op.combine, dtype), dtype)
         step = self.grid.threads * group
 
-        def values(deep: Builder, position: Value, sums: Sequence[Value]) -> list[Value]:
-            """The next groups, one for each sum."""
-            starts = [deep(scalar.Add(position, index(deep, k * step))) for k in range(len(sums))]
-            found = [self._at(deep, op, inside, point, at, extents, group) for at in starts]
-            return [in_lanes(deep, value, group) for value in found]
+        def added(position: Expr, sums: Sequence[Expr]) -> list[Expr]:
+            """The sums with the next groups, one for each."""
+            starts = [position + k * step for k in range(len(sums))]
+            lanes = [self._at(op, inside, point, at, extents, group) for at in starts]
+            groups = [in_lanes(lane, group) for lane in lanes]
+            return [combine(op.combine, *pair) for pair in zip(sums, groups, strict=True)]
 
-        def several(deep: Builder, position: Value, carried: list[Value]) -> Sequence[Value]:
+        def several(position: Expr, carried: list[Expr]) -> list[Expr]:
             _, *sums = carried
-            added = zip(sums, values(deep, position, sums), strict=True)
-            sums = [combine(deep, op.combine, *pair) for pair in added]
-            return [deep(scalar.Add(position, index(deep, len(sums) * step))), *sums]
+            sums = added(position, sums)
+            return [position + len(sums) * step, *sums]
 
-        def one(deep: Builder, position: Value, sums: list[Value]) -> Sequence[Value]:
-            (value,) = values(deep, position, sums)
-            return [combine(deep, op.combine, sums[0], value)]
-
-        total = self._length(emit, extents)
-        first = times(emit, self.grid.thread, index(emit, group))
-        nothing = in_lanes(emit, Uniform(start), group)
+        total = self._length(extents)
+        first = self.grid.thread * group
+        initial = [first, *[broadcast(start, group)] * ACCUMULATORS]
         # Where the last of several groups begins inside, all of them are inside.
-        limit = emit(scalar.Subtract(total, index(emit, (ACCUMULATORS - 1) * step)))
-        initial = [first, *[nothing] * ACCUMULATORS]
-        first, *sums = for_each(emit, first, limit, ACCUMULATORS * step, initial, several)
-        sums[:1] = for_each(emit, first, total, step, sums[:1], one)
-        while len(sums) > 1:
-            half = len(sums) // 2
-            pairs = zip(sums[:half], sums[half:], strict=True)
-            sums = [combine(emit, op.combine, *pair) for pair in pairs]
-        own = emit(vec.Reduce(sums[0], op.combine)) if group > 1 else sums[0]
-        return Uniform(self.grid.together(emit, op.combine, own))
+        limit = total - (ACCUMULATORS - 1) * step
+        first, *sums = iterate(emit, first, limit, initial, several, ACCUMULATORS * step)
+        sums[:1] = iterate(emit, first, total, sums[:1], added, step)
+        own = combine_all(op.combine, sums)
+        if group > 1:
+            own = reduce_lanes(op.combine, own)
+        return Uniform(self.grid.block_reduce(op.combine, own))
 
     def _stage(self, op: kernel.Stage, point: Point) -> Row:
         assert not self._alone, "rows are staged for a whole element"
-        emit, group = point.emit, self._group(op)
-        extents = self._extents(op)
+        group, extents = self._group(op), self._extents(op)
         row = self._room_for(op, point, extents)
         point, inside = self._before(op.body, point)
-
-        def step(deep: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
-            here = point.at(deep, group)
-            value = self._at(deep, op, inside, point, position, extents, group)
-            count = product(op.extents)
-            places = _lanes(self.grid.unravel(deep, position, extents, count), group)
-            self.store(here, value, row.pointer, places, row.strides)
-            return ()
-
-        total = self._length(emit, extents)
-        first = times(emit, self.grid.thread, index(emit, group))
-        for_each(emit, first, total, self.grid.threads * group, (), step)
-        emit.place(simt.Barrier())
+        total = self._length(extents)
+        first = self.grid.thread * group
+        with for_each(self.emit, first, total, self.grid.threads * group) as position:
+            value = self._at(op, inside, point, position, extents, group)
+            places = lanes_at(self.grid.unravel(position, extents, product(op.extents)), group)
+            self.store(point.at(group), value, row.pointer, places, row.strides)
+        self.grid.barrier()
         return row
 
     def _group(self, op: kernel.Inner) -> int:
@@ -163,56 +151,42 @@ class _BlockBody(Body):
 
     def _at(
         self,
-        emit: Builder,
         op: kernel.Inner,
         inside: list[Op],
         point: Point,
-        position: Value,
-        extents: Sequence[Value],
+        position: Expr,
+        extents: Sequence[Expr],
         group: int,
     ) -> Lane:
         """What the body yields for the neighbours that begin at a position among all inner indices."""
-        places = _lanes(self.grid.unravel(emit, position, extents, product(op.extents)), group)
+        places = lanes_at(self.grid.unravel(position, extents, product(op.extents)), group)
         self._alone = True
-        lane = self._inner_value(op, inside, point.at(emit, group), places)
+        lane = self._inner_value(op, inside, point.at(group), places)
         self._alone = False
         return lane
 
-    def _extents(self, op: kernel.Inner) -> list[Value]:
-        return [
-            self.writer.size(size, "extent", path(op), axis) for axis, size in enumerate(op.extents)
-        ]
-
-    def _length(self, emit: Builder, extents: Sequence[Value]) -> Value:
-        length: Value | None = None
+    def _length(self, extents: Sequence[Expr]) -> Expr:
+        """How many inner indices there are."""
+        length: Index = 1
         for extent in extents:
-            length = times(emit, extent, length)
-        return index(emit, 1) if length is None else length
+            length = extent * length
+        return index(self.emit, length)
 
-    def _room_for(self, op: kernel.Stage, point: Point, extents: Sequence[Value]) -> Row:
+    def _room_for(self, op: kernel.Stage, point: Point, extents: Sequence[Expr]) -> Row:
         """Where a staged row goes: into the result that it is, shared memory if it is short, or scratch."""
-        found = row_in_result(self, self.op, op, point)
-        if found is not None:
-            return found
-        emit, dtype, elements = point.emit, element_of(op), product(op.extents)
-        strides = dense_strides(emit, extents)
+        row = row_in_result(self, self.op, op, point)
+        if row is not None:
+            return row
+        writer, dtype, elements = self.grid, element_of(op), product(op.extents)
+        strides = dense_strides(extents)
         if isinstance(elements, int) and self._shared + elements * dtype.bytes <= self._most_shared:
             self._shared += elements * dtype.bytes
-            return Row(emit(simt.Shared(max(1, elements), dtype)), strides)
+            return Row(writer.shared(max(1, elements), dtype), strides)
         if self.scratch is None:
-            self.scratch = self.writer.block.add_argument(self.writer.pointers[0].type, "scratch")
+            self.scratch = writer.block.add_argument(writer.pointers[0].type, "scratch")
         # Scratch has the rows of all tiles, stage after stage.
         length = ceil_divide(elements * dtype.bytes, 64) * 64
-        before = self.writer.size(product(self.op.domain) * self.scratch_bytes, "stage", path(op))
-        own = times(emit, self.grid.tile, self.writer.size(length, "row", path(op)))
+        before = writer.size(product(self.op.domain) * self.scratch_bytes, "stage", path(op))
+        own = writer.tile * writer.size(length, "row", path(op))
         self.scratch_bytes = self.scratch_bytes + length
-        start = emit(loop.Offset(self.scratch, emit(scalar.Add(before, own)), U8))
-        return Row(start, strides)
-
-
-def _lanes(places: Sequence[Value], group: int) -> list[Lane]:
-    """Inner indices, the last that of a group of neighbours."""
-    lanes: list[Lane] = [Uniform(place) for place in places]
-    if group > 1:
-        lanes[-1] = Linear(places[-1])
-    return lanes
+        return Row(Pointer(self.emit, self.scratch, dtype).skip(before + own), strides)

@@ -10,21 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dlc.dialects import kernel, scalar
+from dlc.dialects import kernel
 from dlc.dialects.interface import bounds_around
 from dlc.ir.bounded import never_negative
 from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Op
 from dlc.ir.dims import Size
 from dlc.ir.dims import minimum as minimum_size
 from dlc.ir.types import DType
-from dlc.lowering.loop_words import for_each, index, minimum
+from dlc.lowering.expr import Expr, Index, minimum
+from dlc.lowering.words import iterate
 
 STEPS = 512
 """Additions of a block, one after the other."""
 
-Loop = Callable[[Builder, Value, list[Value]], Sequence[Value]]
+Loop = Callable[[Expr, list[Expr]], Sequence[Expr]]
 """The body of a counted loop, from the position and the carried values."""
+Innermost = Callable[[list[Expr], list[Expr]], Sequence[Expr]]
+"""The body of a nest of loops, from the positions and the carried values."""
+Block = Callable[[Expr, Expr, list[Expr]], Sequence[Expr]]
+"""The body of a loop over blocks: from where one begins and ends, and what is carried."""
 
 
 def is_long(op: Op, steps: Size) -> bool:
@@ -61,68 +66,67 @@ def block_lengths(
 
 def sum_nest(
     emit: Builder,
-    extents: Sequence[Value],
+    extents: Sequence[Expr],
     lengths: Sequence[int | None],
-    carried: Sequence[Value],
-    starts: Sequence[Value],
-    innermost: Callable[[Builder, list[Value], list[Value]], list[Value]],
-    indices: tuple[Value, ...] = (),
-) -> list[Value]:
+    carried: Sequence[Expr],
+    starts: Sequence[Expr],
+    innermost: Innermost,
+    indices: tuple[Expr, ...] = (),
+) -> list[Expr]:
     """`nest`, where the axes that have a length are added up in blocks of it, which begin at `starts`."""
     if not extents:
-        return innermost(emit, list(indices), list(carried))
+        return list(innermost(list(indices), list(carried)))
 
-    def body(inside: Builder, position: Value, values: list[Value]) -> Sequence[Value]:
-        here = (*indices, position)
-        return sum_nest(inside, extents[1:], lengths[1:], values, starts, innermost, here)
+    def body(position: Expr, sums: list[Expr]) -> list[Expr]:
+        where = (*indices, position)
+        return sum_nest(emit, extents[1:], lengths[1:], sums, starts, innermost, where)
 
-    lower, length = index(emit, 0), lengths[0]
+    length = lengths[0]
     if length is None:
-        return list(for_each(emit, lower, extents[0], 1, carried, body))
-    return add_in_blocks(emit, lower, extents[0], 1, length, carried, starts, body)
+        return iterate(emit, 0, extents[0], carried, body)
+    return add_in_blocks(emit, 0, extents[0], 1, length, carried, starts, body)
 
 
 def add_in_blocks(
     emit: Builder,
-    lower: Value,
-    upper: Value,
+    lower: Index,
+    upper: Expr,
     step: int,
     length: int,
-    carried: Sequence[Value],
-    starts: Sequence[Value],
+    carried: Sequence[Expr],
+    starts: Sequence[Expr],
     body: Loop,
-) -> list[Value]:
+) -> list[Expr]:
     """What is carried, and the sums of a loop: in blocks of so many steps, and in blocks of those.
 
     Each block begins at `starts`.
     """
 
-    def one(inside: Builder, first: Value, end: Value, totals: list[Value]) -> Sequence[Value]:
-        return _added(inside, totals, for_each(inside, first, end, step, starts, body))
+    def one(first: Expr, end: Expr, totals: list[Expr]) -> list[Expr]:
+        return _added(totals, iterate(emit, first, end, starts, body, step))
 
-    def several(inside: Builder, first: Value, end: Value, totals: list[Value]) -> Sequence[Value]:
-        return _added(inside, totals, in_blocks(inside, first, end, step * length, starts, one))
+    def several(first: Expr, end: Expr, totals: list[Expr]) -> list[Expr]:
+        return _added(totals, in_blocks(emit, first, end, step * length, starts, one))
 
     totals = in_blocks(emit, lower, upper, step * length * STEPS, starts, several)
-    return list(totals) if list(carried) == list(starts) else _added(emit, carried, totals)
+    return totals if list(carried) == list(starts) else _added(carried, totals)
 
 
 def in_blocks(
     emit: Builder,
-    lower: Value,
-    upper: Value,
+    lower: Index,
+    upper: Expr,
     length: int,
-    initial: Sequence[Value],
-    block: Callable[[Builder, Value, Value, list[Value]], Sequence[Value]],
-) -> tuple[Value, ...]:
-    """A loop over blocks of a range: `block` gets where each begins and ends, and the carried values."""
+    initial: Sequence[Expr],
+    block: Block,
+) -> list[Expr]:
+    """A loop over blocks of a range; carried values go through all of them."""
 
-    def body(inside: Builder, first: Value, carried: list[Value]) -> Sequence[Value]:
-        end = minimum(inside, inside(scalar.Add(first, index(inside, length))), upper)
-        return block(inside, first, end, carried)
+    def body(first: Expr, carried: list[Expr]) -> Sequence[Expr]:
+        return block(first, minimum(first + length, upper), carried)
 
-    return for_each(emit, lower, upper, length, initial, body)
+    return iterate(emit, lower, upper, initial, body, length)
 
 
-def _added(emit: Builder, sums: Sequence[Value], others: Sequence[Value]) -> list[Value]:
-    return [emit(scalar.Add(one, other)) for one, other in zip(sums, others, strict=True)]
+def _added(sums: Sequence[Expr], others: Sequence[Expr]) -> list[Expr]:
+    return [one + other for one, other in zip(sums, others, strict=True)]

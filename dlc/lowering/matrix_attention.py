@@ -10,19 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel, loop, scalar, simt
+from dlc.dialects import kernel
 from dlc.dialects.kernel_attention import MOST_NARROW, Attention
 from dlc.dialects.simt import WARP
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
-from dlc.ir.types import BOOL, F32, U8
-from dlc.lowering.formula import convert, number
-from dlc.lowering.lanes import combine
-from dlc.lowering.loop_words import for_each, index, minimum
-from dlc.lowering.product_sources import below, both, read
-from dlc.lowering.shared_lines import multiple, plus
+from dlc.ir.types import BOOL, F32
+from dlc.lowering.expr import (
+    Expr,
+    Index,
+    Pointer,
+    combine,
+    constant,
+    index,
+    maximum,
+    minimum,
+    select,
+)
+from dlc.lowering.simt_writer import shuffle_xor
 from dlc.lowering.tiled_attention import LOWEST, State, TiledAttention
-from dlc.lowering.warp_matrices import Tile, WarpRows, bring_rows, lines_of, tile_for
+from dlc.lowering.warp_matrices import Tile, WarpRows, lines_of, load_rows, tile_for
+from dlc.lowering.words import either, iterate
 from dlc.target.gpu import GpuTarget
 
 TILES = {128: Tile(4, 64), 256: Tile(4, 32), 512: Tile(2, 16)}
@@ -53,174 +59,150 @@ class MatrixAttention(TiledAttention):
         """Of queries, keys and values."""
         self.warp = WarpRows(self.writer)
 
-    def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:
-        rows = self.warp.rows(emit, first)
-        self._finish(emit, batch, rows, self._attend(emit, batch, first, rows))
+    def write(self, batch: Sequence[Expr], first: Expr) -> None:
+        rows = self.warp.rows(first)
+        self._finish(batch, rows, self._attend(batch, first, rows))
 
     # The walk along the keys.
 
-    def _attend(
-        self, emit: Builder, batch: Sequence[Value], first: Value, rows: Sequence[Value]
-    ) -> State:
+    def _attend(self, batch: Sequence[Expr], first: Expr, rows: Sequence[Expr]) -> State:
         """What there is after all keys that the block's queries see."""
+        writer = self.writer
         queries, keys, values = self.lines
-        count = self.writer.size(self.op.count, "n")
+        count = writer.size(self.op.count, "n")
         length = queries.bytes + 2 * (keys.bytes + values.bytes)
-        room = emit(simt.Shared(length // self.dtype.bytes, self.dtype))
-        stages = emit(loop.Offset(room, index(emit, queries.bytes), U8))
-        limit = self.writer.size(self.m, "m")
-        bring_rows(self.writer, emit, 0, batch, (first, limit), queries, room)
-        self._bring_both(emit, batch, stages, index(emit, 0), index(emit, 0), count)
+        buffer = writer.shared(length // self.dtype.bytes, self.dtype)
+        stages = buffer.skip(queries.bytes)
+        limit = writer.size(self.m, "m")
+        load_rows(writer, 0, batch, (first, limit), queries, buffer)
+        zero = index(writer.emit, 0)
+        self._load_stage(batch, self._stage(stages, zero), zero, count)
 
-        def some(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
+        def some(start: Expr, carried: list[Expr]) -> list[Index]:
             stage, *rest = carried
-            deep.place(simt.Wait(0))
-            deep.place(simt.Barrier())
-            other = deep(scalar.Subtract(index(deep, 1), stage))
-            following = plus(deep, start, self.keys)
-            self._bring_both(deep, batch, stages, other, following, count)
-            state = self._some_keys(
-                deep, batch, rows, start, count, (room, *self._rooms(deep, stages, stage)), rest
-            )
+            writer.wait()
+            writer.barrier()
+            other = 1 - stage
+            following = start + self.keys
+            self._load_stage(batch, self._stage(stages, other), following, count)
+            buffers = (buffer, *self._stage(stages, stage))
+            state = self._some_keys(batch, rows, start, count, buffers, State.of(rest, 2))
             return [other, *state.values]
 
-        start = State.start(emit, 2, self.warp.sums(values))
-        carried = [index(emit, 0), *start.values]
-        end = self._end(emit, first, count)
-        found = for_each(emit, index(emit, 0), end, self.keys, carried, some)
-        emit.place(simt.Wait(0))
-        return State.of(found[1:], 2)
+        start = State.start(writer.emit, 2, self.warp.sums(values))
+        end = self._end(first, count)
+        _, *last = iterate(writer.emit, 0, end, [0, *start.values], some, self.keys)
+        writer.wait()
+        return State.of(last, 2)
 
-    def _end(self, emit: Builder, first: Value, count: Value) -> Value:
+    def _end(self, first: Expr, count: Expr) -> Expr:
         """The first key that no query of the block sees."""
         if self.op.causal is None:
             return count
-        last = plus(emit, first, self.writer.size(self.op.causal, "causal"))
-        return minimum(emit, count, plus(emit, last, self.queries))
+        last = first + self.writer.size(self.op.causal, "causal")
+        return minimum(count, last + self.queries)
 
-    def _bring_both(
-        self,
-        emit: Builder,
-        batch: Sequence[Value],
-        stages: Value,
-        stage: Value,
-        first: Value,
-        count: Value,
+    def _load_stage(
+        self, batch: Sequence[Expr], buffers: tuple[Pointer, Pointer], first: Expr, count: Expr
     ) -> None:
-        """Start to bring some keys and their values."""
-        rooms = self._rooms(emit, stages, stage)
-        for view, lines, room in zip((1, 2), self.lines[1:], rooms, strict=True):
-            bring_rows(self.writer, emit, view, batch, (first, count), lines, room)
-        emit.place(simt.Commit())
+        """Start to copy some keys and their values."""
+        for view, lines, buffer in zip((1, 2), self.lines[1:], buffers, strict=True):
+            load_rows(self.writer, view, batch, (first, count), lines, buffer)
+        self.writer.commit()
 
-    def _rooms(self, emit: Builder, stages: Value, stage: Value) -> tuple[Value, Value]:
+    def _stage(self, stages: Pointer, stage: Expr) -> tuple[Pointer, Pointer]:
         """Where the keys and values of a stage are."""
         _, keys, values = self.lines
-        start = multiple(emit, stage, keys.bytes + values.bytes)
-        room = emit(loop.Offset(stages, start, U8))
-        return room, emit(loop.Offset(room, index(emit, keys.bytes), U8))
+        buffer = stages.skip(stage * (keys.bytes + values.bytes))
+        return buffer, buffer.skip(keys.bytes)
 
     # The steps for some keys.
 
     def _some_keys(
         self,
-        emit: Builder,
-        batch: Sequence[Value],
-        rows: Sequence[Value],
-        start: Value,
-        count: Value,
-        rooms: tuple[Value, Value, Value],
-        carried: Sequence[Value],
+        batch: Sequence[Expr],
+        rows: Sequence[Expr],
+        start: Expr,
+        count: Expr,
+        buffers: tuple[Pointer, Pointer, Pointer],
+        state: State,
     ) -> State:
-        queries, keys, values = zip(self.lines, rooms, strict=True)
-        seen: list[Value] = []
-        for k, score in enumerate(self.warp.products(emit, queries, keys)):
-            key = plus(emit, start, self.warp.column(emit, k))
-            seen.append(self._seen(emit, batch, rows[k % 4 // 2], key, count, score))
-        state, powers = self._powers(emit, seen, State.of(carried, 2))
-        sums = self.warp.weighted(emit, *values, powers, list(state.sums))
+        queries, keys, values = zip(self.lines, buffers, strict=True)
+        scores: list[Expr] = []
+        for k, product in enumerate(self.warp.products(queries, keys)):
+            key = start + self.warp.column(k)
+            scores.append(self._masked(batch, rows[k % 4 // 2], key, count, product))
+        state, powers = self._powers(scores, state)
+        sums = self.warp.weighted(*values, powers, state.sums)
         return State(state.largest, state.total, sums)
 
-    def _seen(
-        self,
-        emit: Builder,
-        batch: Sequence[Value],
-        query: Value,
-        key: Value,
-        count: Value,
-        product: Value,
-    ) -> Value:
+    def _masked(
+        self, batch: Sequence[Expr], query: Expr, key: Expr, count: Expr, product: Expr
+    ) -> Expr:
         """A score, scaled and masked; -inf for what is hidden or beyond the last key."""
-        lowest = number(emit, LOWEST, F32)
-        score = emit(scalar.Multiply(product, number(emit, self.op.scale, F32)))
-        within = below(emit, key, count)
+        writer = self.writer
+        lowest = constant(writer.emit, LOWEST, F32)
+        score = product * self.op.scale
+        within = key < count
         if self.op.causal is not None:
-            last = plus(emit, query, self.writer.size(self.op.causal, "causal"))
-            within = both(emit, within, emit(scalar.Compare(key, last, "le")))
+            last = query + writer.size(self.op.causal, "causal")
+            within = within & (key <= last)
         if not self.op.mask:
-            return emit(scalar.Select(within, score, lowest))
-        limit = self.writer.size(self.m, "m")
-        yes, no = Block(), Block()
-        inside, outside = Builder(yes, emit.location), Builder(no, emit.location)
-        mask = read(self.writer, inside, 3, [*batch, query, key])
-        if mask.type is BOOL:
-            masked = inside(scalar.Select(mask, score, number(inside, LOWEST, F32)))
-        else:
-            masked = inside(scalar.Add(score, convert(inside, mask, F32)))
-        inside.place(loop.Yield([masked]))
-        outside.place(loop.Yield([number(outside, LOWEST, F32)]))
-        there = both(emit, within, below(emit, query, limit))
-        (found,) = emit.all(loop.If(there, yes, no))
+            return select(within, score, lowest)
+        limit = writer.size(self.m, "m")
+
+        def masked() -> list[Expr]:
+            mask = writer.load(3, [*batch, query, key])
+            if mask.dtype is BOOL:
+                return [select(mask, score, LOWEST)]
+            return [score + mask.cast(F32)]
+
+        (found,) = either(within & (query < limit), masked, lambda: [lowest])
         return found
 
-    def _powers(
-        self, emit: Builder, scores: Sequence[Value], state: State
-    ) -> tuple[State, list[Value]]:
+    def _powers(self, scores: Sequence[Expr], state: State) -> tuple[State, list[Expr]]:
         """Scores become powers, and what there was is scaled to the new largest one."""
         largest, total = list(state.largest), list(state.total)
         sums, powers = list(state.sums), list(scores)
         for row in range(2):
             own = [k for k in range(len(scores)) if k % 4 // 2 == row]
-            most = self._of_row(emit, "maximum", [scores[k] for k in own])
-            before, largest[row] = largest[row], emit(scalar.Maximum(largest[row], most))
-            base = self.relative(emit, largest[row])
-            factor = emit(scalar.Exp(emit(scalar.Subtract(before, base))))
-            total[row] = emit(scalar.Multiply(total[row], factor))
+            most = self._row_reduce("maximum", [scores[k] for k in own])
+            before, largest[row] = largest[row], maximum(largest[row], most)
+            base = self.relative(largest[row])
+            factor = (before - base).exp()
+            total[row] = total[row] * factor
             for k in own:
-                powers[k] = emit(scalar.Exp(emit(scalar.Subtract(scores[k], base))))
-                total[row] = emit(scalar.Add(total[row], powers[k]))
+                powers[k] = (scores[k] - base).exp()
+                total[row] = total[row] + powers[k]
             for k in range(len(sums)):
                 if k % 4 // 2 == row:
-                    sums[k] = emit(scalar.Multiply(sums[k], factor))
+                    sums[k] = sums[k] * factor
         return State(largest, total, sums), powers
 
-    def _of_row(self, emit: Builder, name: str, values: Sequence[Value]) -> Value:
+    def _row_reduce(self, name: str, values: Sequence[Expr]) -> Expr:
         """The numbers of a row combined: those of a thread, then of the four that have the row."""
-        found, *others = values
+        result, *others = values
         for other in others:
-            found = combine(emit, name, found, other)
+            result = combine(name, result, other)
         for distance in (1, 2):
-            found = combine(emit, name, found, emit(simt.Exchange(found, distance)))
-        return found
+            result = combine(name, result, shuffle_xor(result, distance))
+        return result
 
     # Results.
 
-    def _finish(
-        self, emit: Builder, batch: Sequence[Value], rows: Sequence[Value], state: State
-    ) -> None:
+    def _finish(self, batch: Sequence[Expr], rows: Sequence[Expr], state: State) -> None:
         """Divide the sums of each query by the sum of its powers, and write the logarithm of that."""
-        limits = self.writer.size(self.m, "m"), index(emit, self.width)
+        m = self.writer.size(self.m, "m")
         for row, query in enumerate(rows):
-            total = self._of_row(emit, "add", [state.total[row]])
-            inside = below(emit, query, limits[0])
+            total = self._row_reduce("add", [state.total[row]])
+            inside = query < m
             for eighth in range(-(-self.width // 8)):
                 for k in range(2):
                     sum = 4 * eighth + 2 * row + k
-                    column = self.warp.column(emit, sum)
-                    within = both(emit, inside, below(emit, column, limits[1]))
-                    value = emit(scalar.Divide(state.sums[sum], total))
-                    self.store(emit, within, value, 0, [*batch, query, column])
+                    column = self.warp.column(sum)
+                    within = inside & (column < self.width)
+                    self.store(within, state.sums[sum] / total, 0, [*batch, query, column])
             if self.op.logarithms:
-                once = emit(scalar.Compare(self.warp.part, index(emit, 0), "eq"))
-                value = self.logarithm(emit, state.largest[row], total)
-                self.store(emit, both(emit, inside, once), value, 1, [*batch, query])
+                once = self.warp.part.equals(0)
+                logarithm = self.logarithm(state.largest[row], total)
+                self.store(inside & once, logarithm, 1, [*batch, query])

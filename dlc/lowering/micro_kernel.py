@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import loop, scalar, vec
 from dlc.ir.builder import Builder
-from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.types import DType, VectorType
-from dlc.lowering.loop_words import for_each, index, minimum
+from dlc.lowering.expr import Expr, Pointer, broadcast, constant, fma, minimum
+from dlc.lowering.words import iterate
 from dlc.passes.panel_width import rows_of
 from dlc.target.cpu import CpuTarget
 
@@ -71,113 +70,92 @@ def shape_for(dtype: DType, m: Size, panel: int, beside: Size, cpu: CpuTarget) -
     return Shape(rows, panels, registers, register, cpu.fma)
 
 
-Sums = list[Value]
+Sums = list[Expr]
 """Registers of sums, row by row."""
 
 
 def zeros(emit: Builder, shape: Shape) -> Sums:
     """Sums of nothing."""
-    dtype = shape.register.dtype
-    zero = emit(scalar.Constant(0.0 if dtype.is_float else 0, shape.register))
-    return [zero] * (shape.rows * shape.across)
+    return [constant(emit, 0, shape.register)] * (shape.rows * shape.across)
 
 
 def multiply(
-    emit: Builder,
     shape: Shape,
-    rows: Sequence[Value],
-    panels: Sequence[Value],
-    depth: Value,
+    rows: Sequence[Pointer],
+    panels: Sequence[Pointer],
+    depth: Expr,
     sums: Sums,
-    apart: int = 1,
+    stride: int = 1,
 ) -> Sums:
     """Add `depth` products to every sum: `rows` point at elements k = 0, `panels` at row 0.
 
-    Elements k = 0, 1, ... of a row are so many elements `apart`.
+    Elements k = 0, 1, ... of a row are `stride` elements apart.
     """
-    steps = index(emit, UNROLL)
-    even = emit(scalar.Multiply(emit(scalar.RawDivide(depth, steps)), steps))
+    even = depth // UNROLL * UNROLL
 
-    def several(inside: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
+    def several(k: Expr, sums: Sums) -> Sums:
         for step in range(UNROLL):
-            at = k if step == 0 else inside(scalar.Add(k, index(inside, step)))
-            carried = _step(inside, shape, rows, panels, at, carried, apart)
-        return carried
+            sums = _step(shape, rows, panels, k + step if step else k, sums, stride)
+        return sums
 
-    def one(inside: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
-        return _step(inside, shape, rows, panels, k, carried, apart)
+    def one(k: Expr, sums: Sums) -> Sums:
+        return _step(shape, rows, panels, k, sums, stride)
 
-    sums = list(for_each(emit, index(emit, 0), even, UNROLL, sums, several))
-    return list(for_each(emit, even, depth, 1, sums, one))
+    sums = iterate(depth.emit, 0, even, sums, several, UNROLL)
+    return iterate(depth.emit, even, depth, sums, one)
 
 
 def multiply_long(
-    emit: Builder,
-    shape: Shape,
-    rows: Sequence[Value],
-    panels: Sequence[Value],
-    depth: Value,
+    shape: Shape, rows: Sequence[Pointer], panels: Sequence[Pointer], depth: Expr
 ) -> Sums:
     """The sums of `depth` products, however many: stretches of them are summed, then these sums."""
-    width = index(emit, shape.panel)
-    dtype = shape.register.dtype
+    emit = depth.emit
 
-    def stretch(inside: Builder, start: Value, totals: list[Value]) -> Sequence[Value]:
-        left = inside(scalar.Subtract(depth, start))
-        length = minimum(inside, left, index(inside, STRETCH))
-        down = inside(scalar.Multiply(start, width))
-        here = [inside(loop.Offset(row, start, dtype)) for row in rows]
-        beside = [inside(loop.Offset(panel, down, dtype)) for panel in panels]
-        sums = multiply(inside, shape, here, beside, length, zeros(inside, shape))
-        return [inside(scalar.Add(*pair)) for pair in zip(totals, sums, strict=True)]
+    def stretch(start: Expr, totals: Sums) -> Sums:
+        length = minimum(depth - start, STRETCH)
+        down = start * shape.panel
+        later_rows = [row + start for row in rows]
+        later_panels = [panel + down for panel in panels]
+        sums = multiply(shape, later_rows, later_panels, length, zeros(emit, shape))
+        return [total + sum for total, sum in zip(totals, sums, strict=True)]
 
-    return list(for_each(emit, index(emit, 0), depth, STRETCH, zeros(emit, shape), stretch))
+    return iterate(emit, 0, depth, zeros(emit, shape), stretch, STRETCH)
 
 
 def _step(
-    emit: Builder,
     shape: Shape,
-    rows: Sequence[Value],
-    panels: Sequence[Value],
-    k: Value,
+    rows: Sequence[Pointer],
+    panels: Sequence[Pointer],
+    k: Expr,
     sums: Sums,
-    apart: int,
+    stride: int,
 ) -> Sums:
-    along = k if apart == 1 else emit(scalar.Multiply(k, index(emit, apart)))
-    start = emit(scalar.Multiply(k, index(emit, shape.panel)))
-    lanes = shape.register.lanes
+    """The sums with one product added to each."""
+    along, start, lanes = k * stride, k * shape.panel, shape.register.lanes
     across = [
-        emit(vec.Load(panel, emit(scalar.Add(start, index(emit, r * lanes))), shape.register))
-        for panel in panels
-        for r in range(shape.registers)
+        panel.load(start + r * lanes, lanes) for panel in panels for r in range(shape.registers)
     ]
-    result: Sums = []
+    totals: Sums = []
     for number, row in enumerate(rows):
-        element = emit(vec.Broadcast(emit(loop.Load(row, along, shape.register.dtype)), lanes))
-        for r, column in enumerate(across):
-            result.append(_add(emit, shape, element, column, sums[number * shape.across + r]))
-    return result
+        element = broadcast(row[along], lanes)
+        own = sums[number * shape.across : (number + 1) * shape.across]
+        totals += [_add(shape, element, *pair) for pair in zip(across, own, strict=True)]
+    return totals
 
 
-def _add(emit: Builder, shape: Shape, one: Value, other: Value, sums: Value) -> Value:
-    if shape.fma and shape.register.dtype.is_float:
-        return emit(scalar.Fma(one, other, sums))
-    return emit(scalar.Add(emit(scalar.Multiply(one, other)), sums))
+def _add(shape: Shape, one: Expr, other: Expr, sum: Expr) -> Expr:
+    return fma(one, other, sum) if shape.fma else one * other + sum
 
 
-def store(
-    emit: Builder, shape: Shape, sums: Sums, room: Value, distance: int | None = None
-) -> None:
-    """Write the tile of sums to memory, row by row, rows so many elements apart: none between them."""
+def store(shape: Shape, sums: Sums, buffer: Pointer, stride: int | None = None) -> None:
+    """Write the tile of sums to memory, row by row, `stride` elements apart, by default the columns."""
     lanes = shape.register.lanes
-    for number, value in enumerate(sums):
-        row, register = divmod(number, shape.across)
-        place = row * (distance or shape.columns) + register * lanes
-        emit.place(vec.Store(value, room, index(emit, place)))
+    for number, register in enumerate(sums):
+        row, across = divmod(number, shape.across)
+        buffer.store(row * (stride or shape.columns) + across * lanes, register)
 
 
-def load(emit: Builder, shape: Shape, room: Value) -> Sums:
+def load(shape: Shape, buffer: Pointer) -> Sums:
     """The tile of sums that `store` wrote to memory, its rows one behind the other."""
     lanes = shape.register.lanes
-    places = range(0, shape.rows * shape.columns, lanes)
-    return [emit(vec.Load(room, index(emit, place), shape.register)) for place in places]
+    return [buffer.load(place, lanes) for place in range(0, shape.rows * shape.columns, lanes)]

@@ -9,44 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dlc.dialects import kernel, nn, scalar
+from dlc.dialects import nn, scalar
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.kernel_attention import Attention
 from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Op, Value
 from dlc.ir.dims import Shape, product
-from dlc.ir.types import F32, INDEX, DType, wide
+from dlc.ir.types import F32, DType, wide
 from dlc.lowering.array_to_kernel import lowers
-from dlc.lowering.formula import convert, fold, generic, load, number, size
+from dlc.lowering.expr import Expr, constant
+from dlc.lowering.kernel_words import Array, Element, fold, generic, size, stage
 
-Element = Callable[[Builder, list[Value]], Value]
-"""The value at some inner indices."""
-
-Rows = Callable[[Builder, list[Value], list[Value], Shape], Value]
+Rows = Callable[[list[Expr], list[Array], Shape], Array]
 """The staged row of results, from the indices of the row, the arrays and the row's shape."""
-
-
-def stage(emit: Builder, extents: Shape, element: Element) -> Value:
-    """A row of values that can be loaded again."""
-    body = Block([INDEX] * len(extents), [f"k{axis}" for axis in range(len(extents))])
-    inner = Builder(body, emit.location)
-    inner.place(kernel.Yield([element(inner, body.arguments)]))
-    return emit(kernel.Stage(body, extents))
 
 
 def row_kernel(emit: Builder, inputs: Sequence[Value], axis: int, rows: Rows) -> Value:
     """A kernel over the axes before `axis`, whose element is a row of the first input."""
     shape = tensor_type(inputs[0]).shape
-    domain, extents = shape[:axis], shape[axis:]
-    types = [value.type for value in inputs]
-    body = Block([*[INDEX] * len(domain), *types], [f"i{k}" for k in range(len(domain))])
-    inner = Builder(body, emit.location)
-    indices, arrays = body.arguments[: len(domain)], body.arguments[len(domain) :]
-    inner.place(kernel.Yield([rows(inner, indices, arrays, extents)]))
-    return emit(kernel.Generic(inputs, [], body, domain))
+    return generic(emit, inputs, shape[:axis], lambda at, arrays: rows(at, arrays, shape[axis:]))
 
 
-Finish = Callable[[Builder, Value, Value], Value]
+Finish = Callable[[Expr, Expr], Expr]
 """A result from an element relative to the largest one, and the sum of the exponentials."""
 
 
@@ -60,24 +44,23 @@ def in_columns(op: Op, emit: Builder, axis: int, finish: Finish) -> Value:
     columns = (*type.shape[:axis], *type.shape[axis + 1 :])
     extents = (type.shape[axis],)
 
-    def element(deep: Builder, array: Value, at: list[Value], k: Value) -> Value:
-        return load(deep, array, [*at[:axis], k, *at[axis:]])
+    def element(array: Array, at: list[Expr], k: Expr) -> Expr:
+        return array.wide([*at[:axis], k, *at[axis:]])
 
-    def largest(inner: Builder, at: list[Value], arrays: list[Value]) -> Value:
-        return fold(inner, extents, "maximum", lambda d, k: element(d, arrays[0], at, k[0]))
+    def largest(at: list[Expr], arrays: list[Array]) -> Expr:
+        (x,) = arrays
+        return fold(x.emit, extents, "maximum", lambda k: element(x, at, k[0]))
 
-    def below(deep: Builder, arrays: list[Value], at: list[Value], k: Value) -> Value:
-        most = deep(kernel.Load(arrays[1], at))
-        return deep(scalar.Subtract(element(deep, arrays[0], at, k), most))
+    def below(arrays: list[Array], at: list[Expr], k: Expr) -> Expr:
+        most = arrays[1][at]
+        return element(arrays[0], at, k) - most
 
-    def total(inner: Builder, at: list[Value], arrays: list[Value]) -> Value:
-        return fold(inner, extents, "add", lambda d, k: d(scalar.Exp(below(d, arrays, at, k[0]))))
+    def total(at: list[Expr], arrays: list[Array]) -> Expr:
+        return fold(arrays[0].emit, extents, "add", lambda k: below(arrays, at, k[0]).exp())
 
-    def result(inner: Builder, at: list[Value], arrays: list[Value]) -> Value:
+    def result(at: list[Expr], arrays: list[Array]) -> Expr:
         column, k = [*at[:axis], *at[axis + 1 :]], at[axis]
-        difference = below(inner, arrays, column, k)
-        found = finish(inner, difference, inner(kernel.Load(arrays[2], column)))
-        return convert(inner, found, type.dtype)
+        return finish(below(arrays, column, k), arrays[2][column]).cast(type.dtype)
 
     most = generic(emit, (source,), columns, largest)
     sums = generic(emit, (source, most), columns, total)
@@ -89,40 +72,22 @@ def _softmax(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, nn.Softmax)
     dtype = tensor_type(op.source).dtype
     if op.axis != tensor_type(op.source).rank - 1:
-        return (in_columns(op, emit, op.axis, _share),)
+        return (in_columns(op, emit, op.axis, lambda below, total: below.exp() / total),)
 
-    def rows(inner: Builder, at: list[Value], arrays: list[Value], extents: Shape) -> Value:
-        powers, total = _exponentials(inner, at, arrays, extents)
-
-        def share(deep: Builder, k: list[Value]) -> Value:
-            power = deep(kernel.Load(powers, k))
-            return convert(deep, deep(scalar.Divide(power, total)), dtype)
-
-        return stage(inner, extents, share)
+    def rows(at: list[Expr], arrays: list[Array], extents: Shape) -> Array:
+        emit = arrays[0].emit
+        below = _below_largest(at, arrays[0], extents)
+        powers = stage(emit, extents, lambda k: below(k).exp())
+        total = fold(emit, extents, "add", lambda k: powers[k])
+        return stage(emit, extents, lambda k: (powers[k] / total).cast(dtype))
 
     return (row_kernel(emit, op.operands, op.axis, rows),)
 
 
-def _exponentials(
-    emit: Builder, at: list[Value], arrays: list[Value], extents: Shape
-) -> tuple[Value, Value]:
-    """The exponentials relative to the largest element, as a row, and their sum."""
-    lowered = _below_largest(emit, at, arrays, extents)
-    powers = stage(emit, extents, lambda deep, k: deep(scalar.Exp(lowered(deep, k))))
-    return powers, fold(emit, extents, "add", lambda deep, k: deep(kernel.Load(powers, k)))
-
-
-def _below_largest(emit: Builder, at: list[Value], arrays: list[Value], extents: Shape) -> Element:
-    largest = fold(emit, extents, "maximum", lambda deep, k: load(deep, arrays[0], [*at, *k]))
-    return lambda deep, k: deep(scalar.Subtract(load(deep, arrays[0], [*at, *k]), largest))
-
-
-def _share(emit: Builder, below: Value, total: Value) -> Value:
-    return emit(scalar.Divide(emit(scalar.Exp(below)), total))
-
-
-def _logarithm_of_share(emit: Builder, below: Value, total: Value) -> Value:
-    return emit(scalar.Subtract(below, emit(scalar.Log(total))))
+def _below_largest(at: list[Expr], array: Array, extents: Shape) -> Element:
+    """An element relative to the largest one of its row."""
+    largest = fold(array.emit, extents, "maximum", lambda k: array.wide([*at, *k]))
+    return lambda k: array.wide([*at, *k]) - largest
 
 
 @lowers(nn.LogSoftmax)
@@ -130,17 +95,13 @@ def _log_softmax(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, nn.LogSoftmax)
     dtype = tensor_type(op.source).dtype
     if op.axis != tensor_type(op.source).rank - 1:
-        return (in_columns(op, emit, op.axis, _logarithm_of_share),)
+        return (in_columns(op, emit, op.axis, lambda below, total: below - total.log()),)
 
-    def rows(inner: Builder, at: list[Value], arrays: list[Value], extents: Shape) -> Value:
-        below = _below_largest(inner, at, arrays, extents)
-        total = fold(inner, extents, "add", lambda deep, k: deep(scalar.Exp(below(deep, k))))
-        logarithm = inner(scalar.Log(total))
-
-        def share(deep: Builder, k: list[Value]) -> Value:
-            return convert(deep, deep(scalar.Subtract(below(deep, k), logarithm)), dtype)
-
-        return stage(inner, extents, share)
+    def rows(at: list[Expr], arrays: list[Array], extents: Shape) -> Array:
+        emit = arrays[0].emit
+        below = _below_largest(at, arrays[0], extents)
+        logarithm = fold(emit, extents, "add", lambda k: below(k).exp()).log()
+        return stage(emit, extents, lambda k: (below(k) - logarithm).cast(dtype))
 
     return (row_kernel(emit, op.operands, op.axis, rows),)
 
@@ -150,29 +111,22 @@ def _layer_norm(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, nn.LayerNorm)
     dtype = tensor_type(op.source).dtype
 
-    def rows(inner: Builder, at: list[Value], arrays: list[Value], extents: Shape) -> Value:
+    def rows(at: list[Expr], arrays: list[Array], extents: Shape) -> Array:
         source, *parameters = arrays
-        average = _mean(inner, extents, lambda d, k: load(d, source, [*at, *k]), wide(dtype))
+        emit = source.emit
+        average = _mean(emit, extents, lambda k: source.wide([*at, *k]), wide(dtype))
+        centered = stage(emit, extents, lambda k: source.wide([*at, *k]) - average)
+        inverse = _inverse_root(emit, extents, lambda k: centered[k], wide(dtype), op.eps)
 
-        def centered(deep: Builder, k: list[Value]) -> Value:
-            return deep(scalar.Subtract(load(deep, source, [*at, *k]), average))
+        def result(k: list[Expr]) -> Expr:
+            value = centered[k] * inverse
+            for scale in parameters[: len(op.scale)]:
+                value = value * scale.wide(k)
+            for shift in parameters[len(op.scale) :]:
+                value = value + shift.wide(k)
+            return value.cast(dtype)
 
-        apart = stage(inner, extents, centered)
-
-        def squared(deep: Builder, k: list[Value]) -> Value:
-            value = deep(kernel.Load(apart, k))
-            return deep(scalar.Multiply(value, value))
-
-        inverse = _inverse_root(inner, extents, squared, wide(dtype), op.eps)
-
-        def result(deep: Builder, k: list[Value]) -> Value:
-            value = deep(scalar.Multiply(deep(kernel.Load(apart, k)), inverse))
-            steps = [scalar.Multiply] * len(op.scale) + [scalar.Add] * len(op.shift)
-            for step, parameter in zip(steps, parameters, strict=True):
-                value = deep(step(value, load(deep, parameter, k)))
-            return convert(deep, value, dtype)
-
-        return stage(inner, extents, result)
+        return stage(emit, extents, result)
 
     return (row_kernel(emit, op.operands, op.axis, rows),)
 
@@ -182,43 +136,46 @@ def _rms_norm(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, nn.RMSNorm)
     dtype = tensor_type(op.source).dtype
 
-    def rows(inner: Builder, at: list[Value], arrays: list[Value], extents: Shape) -> Value:
+    def rows(at: list[Expr], arrays: list[Array], extents: Shape) -> Array:
         source, *scales = arrays
+        emit = source.emit
 
-        def squared(deep: Builder, k: list[Value]) -> Value:
-            value = load(deep, source, [*at, *k])
-            return deep(scalar.Multiply(value, value))
+        def element(k: list[Expr]) -> Expr:
+            return source.wide([*at, *k])
 
-        inverse = _inverse_root(inner, extents, squared, wide(dtype), op.eps)
+        inverse = _inverse_root(emit, extents, element, wide(dtype), op.eps)
 
-        def result(deep: Builder, k: list[Value]) -> Value:
-            value = deep(scalar.Multiply(load(deep, source, [*at, *k]), inverse))
+        def result(k: list[Expr]) -> Expr:
+            value = element(k) * inverse
             for scale in scales:
-                value = deep(scalar.Multiply(value, load(deep, scale, k)))
-            return convert(deep, value, dtype)
+                value = value * scale.wide(k)
+            return value.cast(dtype)
 
-        return stage(inner, extents, result)
+        return stage(emit, extents, result)
 
     return (row_kernel(emit, op.operands, op.axis, rows),)
 
 
-def _mean(emit: Builder, extents: Shape, element: Element, dtype: DType) -> Value:
+def _mean(emit: Builder, extents: Shape, element: Element, dtype: DType) -> Expr:
     total = fold(emit, extents, "add", element)
     count = product(extents)
-    size_value = (
-        number(emit, count, dtype)
-        if isinstance(count, int)
-        else convert(emit, size(emit, count), dtype)
-    )
-    return emit(scalar.Divide(total, size_value))
+    if isinstance(count, int):
+        return total / constant(emit, count, dtype)
+    return total / size(emit, count).cast(dtype)
 
 
 def _inverse_root(
-    emit: Builder, extents: Shape, squared: Element, dtype: DType, eps: float
-) -> Value:
-    """`1 / sqrt(mean + eps)`."""
+    emit: Builder, extents: Shape, element: Element, dtype: DType, eps: float
+) -> Expr:
+    """`1 / sqrt(mean + eps)`, where the mean is that of the elements' squares."""
+
+    def squared(k: list[Expr]) -> Expr:
+        value = element(k)
+        return value * value
+
     mean = _mean(emit, extents, squared, dtype)
-    return emit(scalar.Rsqrt(emit(scalar.Add(mean, number(emit, eps, dtype)))))
+    variance = mean + eps
+    return variance.apply(scalar.Rsqrt(variance.value))
 
 
 MOST_VALUES = 256

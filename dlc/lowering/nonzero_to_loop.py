@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from dlc.dialects import kernel, kernels_in_order, loop, scalar
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.dialects import kernel, kernels_in_order, loop
 from dlc.ir.passes import Context
-from dlc.ir.types import BOOL, I64, INDEX
+from dlc.ir.types import I64, INDEX
 from dlc.lowering.body import Body, Point
+from dlc.lowering.expr import Expr, index, minimum
 from dlc.lowering.lanes import Lane, Uniform, in_lanes
-from dlc.lowering.loop_words import index, minimum, nest
 from dlc.lowering.loop_writer import Lowered, Writer
+from dlc.lowering.words import nest, when
 from dlc.runtime.abi import Status
 from dlc.target import cpu_of
 from dlc.target.cpu_costs import CpuCosts
@@ -35,48 +32,27 @@ class _NonZero:
         self.limit = self.writer.size(op.bound, "limit")
 
     def lower(self) -> Lowered:
-        writer, emit = self.writer, self.writer.emit
+        writer = self.writer
         extents = [writer.size(size, "extent", axis) for axis, size in enumerate(self.shape)]
-        (count,) = nest(emit, extents, [index(emit, 0)], self._visit)
-        self._check(emit, count)
-        stored = emit(scalar.Cast(minimum(emit, count, self.limit), I64))
-        emit.place(loop.Store(stored, writer.pointers[2], index(emit, 0)))
+        (count,) = nest(writer.emit, extents, [0], self._visit)
+        with when(count > self.limit):
+            failure = loop.Fail(writer.tile.value, count.value, self.limit.value, int(Status.BOUND))
+            writer.emit.place(failure)
+        writer.pointer(2)[0] = minimum(count, self.limit).cast(I64)
         elements = kernel.array_type(self.op.inputs[0]).size
         return writer.finish(1, nanoseconds(elements * self.costs.nonzero_element))
 
-    def _visit(self, emit: Builder, places: list[Value], carried: list[Value]) -> list[Value]:
+    def _visit(self, places: list[Expr], carried: list[Expr]) -> list[Expr]:
         """Note the place of an element that is true; how many there are then."""
         (count,) = carried
-        lanes: list[Lane] = [Uniform(place) for place in places]
-        found = in_lanes(emit, self.body.load(Point(emit, 1, {}), 0, lanes, BOOL), 1)
-        room = emit(scalar.Compare(count, self.limit, "lt"))
-        self._if(emit, emit(scalar.And(found, room)), lambda e: self._note(e, places, count))
-        return [emit(scalar.Add(count, emit(scalar.Cast(found, INDEX))))]
+        lanes = [Uniform(place) for place in places]
+        element = in_lanes(self.body.load(Point(1, {}), 0, lanes), 1)
+        room = count < self.limit
+        with when(element & room):
+            self._note(places, count)
+        return [count + element.cast(INDEX)]
 
-    def _note(self, emit: Builder, places: list[Value], row: Value) -> None:
+    def _note(self, places: list[Expr], row: Expr) -> None:
         for axis, place in enumerate(places):
-            where: list[Lane] = [Uniform(row), Uniform(index(emit, axis))]
-            value = Uniform(emit(scalar.Cast(place, I64)))
-            pointer, strides = self.writer.pointers[1], self.body.strides(1)
-            self.body.store(Point(emit, 1, {}), value, pointer, where, strides)
-
-    def _check(self, emit: Builder, count: Value) -> None:
-        """The call fails if there was no room for all of them."""
-
-        def fail(inner: Builder) -> None:
-            first = self.writer.first
-            inner.place(loop.Fail(first, count, self.limit, int(Status.BOUND)))
-
-        self._if(emit, emit(scalar.Compare(count, self.limit, "gt")), fail)
-
-    def _if(self, emit: Builder, condition: Value, then: _Write) -> None:
-        yes, no = Block(), Block()
-        inner = Builder(yes, emit.location)
-        then(inner)
-        for block in (yes, no):
-            Builder(block, emit.location).place(loop.Yield([]))
-        emit.place(loop.If(condition, yes, no))
-
-
-_Write = Callable[[Builder], None]
-"""Writes one branch."""
+            where: list[Lane] = [Uniform(row), Uniform(index(row.emit, axis))]
+            self.body.store_in(Point(1, {}), Uniform(place.cast(I64)), 1, where)

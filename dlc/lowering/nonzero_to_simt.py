@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel, kernels_in_order, loop, scalar
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.dialects import kernel, kernels_in_order, loop
 from dlc.ir.passes import Context
-from dlc.ir.types import BOOL, I64, INDEX
+from dlc.ir.types import I64, INDEX
 from dlc.lowering.block_scan import scan
 from dlc.lowering.body import Body, Point
+from dlc.lowering.expr import Expr, index, minimum
 from dlc.lowering.lanes import Lane, Uniform, in_lanes
-from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.simt_writer import GridWriter, either, threads_for, when
+from dlc.lowering.simt_writer import GridWriter, threads_for, when
+from dlc.lowering.words import iterate
 from dlc.runtime.abi import Status
 from dlc.target import gpu_of
 from dlc.target.gpu import GpuTarget
@@ -44,64 +43,57 @@ class _NonZero:
         self.limit = self.writer.size(op.bound, "limit")
 
     def lower(self) -> Lowered:
-        writer, emit = self.writer, self.writer.emit
-        own = emit(scalar.Multiply(writer.thread, index(emit, EACH)))
+        writer = self.writer
+        own = writer.thread * EACH
         end = writer.size(self.source.size, "elements")
 
-        def some(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
-            return [self._some(deep, deep(scalar.Add(start, own)), end, carried[0])]
+        def some(start: Expr, carried: list[Expr]) -> list[Expr]:
+            return [self._some(start + own, end, carried[0])]
 
-        (count,) = for_each(
-            emit, index(emit, 0), end, writer.threads * EACH, [index(emit, 0)], some
-        )
-        either(emit, writer.once(emit), lambda inside: self._finish(inside, count))
+        (count,) = iterate(writer.emit, 0, end, [0], some, writer.threads * EACH)
+        with when(writer.once()):
+            self._finish(count)
         return writer.finish(1, nanoseconds(self.source.size * self.gpu.costs.nonzero_element))
 
-    def _some(self, emit: Builder, first: Value, end: Value, before: Value) -> Value:
+    def _some(self, first: Expr, end: Expr, before: Expr) -> Expr:
         """Note the thread's neighbours from `first` on; how many true ones there are up to now."""
-        last = emit(scalar.Subtract(end, index(emit, 1)))
-        found: list[tuple[Value, list[Value]]] = []
-        count = index(emit, 0)
+        last = end - 1
+        looked_at: list[tuple[Expr, list[Expr]]] = []
+        zero = index(self.writer.emit, 0)
+        count = zero
         for k in range(EACH):
-            number = emit(scalar.Add(first, index(emit, k)))
-            there = emit(scalar.Compare(number, end, "lt"))
-            places = self._places(emit, minimum(emit, number, last))
-            lanes: list[Lane] = [Uniform(place) for place in places]
-            value = in_lanes(emit, self.body.load(Point(emit, 1, {}), 0, lanes, BOOL), 1)
-            is_true = emit(scalar.And(there, value))
-            count = emit(scalar.Add(count, emit(scalar.Cast(is_true, INDEX))))
-            found.append((is_true, places))
-        prefix, total = scan(self.writer, emit, "add", count, index(emit, 0))
-        row = emit(scalar.Add(before, prefix))
-        for is_true, places in found:
-            room = emit(scalar.Compare(row, self.limit, "lt"))
-            noted = emit(scalar.And(is_true, room))
-            self._note(emit, noted, row, places)
-            row = emit(scalar.Add(row, emit(scalar.Cast(is_true, INDEX))))
-        return emit(scalar.Add(before, total))
+            number = first + k
+            exists = number < end
+            places = self._places(minimum(number, last))
+            lanes = [Uniform(place) for place in places]
+            is_true = exists & in_lanes(self.body.load(Point(1, {}), 0, lanes), 1)
+            count = count + is_true.cast(INDEX)
+            looked_at.append((is_true, places))
+        prefix, total = scan(self.writer, "add", count, zero)
+        row = before + prefix
+        for is_true, places in looked_at:
+            room = row < self.limit
+            with when(is_true & room):
+                self._note(row, places)
+            row = row + is_true.cast(INDEX)
+        return before + total
 
-    def _places(self, emit: Builder, number: Value) -> list[Value]:
+    def _places(self, number: Expr) -> list[Expr]:
         """The index along each axis of an element."""
-        extents = [
-            self.writer.size(size, "extent", axis) for axis, size in enumerate(self.source.shape)
-        ]
-        return self.writer.unravel(emit, number, extents, self.source.size)
+        shape = self.source.shape
+        extents = [self.writer.size(size, "extent", axis) for axis, size in enumerate(shape)]
+        return self.writer.unravel(number, extents, self.source.size)
 
-    def _note(self, emit: Builder, noted: Value, row: Value, places: Sequence[Value]) -> None:
+    def _note(self, row: Expr, places: Sequence[Expr]) -> None:
         """Write the place of a true element into its row."""
+        for axis, place in enumerate(places):
+            where: list[Lane] = [Uniform(row), Uniform(index(row.emit, axis))]
+            self.body.store_in(Point(1, {}), Uniform(place.cast(I64)), 1, where)
 
-        def write(inside: Builder) -> None:
-            for axis, place in enumerate(places):
-                where: list[Lane] = [Uniform(row), Uniform(index(inside, axis))]
-                value = Uniform(inside(scalar.Cast(place, I64)))
-                pointer, strides = self.writer.pointers[1], self.body.strides(1)
-                self.body.store(Point(inside, 1, {}), value, pointer, where, strides)
-
-        either(emit, noted, write)
-
-    def _finish(self, emit: Builder, count: Value) -> None:
+    def _finish(self, count: Expr) -> None:
         """Store how many there are; the call fails if there was no room for all of them."""
-        failure = loop.Fail(self.writer.tile, count, self.limit, int(Status.BOUND))
-        when(emit, emit(scalar.Compare(count, self.limit, "gt")), failure)
-        stored = emit(scalar.Cast(minimum(emit, count, self.limit), I64))
-        emit.place(loop.Store(stored, self.writer.pointers[2], index(emit, 0)))
+        writer = self.writer
+        with when(count > self.limit):
+            failure = loop.Fail(writer.tile.value, count.value, self.limit.value, int(Status.BOUND))
+            writer.emit.place(failure)
+        writer.pointer(2)[0] = minimum(count, self.limit).cast(I64)

@@ -12,7 +12,7 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Op, Value
 from dlc.ir.types import BOOL, I32, wide
 from dlc.lowering.array_to_kernel import cast_all, lowers
-from dlc.lowering.formula import convert, generic
+from dlc.lowering.kernel_words import generic
 from dlc.lowering.pieces_to_kernel import taken
 
 
@@ -38,7 +38,7 @@ def _top_k(op: Op, emit: Builder) -> Sequence[Value]:
     assert isinstance(op, array.TopK)
     shape, bounds = tensor_type(op.source).shape, bounds_around(op)
     extent = shape[op.axis]
-    places = generic(emit, (), shape, lambda e, i, _: convert(e, i[op.axis], I32))
+    places = generic(emit, (), shape, lambda at, _: at[op.axis].cast(I32))
     pair = (op.source, places)
     if never_negative(extent - op.k, bounds):
         return emit.all(kernels_in_order.Sort(pair, (), op.axis, op.k, op.largest))

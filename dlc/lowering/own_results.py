@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import flow, func, kernel, scalar
+from dlc.dialects import flow, func, kernel
 from dlc.dialects.comm import Send
 from dlc.dialects.kernel_pieces import Join
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import TensorType
-from dlc.lowering.formula import generic
+from dlc.lowering.kernel_words import generic
 from dlc.lowering.views import computed
 
 
@@ -40,7 +40,7 @@ def own_results(function: func.Func) -> None:
 def copy(emit: Builder, value: Value) -> Value:
     """A kernel that copies an array."""
     type = kernel.array_type(value)
-    return generic(emit, (value,), type.shape, lambda e, i, a: e(kernel.Load(a[0], i)))
+    return generic(emit, (value,), type.shape, lambda at, arrays: arrays[0][at])
 
 
 def _own(block: Block, stacked: dict[Value, int]) -> None:
@@ -103,10 +103,8 @@ def _walk_index(op: flow.Scan) -> None:
     counter = index.type
     assert isinstance(counter, TensorType)
 
-    def element(emit: Builder, indices: list[Value], arrays: list[Value]) -> Value:
-        return emit(scalar.Cast(indices[0], counter.dtype))
-
-    numbers = generic(Builder.before_op(op), (), (op.length,), element)
+    dtype = counter.dtype
+    numbers = generic(Builder.before_op(op), (), (op.length,), lambda at, _: at[0].cast(dtype))
     initial, xs, constants = op.segments
     place = initial + xs
     operands = [*op.operands[:place], numbers, *op.operands[place:]]

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import kernel, loop, scalar
+from dlc.dialects import kernel
 from dlc.dialects.kernel_products import Conv, Gemm
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
 from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import U64
-from dlc.lowering.loop_words import for_each, index, times, unravel
-from dlc.lowering.loop_words import minimum as smaller
+from dlc.lowering.expr import Condition, Expr, Pointer, all_of, select, select_pointer
+from dlc.lowering.expr import minimum as smaller
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.micro_kernel import (
     STRETCH,
@@ -29,6 +27,7 @@ from dlc.lowering.micro_kernel import (
     zeros,
 )
 from dlc.lowering.product_tiles import Corner, ProductTiles
+from dlc.lowering.words import for_each, iterate, unravel
 from dlc.target.products import ProductBlocking
 from dlc.target.work import nanoseconds
 
@@ -67,7 +66,7 @@ def lower_panels(op: kernel.Kernel, context: Context) -> Lowered:
     return writer.lower()
 
 
-Place = list[Value]
+Place = list[Expr]
 """Where the first row of a micro-tile is; what is in it is the subclass's affair."""
 
 
@@ -80,11 +79,11 @@ class _Panels(ProductTiles):
     footprint: Size
     """Elements of the left operand that a row reads and the rows beside it do not."""
 
-    def first(self, emit: Builder, batch: list[Value], row: Value) -> Place:
+    def first(self, batch: list[Expr], row: Expr) -> Place:
         """The place of a row."""
         raise NotImplementedError
 
-    def sums(self, emit: Builder, start: _Start, panels: Sequence[Value]) -> tuple[Sums, Place]:
+    def sums(self, start: _Start, panels: Sequence[Pointer]) -> tuple[Sums, Place]:
         """The sums of the rows of a micro-tile, and the place after them."""
         raise NotImplementedError
 
@@ -98,61 +97,51 @@ class _Panels(ProductTiles):
         down, along = ceil_divide(m, height), ceil_divide(across, width)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(batch)]
         counts += [writer.size(along, "along"), writer.size(down, "down")]
-
-        def tile(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            *where, j, i = unravel(emit, number, counts)
-            self._tile(emit, where, i, j, height, width)
-            return ()
-
-        for_each(writer.emit, writer.first, writer.last, 1, (), tile)
+        with for_each(writer.emit, writer.first, writer.last) as number:
+            *where, j, i = unravel(number, counts)
+            self._tile(where, i, j, height, width)
         work = height * width * shape.panel * maximum(self.depth, 8) * self.cpu.costs.product
         return writer.finish(product(batch) * down * along, nanoseconds(work))
 
-    def _tile(
-        self, emit: Builder, batch: list[Value], i: Value, j: Value, height: Size, width: Size
-    ) -> None:
+    def _tile(self, batch: list[Expr], i: Expr, j: Expr, height: Size, width: Size) -> None:
         op, writer, shape = self.product, self.writer, self.shape
+        emit = writer.emit
         *_, m, _ = op.domain
         tall, wide = writer.size(height, "height"), writer.size(width, "width")
-        top = emit(scalar.Multiply(i, tall))
-        bottom = smaller(emit, emit(scalar.Add(top, tall)), writer.size(m, "m"))
-        left = emit(scalar.Multiply(j, wide))
+        top = i * tall
+        bottom = smaller(top + tall, writer.size(m, "m"))
+        left = j * wide
         across = writer.size(self.across, "panels")
-        right = smaller(emit, emit(scalar.Add(left, wide)), across)
-        room = emit(loop.Buffer(shape.rows * shape.columns, op.accumulator))
+        right = smaller(left + wide, across)
+        buffer = writer.buffer(shape.rows * shape.columns, op.accumulator)
         shared = isinstance(op, Conv) or op.rhs_shared
-        rhs = self.part(emit, 1, [] if shared else batch)
-        targets = self.targets(emit, batch)
-        place = self.first(emit, batch, top)
+        rhs = writer.part(1, [] if shared else batch)
+        targets = self.targets(batch)
+        place = self.first(batch, top)
+        with for_each(emit, left, right, shape.panels) as p:
+            panels = self._panels(rhs, p, across)
+            group, stretch = self.stretch(p)
 
-        def panel(inside: Builder, p: Value, _: list[Value]) -> Sequence[Value]:
-            panels = self._panels(inside, rhs, p, across)
-            group, stretch = self.stretch(inside, p)
-
-            def rows(deep: Builder, row: Value, here: list[Value]) -> Sequence[Value]:
+            def rows(row: Expr, place: Place) -> Place:
                 corner = Corner(batch, row, bottom, stretch)
-                self.prefetch(deep, corner)
-                sums, after = self.sums(deep, _Start(here, row, bottom, group), panels)
-                self.finish(deep, corner, sums, room, targets)
+                self.prefetch(corner)
+                sums, after = self.sums(_Start(place, row, bottom, group), panels)
+                self.finish(corner, sums, buffer, targets)
                 return after
 
-            for_each(inside, top, bottom, shape.rows, place, rows)
-            return ()
+            iterate(emit, top, bottom, place, rows, shape.rows)
 
-        for_each(emit, left, right, shape.panels, (), panel)
-
-    def _panels(self, emit: Builder, rhs: Value, p: Value, across: Value) -> list[Value]:
+    def _panels(self, rhs: Pointer, p: Expr, across: Expr) -> list[Pointer]:
         """Where the panels of a micro-tile are, the last one again beyond the end."""
         stride = self.writer.stride(1, len(self.writer.views[1].shape) - 3)
-        found: list[Value] = []
+        panels: list[Pointer] = []
         for number in range(self.shape.panels):
-            mine = p
+            panel = p
             if number:
-                last = emit(scalar.Subtract(across, index(emit, 1)))
-                mine = smaller(emit, emit(scalar.Add(p, index(emit, number))), last)
-            start = times(emit, mine, stride)
-            found.append(emit(loop.Offset(rhs, start, self.product.accumulator)))
-        return found
+                last = across - 1
+                panel = smaller(p + number, last)
+            panels.append(rhs.of(self.product.accumulator) + panel * stride)
+        return panels
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +149,9 @@ class _Start:
     """Where the rows of a micro-tile begin: none from `bottom` on; of which group of channels."""
 
     place: Place
-    row: Value
-    bottom: Value
-    group: Value | None
+    row: Expr
+    bottom: Expr
+    group: Expr | None
 
 
 class _Matrix(_Panels):
@@ -173,22 +162,22 @@ class _Matrix(_Panels):
         self.op = op
         self.depth = self.footprint = op.inner
 
-    def first(self, emit: Builder, batch: list[Value], row: Value) -> Place:
-        self.lhs = self.part(emit, 0, batch)
+    def first(self, batch: list[Expr], row: Expr) -> Place:
+        self.lhs = self.writer.part(0, batch)
         return []
 
-    def sums(self, emit: Builder, start: _Start, panels: Sequence[Value]) -> tuple[Sums, Place]:
-        shape, dtype = self.shape, self.op.accumulator
-        last = emit(scalar.Subtract(start.bottom, index(emit, 1)))
+    def sums(self, start: _Start, panels: Sequence[Pointer]) -> tuple[Sums, Place]:
+        shape = self.shape
+        last = start.bottom - 1
         stride = self.writer.stride(0, len(self.op.domain) - 2)
-        pointers: list[Value] = []
-        for number in range(shape.rows):
-            mine = smaller(emit, emit(scalar.Add(start.row, index(emit, number))), last)
-            pointers.append(emit(loop.Offset(self.lhs, times(emit, mine, stride), dtype)))
+        rows = [
+            self.lhs.of(self.op.accumulator) + smaller(start.row + number, last) * stride
+            for number in range(shape.rows)
+        ]
         depth = self.writer.size(self.op.inner, "inner")
         if isinstance(self.op.inner, int) and self.op.inner <= STRETCH:
-            return multiply(emit, shape, pointers, panels, depth, zeros(emit, shape)), []
-        return multiply_long(emit, shape, pointers, panels, depth), []
+            return multiply(shape, rows, panels, depth, zeros(depth.emit, shape)), []
+        return multiply_long(shape, rows, panels, depth), []
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +185,9 @@ class _Pixel:
     """Where the window of a pixel begins: its row and column in the picture, which may lie outside,
     and the offset of that element."""
 
-    row: Value
-    column: Value
-    offset: Value
+    row: Expr
+    column: Expr
+    offset: Expr
 
 
 class _Pictures(_Panels):
@@ -220,139 +209,113 @@ class _Pictures(_Panels):
         blank = self.op.padding[0] == (0, 0) or self.op.window[1] <= self.op.groups
         return blank and beside and self.op.padding[1] == (0, 0) and self.op.dilations[1] == 1
 
-    def first(self, emit: Builder, batch: list[Value], row: Value) -> Place:
+    def first(self, batch: list[Expr], row: Expr) -> Place:
         height, width = self.op.extents
         counts = [row, self.writer.size(height, "rows"), self.writer.size(width, "columns")]
-        return unravel(emit, row, counts)
+        return unravel(row, counts)
 
-    def sums(self, emit: Builder, start: _Start, panels: Sequence[Value]) -> tuple[Sums, Place]:
-        places, after = self._places(emit, start)
-        pixels = [self._pixel(emit, start.group, *where) for where in places]
-        zero = index(emit, 0)
-        down = index(emit, self.op.window[0])
+    def sums(self, start: _Start, panels: Sequence[Pointer]) -> tuple[Sums, Place]:
+        emit = self.writer.emit
+        places, after = self._places(start)
+        pixels = [self._pixel(start.group, *where) for where in places]
 
-        def tap_row(inside: Builder, h: Value, sums: list[Value]) -> Sequence[Value]:
-            return self._tap_row(inside, pixels, h, panels, sums)
+        def tap_row(h: Expr, sums: Sums) -> Sums:
+            return self._tap_row(pixels, h, panels, sums)
 
-        sums = for_each(emit, zero, down, 1, zeros(emit, self.shape), tap_row)
-        return list(sums), after
+        return iterate(emit, 0, self.op.window[0], zeros(emit, self.shape), tap_row), after
 
     def _tap_row(
-        self,
-        emit: Builder,
-        pixels: Sequence[_Pixel],
-        h: Value,
-        panels: Sequence[Value],
-        sums: list[Value],
-    ) -> Sequence[Value]:
+        self, pixels: Sequence[_Pixel], h: Expr, panels: Sequence[Pointer], sums: Sums
+    ) -> Sums:
         """Add what one row of the window meets."""
         taps = self.op.window[1]
         if self._joined:
             depth = self.writer.size(self.inputs * taps, "row")
-            rows = self._taps(emit, pixels, h, None)
-            return multiply(emit, self.shape, rows, self._from(emit, panels, h, depth), depth, sums)
+            rows = self._taps(pixels, h, None)
+            return multiply(self.shape, rows, self._from(panels, h, depth), depth, sums)
         channels = self.writer.size(self.inputs, "channels")
 
-        def across(inner: Builder, w: Value, sums: list[Value]) -> Sequence[Value]:
-            rows = self._taps(inner, pixels, h, w)
-            tap = inner(scalar.Add(inner(scalar.Multiply(h, index(inner, taps))), w))
-            here = self._from(inner, panels, tap, channels)
-            return multiply(inner, self.shape, rows, here, channels, sums)
+        def across(w: Expr, sums: Sums) -> Sums:
+            rows = self._taps(pixels, h, w)
+            weights = self._from(panels, h * taps + w, channels)
+            return multiply(self.shape, rows, weights, channels, sums)
 
-        return for_each(emit, index(emit, 0), index(emit, taps), 1, sums, across)
+        return iterate(self.writer.emit, 0, taps, sums, across)
 
-    def _from(
-        self, emit: Builder, panels: Sequence[Value], tap: Value, depth: Value
-    ) -> list[Value]:
+    def _from(self, panels: Sequence[Pointer], tap: Expr, depth: Expr) -> list[Pointer]:
         """The panels from a tap on, each tap being `depth` rows of them."""
-        row = emit(scalar.Multiply(tap, depth))
-        start = emit(scalar.Multiply(row, index(emit, self.shape.panel)))
-        return [emit(loop.Offset(panel, start, self.op.accumulator)) for panel in panels]
+        start = tap * depth * self.shape.panel
+        return [panel + start for panel in panels]
 
-    def _places(self, emit: Builder, start: _Start) -> tuple[list[Place], Place]:
+    def _places(self, start: _Start) -> tuple[list[Place], Place]:
         """The places of the rows of a micro-tile, the last one again beyond the end; and the next."""
         places = [start.place]
         for number in range(1, self.shape.rows + 1):
-            following = self._next(emit, places[-1])
+            following = self._next(places[-1])
             if number < self.shape.rows:
-                here = emit(scalar.Add(start.row, index(emit, number)))
-                inside = emit(scalar.Compare(here, start.bottom, "lt"))
-                following = [
-                    emit(scalar.Select(inside, new, old))
-                    for new, old in zip(following, places[-1], strict=True)
-                ]
+                inside = start.row + number < start.bottom
+                pairs = zip(following, places[-1], strict=True)
+                following = [select(inside, new, old) for new, old in pairs]
             places.append(following)
         return places[:-1], places[-1]
 
-    def _next(self, emit: Builder, place: Place) -> Place:
+    def _next(self, place: Place) -> Place:
         picture, i, j = place
-        one, zero = index(emit, 1), index(emit, 0)
-        height, width = (
-            self.writer.size(size, name)
-            for size, name in zip(self.op.extents, ("rows", "columns"), strict=True)
-        )
-        j = emit(scalar.Add(j, one))
-        wrapped = emit(scalar.Compare(j, width, "eq"))
-        j = emit(scalar.Select(wrapped, zero, j))
-        i = emit(scalar.Select(wrapped, emit(scalar.Add(i, one)), i))
-        ended = emit(scalar.Compare(i, height, "eq"))
-        i = emit(scalar.Select(ended, zero, i))
-        picture = emit(scalar.Select(ended, emit(scalar.Add(picture, one)), picture))
-        return [picture, i, j]
+        rows, columns = self.op.extents
+        height, width = self.writer.size(rows, "rows"), self.writer.size(columns, "columns")
+        j = j + 1
+        wraps = j.equals(width)
+        j = select(wraps, 0, j)
+        i = select(wraps, i + 1, i)
+        ends = i.equals(height)
+        i = select(ends, 0, i)
+        return [select(ends, picture + 1, picture), i, j]
 
-    def _pixel(
-        self, emit: Builder, group: Value | None, picture: Value, i: Value, j: Value
-    ) -> _Pixel:
+    def _pixel(self, group: Expr | None, picture: Expr, i: Expr, j: Expr) -> _Pixel:
         """Where the window begins for the pixel (i, j) of a result, in a group of channels."""
-        corner: list[Value] = []
-        offset = times(emit, picture, self.writer.stride(0, 0))
+        writer = self.writer
+        corner: list[Expr] = []
+        offset = picture * writer.stride(0, 0)
         if group is not None:
-            start = emit(scalar.Multiply(group, self.writer.size(self.inputs, "channels")))
-            offset = emit(scalar.Add(offset, start))
+            offset = offset + group * writer.size(self.inputs, "channels")
         for axis, at in enumerate((i, j)):
-            moved = emit(scalar.Multiply(at, index(emit, self.op.strides[axis])))
+            place = at * self.op.strides[axis]
             low, high = self.op.padding[axis]
             if (low, high) != (0, 0):
-                moved = emit(scalar.Subtract(moved, self.writer.size(low, "low", axis)))
-            corner.append(moved)
-            offset = emit(scalar.Add(offset, times(emit, moved, self.writer.stride(0, 1 + axis))))
+                place = place - writer.size(low, "low", axis)
+            corner.append(place)
+            offset = offset + place * writer.stride(0, 1 + axis)
         return _Pixel(corner[0], corner[1], offset)
 
-    def _taps(
-        self, emit: Builder, pixels: Sequence[_Pixel], h: Value, w: Value | None
-    ) -> list[Value]:
+    def _taps(self, pixels: Sequence[_Pixel], h: Expr, w: Expr | None) -> list[Pointer]:
         """Where the channels are that a tap of each window meets, or zeros outside the picture.
 
         Without `w` it is the first tap of the row.
         """
-        down = emit(scalar.Multiply(h, index(emit, self.op.dilations[0])))
-        move = times(emit, down, self.writer.stride(0, 1))
-        along: Value | None = None
+        writer = self.writer
+        picture, blank = writer.pointer(0).of(self.op.accumulator), writer.pointer(2)
+        down = h * self.op.dilations[0]
+        move = down * writer.stride(0, 1)
+        along: Expr | None = None
         if w is not None:
-            along = emit(scalar.Multiply(w, index(emit, self.op.dilations[1])))
-            move = emit(scalar.Add(move, times(emit, along, self.writer.stride(0, 2))))
-        found: list[Value] = []
+            along = w * self.op.dilations[1]
+            move = move + along * writer.stride(0, 2)
+        pointers: list[Pointer] = []
         for pixel in pixels:
-            offset = emit(scalar.Add(pixel.offset, move))
-            pointer = emit(loop.Offset(self.writer.pointers[0], offset, self.op.accumulator))
-            inside = self._inside(emit, (pixel.row, pixel.column), (down, along))
-            if inside is not None:
-                pointer = emit(scalar.Select(inside, pointer, self.writer.pointers[2]))
-            found.append(pointer)
-        return found
+            pointer = picture + (pixel.offset + move)
+            inside = self._inside((pixel.row, pixel.column), (down, along))
+            pointers.append(select_pointer(inside, pointer, blank))
+        return pointers
 
-    def _inside(
-        self, emit: Builder, corner: tuple[Value, Value], step: tuple[Value, Value | None]
-    ) -> Value | None:
-        """Whether a step from a corner leads into the picture; None if it always does."""
+    def _inside(self, corner: tuple[Expr, Expr], step: tuple[Expr, Expr | None]) -> Condition:
+        """Whether a step from a corner leads into the picture."""
         _, *extents, _ = kernel.array_type(self.op.lhs).shape
-        inside: Value | None = None
+        inside: Condition = True
         for axis, (at, by) in enumerate(zip(corner, step, strict=True)):
             if by is None or self.op.padding[axis] == (0, 0):
                 continue
             # What is below zero is a very large unsigned number.
-            place = emit(scalar.Cast(emit(scalar.Add(at, by)), U64))
-            extent = emit(scalar.Cast(self.writer.size(extents[axis], "extent", axis), U64))
-            here = emit(scalar.Compare(place, extent, "lt"))
-            inside = here if inside is None else emit(scalar.And(inside, here))
+            place = (at + by).cast(U64)
+            within = place < self.writer.size(extents[axis], "extent", axis).cast(U64)
+            inside = all_of([inside, within])
         return inside

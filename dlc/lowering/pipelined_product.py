@@ -11,20 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import loop, scalar, simt
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
 from dlc.ir.dims import ceil_divide, divides, product
-from dlc.ir.types import F32, U8
+from dlc.ir.types import F32
 from dlc.lowering.epilogue import epilogue_body
-from dlc.lowering.formula import number
-from dlc.lowering.loop_words import for_each, index, unravel
+from dlc.lowering.expr import Expr, Index, Pointer, constant, select
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.product_panels import STRIP, Panel
 from dlc.lowering.product_result import TOGETHER, write_results, written_together
-from dlc.lowering.product_sources import Geometry, Strips, below, both
-from dlc.lowering.simt_writer import GridWriter, nothing
+from dlc.lowering.product_sources import Geometry, Strips
+from dlc.lowering.simt_writer import GridWriter, load_several, store_several
 from dlc.lowering.warp_products import GROUP, Form, MatrixProduct, ScalarProduct, WarpProduct
+from dlc.lowering.words import for_each, iterate, unravel, when
 from dlc.target.work import nanoseconds
 
 GAP = 8
@@ -49,76 +46,52 @@ class PipelinedProduct:
         self.writer = GridWriter(geometry.op, form.threads, form.blocks)
 
     def lower(self) -> Lowered:
-        writer, emit, form, geometry = self.writer, self.writer.emit, self.form, self.geometry
+        writer, form, geometry = self.writer, self.form, self.geometry
         down = ceil_divide(geometry.rows, form.rows)
         across = ceil_divide(geometry.columns, form.columns)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(geometry.batch)]
         counts += [writer.size(down, "down"), writer.size(across, "across")]
-        *batch, i, j = unravel(emit, writer.tile, counts)
-        first = [
-            emit(scalar.Multiply(place, index(emit, side)))
-            for place, side in ((i, form.rows), (j, form.columns))
-        ]
-        self._tile(emit, batch, first)
+        *batch, i, j = unravel(writer.tile, counts)
+        self._tile(batch, (i * form.rows, j * form.columns))
         work = form.rows * form.columns * geometry.inner * self.product_ps
         return writer.finish(product(geometry.batch) * down * across, nanoseconds(work))
 
-    def _tile(self, emit: Builder, batch: Sequence[Value], first: Sequence[Value]) -> None:
+    def _tile(self, batch: Sequence[Expr], first: tuple[Expr, Expr]) -> None:
         form, writer = self.form, self.writer
-        dtype = writer.views[0].dtype
-        strips = self.geometry.strips(STRIP // dtype.bytes)
-        sources = self.geometry.sources(writer, emit, batch, strips)
-        lhs, rhs = (
-            Panel(writer, source, side, self.way.order(source, of_rows=of_rows))
-            for source, side, of_rows in zip(
-                sources, (form.rows, form.columns), (True, False), strict=True
-            )
-        )
-        room = emit(simt.Shared(self._shared_bytes([lhs, rhs]) // F32.bytes, F32))
+        strips = self.geometry.strips(STRIP // writer.views[0].dtype.bytes)
+        left, right = self.geometry.sources(writer, batch, strips)
+        lhs = Panel(writer, left, form.rows, self.way.order(left, of_rows=True))
+        rhs = Panel(writer, right, form.columns, self.way.order(right, of_rows=False))
+        buffer = writer.shared(self._shared_bytes(lhs, rhs) // F32.bytes, F32)
         warps = self.way(form, writer, lhs, rhs)
-        sums = _Pipeline(self, emit, [lhs, rhs], room, first, strips).run(warps)
-        self._finish(emit, batch, first, room, warps, sums)
+        sums = _Pipeline(writer, form.stages, (lhs, rhs), buffer, first, strips).run(warps)
+        for group in range(form.warp_rows // GROUP):
+            writer.barrier()
+            self._spill_sums(buffer, warps, group, sums)
+            writer.barrier()
+            self._apply_epilogue(batch, first, buffer, group)
 
-    def _shared_bytes(self, panels: Sequence[Panel]) -> int:
-        strips = self.form.stages * sum(panel.bytes for panel in panels)
+    def _shared_bytes(self, lhs: Panel, rhs: Panel) -> int:
+        strips = self.form.stages * (lhs.bytes + rhs.bytes)
         return max(strips, self.form.down * GROUP * self._pitch * F32.bytes)
 
-    # Finished sums.
+    # Finished sums, some rows of each warp at a time.
 
     @property
     def _pitch(self) -> int:
         return self.form.columns + GAP
 
-    def _finish(
-        self,
-        emit: Builder,
-        batch: Sequence[Value],
-        first: Sequence[Value],
-        room: Value,
-        warps: WarpProduct,
-        sums: Sequence[Value],
-    ) -> None:
-        """Apply the epilogue, to some rows of each warp at a time."""
-        for group in range(self.form.warp_rows // GROUP):
-            emit.place(simt.Barrier())
-            self._leave(emit, room, warps, group, sums)
-            emit.place(simt.Barrier())
-            self._take(emit, batch, first, room, group)
-
-    def _leave(
-        self, emit: Builder, room: Value, warps: WarpProduct, group: int, sums: Sequence[Value]
+    def _spill_sums(
+        self, buffer: Pointer, warps: WarpProduct, group: int, sums: Sequence[Expr]
     ) -> None:
         """Put the sums of a group of rows into shared memory."""
-        top = emit(scalar.Multiply(warps.down, index(emit, GROUP)))
-        for piece in warps.pieces(emit, group, sums):
-            row = emit(scalar.Add(top, piece.row))
-            start = emit(scalar.Multiply(row, index(emit, self._pitch)))
-            column = emit(scalar.Add(warps.column, piece.column))
-            place = emit(scalar.Add(start, column))
-            emit.place(simt.Store(room, place, piece.sums))
+        top = warps.down * GROUP
+        for piece in warps.pieces(group, sums):
+            place = (top + piece.row) * self._pitch + (warps.column + piece.column)
+            store_several(buffer, place, piece.sums)
 
-    def _take(
-        self, emit: Builder, batch: Sequence[Value], first: Sequence[Value], room: Value, group: int
+    def _apply_epilogue(
+        self, batch: Sequence[Expr], first: tuple[Expr, Expr], buffer: Pointer, group: int
     ) -> None:
         """Make results of the sums of a group of rows, neighbours by neighbouring threads.
 
@@ -126,97 +99,78 @@ class PipelinedProduct:
         """
         form, writer, geometry = self.form, self.writer, self.geometry
         body = epilogue_body(geometry.op, writer, 1)
-        limits = writer.size(geometry.rows, "m"), writer.size(geometry.columns, "n")
+        rows, columns = writer.size(geometry.rows, "m"), writer.size(geometry.columns, "n")
         each = written_together(geometry.op) if divides(TOGETHER, geometry.columns) else 1
         across = form.columns // each
-        start, part = unravel(emit, writer.thread, [index(emit, across)] * 2)
-        own = emit(scalar.Multiply(part, index(emit, each)))
-        column = emit(scalar.Add(first[1], own))
-
-        def line(deep: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            warp, rest = unravel(deep, number, [index(deep, GROUP)] * 2)
-            top = deep(scalar.Multiply(warp, index(deep, form.warp_rows)))
-            down = deep(scalar.Add(top, deep(scalar.Add(rest, index(deep, group * GROUP)))))
-            row = deep(scalar.Add(first[0], down))
-            within = both(deep, below(deep, row, limits[0]), below(deep, column, limits[1]))
-            there = deep(scalar.Add(deep(scalar.Multiply(number, index(deep, self._pitch))), own))
-            work = Block()
-            inside = Builder(work, deep.location)
-            sums = inside.all(simt.Load(room, there, F32, each))
-            columns = [inside(scalar.Add(column, index(inside, k))) for k in range(each)]
-            places = [geometry.place(writer, inside, batch, row, place) for place in columns]
-            write_results(geometry.op, body, writer, inside, places, sums)
-            inside.place(loop.Yield([]))
-            deep.place(loop.If(within, work, nothing(deep)))
-            return ()
-
-        step = writer.threads // across
-        for_each(emit, start, index(emit, form.down * GROUP), step, (), line)
+        start, part = unravel(writer.thread, [across] * 2)
+        own = part * each
+        column = first[1] + own
+        with for_each(writer.emit, start, form.down * GROUP, writer.threads // across) as line:
+            warp, rest = unravel(line, [GROUP] * 2)
+            row = first[0] + (warp * form.warp_rows + (rest + group * GROUP))
+            within = (row < rows) & (column < columns)
+            place = line * self._pitch + own
+            with when(within):
+                sums = load_several(buffer, place, each)
+                neighbours = [column + k for k in range(each)]
+                places = [geometry.place(writer, batch, row, one) for one in neighbours]
+                write_results(geometry.op, body, writer, places, sums)
 
 
 class _Pipeline:
-    """The walk along k: strips are brought ahead of the one that is multiplied."""
+    """The walk along k: strips are loaded ahead of the one that is multiplied."""
 
     def __init__(
         self,
-        made: PipelinedProduct,
-        emit: Builder,
-        panels: Sequence[Panel],
-        room: Value,
-        first: Sequence[Value],
+        writer: GridWriter,
+        stages: int,
+        panels: tuple[Panel, Panel],
+        buffer: Pointer,
+        first: tuple[Expr, Expr],
         strips: Strips,
     ) -> None:
-        self.emit = emit
-        self.writer = made.writer
-        self.stages = made.form.stages
+        self.writer = writer
+        self.stages = stages
         self.panels = panels
         self.first = first
         self.strips = strips
-        start = emit(loop.Offset(room, index(emit, self.stages * panels[0].bytes), U8))
-        self.rooms = room, start
+        self.buffers = buffer, buffer.skip(stages * panels[0].bytes)
 
-    def run(self, warps: WarpProduct) -> Sequence[Value]:
+    def run(self, warps: WarpProduct) -> list[Expr]:
         """The finished sums of the thread. All copies are done, but some threads may still read."""
-        emit, ahead = self.emit, self.stages - 1
+        writer, ahead = self.writer, self.stages - 1
+        state = iterate(writer.emit, 0, ahead, self.strips.start(), self._load_strip)
 
-        def fill(deep: Builder, stage: Value, state: list[Value]) -> Sequence[Value]:
-            return self._bring(deep, stage, state)
-
-        zero = index(emit, 0)
-        state = for_each(emit, zero, index(emit, ahead), 1, self.strips.start(emit), fill)
-
-        def strip(deep: Builder, _: Value, carried: list[Value]) -> Sequence[Value]:
+        def strip(_: Expr, carried: list[Expr]) -> list[Index]:
             reading, writing, *rest = carried
             state, sums = rest[: -warps.count], rest[-warps.count :]
-            deep.place(simt.Wait(ahead - 1))
-            deep.place(simt.Barrier())
-            state = self._bring(deep, writing, state)
-            sums = warps.multiply(deep, self._at(deep, reading), sums)
-            return [self._next(deep, reading), self._next(deep, writing), *state, *sums]
+            writer.wait(ahead - 1)
+            writer.barrier()
+            following = self._load_strip(writing, state)
+            sums = warps.multiply(*self._stage(reading), sums)
+            return [self._next(reading), self._next(writing), *following, *sums]
 
-        count = self.writer.size(self.strips.count, "strips")
-        sums = [number(emit, 0, F32)] * warps.count
-        carried = [zero, index(emit, ahead), *state, *sums]
-        found = for_each(emit, zero, count, 1, carried, strip)
-        emit.place(simt.Wait(0))
-        return found[-warps.count :]
+        count = writer.size(self.strips.count, "strips")
+        sums = [constant(writer.emit, 0, F32)] * warps.count
+        carried = iterate(writer.emit, 0, count, [0, ahead, *state, *sums], strip)
+        writer.wait()
+        return carried[-warps.count :]
 
-    def _bring(self, emit: Builder, stage: Value, state: Sequence[Value]) -> list[Value]:
-        """Start to bring a strip; where the next one begins."""
-        rooms = self._at(emit, stage)
-        for panel, room, first in zip(self.panels, rooms, self.first, strict=True):
-            panel.bring(emit, room, first, state)
-        emit.place(simt.Commit())
-        return self.strips.following(self.writer, emit, state)
+    def _load_strip(self, stage: Expr, state: list[Expr]) -> list[Index]:
+        """Start to load a strip; where the next one begins."""
+        for panel, buffer, first in zip(self.panels, self._stage(stage), self.first, strict=True):
+            panel.load_tile(buffer, first, state)
+        self.writer.commit()
+        return self.strips.following(self.writer, state)
 
-    def _at(self, emit: Builder, stage: Value) -> list[Value]:
-        """The rooms of a stage."""
-        return [
-            emit(loop.Offset(room, emit(scalar.Multiply(stage, index(emit, panel.bytes))), U8))
-            for panel, room in zip(self.panels, self.rooms, strict=True)
-        ]
+    def _stage(self, stage: Expr) -> tuple[Pointer, Pointer]:
+        """The buffers of a stage."""
+        lhs, rhs = (
+            buffer.skip(stage * panel.bytes)
+            for panel, buffer in zip(self.panels, self.buffers, strict=True)
+        )
+        return lhs, rhs
 
-    def _next(self, emit: Builder, stage: Value) -> Value:
-        following = emit(scalar.Add(stage, index(emit, 1)))
-        ends = emit(scalar.Compare(following, index(emit, self.stages), "eq"))
-        return emit(scalar.Select(ends, index(emit, 0), following))
+    def _next(self, stage: Expr) -> Expr:
+        following = stage + 1
+        return select(following.equals(self.stages), 0, following)

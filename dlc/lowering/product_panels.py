@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.lowering.expr import Expr, Pointer
 from dlc.lowering.product_sources import UNIT, Source, State
-from dlc.lowering.shared_lines import Lines, Order, Place, plus
+from dlc.lowering.shared_lines import Lines, Order, Place
 from dlc.lowering.simt_writer import GridWriter
 
 STRIP = 64
@@ -29,13 +28,12 @@ class Panel:
     def bytes(self) -> int:
         return self.lines.bytes
 
-    def bring(self, emit: Builder, room: Value, first: Value, state: State) -> None:
-        """Start to bring a strip, with zeros beyond the ends; `first` is the tile's row or column."""
+    def load_tile(self, buffer: Pointer, first: Expr, state: State) -> None:
+        """Start to copy a strip, with zeros beyond the ends; `first` is the tile's row or column."""
         source = self.source
 
-        def find(deep: Builder, line: Value, along: Value) -> Place:
+        def find(line: Expr, along: Expr) -> Place:
             side, k = (line, along) if source.along_k else (along, line)
-            place, within = source.place(deep, state, plus(deep, first, side), k)
-            return Place(source.pointer, place, within)
+            return Place(source.array, *source.place(state, first + side, k))
 
-        self.lines.bring(self.writer, emit, room, find, whole=source.whole)
+        self.lines.load(self.writer, buffer, find, whole=source.whole)

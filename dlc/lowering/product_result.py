@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from dlc.dialects import kernel, simt
 from dlc.dialects.kernel_products import Product
-from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.types import BOOL
 from dlc.lowering.body import Body, Point, Row
+from dlc.lowering.expr import Expr
 from dlc.lowering.lanes import Lane, Uniform
 from dlc.lowering.multiples import in_units
-from dlc.lowering.product_sources import offset
-from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.simt_writer import GridWriter, store_several
 
 TOGETHER = 4
 """Results that a thread writes at once where it can."""
@@ -35,34 +34,28 @@ def write_results(
     op: Product,
     body: Body,
     writer: GridWriter,
-    emit: Builder,
-    places: Sequence[Sequence[Value]],
-    sums: Sequence[Value],
+    places: Sequence[Sequence[Expr]],
+    sums: Sequence[Expr],
 ) -> None:
     """Apply the epilogue to finished sums, whose places are neighbours, and write what it gives."""
-    rank = len(op.domain)
+    arguments = op.epilogue.arguments[: len(op.domain) + 1]
     points: list[Point] = []
     for place, sum in zip(places, sums, strict=True):
-        known: dict[Value, Lane | Row] = {
-            argument: Uniform(value)
-            for argument, value in zip(
-                op.epilogue.arguments[: rank + 1], [*place, sum], strict=True
-            )
-        }
-        points.append(body.run(op.epilogue, Point(emit, 1, known)))
+        known: dict[Value, Lane | Row] = dict(
+            zip(arguments, map(Uniform, [*place, sum]), strict=True)
+        )
+        points.append(body.run(op.epilogue, Point(1, known)))
     first = len(op.operands) - len(op.outs)
     for view, value in enumerate(op.epilogue.terminator.operands, first):
         if len(points) > 1:
-            where = offset(writer, emit, view, places[0])
-            found = [uniform(point, value) for point in points]
-            emit.place(simt.Store(writer.pointers[view], where, found))
+            where = writer.offset(view, places[0])
+            store_several(writer.pointer(view), where, [uniform(point, value) for point in points])
             continue
-        lanes: list[Lane] = [Uniform(position) for position in places[0]]
         (point,) = points
-        body.store(point, point.lane(value), writer.pointers[view], lanes, body.strides(view))
+        body.store_in(point, point.lane(value), view, [Uniform(index) for index in places[0]])
 
 
-def uniform(point: Point, value: Value) -> Value:
+def uniform(point: Point, value: Value) -> Expr:
     """A scalar of the epilogue at a point."""
     lane = point.lane(value)
     assert isinstance(lane, Uniform)

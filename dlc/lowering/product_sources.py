@@ -14,23 +14,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dlc.dialects import kernel, loop, scalar
+from dlc.dialects import kernel
 from dlc.dialects.kernel_products import Conv, Gemm, Product
 from dlc.dialects.schedule import Packed, SplitK
-from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size, ceil_divide, divides, product
 from dlc.ir.types import DType
-from dlc.lowering.loop_words import add, index, times, unravel
+from dlc.lowering.expr import Expr, Index, Pointer, select
 from dlc.lowering.multiples import in_units
 from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.words import unravel
 
 UNIT = 16
 """Bytes that are moved at once where an operand allows it."""
 WASTE = 0.25
 """Of a strip, the most that may be beyond the channels of a tap for the strips to keep to taps."""
 
-State: TypeAlias = Sequence[Value]
+State: TypeAlias = Sequence[Expr]
 """Where a strip begins along k."""
 
 
@@ -52,10 +52,10 @@ class Source:
         return self.writer.views[self.view].dtype
 
     @property
-    def pointer(self) -> Value:
-        return self.writer.pointers[self.view]
+    def array(self) -> Pointer:
+        return self.writer.pointer(self.view)
 
-    def place(self, emit: Builder, state: State, side: Value, k: Value) -> tuple[Value, Value]:
+    def place(self, state: State, side: Expr, k: Index) -> tuple[Expr, Expr]:
         """Where in its view an element of a strip is, and whether there is one; `k` counts in the strip."""
         raise NotImplementedError
 
@@ -73,14 +73,14 @@ class Geometry:
         raise NotImplementedError
 
     def sources(
-        self, writer: GridWriter, emit: Builder, batch: Sequence[Value], strips: Strips
+        self, writer: GridWriter, batch: Sequence[Expr], strips: Strips
     ) -> tuple[Source, Source]:
         """Both operands, for one index of the batch."""
         raise NotImplementedError
 
     def place(
-        self, writer: GridWriter, emit: Builder, batch: Sequence[Value], row: Value, column: Value
-    ) -> list[Value]:
+        self, writer: GridWriter, batch: Sequence[Expr], row: Expr, column: Expr
+    ) -> list[Expr]:
         """The index along each axis of the domain."""
         raise NotImplementedError
 
@@ -94,32 +94,6 @@ def geometry_of(op: kernel.Kernel) -> Geometry:
             return _Conv(op)
         case _:
             raise AssertionError(op.name)
-
-
-def offset(writer: GridWriter, emit: Builder, view: int, places: Sequence[Value]) -> Value:
-    """Where in a view the element at some indices is."""
-    found: Value | None = None
-    for axis, place in enumerate(places):
-        found = add(emit, found, times(emit, place, writer.stride(view, axis)))
-    return index(emit, 0) if found is None else found
-
-
-def read(writer: GridWriter, emit: Builder, view: int, places: Sequence[Value]) -> Value:
-    """The element of a view at some indices."""
-    where = offset(writer, emit, view, places)
-    return emit(loop.Load(writer.pointers[view], where, writer.views[view].dtype))
-
-
-def both(emit: Builder, *conditions: Value) -> Value:
-    """Whether all conditions hold."""
-    found, *others = conditions
-    for other in others:
-        found = emit(scalar.And(found, other))
-    return found
-
-
-def below(emit: Builder, one: Value, other: Value) -> Value:
-    return emit(scalar.Compare(one, other, "lt"))
 
 
 # Strips.
@@ -136,13 +110,13 @@ class Strips:
     def count(self) -> Size:
         return ceil_divide(self.inner, self.depth)
 
-    def start(self, emit: Builder) -> list[Value]:
+    def start(self) -> list[Index]:
         """The first strip."""
-        return [index(emit, 0)]
+        return [0]
 
-    def following(self, writer: GridWriter, emit: Builder, state: State) -> list[Value]:
+    def following(self, writer: GridWriter, state: State) -> list[Index]:
         """The strip after one; it may be the one beyond the last."""
-        return [emit(scalar.Add(state[0], index(emit, self.depth)))]
+        return [state[0] + self.depth]
 
 
 class _Taps(Strips):
@@ -160,21 +134,16 @@ class _Taps(Strips):
     def count(self) -> Size:
         return product(self.window) * super().count
 
-    def start(self, emit: Builder) -> list[Value]:
-        return [index(emit, 0)] * 3
+    def start(self) -> list[Index]:
+        return [0, 0, 0]
 
-    def following(self, writer: GridWriter, emit: Builder, state: State) -> list[Value]:
+    def following(self, writer: GridWriter, state: State) -> list[Index]:
         row, column, channel = state
-        zero, one = index(emit, 0), index(emit, 1)
-        channel = emit(scalar.Add(channel, index(emit, self.depth)))
-        ends = emit(scalar.Compare(channel, writer.size(self.inner, self.role), "ge"))
-        column = emit(scalar.Add(column, emit(scalar.Select(ends, one, zero))))
-        wraps = emit(scalar.Compare(column, index(emit, self.window[1]), "ge"))
-        return [
-            emit(scalar.Add(row, emit(scalar.Select(wraps, one, zero)))),
-            emit(scalar.Select(wraps, zero, column)),
-            emit(scalar.Select(ends, zero, channel)),
-        ]
+        channel += self.depth
+        ends = channel >= writer.size(self.inner, self.role)
+        column += select(ends, 1, 0)
+        wraps = column >= self.window[1]
+        return [row + select(wraps, 1, 0), select(wraps, 0, column), select(ends, 0, channel)]
 
 
 # Products of matrices.
@@ -193,9 +162,9 @@ class _Gemm(Geometry):
         return Strips(depth, self.inner)
 
     def sources(
-        self, writer: GridWriter, emit: Builder, batch: Sequence[Value], strips: Strips
+        self, writer: GridWriter, batch: Sequence[Expr], strips: Strips
     ) -> tuple[Source, Source]:
-        steps = self._steps(writer, emit, batch)
+        steps = self._steps(writer, batch)
         own = batch if self.part is None else batch[1:]
         limits = writer.size(self.rows, "m"), writer.size(self.columns, "n")
         lhs, rhs = (
@@ -210,17 +179,17 @@ class _Gemm(Geometry):
         )
         return lhs, rhs
 
-    def _steps(self, writer: GridWriter, emit: Builder, batch: Sequence[Value]) -> _Steps:
+    def _steps(self, writer: GridWriter, batch: Sequence[Expr]) -> _Steps:
         """The steps along k: all of them, or a part."""
         inner = writer.size(self.gemm.inner, "inner")
         if self.part is None:
-            return _Steps(None, inner, inner)
+            return _Steps(0, inner, inner)
         length = writer.size(self.part, "part")
-        return _Steps(emit(scalar.Multiply(batch[0], length)), length, inner)
+        return _Steps(batch[0] * length, length, inner)
 
     def place(
-        self, writer: GridWriter, emit: Builder, batch: Sequence[Value], row: Value, column: Value
-    ) -> list[Value]:
+        self, writer: GridWriter, batch: Sequence[Expr], row: Expr, column: Expr
+    ) -> list[Expr]:
         return [*batch, row, column]
 
 
@@ -228,17 +197,17 @@ class _Gemm(Geometry):
 class _Steps:
     """Steps along k, or channels, of a block: `length` from `begin` on, as far as there are `inner`."""
 
-    begin: Value | None
-    length: Value
-    inner: Value
+    begin: Index
+    length: Expr
+    inner: Expr
 
-    def place(self, emit: Builder, step: Value) -> tuple[Value, Value]:
+    def place(self, step: Expr) -> tuple[Expr, Expr]:
         """Which step of all one of these is, and whether it is one of them."""
-        within = below(emit, step, self.length)
-        if self.begin is None:
+        within = step < self.length
+        if isinstance(self.begin, int):
             return step, within
-        place = emit(scalar.Add(self.begin, step))
-        return place, both(emit, within, below(emit, place, self.inner))
+        place = self.begin + step
+        return place, within & (place < self.inner)
 
 
 class _Matrix(Source):
@@ -248,9 +217,9 @@ class _Matrix(Source):
         self,
         writer: GridWriter,
         view: int,
-        batch: Sequence[Value],
+        batch: Sequence[Expr],
         turned: bool,
-        limit: Value,
+        limit: Expr,
         steps: _Steps,
         operand: Value,
     ) -> None:
@@ -266,11 +235,11 @@ class _Matrix(Source):
         self.batch, self.turned = batch, turned
         self.limit, self.steps = limit, steps
 
-    def place(self, emit: Builder, state: State, side: Value, k: Value) -> tuple[Value, Value]:
-        step, within = self.steps.place(emit, emit(scalar.Add(state[0], k)))
+    def place(self, state: State, side: Expr, k: Index) -> tuple[Expr, Expr]:
+        step, within = self.steps.place(state[0] + k)
         places = (step, side) if self.turned else (side, step)
-        where = offset(self.writer, emit, self.view, [*self.batch, *places])
-        return where, both(emit, below(emit, side, self.limit), within)
+        where = self.writer.offset(self.view, [*self.batch, *places])
+        return where, (side < self.limit) & within
 
 
 # Convolutions.
@@ -299,99 +268,88 @@ class _Conv(Geometry):
         return Strips(depth, self.inner) if few else _Taps(depth, self.conv, self.inputs)
 
     def sources(
-        self, writer: GridWriter, emit: Builder, batch: Sequence[Value], strips: Strips
+        self, writer: GridWriter, batch: Sequence[Expr], strips: Strips
     ) -> tuple[Source, Source]:
-        begin = None
-        if self.part is not None:
-            begin = emit(scalar.Multiply(batch[0], writer.size(self.part, "part")))
+        begin = 0 if self.part is None else batch[0] * writer.size(self.part, "part")
         window = _Window(self, writer, strips, begin)
         return _Pixels(self, writer, batch[-1], window), _Weights(self, writer, batch[-1], window)
 
     def place(
-        self, writer: GridWriter, emit: Builder, batch: Sequence[Value], row: Value, column: Value
-    ) -> list[Value]:
-        return [*batch[:-1], row, self.output(writer, emit, batch[-1], column)]
+        self, writer: GridWriter, batch: Sequence[Expr], row: Expr, column: Expr
+    ) -> list[Expr]:
+        return [*batch[:-1], row, self.output(writer, batch[-1], column)]
 
-    def output(self, writer: GridWriter, emit: Builder, group: Value, column: Value) -> Value:
+    def output(self, writer: GridWriter, group: Expr, column: Expr) -> Expr:
         """The output channel that a column of a group is."""
-        first = emit(scalar.Multiply(group, writer.size(self.columns, "n")))
-        return emit(scalar.Add(first, column))
+        return group * writer.size(self.columns, "n") + column
 
 
 class _Window:
     """What k means: the tap along both axes and the channel of the group, of a part from `begin` on."""
 
-    def __init__(
-        self, geometry: _Conv, writer: GridWriter, strips: Strips, begin: Value | None
-    ) -> None:
+    def __init__(self, geometry: _Conv, writer: GridWriter, strips: Strips, begin: Index) -> None:
         self.conv = geometry.conv
         self.writer = writer
         self.by_taps = isinstance(strips, _Taps)
         self.inputs = writer.size(geometry.inputs, "inputs")
         self.inner = writer.size(geometry.inner, "inner")
-        self.steps = _Steps(None, self.inputs, self.inputs)
-        if begin is not None and geometry.part is not None:
-            self.steps = _Steps(begin, writer.size(geometry.part, "part"), self.inputs)
+        part = geometry.part
+        length = self.inputs if part is None else writer.size(part, "part")
+        self.steps = _Steps(begin, length, self.inputs)
 
-    def at(self, emit: Builder, state: State, k: Value) -> tuple[list[Value], Value]:
+    def at(self, state: State, k: Index) -> tuple[list[Index], Expr]:
         """Tap and channel of an element of a strip, and whether the window has it."""
-        height, width = (index(emit, size) for size in self.conv.window)
+        height, width = self.conv.window
         if self.by_taps:
             row, column, first = state
-            channel, there = self.steps.place(emit, emit(scalar.Add(first, k)))
-            return [row, column, channel], both(emit, below(emit, row, height), there)
-        step = emit(scalar.Add(state[0], k))
-        tap, channel = unravel(emit, step, [self.inputs, self.inputs])
-        return [*unravel(emit, tap, [width, width]), channel], below(emit, step, self.inner)
+            channel, within = self.steps.place(first + k)
+            return [row, column, channel], (row < height) & within
+        step = state[0] + k
+        tap, channel = unravel(step, [self.inputs] * 2)
+        return [*unravel(tap, [width] * 2), channel], step < self.inner
 
 
 class _Pixels(Source):
     """`[pixels, taps and channels]` of a picture."""
 
-    def __init__(self, geometry: _Conv, writer: GridWriter, group: Value, window: _Window) -> None:
+    def __init__(self, geometry: _Conv, writer: GridWriter, group: Expr, window: _Window) -> None:
         conv = geometry.conv
         whole = divides(UNIT // writer.views[0].dtype.bytes, geometry.inputs)
         super().__init__(writer, 0, True, whole and in_units(conv.lhs, 3, UNIT))
         self.geometry, self.group, self.window = geometry, group, window
 
-    def place(self, emit: Builder, state: State, side: Value, k: Value) -> tuple[Value, Value]:
+    def place(self, state: State, side: Expr, k: Index) -> tuple[Expr, Expr]:
         geometry, writer, conv = self.geometry, self.writer, self.geometry.conv
         sizes = (geometry.picture[0], *conv.extents)
         pixels = [writer.size(size, "pixels", axis) for axis, size in enumerate(sizes)]
-        number, *places = unravel(emit, side, pixels)
-        (*taps, channel), within = self.window.at(emit, state, k)
-        conditions = [below(emit, side, writer.size(geometry.rows, "m")), within]
-        where = [self._met(emit, axis, places[axis], taps[axis]) for axis in range(2)]
+        number, *places = unravel(side, pixels)
+        (*taps, channel), within = self.window.at(state, k)
+        inside = (side < writer.size(geometry.rows, "m")) & within
+        where = [self._met(axis, places[axis], taps[axis]) for axis in range(2)]
         for axis, place in enumerate(where):
             size = writer.size(geometry.picture[1 + axis], "size", axis)
-            conditions.append(emit(scalar.Compare(place, index(emit, 0), "ge")))
-            conditions.append(below(emit, place, size))
-        first = emit(scalar.Multiply(self.group, self.window.inputs))
-        own = emit(scalar.Add(first, channel))
-        return offset(writer, emit, 0, [number, *where, own]), both(emit, *conditions)
+            inside = inside & (place >= 0) & (place < size)
+        own = self.group * self.window.inputs + channel
+        return writer.offset(0, [number, *where, own]), inside
 
-    def _met(self, emit: Builder, axis: int, place: Value, tap: Value) -> Value:
+    def _met(self, axis: int, place: Expr, tap: Index) -> Expr:
         """Where along an axis of the picture a tap falls; it may be outside."""
         conv = self.geometry.conv
         low = self.writer.size(conv.padding[axis][0], "padding", axis)
-        moved = emit(scalar.Multiply(place, index(emit, conv.strides[axis])))
-        start = emit(scalar.Subtract(moved, low))
-        return emit(
-            scalar.Add(start, emit(scalar.Multiply(tap, index(emit, conv.dilations[axis]))))
-        )
+        return place * conv.strides[axis] - low + tap * conv.dilations[axis]
 
 
 class _Weights(Source):
     """`[taps and channels, output channels of the group]`."""
 
-    def __init__(self, geometry: _Conv, writer: GridWriter, group: Value, window: _Window) -> None:
+    def __init__(self, geometry: _Conv, writer: GridWriter, group: Expr, window: _Window) -> None:
         whole = divides(UNIT // writer.views[1].dtype.bytes, geometry.columns)
         super().__init__(writer, 1, False, whole and in_units(geometry.conv.rhs, 3, UNIT))
         self.geometry, self.group, self.window = geometry, group, window
 
-    def place(self, emit: Builder, state: State, side: Value, k: Value) -> tuple[Value, Value]:
+    def place(self, state: State, side: Expr, k: Index) -> tuple[Expr, Expr]:
         geometry, writer = self.geometry, self.writer
-        places, within = self.window.at(emit, state, k)
-        output = geometry.output(writer, emit, self.group, side)
-        inside = both(emit, below(emit, side, writer.size(geometry.columns, "n")), within)
-        return offset(writer, emit, 1, [*places, output]), inside
+        places, within = self.window.at(state, k)
+        output = geometry.output(writer, self.group, side)
+        inside = (side < writer.size(geometry.columns, "n")) & within
+        return writer.offset(1, [*places, output]), inside

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import loop, scalar
 from dlc.dialects.kernel_products import Conv, Gemm, panel_count
 from dlc.dialects.schedule import Packed, PackInline
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context
 from dlc.lowering.body import lanes_of
@@ -25,12 +22,12 @@ from dlc.lowering.epilogue import (
     write_epilogue,
     write_registers,
 )
+from dlc.lowering.expr import Expr, Pointer, index, minimum
 from dlc.lowering.lanes import Linear
-from dlc.lowering.loop_words import add, for_each, index, times
-from dlc.lowering.loop_words import minimum as smaller
 from dlc.lowering.loop_writer import Writer
 from dlc.lowering.micro_kernel import Shape, Sums, shape_for, store
 from dlc.lowering.plan_storage import reads_only_own_element
+from dlc.lowering.words import either, for_each
 from dlc.target import cpu_of
 
 
@@ -41,10 +38,10 @@ class Corner:
     `stretch` is the first column, and how many there are from it on.
     """
 
-    batch: list[Value]
-    row: Value
-    bottom: Value
-    stretch: tuple[Value, Value]
+    batch: list[Expr]
+    row: Expr
+    bottom: Expr
+    stretch: tuple[Expr, Expr]
 
 
 class ProductTiles:
@@ -77,113 +74,83 @@ class ProductTiles:
         """Columns of one group."""
         return self.product.columns // self.groups
 
-    def stretch(self, emit: Builder, p: Value) -> tuple[Value | None, tuple[Value, Value]]:
+    def stretch(self, p: Expr) -> tuple[Expr | None, tuple[Expr, Expr]]:
         """The group of a panel, if there are several; its first column, and how many are left there."""
-        writer, width = self.writer, index(emit, self.shape.panel)
+        writer, width = self.writer, self.shape.panel
         columns = writer.size(self.columns, "n")
         if self.groups == 1:
-            column = emit(scalar.Multiply(p, width))
-            return None, (column, emit(scalar.Subtract(columns, column)))
+            column = p * width
+            return None, (column, columns - column)
         each = writer.size(panel_count(self.columns, self.shape.panel), "panels of a group")
-        group = emit(scalar.RawDivide(p, each))
-        within = emit(scalar.Subtract(p, emit(scalar.Multiply(group, each))))
-        inside = emit(scalar.Multiply(within, width))
-        column = emit(scalar.Add(emit(scalar.Multiply(group, columns)), inside))
-        return group, (column, emit(scalar.Subtract(columns, inside)))
-
-    def part(self, emit: Builder, view: int, indices: Sequence[Value]) -> Value:
-        """The address of the part of a view with these leading indices."""
-        offset: Value | None = None
-        for axis, position in enumerate(indices):
-            offset = add(emit, offset, times(emit, position, self.writer.stride(view, axis)))
-        pointer = self.writer.pointers[view]
-        if offset is None:
-            return pointer
-        return emit(loop.Offset(pointer, offset, self.writer.views[view].dtype))
+        group = p // each
+        inside = (p - group * each) * width
+        return group, (group * columns + inside, columns - inside)
 
     # The epilogue.
 
-    def prefetch(self, emit: Builder, corner: Corner) -> None:
+    def prefetch(self, corner: Corner) -> None:
         """Ask for what the epilogue reads in a micro-tile: it comes while the sums are made."""
-        op = self.product
+        op, writer = self.product, self.writer
         column, _ = corner.stretch
         axis = len(op.domain) - 2
         for argument, view in self.body.arrays.items():
             if not argument.uses or not reads_only_own_element(op, argument):
                 continue
-            pointer, dtype = self.part(emit, view, corner.batch), self.writer.views[view].dtype
+            part = writer.part(view, corner.batch)
             for number in range(self.shape.rows):
-                row = emit(scalar.Add(corner.row, index(emit, number)))
-                along = times(emit, row, self.writer.stride(view, axis))
-                emit.place(loop.Prefetch(pointer, emit(scalar.Add(along, column)), dtype))
+                part.prefetch((corner.row + number) * writer.stride(view, axis) + column)
 
-    def targets(self, emit: Builder, batch: Sequence[Value]) -> list[Target]:
+    def targets(self, batch: Sequence[Expr]) -> list[Target]:
         """Where the results of a batch are, and the strides of their rows."""
-        op = self.product
+        op, writer = self.product, self.writer
         views = range(len(op.operands) - len(op.outs), len(op.operands))
         axis = len(op.domain) - 2
-        return [(self.part(emit, view, batch), self.writer.stride(view, axis)) for view in views]
+        return [(writer.part(view, batch), writer.stride(view, axis)) for view in views]
 
     def finish(
-        self, emit: Builder, corner: Corner, sums: Sums, room: Value, targets: Sequence[Target]
+        self, corner: Corner, sums: Sums, buffer: Pointer, targets: Sequence[Target]
     ) -> None:
         """The epilogue over the part of a micro-tile that exists: from registers where all of it does."""
         op, shape = self.product, self.shape
+        emit = self.writer.emit
         _, columns = corner.stretch
-        rows = emit(scalar.Subtract(corner.bottom, corner.row))
+        rows = corner.bottom - corner.row
         height, width = index(emit, shape.rows), index(emit, shape.columns)
-        if not in_registers(op, self.body, shape):
-            store(emit, shape, sums, room)
-            some = smaller(emit, height, rows), smaller(emit, width, columns)
-            self._by_rows(emit, corner, some, room, targets)
-            return
-        inside, beside = Block(), Block()
-        whole = Builder(inside, emit.location)
-        tile = self._registers(whole, corner)
-        write_registers(op, self.body, whole, tile, sums, targets)
-        whole.place(loop.Yield([]))
-        partly = Builder(beside, emit.location)
-        store(partly, shape, sums, room)
-        some = smaller(partly, height, rows), smaller(partly, width, columns)
-        self._by_rows(partly, corner, some, room, targets)
-        partly.place(loop.Yield([]))
-        tall = emit(scalar.Compare(rows, height, "ge"))
-        wide = emit(scalar.Compare(columns, width, "ge"))
-        emit.place(loop.If(emit(scalar.And(tall, wide)), inside, beside))
 
-    def _registers(self, emit: Builder, corner: Corner) -> Tile:
+        def partly() -> None:
+            store(shape, sums, buffer)
+            extent = minimum(height, rows), minimum(width, columns)
+            self._by_rows(corner, extent, buffer, targets)
+
+        def whole() -> None:
+            write_registers(op, self.body, self._registers(corner), sums, targets)
+
+        if in_registers(op, self.body, shape):
+            either((rows >= height) & (columns >= width), whole, partly)
+        else:
+            partly()
+
+    def _registers(self, corner: Corner) -> Tile:
         """Which elements the registers of a micro-tile are."""
         column, _ = corner.stretch
         lanes = self.shape.register.lanes
-        rows = [emit(scalar.Add(corner.row, index(emit, r))) for r in range(self.shape.rows)]
-        steps = [index(emit, v * lanes) for v in range(self.shape.across)]
-        places = [Linear(emit(scalar.Add(column, step))) for step in steps]
+        rows = [corner.row + r for r in range(self.shape.rows)]
+        places = [Linear(column + v * lanes) for v in range(self.shape.across)]
         return Tile(corner.batch, rows, places, lanes)
 
     def _by_rows(
         self,
-        emit: Builder,
         corner: Corner,
-        extent: tuple[Value, Value],
-        room: Value,
+        extent: tuple[Expr, Expr],
+        buffer: Pointer,
         targets: Sequence[Target],
     ) -> None:
         """The epilogue row by row over sums in memory."""
-        op, shape = self.product, self.shape
         height, width = extent
         column, _ = corner.stretch
-        first = len(op.operands) - len(op.outs)
-
-        def finish(inside: Builder, r: Value, _: list[Value]) -> Sequence[Value]:
-            here = inside(scalar.Multiply(r, index(inside, shape.columns)))
-            sums = inside(loop.Offset(room, here, op.accumulator))
-            m = inside(scalar.Add(corner.row, r))
-            results: list[Value] = []
-            for view, (target, stride) in enumerate(targets, first):
-                place = inside(scalar.Add(times(inside, m, stride), column))
-                results.append(inside(loop.Offset(target, place, self.writer.views[view].dtype)))
+        with for_each(self.writer.emit, 0, height) as r:
+            sums = buffer + r * self.shape.columns
+            m = corner.row + r
+            results = [target + (m * stride + column) for target, stride in targets]
             leading = [*corner.batch, m]
-            write_epilogue(op, self.body, inside, leading, column, width, sums, results)
-            return ()
-
-        for_each(emit, index(emit, 0), height, 1, (), finish)
+            write_epilogue(self.product, self.body, leading, column, width, sums, results)

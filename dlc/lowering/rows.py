@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel, loop, scalar
+from dlc.dialects import kernel, scalar
 from dlc.dialects.mem import same_place
-from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import DType, TensorType
 from dlc.lowering.body import Body, Point, Row
+from dlc.lowering.expr import Expr, Index
 from dlc.lowering.lanes import Uniform
-from dlc.lowering.loop_words import times
 
 NARROW = 4
 """Columns that are written one after the other: the channels of pictures."""
@@ -70,11 +69,11 @@ def _follows(place: Value, index: Value) -> bool:
             return place is index
 
 
-def dense_strides(emit: Builder, extents: Sequence[Value]) -> tuple[Value | None, ...]:
-    """The strides of a row-major array; None is 1."""
-    strides: list[Value | None] = [None] * len(extents)
+def dense_strides(extents: Sequence[Expr]) -> tuple[Index, ...]:
+    """The strides of a row-major array."""
+    strides: list[Index] = [1] * len(extents)
     for axis in range(len(extents) - 2, -1, -1):
-        strides[axis] = times(emit, extents[axis + 1], strides[axis + 1])
+        strides[axis] = extents[axis + 1] * strides[axis + 1]
     return tuple(strides)
 
 
@@ -87,9 +86,8 @@ def row_in_result(body: Body, op: kernel.Generic, stage: kernel.Stage, point: Po
     indices = [point.lane(value) for value in op.indices]
     address = body.address(point, indices, body.strides(view)[: len(indices)])
     assert isinstance(address, Uniform)
-    pointer = body.writer.pointers[view]
-    moved = point.emit(loop.Offset(pointer, address.value, element_of(stage)))
-    return Row(moved, tuple(body.strides(view)[len(indices) :]))
+    pointer = body.writer.pointer(view).of(element_of(stage)) + address.value
+    return Row(pointer, tuple(body.strides(view)[len(indices) :]))
 
 
 def before_results(op: kernel.Generic) -> tuple[list[Op], list[Op]]:

@@ -10,20 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 
-from dlc.dialects import kernel, scalar, simt, vec
+from dlc.dialects import kernel
 from dlc.dialects.scalar import element
 from dlc.dialects.simt import WARP
-from dlc.ir.builder import Builder
 from dlc.ir.core import Value
 from dlc.ir.dims import ceil_divide, product
 from dlc.lowering.body import Body, Point, Row
 from dlc.lowering.elements_to_simt import in_groups, store_elements
-from dlc.lowering.lanes import Lane, Linear, Uniform, combine, in_lanes
-from dlc.lowering.loop_words import index, minimum, unravel
+from dlc.lowering.expr import (
+    Condition,
+    Expr,
+    broadcast,
+    combine,
+    constant,
+    minimum,
+    reduce_lanes,
+    select,
+)
+from dlc.lowering.lanes import Lane, Uniform, in_lanes, neighbours
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.rows import before_results, checks_depend_on, read_where_it_writes
-from dlc.lowering.simt_writer import GridWriter, either
+from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.words import unravel, when
 from dlc.target.gpu import ACCESS
 from dlc.target.gpu_costs import GpuCosts
 from dlc.target.work import element_work, nanoseconds
@@ -118,58 +128,48 @@ class _Rows(Body):
         self.shape = shape
         self.places: list[Lane] = []
         """Where in the row the pieces of the thread are."""
-        self.last_is_there: Value | None = None
-        """Whether the thread has a last piece; None if all do."""
+        self.has_last: Condition = True
+        """Whether the thread has a last piece."""
         self._staged: dict[Value, list[Lane]] = {}
         self._loaded: dict[tuple[Value, tuple[Lane, ...]], Lane] = {}
         self._piece = 0
 
     def lower(self) -> Lowered:
-        op, writer, emit, shape = self.op, self.grid, self.grid.emit, self.shape
+        op, writer, shape = self.op, self.grid, self.shape
         count = product(op.domain)
         rows = writer.size(count, "count")
-        number, lane = unravel(emit, writer.thread, [index(emit, shape.threads)] * 2)
-        row = emit(scalar.Add(emit(scalar.Multiply(writer.tile, index(emit, shape.rows))), number))
+        number, lane = unravel(writer.thread, [shape.threads] * 2)
+        row = writer.tile * shape.rows + number
         # Threads beyond the last row compute it too, and write nothing.
-        own = minimum(emit, row, emit(scalar.Subtract(rows, index(emit, 1))))
+        own = minimum(row, rows - 1)
         extents = [writer.size(size, "extent", axis) for axis, size in enumerate(op.domain)]
-        where = writer.unravel(emit, own, extents, count)
-        self._find_places(emit, lane)
+        where: list[Lane] = [*map(Uniform, writer.unravel(own, extents, count))]
+        self._find_places(lane)
         needed, rest = before_results(op)
-        known: dict[Value, Lane | Row] = dict(
-            zip(op.indices, [Uniform(place) for place in where], strict=True)
-        )
-        point = self.ops(needed, Point(emit, 1, known))
+        known: dict[Value, Lane | Row] = dict(zip(op.indices, where, strict=True))
+        point = self.ops(needed, Point(1, known))
         if read_where_it_writes(op, needed):
-            emit.place(simt.Barrier())
-        there = emit(scalar.Compare(row, rows, "lt"))
-        self._store_rows(point, where, there)
-        first = emit(scalar.Compare(lane, index(emit, 0), "eq"))
-
-        def results(inside: Builder) -> None:
-            places: list[Lane] = [Uniform(place) for place in where]
-            store_elements(op, self, self.ops(rest, point.at(inside, 1)), places)
-
-        either(emit, emit(scalar.And(there, first)), results)
+            writer.barrier()
+        exists = row < rows
+        self._store_rows(where, exists)
+        with when(exists & lane.equals(0)):
+            store_elements(op, self, self.ops(rest, point), where)
         cost = nanoseconds(shape.rows * element_work(op.body, shape.group, self.costs))
         return writer.finish(ceil_divide(count, shape.rows), cost)
 
-    def _find_places(self, emit: Builder, lane: Value) -> None:
+    def _find_places(self, lane: Expr) -> None:
         """Where the thread's pieces are; a last one that it does not have is at the end of the row."""
         shape = self.shape
         length = self.writer.size(shape.length, "length")
-        first = emit(scalar.Multiply(lane, index(emit, shape.group)))
+        first = lane * shape.group
+        is_even = shape.pieces * shape.threads * shape.group <= shape.length
         for piece in range(shape.pieces):
             step = piece * shape.threads * shape.group
-            place = emit(scalar.Add(first, index(emit, step))) if step else first
-            if (
-                piece == shape.pieces - 1
-                and shape.pieces * shape.threads * shape.group > shape.length
-            ):
-                self.last_is_there = emit(scalar.Compare(place, length, "lt"))
-                end = emit(scalar.Subtract(length, index(emit, shape.group)))
-                place = minimum(emit, place, end)
-            self.places.append(Linear(place) if shape.group > 1 else Uniform(place))
+            place = first + step if step else first
+            if piece == shape.pieces - 1 and not is_even:
+                self.has_last = place < length
+                place = minimum(place, length - shape.group)
+            self.places.append(neighbours(place, shape.group))
 
     # Folds and rows, piece by piece.
 
@@ -182,64 +182,56 @@ class _Rows(Body):
             self._loaded[key] = super()._load(op, point)
         return self._loaded[key]
 
-    def _pieces(self, op: kernel.Inner, point: Point) -> tuple[Point, list[Lane]]:
+    def _pieces(self, op: kernel.Inner, point: Point) -> list[Lane]:
         """What a fold or a stage is made of, for each piece of the thread."""
         point, inside = self._before(op.body, point)
-        found: list[Lane] = []
+        pieces: list[Lane] = []
         for piece, place in enumerate(self.places):
             self._piece = piece
-            here = point.at(point.emit, self.shape.group)
-            found.append(self._inner_value(op, inside, here, [place]))
-        return point, found
+            pieces.append(self._inner_value(op, inside, point.at(self.shape.group), [place]))
+        return pieces
 
     def _fold(self, op: kernel.Fold, point: Point) -> Lane:
-        point, pieces = self._pieces(op, point)
-        emit, group, dtype = point.emit, self.shape.group, element(op.result.type)
-        start = emit(scalar.Constant(kernel.identity(op.combine, dtype), dtype))
-        total: Value | None = None
-        for piece, lane in enumerate(pieces):
-            value = in_lanes(emit, lane, group)
-            if piece == len(pieces) - 1 and self.last_is_there is not None:
-                nothing = in_lanes(emit, Uniform(start), group)
-                there = in_lanes(emit, Uniform(self.last_is_there), group)
-                value = emit(scalar.Select(there, value, nothing))
-            total = value if total is None else combine(emit, op.combine, total, value)
-        assert total is not None
+        name, group, dtype = op.combine, self.shape.group, element(op.result.type)
+        *pieces, last = [in_lanes(lane, group) for lane in self._pieces(op, point)]
+        start = constant(self.emit, kernel.identity(name, dtype), dtype)
+        total = reduce(partial(combine, name), pieces) if pieces else None
+        if isinstance(self.has_last, Expr):
+            nothing = broadcast(start, group)
+            last = select(broadcast(self.has_last, group), last, nothing)
+        total = last if total is None else combine(name, total, last)
         if group > 1:
-            total = emit(vec.Reduce(total, op.combine))
+            total = reduce_lanes(name, total)
         if self.shape.threads <= WARP:
-            return Uniform(self.grid.among(emit, op.combine, total, self.shape.threads))
-        return Uniform(self.grid.together(emit, op.combine, total))
+            return Uniform(self.grid.warp_reduce(name, total, self.shape.threads))
+        return Uniform(self.grid.block_reduce(name, total))
 
     def _stage(self, op: kernel.Stage, point: Point) -> Row:
-        _, self._staged[op.result] = self._pieces(op, point)
+        self._staged[op.result] = self._pieces(op, point)
         # Nothing is in memory: what reads the row has it in registers.
-        return Row(self.writer.pointers[0], ())
+        return Row(self.writer.pointer(0), ())
 
-    def _store_rows(self, point: Point, where: Sequence[Value], there: Value) -> None:
+    def _store_rows(self, where: Sequence[Lane], exists: Expr) -> None:
         """Write the staged rows that are results."""
         views = {
-            len(self.op.inputs) + number: value
-            for number, value in enumerate(self.op.body.terminator.operands)
+            view: self._staged[value]
+            for view, value in enumerate(self.op.body.terminator.operands, len(self.op.inputs))
             if isinstance(value.op, kernel.Stage)
         }
         if not views:
             return
-        last = self.shape.pieces - 1
+        point = Point(self.shape.group, {})
 
-        def write(inside: Builder, pieces: Sequence[int]) -> None:
-            for view, value in views.items():
+        def write(pieces: Sequence[int]) -> None:
+            for view, lanes in views.items():
                 for piece in pieces:
-                    places: list[Lane] = [*[Uniform(place) for place in where], self.places[piece]]
-                    here = point.at(inside, self.shape.group)
-                    lane = self._staged[value][piece]
-                    self.store(here, lane, self.writer.pointers[view], places, self.strides(view))
+                    self.store_in(point, lanes[piece], view, [*where, self.places[piece]])
 
-        def whole(inside: Builder) -> None:
-            if self.last_is_there is None:
-                write(inside, range(last + 1))
-                return
-            write(inside, range(last))
-            either(inside, self.last_is_there, lambda deep: write(deep, [last]))
-
-        either(point.emit, there, whole)
+        last = self.shape.pieces - 1
+        with when(exists):
+            if self.has_last is True:
+                write(range(last + 1))
+            else:
+                write(range(last))
+                with when(self.has_last):
+                    write([last])

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from dlc.dialects import kernel, kernels_in_order, scalar
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.dialects import kernel, kernels_in_order
 from dlc.ir.dims import ceil_divide, product
 from dlc.ir.passes import Context
-from dlc.lowering.body import Body, Point, Step
-from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, in_lanes, register
+from dlc.lowering.body import Body, Point
+from dlc.lowering.expr import Expr, broadcast, combine, constant, minimum
+from dlc.lowering.lanes import Lane, Uniform, in_lanes, neighbours, varying
 from dlc.lowering.long_sums import STEPS, in_blocks, is_long, rounds
-from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
+from dlc.lowering.words import for_each, iterate, unravel
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
 from dlc.target.work import nanoseconds, tile_rows, tiles
@@ -50,17 +47,12 @@ class _Running:
         work = self.shape[self.last] * self.costs.scanned_element
         per_tile = tile_rows(work, self.costs)
         count, total = writer.size(per_tile, "rows_per_tile"), writer.size(product(outer), "rows")
-        emit = writer.emit
-        lower = emit(scalar.Multiply(writer.first, count))
-        upper = minimum(emit, emit(scalar.Multiply(writer.last, count)), total)
+        lower = writer.first * count
+        upper = minimum(writer.last * count, total)
         extents = [writer.size(size, "extent", k) for k, size in enumerate(outer)]
-
-        def row(inner: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            places = unravel(inner, number, extents) if extents else []
-            self._along(Point(inner, 1, {}), [Uniform(place) for place in places])
-            return ()
-
-        for_each(emit, lower, upper, 1, (), row, parallel=True)
+        with for_each(writer.emit, lower, upper, parallel=True) as number:
+            places = unravel(number, extents) if extents else []
+            self._along(1, [Uniform(place) for place in places])
         return writer.finish(*tiles(product(outer), per_tile, work))
 
     def blocks(self) -> Lowered:
@@ -70,82 +62,60 @@ class _Running:
         across = ceil_divide(width, BLOCK)
         counts = [writer.size(size, "extent", k) for k, size in enumerate((*outer, across))]
         end = writer.size(width, "width")
-
-        def tile(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            *places, block = unravel(emit, number, counts)
-            outside: list[Lane] = [Uniform(place) for place in places]
-            lower = emit(scalar.Multiply(block, index(emit, BLOCK)))
-            upper = minimum(emit, emit(scalar.Add(lower, index(emit, BLOCK))), end)
-
-            def at(lanes: int) -> Step:
-                def columns(inner: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
-                    here = Uniform(position) if lanes == 1 else Linear(position)
-                    self._along(Point(inner, lanes, {}), [*outside, here])
-                    return ()
-
-                return columns
-
-            self.body.stretch_loops(emit, lower, upper, at)
-            return ()
-
-        for_each(writer.emit, writer.first, writer.last, 1, (), tile)
+        with for_each(writer.emit, writer.first, writer.last) as number:
+            *places, block = unravel(number, counts)
+            lower = block * BLOCK
+            upper = minimum(lower + BLOCK, end)
+            for lanes, position in self.body.stretch_loops(lower, upper):
+                self._along(lanes, [*map(Uniform, places), neighbours(position, lanes)])
         work = self.shape[self.axis] * BLOCK * self.costs.scanned_element
         return writer.finish(product(outer) * across, nanoseconds(work))
 
-    def _along(self, point: Point, others: list[Lane]) -> None:
+    def _along(self, lanes: int, others: list[Lane]) -> None:
         """The totals of one row, or of as many neighbouring ones as there are lanes."""
-        op, lanes = self.op, point.lanes
-        start = point.emit(scalar.Constant(kernel.identity(op.combine, self.dtype), self.dtype))
-        first = start if lanes == 1 else register(point.emit, Uniform(start), lanes)
+        op, emit = self.op, self.writer.emit
+        first = broadcast(
+            constant(emit, kernel.identity(op.combine, self.dtype), self.dtype), lanes
+        )
 
-        def step(emit: Builder, k: Value, carried: list[Value], so_far: Value | None) -> Value:
-            here = point.at(emit, lanes)
-            (before,) = carried
-            place = self._place(emit, k)
-            places = [*others[: self.axis], Uniform(place), *others[self.axis :]]
-            element = in_lanes(emit, self.body.load(here, 0, places, self.dtype), lanes)
-            after = combine(emit, op.combine, before, element)
-            total = before if op.exclusive else after
-            if so_far is not None:
-                total = emit(scalar.Add(so_far, total))
-            lane = Uniform(total) if lanes == 1 else Varying(total)
-            pointer = self.writer.pointers[1]
-            self.body.store(here, lane, pointer, places, self.body.strides(1))
-            return after
+        def totals(begin: Expr | int, end: Expr, so_far: Expr | None) -> list[Expr]:
+            """Write the totals of some elements, after those that make `so_far`; their own total."""
 
-        def totals(
-            emit: Builder, begin: Value, end: Value, so_far: Value | None
-        ) -> tuple[Value, ...]:
-            def one(inside: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
-                return (step(inside, k, carried, so_far),)
+            def one(k: Expr, carried: list[Expr]) -> list[Expr]:
+                return [self._total(lanes, others, k, carried[0], so_far)]
 
-            return for_each(emit, begin, end, 1, [first], one)
+            return iterate(emit, begin, end, [first], one)
 
-        emit, zero = point.emit, index(point.emit, 0)
         if not (rounds(op.combine, self.dtype) and is_long(op, self.shape[self.axis])):
-            totals(emit, zero, self.length, None)
+            totals(0, self.length, None)
             return
 
-        def several(
-            outer: Builder, begin: Value, end: Value, before: list[Value]
-        ) -> Sequence[Value]:
+        def several(begin: Expr, end: Expr, before: list[Expr]) -> list[Expr]:
             """A block of blocks, after the sum of those before it."""
 
-            def one(
-                inside: Builder, begin: Value, end: Value, within: list[Value]
-            ) -> Sequence[Value]:
-                so_far = inside(scalar.Add(before[0], within[0]))
-                (sum,) = totals(inside, begin, end, so_far)
-                return (inside(scalar.Add(within[0], sum)),)
+            def one(begin: Expr, end: Expr, within: list[Expr]) -> list[Expr]:
+                (sum,) = totals(begin, end, before[0] + within[0])
+                return [within[0] + sum]
 
-            (sum,) = in_blocks(outer, begin, end, STEPS, [first], one)
-            return (outer(scalar.Add(before[0], sum)),)
+            (sum,) = in_blocks(emit, begin, end, STEPS, [first], one)
+            return [before[0] + sum]
 
-        in_blocks(emit, zero, self.length, STEPS * STEPS, [first], several)
+        in_blocks(emit, 0, self.length, STEPS * STEPS, [first], several)
 
-    def _place(self, emit: Builder, k: Value) -> Value:
+    def _total(
+        self, lanes: int, others: list[Lane], k: Expr, before: Expr, so_far: Expr | None
+    ) -> Expr:
+        """Write one total; what is carried on."""
+        op, point = self.op, Point(lanes, {})
+        places = [*others[: self.axis], Uniform(self._place(k)), *others[self.axis :]]
+        element = in_lanes(self.body.load(point, 0, places), lanes)
+        after = combine(op.combine, before, element)
+        total = before if op.exclusive else after
+        if so_far is not None:
+            total = so_far + total
+        self.body.store_in(point, varying(total, lanes), 1, places)
+        return after
+
+    def _place(self, k: Expr) -> Expr:
         """Where the k-th element to be taken is along the axis."""
-        if not self.op.reverse:
-            return k
-        last = emit(scalar.Subtract(self.length, index(emit, 1)))
-        return emit(scalar.Subtract(last, k))
+        return self.length - 1 - k if self.op.reverse else k

@@ -7,20 +7,18 @@ block what the threads have, and what came before is carried on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
-from dlc.dialects import kernel, kernels_in_order, scalar
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.dialects import kernel, kernels_in_order
 from dlc.ir.dims import Size, product
 from dlc.ir.passes import Context
 from dlc.lowering.block_scan import scan
 from dlc.lowering.body import Body, Point
-from dlc.lowering.elements_to_simt import THREADS, over_groups
-from dlc.lowering.lanes import Lane, Uniform, combine, in_lanes
-from dlc.lowering.loop_words import for_each, index
+from dlc.lowering.elements_to_simt import THREADS, Place, over_groups
+from dlc.lowering.expr import Expr, combine, constant, minimum, select
+from dlc.lowering.lanes import Lane, Uniform, in_lanes
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.simt_writer import GridWriter, either, threads_for
+from dlc.lowering.simt_writer import GridWriter, threads_for
+from dlc.lowering.words import iterate, when
 from dlc.target import gpu_of
 from dlc.target.gpu import GpuTarget
 from dlc.target.work import nanoseconds
@@ -58,80 +56,77 @@ class _Running:
     def columns(self) -> Lowered:
         """A thread goes along each row; neighbours are in neighbouring rows."""
 
-        def write(emit: Builder, places: list[list[Value]], lanes: int) -> None:
+        def write(places: list[Place], lanes: int) -> None:
             for place in places:
-                self._along(emit, place)
+                self._along(place)
 
         tiles = over_groups(self.writer, tuple(self.others), 1, 1, write)
         return self.writer.finish(
             tiles, nanoseconds(self.length * THREADS * self.gpu.costs.scanned_element)
         )
 
-    def _along(self, emit: Builder, others: Sequence[Value]) -> None:
-        def step(deep: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
+    def _along(self, others: Sequence[Expr]) -> None:
+        def step(k: Expr, carried: list[Expr]) -> list[Expr]:
             (before,) = carried
-            after = combine(deep, self.op.combine, before, self._load(deep, others, k))
-            self._store(deep, before if self.op.exclusive else after, others, k)
+            after = combine(self.op.combine, before, self._load(others, k))
+            self._store(before if self.op.exclusive else after, others, k)
             return [after]
 
-        for_each(emit, index(emit, 0), self._size(), 1, [self._nothing(emit)], step)
+        iterate(self.writer.emit, 0, self._size(), [self._nothing()], step)
 
     def rows(self) -> Lowered:
         """A block goes along each row."""
-        writer, emit = self.writer, self.writer.emit
+        writer = self.writer
         count = product(self.others)
         extents = [writer.size(size, "extent", k) for k, size in enumerate(self.others)]
-        others = writer.unravel(emit, writer.tile, extents, count)
-        own = emit(scalar.Multiply(writer.thread, index(emit, EACH)))
+        others = writer.unravel(writer.tile, extents, count)
+        own = writer.thread * EACH
 
-        def step(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
-            return [self._some(deep, others, deep(scalar.Add(start, own)), carried[0])]
+        def step(start: Expr, carried: list[Expr]) -> list[Expr]:
+            return [self._some(others, start + own, carried[0])]
 
         stride = writer.threads * EACH
-        for_each(emit, index(emit, 0), self._size(), stride, [self._nothing(emit)], step)
+        iterate(writer.emit, 0, self._size(), [self._nothing()], step, stride)
         return writer.finish(count, nanoseconds(self.length * self.gpu.costs.scanned_element))
 
-    def _some(self, emit: Builder, others: Sequence[Value], first: Value, before: Value) -> Value:
+    def _some(self, others: Sequence[Expr], first: Expr, before: Expr) -> Expr:
         """The totals of the thread's neighbours from `first` on; that of all that the block has now."""
-        name, nothing, end = self.op.combine, self._nothing(emit), self._size()
-        places = [emit(scalar.Add(first, index(emit, k))) for k in range(EACH)]
-        inside = [emit(scalar.Compare(place, end, "lt")) for place in places]
-        last = emit(scalar.Subtract(end, index(emit, 1)))
-        values: list[Value] = []
-        for place, there in zip(places, inside, strict=True):
-            value = self._load(emit, others, emit(scalar.Minimum(place, last)))
-            values.append(emit(scalar.Select(there, value, nothing)))
+        name, nothing, end = self.op.combine, self._nothing(), self._size()
+        places = [first + k for k in range(EACH)]
+        inside = [place < end for place in places]
+        last = end - 1
+        values = [
+            select(within, self._load(others, minimum(place, last)), nothing)
+            for place, within in zip(places, inside, strict=True)
+        ]
         own = values[0]
         for value in values[1:]:
-            own = combine(emit, name, own, value)
-        prefix, whole = scan(self.writer, emit, name, own, nothing)
-        total = combine(emit, name, before, prefix)
-        for place, there, value in zip(places, inside, values, strict=True):
-            after = combine(emit, name, total, value)
-            stored = total if self.op.exclusive else after
-            either(emit, there, partial(self._store, value=stored, others=others, k=place))
+            own = combine(name, own, value)
+        prefix, whole = scan(self.writer, name, own, nothing)
+        total = combine(name, before, prefix)
+        for place, within, value in zip(places, inside, values, strict=True):
+            after = combine(name, total, value)
+            with when(within):
+                self._store(total if self.op.exclusive else after, others, place)
             total = after
-        return combine(emit, name, before, whole)
+        return combine(name, before, whole)
 
     # Elements, by their number along the axis in the order that they are taken in.
 
-    def _size(self) -> Value:
+    def _size(self) -> Expr:
         return self.writer.size(self.length, "length")
 
-    def _nothing(self, emit: Builder) -> Value:
-        return emit(scalar.Constant(kernel.identity(self.op.combine, self.dtype), self.dtype))
+    def _nothing(self) -> Expr:
+        return constant(self.writer.emit, kernel.identity(self.op.combine, self.dtype), self.dtype)
 
-    def _place(self, emit: Builder, others: Sequence[Value], k: Value) -> list[Lane]:
+    def _place(self, others: Sequence[Expr], k: Expr) -> list[Lane]:
         if self.op.reverse:
-            last = emit(scalar.Subtract(self._size(), index(emit, 1)))
-            k = emit(scalar.Subtract(last, k))
+            k = self._size() - 1 - k
         axis = self.op.axis
         return [Uniform(value) for value in (*others[:axis], k, *others[axis:])]
 
-    def _load(self, emit: Builder, others: Sequence[Value], k: Value) -> Value:
-        place = self._place(emit, others, k)
-        return in_lanes(emit, self.body.load(Point(emit, 1, {}), 0, place, self.dtype), 1)
+    def _load(self, others: Sequence[Expr], k: Expr) -> Expr:
+        return in_lanes(self.body.load(Point(1, {}), 0, self._place(others, k)), 1)
 
-    def _store(self, emit: Builder, value: Value, others: Sequence[Value], k: Value) -> None:
-        place, strides = self._place(emit, others, k), self.body.strides(1)
-        self.body.store(Point(emit, 1, {}), Uniform(value), self.writer.pointers[1], place, strides)
+    def _store(self, value: Expr, others: Sequence[Expr], k: Expr) -> None:
+        self.body.store_in(Point(1, {}), Uniform(value), 1, self._place(others, k))

@@ -7,19 +7,17 @@ is the one stated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from dlc.dialects import kernel, kernels_in_order, loop, mem, scalar
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.dialects import kernel, kernels_in_order, mem
 from dlc.ir.dims import ceil_divide, product
 from dlc.ir.passes import Context
 from dlc.ir.types import INDEX
-from dlc.lowering.body import Body, Point, Step
-from dlc.lowering.lanes import Lane, Linear, Uniform, Varying, combine, in_lanes
-from dlc.lowering.loop_words import for_each, index, minimum, nest, unravel
+from dlc.lowering.body import Body, Point
+from dlc.lowering.expr import Expr, combine, minimum
+from dlc.lowering.lanes import Lane, Uniform, in_lanes, neighbours, varying
 from dlc.lowering.loop_writer import Lowered, Writer
-from dlc.runtime.abi import Status
+from dlc.lowering.words import for_each, nest, unravel
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
 from dlc.target.work import nanoseconds
@@ -55,18 +53,14 @@ class _Scatter:
         outer = [self.shape[axis] for axis in self.rest[:-1]]
         across = ceil_divide(self.shape[self.rest[-1]], BLOCK) if self.rest else 1
         counts = [writer.size(size, "tiles", k) for k, size in enumerate((*outer, across))]
-
-        def tile(emit: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            *places, block = unravel(emit, number, counts)
-            lower = emit(scalar.Multiply(block, index(emit, BLOCK)))
-            above = emit(scalar.Add(lower, index(emit, BLOCK)))
-            upper = minimum(emit, above, self.extents[self.rest[-1]]) if self.rest else above
+        with for_each(writer.emit, writer.first, writer.last) as number:
+            *places, block = unravel(number, counts)
+            lower = block * BLOCK
+            above = lower + BLOCK
+            upper = minimum(above, self.extents[self.rest[-1]]) if self.rest else above
             if not self.in_place:
-                self._copy(emit, places, lower, upper)
-            self._update(emit, places, lower, upper)
-            return ()
-
-        for_each(writer.emit, writer.first, writer.last, 1, (), tile)
+                self._copy(places, lower, upper)
+            self._update(places, lower, upper)
         axes = () if self.in_place else self.op.axes
         indexed = product([self.shape[axis] for axis in axes])
         work = (
@@ -75,7 +69,7 @@ class _Scatter:
         return writer.finish(product(outer) * across, nanoseconds(work))
 
     def _stretch(
-        self, axes: Sequence[int], at: Sequence[Value], outer: Sequence[Value], position: Lane
+        self, axes: Sequence[int], at: Sequence[Expr], outer: Sequence[Expr], position: Lane
     ) -> list[Lane]:
         """The index of an element: `at` along the axes, then the tile's place, the last as given."""
         known: dict[int, Lane] = {a: Uniform(v) for a, v in zip(axes, at, strict=True)}
@@ -84,103 +78,68 @@ class _Scatter:
             known[self.rest[-1]] = position
         return [known[axis] for axis in range(len(self.shape))]
 
-    def _copy(self, emit: Builder, outer: list[Value], lower: Value, upper: Value) -> None:
+    def _elements(self, lower: Expr, upper: Expr) -> Iterator[tuple[int, Lane]]:
+        """Loops over the elements along the last axis that is not indexed; a single one if all are."""
+        if not self.rest:
+            yield 1, Uniform(lower)
+            return
+        for lanes, position in self.body.stretch_loops(lower, upper):
+            yield lanes, neighbours(position, lanes)
+
+    def _copy(self, outer: list[Expr], lower: Expr, upper: Expr) -> None:
         """The tile's part of the target."""
 
-        def part(inner: Builder, at: list[Value], _: list[Value]) -> list[Value]:
-            def one(point: Point, position: Lane) -> None:
+        def part(at: list[Expr], _: list[Expr]) -> list[Expr]:
+            for lanes, position in self._elements(lower, upper):
+                point = Point(lanes, {})
                 places = self._stretch(self.op.axes, at, outer, position)
-                old = self.body.load(point, 0, places, self.dtype)
-                self._store(point, old, places)
-
-            self._elements(inner, lower, upper, one)
+                self.body.store_in(point, self.body.load(point, 0, places), self.target, places)
             return []
 
-        nest(emit, [self.extents[axis] for axis in self.op.axes], [], part)
+        nest(self.writer.emit, [self.extents[axis] for axis in self.op.axes], [], part)
 
-    def _elements(self, emit: Builder, lower: Value, upper: Value, write: _Write) -> None:
-        """The elements along the last axis that is not indexed; a single one if all are."""
-        if not self.rest:
-            write(Point(emit, 1, {}), Uniform(lower))
-            return
-
-        def at(lanes: int) -> Step:
-            def some(inner: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
-                here = Uniform(position) if lanes == 1 else Linear(position)
-                write(Point(inner, lanes, {}), here)
-                return ()
-
-            return some
-
-        self.body.stretch_loops(emit, lower, upper, at)
-
-    def _update(self, emit: Builder, outer: list[Value], lower: Value, upper: Value) -> None:
+    def _update(self, outer: list[Expr], lower: Expr, upper: Expr) -> None:
         """All updates of the tile's part, in the order of the index tensors."""
-        extents = [self.writer.size(size, "updates", k) for k, size in enumerate(self.index.shape)]
+        writer = self.writer
+        extents = [writer.size(size, "updates", k) for k, size in enumerate(self.index.shape)]
 
-        def visit(inner: Builder, which: list[Value], _: list[Value]) -> list[Value]:
-            found = [self._index(inner, which, k) for k in range(len(self.op.axes))]
-            self._inside(inner, found, 0, lambda e: self._put(e, which, found, outer, lower, upper))
+        def visit(which: list[Expr], _: list[Expr]) -> list[Expr]:
+            indices = [self._index(which, k) for k in range(len(self.op.axes))]
+            self._inside(indices, 0, lambda: self._put(which, indices, outer, lower, upper))
             return []
 
-        nest(emit, extents, [], visit)
+        nest(writer.emit, extents, [], visit)
 
-    def _index(self, emit: Builder, which: list[Value], k: int) -> Value:
-        places: list[Lane] = [Uniform(value) for value in which]
-        lane = self.body.load(Point(emit, 1, {}), 2 + k, places, self.index.dtype)
-        value = in_lanes(emit, lane, 1)
-        return emit(scalar.Cast(value, INDEX))
+    def _index(self, which: list[Expr], k: int) -> Expr:
+        lane = self.body.load(Point(1, {}), 2 + k, [Uniform(value) for value in which])
+        return in_lanes(lane, 1).cast(INDEX)
 
-    def _inside(
-        self, emit: Builder, found: list[Value], k: int, then: Callable[[Builder], None]
-    ) -> None:
+    def _inside(self, indices: list[Expr], k: int, then: Callable[[], None]) -> None:
         """Do something if the indices from the k-th on are inside their axes; else the call fails."""
-        if k == len(found):
-            then(emit)
+        if k == len(indices):
+            then()
             return
-        value, extent = found[k], self.extents[self.op.axes[k]]
-        low = emit(scalar.Compare(value, index(emit, 0), "ge"))
-        test = emit(scalar.And(low, emit(scalar.Compare(value, extent, "lt"))))
-        good, bad = Block(), Block()
-        inner = Builder(good, emit.location)
-        self._inside(inner, found, k + 1, then)
-        inner.place(loop.Yield([]))
-        failing = Builder(bad, emit.location)
-        failing.place(loop.Fail(self.writer.tile, value, extent, int(Status.INDEX)))
-        failing.place(loop.Yield([]))
-        emit.place(loop.If(test, good, bad))
+        place, extent = indices[k], self.extents[self.op.axes[k]]
+        inside = (place >= 0) & (place < extent)
+        self.writer.if_valid(inside, (place, extent), lambda: self._inside(indices, k + 1, then))
 
     def _put(
         self,
-        emit: Builder,
-        which: list[Value],
-        found: list[Value],
-        outer: list[Value],
-        lower: Value,
-        upper: Value,
+        which: list[Expr],
+        indices: list[Expr],
+        outer: list[Expr],
+        lower: Expr,
+        upper: Expr,
     ) -> None:
         """One update, as far as it concerns the tile."""
-
-        def one(point: Point, position: Lane) -> None:
-            places = self._stretch(self.op.axes, found, outer, position)
-            behind: list[Lane] = [Uniform(value) for value in outer]
+        for lanes, position in self._elements(lower, upper):
+            point = Point(lanes, {})
+            places = self._stretch(self.op.axes, indices, outer, position)
             last = [position] if self.rest else []
-            where: list[Lane] = [*[Uniform(value) for value in which], *behind, *last]
-            new = self.body.load(point, 1, where, self.dtype)
+            source: list[Lane] = [*map(Uniform, which), *map(Uniform, outer), *last]
+            new = self.body.load(point, 1, source)
             if self.op.mode != "set":
-                old = self.body.load(point, self.target, places, self.dtype)
-                lanes = point.lanes
-                one, other = (in_lanes(point.emit, lane, lanes) for lane in (old, new))
-                total = combine(point.emit, COMBINERS[self.op.mode], one, other)
-                new = Uniform(total) if lanes == 1 else Varying(total)
-            self._store(point, new, places)
-
-        self._elements(emit, lower, upper, one)
-
-    def _store(self, point: Point, lane: Lane, places: list[Lane]) -> None:
-        pointer = self.writer.pointers[self.target]
-        self.body.store(point, lane, pointer, places, self.body.strides(self.target))
-
-
-_Write = Callable[[Point, Lane], None]
-"""Writes the element or elements at a position."""
+                old = self.body.load(point, self.target, places)
+                one, other = in_lanes(old, lanes), in_lanes(new, lanes)
+                new = varying(combine(COMBINERS[self.op.mode], one, other), lanes)
+            self.body.store_in(point, new, self.target, places)

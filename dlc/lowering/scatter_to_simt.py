@@ -12,22 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel, kernels_in_order, loop, mem, scalar, simt
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.dialects import kernel, kernels_in_order, loop, mem
 from dlc.ir.dims import ceil_divide, maximum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import INDEX
 from dlc.lowering.block_scan import scan
 from dlc.lowering.body import Body, Point
 from dlc.lowering.elements_to_simt import in_groups, lanes_at
-from dlc.lowering.lanes import Lane, Uniform, Varying, combine, in_lanes
-from dlc.lowering.loop_words import add, for_each, index, minimum
+from dlc.lowering.expr import (
+    Condition,
+    Expr,
+    Index,
+    Pointer,
+    all_of,
+    combine,
+    index,
+    minimum,
+    select,
+)
+from dlc.lowering.lanes import Lane, Uniform, in_lanes, varying
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.simt_writer import GridWriter, either, when
+from dlc.lowering.multiples import ACCESS
+from dlc.lowering.simt_writer import GridWriter, when
+from dlc.lowering.words import for_each
 from dlc.runtime.abi import Status
 from dlc.target import gpu_of
-from dlc.target.gpu import ACCESS, GpuTarget
+from dlc.target.gpu import GpuTarget
 from dlc.target.work import nanoseconds
 
 THREADS = 256
@@ -64,175 +74,141 @@ class _Scatter:
         self.body = Body(self.writer, {}, self.group)
 
     def lower(self) -> Lowered:
-        writer, emit = self.writer, self.writer.emit
+        writer = self.writer
         stretches = ceil_divide(self.indexed, self.stretch)
         counts = [writer.size(stretches, "stretches"), writer.size(self.across, "across")]
-        number, part = writer.unravel(emit, writer.tile, counts, stretches * self.across)
+        number, part = writer.unravel(writer.tile, counts, stretches * self.across)
         length = writer.size(self.stretch, "stretch")
-        low = emit(scalar.Multiply(number, length))
-        high = minimum(emit, emit(scalar.Add(low, length)), writer.size(self.indexed, "indexed"))
-        own = self._own(emit, part)
+        low = number * length
+        high = minimum(low + length, writer.size(self.indexed, "indexed"))
+        own = self._own(part)
         if not mem.same_place(self.op.inputs[0], self.op.outs[0]):
-            self._copy(emit, low, high, own)
-        self._update(emit, low, high, own)
+            self._copy(low, high, own)
+        self._update(low, high, own)
         work = (self.stretch + self.indices.size) * self.gpu.costs.scattered_element * self.group
         return writer.finish(stretches * self.across, nanoseconds(work))
 
-    def _own(self, emit: Builder, part: Value) -> Value:
+    def _own(self, part: Expr) -> Expr:
         """The first of the elements behind each place that are the thread's; without any, its number."""
-        if not self.rest:
-            return self.writer.thread
-        first = emit(scalar.Multiply(part, index(emit, THREADS)))
-        place = emit(scalar.Add(first, self.writer.thread))
-        return emit(scalar.Multiply(place, index(emit, self.group)))
+        thread = self.writer.thread
+        return (part * THREADS + thread) * self.group if self.rest else thread
 
     # Elements of the target.
 
     def _place(
-        self, emit: Builder, at: Value, own: Value, before: Sequence[Value] = ()
+        self, at: Expr, own: Expr, before: Sequence[Expr] = ()
     ) -> tuple[list[Lane], list[Lane]]:
         """The indices of a group: those of the target, and those of its update behind `before`."""
         axes = self.op.axes
         extents = [self._extent(axis) for axis in axes]
-        known = dict(zip(axes, self.writer.unravel(emit, at, extents, self.indexed), strict=True))
-        rest: list[Value] = []
+        along = dict(zip(axes, self.writer.unravel(at, extents, self.indexed), strict=True))
+        rest: list[Expr] = []
         if self.rest:
             extents = [self._extent(axis) for axis in self.rest]
-            rest = self.writer.unravel(emit, own, extents, self.behind)
-        known |= dict(zip(self.rest, rest, strict=True))
-        there = [known[axis] for axis in range(len(self.shape))]
-        return lanes_at(there, self.group), lanes_at([*before, *rest], self.group)
+            rest = self.writer.unravel(own, extents, self.behind)
+        along |= dict(zip(self.rest, rest, strict=True))
+        place = [along[axis] for axis in range(len(self.shape))]
+        return lanes_at(place, self.group), lanes_at([*before, *rest], self.group)
 
-    def _extent(self, axis: int) -> Value:
+    def _extent(self, axis: int) -> Expr:
         return self.writer.size(self.shape[axis], "extent", axis)
 
-    def _store(self, point: Point, lane: Lane, places: Sequence[Lane]) -> None:
-        strides = self.body.strides(self.target)
-        self.body.store(point, lane, self.writer.pointers[self.target], places, strides)
-
-    def _mine(self, emit: Builder, at: Value, low: Value, own: Value) -> Value:
+    def _is_own(self, at: Expr, low: Expr, own: Expr) -> Expr:
         """Whether the elements behind a place, or the place itself, are the thread's."""
         if self.rest:
-            return emit(scalar.Compare(own, self.writer.size(self.behind, "behind"), "lt"))
-        away = emit(scalar.Subtract(at, low))
-        turn = emit(scalar.And(away, index(emit, THREADS - 1)))
-        return emit(scalar.Compare(turn, own, "eq"))
+            return own < self.writer.size(self.behind, "behind")
+        return ((at - low) % THREADS).equals(own)
 
-    def _copy(self, emit: Builder, low: Value, high: Value, own: Value) -> None:
+    def _copy(self, low: Expr, high: Expr, own: Expr) -> None:
         """What the thread has of the stretch, as the target has it."""
+        emit = self.writer.emit
+        if not self.rest:
+            with for_each(emit, low + own, high, THREADS) as at:
+                self._copy_group(at, own)
+            return
+        with when(self._is_own(low, low, own)), for_each(emit, low, high) as at:
+            self._copy_group(at, own)
 
-        def one(deep: Builder, at: Value, _: list[Value]) -> Sequence[Value]:
-            places = self._place(deep, at, own)[0]
-            point = Point(deep, self.group, {})
-            self._store(point, self.body.load(point, 0, places, self.dtype), places)
-            return ()
-
-        if self.rest:
-            there = self._mine(emit, low, low, own)
-
-            def all_of_it(inside: Builder) -> None:
-                for_each(inside, low, high, 1, (), one)
-
-            either(emit, there, all_of_it)
-        else:
-            for_each(emit, emit(scalar.Add(low, own)), high, THREADS, (), one)
+    def _copy_group(self, at: Expr, own: Expr) -> None:
+        places, _ = self._place(at, own)
+        point = Point(self.group, {})
+        self.body.store_in(point, self.body.load(point, 0, places), self.target, places)
 
     # Updates.
 
-    def _update(self, emit: Builder, low: Value, high: Value, own: Value) -> None:
+    def _update(self, low: Expr, high: Expr, own: Expr) -> None:
         """All updates of the stretch, in the order of the index tensors."""
-        rooms = [emit(simt.Shared(THREADS * EACH, INDEX)) for _ in range(2)]
-        first = emit(scalar.Multiply(self.writer.thread, index(emit, EACH)))
-        end = self.writer.size(self.indices.size, "updates")
-
-        def some(deep: Builder, start: Value, _: list[Value]) -> Sequence[Value]:
-            begin = deep(scalar.Add(start, first))
-            count = self._note(deep, begin, end, (low, high), rooms)
-            deep.place(simt.Barrier())
-            for_each(deep, index(deep, 0), count, 1, (), one)
-            deep.place(simt.Barrier())
-            return ()
-
-        def one(deep: Builder, k: Value, _: list[Value]) -> Sequence[Value]:
-            at, which = (deep(loop.Load(room, k, INDEX)) for room in rooms)
-            mine = self._mine(deep, at, low, own)
-            either(deep, mine, lambda inside: self._put(inside, at, which, own))
-            return ()
-
-        for_each(emit, index(emit, 0), end, THREADS * EACH, (), some)
+        writer = self.writer
+        noted = [writer.shared(THREADS * EACH, INDEX) for _ in range(2)]
+        first = writer.thread * EACH
+        end = writer.size(self.indices.size, "updates")
+        with for_each(writer.emit, 0, end, THREADS * EACH) as start:
+            count = self._note(start + first, end, (low, high), noted)
+            writer.barrier()
+            with for_each(writer.emit, 0, count) as k:
+                at, which = (numbers[k] for numbers in noted)
+                with when(self._is_own(at, low, own)):
+                    self._put(at, which, own)
+            writer.barrier()
 
     def _note(
-        self,
-        emit: Builder,
-        begin: Value,
-        end: Value,
-        stretch: tuple[Value, Value],
-        rooms: Sequence[Value],
-    ) -> Value:
+        self, begin: Expr, end: Expr, stretch: tuple[Expr, Expr], noted: Sequence[Pointer]
+    ) -> Expr:
         """Note the places, and the numbers, of updates of the stretch; how many there are."""
-        zero, one = index(emit, 0), index(emit, 1)
-        last = emit(scalar.Subtract(end, one))
-        looked_at: list[tuple[Value, Value, Value]] = []
+        last = end - 1
+        looked_at: list[tuple[Expr, Expr, Expr]] = []
+        zero = index(self.writer.emit, 0)
         count = zero
         for k in range(EACH):
-            which = emit(scalar.Add(begin, index(emit, k)))
-            there = emit(scalar.Compare(which, end, "lt"))
-            at = self._indexed(emit, minimum(emit, which, last), there)
-            above = emit(scalar.Compare(at, stretch[0], "ge"))
-            below = emit(scalar.Compare(at, stretch[1], "lt"))
-            met = emit(scalar.And(there, emit(scalar.And(above, below))))
-            count = emit(scalar.Add(count, emit(scalar.Select(met, one, zero))))
+            which = begin + k
+            exists = which < end
+            at = self._indexed(minimum(which, last), exists)
+            met = exists & ((at >= stretch[0]) & (at < stretch[1]))
+            count = count + select(met, 1, 0)
             looked_at.append((met, at, which))
-        row, total = scan(self.writer, emit, "add", count, zero)
+        row, total = scan(self.writer, "add", count, zero)
         for met, at, which in looked_at:
-            stores = [
-                loop.Store(value, room, row) for value, room in zip((at, which), rooms, strict=True)
-            ]
-            when(emit, met, *stores)
-            row = emit(scalar.Add(row, emit(scalar.Select(met, one, zero))))
+            with when(met):
+                for numbers, number in zip(noted, (at, which), strict=True):
+                    numbers[row] = number
+            row = row + select(met, 1, 0)
         return total
 
-    def _indexed(self, emit: Builder, which: Value, there: Value) -> Value:
+    def _indexed(self, which: Expr, exists: Expr) -> Expr:
         """The number of the place that an update names; -1, and the call fails, where there is none."""
-        extents = [
-            self.writer.size(size, "updates", k) for k, size in enumerate(self.indices.shape)
-        ]
-        where = self.writer.unravel(emit, which, extents, self.indices.size)
-        lanes: list[Lane] = [Uniform(value) for value in where]
-        number: Value | None = None
-        good: Value | None = None
+        lanes: list[Lane] = [Uniform(value) for value in self._of_update(which)]
+        number: Index = 0
+        valid: Condition = True
         for k, axis in enumerate(self.op.axes):
-            found = self.body.load(Point(emit, 1, {}), 2 + k, lanes, self.indices.dtype)
-            value = emit(scalar.Cast(in_lanes(emit, found, 1), INDEX))
+            value = in_lanes(self.body.load(Point(1, {}), 2 + k, lanes), 1).cast(INDEX)
             extent = self._extent(axis)
-            low = emit(scalar.Compare(value, index(emit, 0), "ge"))
-            inside = emit(scalar.And(low, emit(scalar.Compare(value, extent, "lt"))))
-            self._refuse(emit, emit(scalar.And(there, emit(scalar.Not(inside)))), value, extent)
-            good = inside if good is None else emit(scalar.And(good, inside))
-            scaled = None if number is None else emit(scalar.Multiply(number, extent))
-            number = add(emit, scaled, value)
-        assert number is not None
-        assert good is not None
-        return emit(scalar.Select(good, number, index(emit, -1)))
+            inside = (value >= 0) & (value < extent)
+            self._refuse(exists & ~inside, value, extent)
+            valid = all_of([valid, inside])
+            number = value if k == 0 else number * extent + value
+        return select(valid, number, -1)
 
-    def _refuse(self, emit: Builder, wrong: Value, value: Value, extent: Value) -> None:
-        """The call fails; all blocks see it, one says so."""
-        first = emit(scalar.Compare(self.writer.tile, index(emit, 0), "eq"))
-        failure = loop.Fail(self.writer.tile, value, extent, int(Status.INDEX))
-        when(emit, emit(scalar.And(first, wrong)), failure)
-
-    def _put(self, emit: Builder, at: Value, which: Value, own: Value) -> None:
-        """One update, as far as it is the thread's."""
+    def _of_update(self, which: Expr) -> list[Expr]:
+        """The index of an update along each axis of the index tensors."""
         extents = [
             self.writer.size(size, "updates", k) for k, size in enumerate(self.indices.shape)
         ]
-        before = self.writer.unravel(emit, which, extents, self.indices.size)
-        places, source = self._place(emit, at, own, before)
-        point = Point(emit, self.group, {})
-        new = self.body.load(point, 1, source, self.dtype)
+        return self.writer.unravel(which, extents, self.indices.size)
+
+    def _refuse(self, wrong: Expr, value: Expr, extent: Expr) -> None:
+        """The call fails; all blocks see it, one says so."""
+        tile = self.writer.tile
+        with when(tile.equals(0) & wrong):
+            failure = loop.Fail(tile.value, value.value, extent.value, int(Status.INDEX))
+            self.writer.emit.place(failure)
+
+    def _put(self, at: Expr, which: Expr, own: Expr) -> None:
+        """One update, as far as it is the thread's."""
+        places, source = self._place(at, own, self._of_update(which))
+        point = Point(self.group, {})
+        new = self.body.load(point, 1, source)
         if self.op.mode != "set":
-            old = self.body.load(point, self.target, places, self.dtype)
-            one, other = (in_lanes(emit, lane, point.lanes) for lane in (old, new))
-            total = combine(emit, COMBINERS[self.op.mode], one, other)
-            new = Uniform(total) if point.lanes == 1 else Varying(total)
-        self._store(point, new, places)
+            old = self.body.load(point, self.target, places)
+            one, other = in_lanes(old, point.lanes), in_lanes(new, point.lanes)
+            new = varying(combine(COMBINERS[self.op.mode], one, other), point.lanes)
+        self.body.store_in(point, new, self.target, places)

@@ -8,18 +8,16 @@ line's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from dlc.dialects import loop, scalar, simt
+from dlc.dialects import simt
 from dlc.dialects.simt import WIDE
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
 from dlc.ir.types import F32, DType
-from dlc.lowering.formula import number
-from dlc.lowering.loop_words import for_each, index, unravel
+from dlc.lowering.expr import Expr, Index, Pointer, constant, exprs
 from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.words import either, for_each, unravel
 
 BANKS = 8
 """Units that are as wide as all banks together."""
@@ -40,14 +38,14 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an element is, and whether there is one."""
+    """Where an element is in memory, and whether there is one."""
 
-    pointer: Value
-    index: Value
-    within: Value
+    array: Pointer
+    index: Expr
+    within: Expr
 
 
-Find = Callable[[Builder, Value, Value], Place]
+Find = Callable[[Expr, Expr], Place]
 """Where in memory the element of a line is: from the line's number and the element's."""
 
 
@@ -74,75 +72,71 @@ class Lines:
     def bytes(self) -> int:
         return self.lines * self.units * WIDE
 
-    def place(self, emit: Builder, line: Value, unit: Value, low: Value) -> Value:
+    def place(self, line: Index, unit: Expr, low: Expr) -> Expr:
         """Where a unit is, in elements; `low` is the line's number, of which only `% 8` counts."""
-        start = emit(scalar.Multiply(line, index(emit, self.units)))
-        found = emit(scalar.Add(start, self._turned(emit, unit, low)))
-        return emit(scalar.Multiply(found, index(emit, self.each)))
+        return (line * self.units + self._swizzled(unit, low)) * self.each
 
-    def _turned(self, emit: Builder, unit: Value, low: Value) -> Value:
+    def _swizzled(self, unit: Expr, low: Expr) -> Expr:
         match self.order:
             case Order.PLAIN:
                 return unit
             case Order.BY_NUMBERS:
-                turn = emit(scalar.Multiply(_rest(emit, low, 4), index(emit, 2)))
+                return unit ^ low % 4 * 2
             case Order.BY_UNITS if self.units < BANKS:
-                lines = emit(scalar.RawDivide(low, index(emit, BANKS // self.units)))
-                turn = _rest(emit, lines, self.units)
+                return unit ^ low // (BANKS // self.units) % self.units
             case Order.BY_UNITS:
-                turn = _rest(emit, low, BANKS)
-        return emit(scalar.Xor(unit, turn))
+                return unit ^ low % BANKS
 
-    def bring(
-        self, writer: GridWriter, emit: Builder, room: Value, find: Find, *, whole: bool
-    ) -> None:
-        """Start to bring all lines to a room, with zeros where there is nothing.
+    def load(self, writer: GridWriter, buffer: Pointer, find: Find, *, whole: bool) -> None:
+        """Start to copy all lines to a buffer, with zeros where there is nothing.
 
         Elements come in `whole` units, or one by one.
         """
         size = self.each if whole else 1
         count = self.lines * self.elements // size
-
-        def piece(deep: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            line, part = unravel(deep, number, [index(deep, self.elements // size)] * 2)
-            along = deep(scalar.Multiply(part, index(deep, size)))
-            self._copy(deep, find(deep, line, along), room, self._there(deep, line, along), size)
-            return ()
-
         thread, threads = writer.thread, writer.threads
         if count % threads or count > MOST_WRITTEN * threads:
-            for_each(emit, thread, index(emit, count), threads, (), piece)
+            with for_each(writer.emit, thread, count, threads) as number:
+                self._load_piece(buffer, find, number, size)
             return
         for part in range(count // threads):
-            piece(emit, emit(scalar.Add(thread, index(emit, part * threads))), [])
+            self._load_piece(buffer, find, thread + part * threads, size)
 
-    def _there(self, emit: Builder, line: Value, along: Value) -> Value:
-        """Where in the room an element of a line is."""
-        unit, rest = unravel(emit, along, [index(emit, self.each)] * 2)
-        return emit(scalar.Add(self.place(emit, line, unit, line), rest))
+    def _load_piece(self, buffer: Pointer, find: Find, number: Expr, size: int) -> None:
+        """Start to copy one of the pieces of `size` elements."""
+        line, part = unravel(number, [self.elements // size] * 2)
+        along = part * size
+        place = find(line, along)
+        unit, rest = unravel(along, [self.each] * 2)
+        self._copy(place, buffer, self.place(line, unit, line) + rest, size)
 
-    def _copy(self, emit: Builder, place: Place, room: Value, there: Value, count: int) -> None:
-        if count * self.dtype.bytes >= 4:
-            copy = simt.Copy(
-                place.pointer, place.index, room, there, place.within, self.dtype, count
-            )
-            emit.place(copy)
+    def _copy(self, place: Place, buffer: Pointer, to: Expr, count: int) -> None:
+        if count * self.dtype.bytes < 4:
+            buffer[to] = load_if(place.within, place.array, place.index)
             return
-        value = if_within(emit, place.within, place.pointer, place.index, self.dtype)
-        emit.place(loop.Store(value, room, there))
+        to.emit.place(
+            simt.Copy(
+                place.array.value,
+                place.index.value,
+                buffer.value,
+                to.value,
+                place.within.value,
+                self.dtype,
+                count,
+            )
+        )
 
 
 def fragment(
-    emit: Builder,
     lines: Lines,
-    room: Value,
-    lane: Value,
-    base: Value,
+    buffer: Pointer,
+    lane: Expr,
+    base: Index,
     at: tuple[int, int],
     *,
     along_k: bool,
     of_rows: bool,
-) -> Sequence[Value]:
+) -> list[Expr]:
     """Four matrices of 8 x 16 bytes as `simt.multiply_add` takes them: 16 of the side, 32 bytes of k.
 
     They begin at number `base` of the side and `at` beyond: so many of the side, so many steps of 32 bytes
@@ -150,65 +144,47 @@ def fragment(
     """
     first, step = at
     if lines.dtype is F32 and not along_k:
-        return _numbers(emit, lines, room, lane, base, at, of_rows=of_rows)
-    which, low = unravel(emit, lane, [index(emit, 8)] * 2)
-    halves = unravel(emit, which, [index(emit, 2)] * 2)
+        return _numbers(lines, buffer, lane, base, at, of_rows=of_rows)
+    which, low = unravel(lane, [8] * 2)
+    halves = unravel(which, [2] * 2)
     of_k, of_side = halves if of_rows else reversed(halves)
     if along_k:
-        line = plus(emit, plus(emit, base, plus(emit, multiple(emit, of_side, 8), low)), first)
-        unit = plus(emit, of_k, 2 * step)
+        line = base + (of_side * 8 + low) + first
+        unit = of_k + 2 * step
     else:
-        line = plus(emit, plus(emit, multiple(emit, of_k, 8), low), 16 * step)
-        eighths = emit(scalar.RawDivide(base, index(emit, 8)))
-        unit = plus(emit, plus(emit, eighths, of_side), first // 8)
-    place = lines.place(emit, line, unit, low)
-    return emit.all(simt.LoadMatrix(room, place, lines.dtype, not along_k))
+        line = of_k * 8 + low + 16 * step
+        unit = base // 8 + of_side + first // 8
+    emit, place = lane.emit, lines.place(line, unit, low)
+    return exprs(
+        emit, emit.all(simt.LoadMatrix(buffer.value, place.value, lines.dtype, not along_k))
+    )
 
 
 def _numbers(
-    emit: Builder,
     lines: Lines,
-    room: Value,
-    lane: Value,
-    base: Value,
+    buffer: Pointer,
+    lane: Expr,
+    base: Index,
     at: tuple[int, int],
     *,
     of_rows: bool,
-) -> list[Value]:
+) -> list[Expr]:
     """The same of f32 that lie the other way, which no instruction turns."""
     first, step = at
-    group, part = unravel(emit, lane, [index(emit, 4)] * 2)
-    found: list[Value] = []
+    group, part = unravel(lane, [4] * 2)
+    numbers: list[Expr] = []
     for register in range(4):
         of_k, of_side = divmod(register, 2) if of_rows else reversed(divmod(register, 2))
-        line = plus(emit, part, 8 * step + 4 * of_k)
-        side = plus(emit, plus(emit, base, group), first + 8 * of_side)
-        unit, rest = unravel(emit, side, [index(emit, lines.each)] * 2)
-        place = plus(emit, lines.place(emit, line, unit, part), rest)
-        found.append(emit(loop.Load(room, place, F32)))
-    return found
+        line = part + (8 * step + 4 * of_k)
+        side = base + group + (first + 8 * of_side)
+        unit, rest = unravel(side, [lines.each] * 2)
+        numbers.append(buffer.of(F32)[lines.place(line, unit, part) + rest])
+    return numbers
 
 
-def if_within(emit: Builder, within: Value, pointer: Value, place: Value, dtype: DType) -> Value:
+def load_if(within: Expr, array: Pointer, place: Expr) -> Expr:
     """The element at a place, 0 where it is outside."""
-    yes, no = Block(), Block()
-    inside, outside = Builder(yes, emit.location), Builder(no, emit.location)
-    inside.place(loop.Yield([inside(loop.Load(pointer, place, dtype))]))
-    outside.place(loop.Yield([number(outside, 0, dtype)]))
-    (value,) = emit.all(loop.If(within, yes, no))
-    return value
-
-
-def _rest(emit: Builder, number: Value, size: int) -> Value:
-    """The remainder by a power of two."""
-    return emit(scalar.And(number, index(emit, size - 1)))
-
-
-def plus(emit: Builder, one: Value, other: int | Value) -> Value:
-    """The sum of two indices."""
-    return emit(scalar.Add(one, other if isinstance(other, Value) else index(emit, other)))
-
-
-def multiple(emit: Builder, one: Value, factor: int) -> Value:
-    """So many times an index."""
-    return emit(scalar.Multiply(one, index(emit, factor)))
+    (element,) = either(
+        within, lambda: [array[place]], lambda: [constant(array.emit, 0, array.dtype)]
+    )
+    return element

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from dlc.dialects import kernel, loop, mem, scalar, simt
+from dlc.dialects import kernel, loop, mem, simt
 from dlc.dialects.simt import WARP
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Size, interval, known_multiple
 from dlc.ir.types import INDEX, U32, DType
+from dlc.lowering.expr import Expr, Index, Pointer, combine, exprs, index, values
 from dlc.lowering.hoist import tidy
-from dlc.lowering.lanes import combine
-from dlc.lowering.loop_words import index, unravel
 from dlc.lowering.loop_writer import KernelWriter, Lowered
-from dlc.lowering.multiples import align_registers, start_of
-from dlc.target.gpu import ACCESS
+from dlc.lowering.multiples import ACCESS, align_registers, start_of
+from dlc.lowering.words import empty, unravel, when
 
 MOST_IN_32_BITS = (1 << 32) - 1
 
@@ -37,15 +36,13 @@ class GridWriter(KernelWriter):
             self.block.unlink(op)
             Builder(work, op.location).place(op)
         Builder(work, self.location).place(loop.Yield([]))
-        here = self.emit(scalar.Compare(self.tile, count, "lt"))
-        self.emit.place(loop.If(here, work, nothing(self.emit)))
+        there = self.tile < Expr(self.emit, count)
+        self.emit.place(loop.If(there.value, work, empty(self.emit)))
 
     def function(self) -> simt.Func:
         return simt.Func(self.block, "kernel", self.threads, self.blocks)
 
-    def unravel(
-        self, emit: Builder, number: Value, extents: Sequence[Value], count: Size
-    ) -> list[Value]:
+    def unravel(self, number: Expr, extents: Sequence[Expr], count: Size) -> list[Expr]:
         """The index along each axis of one of `count` elements.
 
         It is found in 32 bits where no call has more: divisions of 64 bits take several times as long.
@@ -55,9 +52,9 @@ class GridWriter(KernelWriter):
         program = mem.program_of(self.op)
         _, most = interval(count, {} if program is None else program.bounds)
         if most is None or most > MOST_IN_32_BITS:
-            return unravel(emit, number, extents)
-        small = [emit(scalar.Cast(value, U32)) for value in (number, *extents)]
-        return [emit(scalar.Cast(place, INDEX)) for place in unravel(emit, small[0], small[1:])]
+            return unravel(number, extents)
+        small, *sizes = [value.cast(U32) for value in (number, *extents)]
+        return [place.cast(INDEX) for place in unravel(small, sizes)]
 
     def finish(
         self, tiles: Size, cost: Size, scratch: Size = 0, last: Sequence[Value] = ()
@@ -71,39 +68,79 @@ class GridWriter(KernelWriter):
         align_registers(lowered.function, [1, 1, *pointers, *sizes, *scratch_start])
         return lowered
 
-    def once(self, emit: Builder) -> Value:
+    def once(self) -> Expr:
         """Whether this is the first thread of the block, which does what is to be done once."""
-        return emit(scalar.Compare(self.thread, index(emit, 0), "eq"))
+        return self.thread.equals(0)
 
-    def among(self, emit: Builder, name: str, value: Value, threads: int) -> Value:
-        """What so many neighbouring threads of a warp have, combined in a fixed tree; each gets it."""
+    # Shared memory.
+
+    def shared(self, elements: int, dtype: DType) -> Pointer:
+        """A buffer in shared memory."""
+        return Pointer(self.emit, self.emit(simt.Shared(elements, dtype)), dtype)
+
+    def barrier(self) -> None:
+        """Wait until all threads of the block are here."""
+        self.emit.place(simt.Barrier())
+
+    def commit(self) -> None:
+        """Close a group of copies to shared memory."""
+        self.emit.place(simt.Commit())
+
+    def wait(self, pending: int = 0) -> None:
+        """Wait until all groups of copies are done, but for the last ones."""
+        self.emit.place(simt.Wait(pending))
+
+    # What threads have together.
+
+    def warp_reduce(self, name: str, value: Expr, threads: int = WARP) -> Expr:
+        """What neighbouring threads of a warp have, combined in a fixed tree; each of them gets it."""
         while threads > 1:
             threads //= 2
-            value = combine(emit, name, value, emit(simt.Exchange(value, threads)))
+            value = combine(name, value, shuffle_xor(value, threads))
         return value
 
-    def together(self, emit: Builder, name: str, value: Value) -> Value:
+    def block_reduce(self, name: str, value: Expr) -> Expr:
         """What all threads of the block have, combined in a fixed tree; each of them gets it."""
-        value = self.among(emit, name, value, WARP)
+        value = self.warp_reduce(name, value)
         warps = self.threads // WARP
         if warps == 1:
             return value
-        assert isinstance(value.type, DType)
-        room = emit(simt.Shared(warps, value.type))
-        lane = emit(scalar.RawDivide(self.thread, index(emit, WARP)))
+        partial = self.shared(warps, value.dtype)
+        warp = self.thread // WARP
         # Every thread of a warp has the same: the first one writes it.
-        first = emit(scalar.Multiply(lane, index(emit, WARP)))
-        when(emit, emit(scalar.Compare(self.thread, first, "eq")), loop.Store(value, room, lane))
-        emit.place(simt.Barrier())
-        parts = [emit(loop.Load(room, index(emit, k), value.type)) for k in range(warps)]
+        with when(self.thread.equals(warp * WARP)):
+            partial[warp] = value
+        self.barrier()
+        parts = [partial[k] for k in range(warps)]
         while len(parts) > 1:
             half = -(-len(parts) // 2)
             pairs = zip(parts, parts[half:], strict=False)
-            parts = [
-                *[combine(emit, name, *two) for two in pairs],
-                *parts[len(parts) - half : half],
-            ]
+            parts = [*[combine(name, *two) for two in pairs], *parts[len(parts) - half : half]]
         return parts[0]
+
+
+def shuffle_xor(value: Expr, distance: int) -> Expr:
+    """The value of the thread of the warp whose number is this one's XORed with `distance`."""
+    return value.apply(simt.Exchange(value.value, distance))
+
+
+def load_several(source: Pointer, place: Index, count: int) -> list[Expr]:
+    """Neighbouring elements, loaded at once: 4, 8 or 16 bytes, aligned."""
+    emit = source.emit
+    load = simt.Load(source.value, index(emit, place).value, source.dtype, count)
+    return exprs(emit, emit.all(load))
+
+
+def store_several(target: Pointer, place: Index, elements: Sequence[Expr]) -> None:
+    """Write neighbouring elements at once: 4, 8 or 16 bytes, aligned."""
+    emit = target.emit
+    emit.place(simt.Store(target.value, index(emit, place).value, values(elements)))
+
+
+def multiply_add(left: Sequence[Expr], right: Sequence[Expr], sums: Sequence[Expr]) -> list[Expr]:
+    """A product of matrices of which the threads of a warp have parts, added to sums."""
+    emit = sums[0].emit
+    return exprs(emit, emit.all(simt.MultiplyAdd(values(left), values(right), values(sums))))
 
 
 def threads_for(count: Size, each: int, most: int) -> int:
@@ -112,35 +149,3 @@ def threads_for(count: Size, each: int, most: int) -> int:
     while threads < most and not (isinstance(count, int) and threads * each >= count):
         threads *= 2
     return threads
-
-
-def when(emit: Builder, condition: Value, *ops: Op) -> None:
-    """Run operations if a condition holds."""
-
-    def then(inside: Builder) -> None:
-        for op in ops:
-            inside.place(op)
-
-    either(emit, condition, then)
-
-
-Write = Callable[[Builder], None]
-"""Writes a branch."""
-
-
-def either(emit: Builder, condition: Value, then: Write, otherwise: Write | None = None) -> None:
-    """Do something if a condition holds, and perhaps something else if it does not."""
-    yes, no = Block(), Block()
-    for block, write in ((yes, then), (no, otherwise)):
-        inside = Builder(block, emit.location)
-        if write is not None:
-            write(inside)
-        inside.place(loop.Yield([]))
-    emit.place(loop.If(condition, yes, no))
-
-
-def nothing(emit: Builder) -> Block:
-    """The branch of an `if` that does nothing."""
-    block = Block()
-    Builder(block, emit.location).place(loop.Yield([]))
-    return block

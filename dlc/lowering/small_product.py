@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import loop, scalar, simt
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
 from dlc.ir.dims import ceil_divide, product
 from dlc.lowering.epilogue import epilogue_body
-from dlc.lowering.formula import convert, number
-from dlc.lowering.loop_words import for_each, index, unravel
+from dlc.lowering.expr import Expr, Index, Pointer, constant, fma
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.product_result import write_results
-from dlc.lowering.product_sources import Geometry, Source, State, below, both
-from dlc.lowering.shared_lines import if_within
-from dlc.lowering.simt_writer import GridWriter, nothing
+from dlc.lowering.product_sources import Geometry, Source, State
+from dlc.lowering.shared_lines import load_if
+from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.words import iterate, unravel, when
 from dlc.target.gpu import GpuTarget
 from dlc.target.work import nanoseconds
 
@@ -47,110 +44,85 @@ class SmallProduct:
         self.dtype = geometry.op.accumulator
 
     def lower(self) -> Lowered:
-        writer, emit = self.writer, self.writer.emit
-        down, across = (
-            ceil_divide(self.geometry.rows, SIDE),
-            ceil_divide(self.geometry.columns, SIDE),
-        )
-        counts = [writer.size(size, "batch", k) for k, size in enumerate(self.geometry.batch)]
+        writer, geometry = self.writer, self.geometry
+        down, across = ceil_divide(geometry.rows, SIDE), ceil_divide(geometry.columns, SIDE)
+        counts = [writer.size(size, "batch", k) for k, size in enumerate(geometry.batch)]
         counts += [writer.size(down, "down"), writer.size(across, "across")]
-        *batch, i, j = unravel(emit, writer.tile, counts)
-        first = [emit(scalar.Multiply(place, index(emit, SIDE))) for place in (i, j)]
-        y, x = unravel(emit, writer.thread, [index(emit, ACROSS)] * 2)
-        sums = self._sums(emit, batch, first, y, x)
-        self._finish(emit, batch, first, y, x, sums)
-        work = SIDE * SIDE * self.geometry.inner * self.gpu.costs.small_product
-        return writer.finish(product(self.geometry.batch) * down * across, nanoseconds(work))
+        *batch, i, j = unravel(writer.tile, counts)
+        first = i * SIDE, j * SIDE
+        y, x = unravel(writer.thread, [ACROSS] * 2)
+        sums = self._sums(batch, first, (y, x))
+        self._finish(batch, first, (y, x), sums)
+        work = SIDE * SIDE * geometry.inner * self.gpu.costs.small_product
+        return writer.finish(product(geometry.batch) * down * across, nanoseconds(work))
 
     def _sums(
-        self, emit: Builder, batch: Sequence[Value], first: Sequence[Value], y: Value, x: Value
-    ) -> list[Value]:
-        """The sums of the thread, row by row."""
-        rooms = [emit(simt.Shared(STRIP * PITCH, self.dtype)) for _ in range(2)]
+        self, batch: Sequence[Expr], first: tuple[Expr, Expr], own: tuple[Expr, Expr]
+    ) -> list[Expr]:
+        """The sums of the thread, row by row; it is number `own` of the tile, down and across."""
+        writer = self.writer
+        buffers = writer.shared(STRIP * PITCH, self.dtype), writer.shared(STRIP * PITCH, self.dtype)
         strips = self.geometry.strips(STRIP)
-        sources = self.geometry.sources(self.writer, emit, batch, strips)
+        sources = self.geometry.sources(writer, batch, strips)
 
-        def strip(deep: Builder, _: Value, carried: list[Value]) -> Sequence[Value]:
+        def strip(_: Expr, carried: list[Expr]) -> list[Index]:
             state, sums = carried[: -len(zeros)], carried[-len(zeros) :]
-            for room, source, low in zip(rooms, sources, first, strict=True):
-                self._bring(deep, room, source, low, state)
-            deep.place(simt.Barrier())
-            sums = self._multiply(deep, rooms, y, x, sums)
-            deep.place(simt.Barrier())
-            return [*strips.following(self.writer, deep, state), *sums]
+            for buffer, source, low in zip(buffers, sources, first, strict=True):
+                self._load_strip(buffer, source, low, state)
+            writer.barrier()
+            sums = self._multiply(buffers, own, sums)
+            writer.barrier()
+            return [*strips.following(writer, state), *sums]
 
-        zeros = [number(emit, 0, self.dtype)] * (EACH * EACH)
-        count = self.writer.size(strips.count, "strips")
-        start = [*strips.start(emit), *zeros]
-        return list(for_each(emit, index(emit, 0), count, 1, start, strip))[-len(zeros) :]
+        zeros = [constant(writer.emit, 0, self.dtype)] * (EACH * EACH)
+        count = writer.size(strips.count, "strips")
+        start = [*strips.start(), *zeros]
+        return iterate(writer.emit, 0, count, start, strip)[-len(zeros) :]
 
-    def _bring(self, emit: Builder, room: Value, source: Source, low: Value, state: State) -> None:
+    def _load_strip(self, buffer: Pointer, source: Source, low: Expr, state: State) -> None:
         """Bring a strip of an operand into shared memory: `[k, side]`, zeros beyond its ends."""
         for part in range(SIDE * STRIP // THREADS):
-            number = emit(scalar.Add(self.writer.thread, index(emit, part * THREADS)))
-            fast = index(emit, STRIP if source.along_k else SIDE)
-            slow, quick = unravel(emit, number, [fast, fast])
-            s, k = (slow, quick) if source.along_k else (quick, slow)
-            place, within = source.place(emit, state, emit(scalar.Add(low, s)), k)
-            value = if_within(emit, within, source.pointer, place, source.dtype)
-            there = emit(scalar.Add(emit(scalar.Multiply(k, index(emit, PITCH))), s))
-            emit.place(loop.Store(convert(emit, value, self.dtype), room, there))
+            number = self.writer.thread + part * THREADS
+            slow, quick = unravel(number, [STRIP if source.along_k else SIDE] * 2)
+            side, k = (slow, quick) if source.along_k else (quick, slow)
+            place, within = source.place(state, low + side, k)
+            element = load_if(within, source.array, place)
+            there = k * PITCH + side
+            buffer[there] = element.cast(self.dtype)
 
     def _multiply(
-        self, emit: Builder, rooms: Sequence[Value], y: Value, x: Value, sums: list[Value]
-    ) -> list[Value]:
+        self, buffers: tuple[Pointer, Pointer], own: tuple[Expr, Expr], sums: list[Expr]
+    ) -> list[Expr]:
         """Add the products of a strip."""
 
-        def steps(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
+        def steps(start: Expr, sums: list[Expr]) -> list[Expr]:
             for k in range(UNROLL):
-                step = deep(scalar.Add(start, index(deep, k)))
-                base = deep(scalar.Multiply(step, index(deep, PITCH)))
+                base = (start + k) * PITCH
                 rows, columns = (
-                    [self._shared(deep, room, base, near, part) for part in range(EACH)]
-                    for room, near in ((rooms[0], y), (rooms[1], x))
+                    [buffer[base + (near + part * ACROSS)] for part in range(EACH)]
+                    for buffer, near in zip(buffers, own, strict=True)
                 )
                 pairs = [(row, column) for row in rows for column in columns]
-                carried = [
-                    self._add(deep, *pair, sum) for pair, sum in zip(pairs, carried, strict=True)
-                ]
-            return carried
+                sums = [fma(*pair, sum) for pair, sum in zip(pairs, sums, strict=True)]
+            return sums
 
-        return list(for_each(emit, index(emit, 0), index(emit, STRIP), UNROLL, sums, steps))
-
-    def _shared(self, emit: Builder, room: Value, base: Value, near: Value, part: int) -> Value:
-        place = emit(scalar.Add(base, emit(scalar.Add(near, index(emit, part * ACROSS)))))
-        return emit(loop.Load(room, place, self.dtype))
-
-    def _add(self, emit: Builder, lhs: Value, rhs: Value, sum: Value) -> Value:
-        if self.dtype.is_float:
-            return emit(scalar.Fma(lhs, rhs, sum))
-        return emit(scalar.Add(emit(scalar.Multiply(lhs, rhs)), sum))
+        return iterate(self.writer.emit, 0, STRIP, sums, steps, UNROLL)
 
     def _finish(
         self,
-        emit: Builder,
-        batch: Sequence[Value],
-        first: Sequence[Value],
-        y: Value,
-        x: Value,
-        sums: Sequence[Value],
+        batch: Sequence[Expr],
+        first: tuple[Expr, Expr],
+        own: tuple[Expr, Expr],
+        sums: Sequence[Expr],
     ) -> None:
         """The epilogue for each sum of the thread that is inside of the result."""
-        body = epilogue_body(self.geometry.op, self.writer, 1)
-        limits = (
-            self.writer.size(self.geometry.rows, "m"),
-            self.writer.size(self.geometry.columns, "n"),
-        )
+        writer, geometry = self.writer, self.geometry
+        body = epilogue_body(geometry.op, writer, 1)
+        rows, columns = writer.size(geometry.rows, "m"), writer.size(geometry.columns, "n")
         for position, sum in enumerate(sums):
-            parts = divmod(position, EACH)
-            row, column = (
-                emit(scalar.Add(low, emit(scalar.Add(near, index(emit, part * ACROSS)))))
-                for low, near, part in zip(first, (y, x), parts, strict=True)
-            )
-            within = both(emit, below(emit, row, limits[0]), below(emit, column, limits[1]))
-            work = Block()
-            inside = Builder(work, emit.location)
-            places = self.geometry.place(self.writer, inside, batch, row, column)
-            write_results(self.geometry.op, body, self.writer, inside, [places], [sum])
-            inside.place(loop.Yield([]))
-            emit.place(loop.If(within, work, nothing(emit)))
+            down, across = divmod(position, EACH)
+            row = first[0] + (own[0] + down * ACROSS)
+            column = first[1] + (own[1] + across * ACROSS)
+            with when((row < rows) & (column < columns)):
+                where = geometry.place(writer, batch, row, column)
+                write_results(geometry.op, body, writer, [where], [sum])

@@ -6,19 +6,17 @@ were found, so they keep their bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import kernel, kernels_in_order, loop, scalar
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.dialects import kernel, kernels_in_order
 from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.passes import Context
-from dlc.ir.types import INDEX, POINTER, U8, DType, wide
+from dlc.ir.types import INDEX, POINTER, DType, wide
 from dlc.lowering.body import Body, Point
+from dlc.lowering.expr import Expr, Pointer, minimum, select
 from dlc.lowering.lanes import Lane, Uniform, in_lanes
-from dlc.lowering.loop_words import for_each, index, minimum, unravel
 from dlc.lowering.loop_writer import Lowered, Writer
+from dlc.lowering.words import for_each, iterate, repeat_while, unravel
 from dlc.target import cpu_of
 from dlc.target.cpu_costs import CpuCosts
 from dlc.target.work import tile_rows, tiles
@@ -37,8 +35,8 @@ def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
 class _Run:
     """Keys and the places they come from, in two arrays of the scratch."""
 
-    keys: Value
-    places: Value
+    keys: Pointer
+    places: Pointer
 
 
 class _Sort:
@@ -50,145 +48,117 @@ class _Sort:
         self.shape, self.dtype, self.key = type.shape, type.dtype, wide(type.dtype)
         self.length = self.writer.size(self.shape[op.axis], "length")
         self.body = Body(self.writer, {}, 1)
-        self.scratch = self.writer.block.add_argument(POINTER, "scratch")
+        argument = self.writer.block.add_argument(POINTER, "scratch")
+        self.scratch = Pointer(self.writer.emit, argument, INDEX)
         self.bytes: Size = 0
 
     def lower(self) -> Lowered:
-        op, writer, emit = self.op, self.writer, self.writer.emit
+        op, writer = self.op, self.writer
         size = self.shape[op.axis]
         outer = [extent for axis, extent in enumerate(self.shape) if axis != op.axis]
         rounds = size.bit_length() + 2 if isinstance(size, int) else ROUNDS
         work = size * self.costs.sorted_element * rounds
         per_tile = tile_rows(work, self.costs)
         runs = [_Run(self._room(k, self.key), self._room(2 + k, INDEX)) for k in range(2)]
-        height, rows = writer.size(per_tile, "rows_per_tile"), writer.size(product(outer), "rows")
-        lower = emit(scalar.Multiply(writer.first, height))
-        upper = minimum(emit, emit(scalar.Multiply(writer.last, height)), rows)
+        height = writer.size(per_tile, "rows_per_tile")
+        rows = writer.size(product(outer), "rows")
+        lower = writer.first * height
+        upper = minimum(writer.last * height, rows)
         extents = [writer.size(extent, "extent", k) for k, extent in enumerate(outer)]
-
-        def row(inner: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            others = unravel(inner, number, extents) if extents else []
-            self._read(inner, others, runs[0])
-            self._write(inner, others, self._merge_all(inner, runs[0], runs[1]))
-            return ()
-
-        for_each(emit, lower, upper, 1, (), row)
+        with for_each(writer.emit, lower, upper) as number:
+            others = unravel(number, extents) if extents else []
+            self._read(others, runs[0])
+            self._write(others, self._merge_all(runs[0], runs[1]))
         count, cost = tiles(product(outer), per_tile, work)
-        return writer.finish(count, cost, self.bytes, (self.scratch,))
+        return writer.finish(count, cost, self.bytes, (self.scratch.value,))
 
-    def _room(self, number: int, dtype: DType) -> Value:
+    def _room(self, number: int, dtype: DType) -> Pointer:
         """An array in the scratch for a row and one element more, which a merge may look at."""
         start = self.writer.size(self.bytes, "scratch", number)
         room = (self.shape[self.op.axis] + 1) * dtype.bytes
         self.bytes = self.bytes + ceil_divide(room, 64) * 64
-        return self.writer.emit(loop.Offset(self.scratch, start, U8))
+        return self.scratch.skip(start).of(dtype)
 
-    def _at(self, others: list[Value], along: Value) -> list[Lane]:
+    def _at(self, others: list[Expr], along: Expr) -> list[Lane]:
         axis = self.op.axis
-        return [Uniform(v) for v in (*others[:axis], along, *others[axis:])]
+        return [Uniform(place) for place in (*others[:axis], along, *others[axis:])]
 
-    def _read(self, emit: Builder, others: list[Value], run: _Run) -> None:
+    def _read(self, others: list[Expr], run: _Run) -> None:
         """The keys of a row, each with its place."""
+        with for_each(self.writer.emit, 0, self.length) as k:
+            key = in_lanes(self.body.load(Point(1, {}), 0, self._at(others, k)), 1)
+            run.keys[k] = key.cast(self.key)
+            run.places[k] = k
 
-        def one(inner: Builder, k: Value, _: list[Value]) -> Sequence[Value]:
-            lane = self.body.load(Point(inner, 1, {}), 0, self._at(others, k), self.dtype)
-            key = in_lanes(inner, lane, 1)
-            if self.key is not self.dtype:
-                key = inner(scalar.Cast(key, self.key))
-            inner.place(loop.Store(key, run.keys, k))
-            inner.place(loop.Store(k, run.places, k))
-            return ()
-
-        for_each(emit, index(emit, 0), self.length, 1, (), one)
-
-    def _write(self, emit: Builder, others: list[Value], run: _Run) -> None:
+    def _write(self, others: list[Expr], run: _Run) -> None:
         """All inputs in the order that was found."""
         reads = len(self.op.inputs)
-
-        def one(inner: Builder, k: Value, _: list[Value]) -> Sequence[Value]:
-            where = inner(loop.Load(run.places, k, INDEX))
-            point = Point(inner, 1, {})
-            for view, value in enumerate(self.op.inputs):
-                dtype = kernel.array_type(value).dtype
-                lane = self.body.load(point, view, self._at(others, where), dtype)
-                pointer, strides = (
-                    self.writer.pointers[reads + view],
-                    self.body.strides(reads + view),
-                )
-                self.body.store(point, lane, pointer, self._at(others, k), strides)
-            return ()
-
         count = self.writer.size(self.op.count, "count")
-        for_each(emit, index(emit, 0), count, 1, (), one)
+        with for_each(self.writer.emit, 0, count) as k:
+            source, point = run.places[k], Point(1, {})
+            for view in range(reads):
+                lane = self.body.load(point, view, self._at(others, source))
+                self.body.store_in(point, lane, reads + view, self._at(others, k))
 
-    def _merge_all(self, emit: Builder, source: _Run, target: _Run) -> _Run:
+    def _merge_all(self, source: _Run, target: _Run) -> _Run:
         """Merge stretches of 1, 2, 4, ... until there is one; where it lies."""
-        initial = [index(emit, 1), source.keys, source.places, target.keys, target.places]
-        types = [value.type for value in initial]
-        test, body = Block(types), Block(types)
-        condition = Builder(test, emit.location)
-        condition.place(
-            loop.Yield([condition(scalar.Compare(test.arguments[0], self.length, "lt"))])
-        )
-        inner = Builder(body, emit.location)
-        width, keys, places, keys2, places2 = body.arguments
-        self._merge(inner, width, _Run(keys, places), _Run(keys2, places2))
-        double = inner(scalar.Add(width, width))
-        inner.place(loop.Yield([double, keys2, places2, keys, places]))
-        _, keys, places, _, _ = emit.all(loop.While(initial, test, body))
-        return _Run(keys, places)
+        emit = self.writer.emit
+        arrays = (source.keys, source.places, target.keys, target.places)
 
-    def _merge(self, emit: Builder, width: Value, source: _Run, target: _Run) -> None:
+        def run(keys: Expr, places: Expr) -> _Run:
+            return _Run(Pointer(emit, keys.value, self.key), Pointer(emit, places.value, INDEX))
+
+        def merge(carried: list[Expr]) -> list[Expr]:
+            width, *runs = carried
+            self._merge(width, run(*runs[:2]), run(*runs[2:]))
+            return [width + width, *runs[2:], *runs[:2]]
+
+        initial = [1, *(Expr(emit, array.value) for array in arrays)]
+        _, *runs = repeat_while(emit, initial, lambda carried: carried[0] < self.length, merge)
+        return run(*runs[:2])
+
+    def _merge(self, width: Expr, source: _Run, target: _Run) -> None:
         """One round: neighbouring stretches become one of twice the width."""
-        double = emit(scalar.Add(width, width))
-        above = emit(scalar.Subtract(emit(scalar.Add(self.length, double)), index(emit, 1)))
-        pairs = emit(scalar.RawDivide(above, double))
+        emit = self.writer.emit
+        double = width + width
+        pairs = (self.length + double - 1) // double
+        with for_each(emit, 0, pairs) as number:
+            low = number * double
+            middle = minimum(low + width, self.length)
+            high = minimum(low + double, self.length)
 
-        def pair(inner: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            low = inner(scalar.Multiply(number, double))
-            middle = minimum(inner, inner(scalar.Add(low, width)), self.length)
-            high = minimum(inner, inner(scalar.Add(low, double)), self.length)
+            def take(k: Expr, carried: list[Expr]) -> list[Expr]:
+                return self._take(k, carried, (middle, high), source, target)
 
-            def take(deep: Builder, k: Value, carried: list[Value]) -> Sequence[Value]:
-                return self._take(deep, k, carried, middle, high, source, target)
-
-            for_each(inner, low, high, 1, [low, middle], take)
-            return ()
-
-        for_each(emit, index(emit, 0), pairs, 1, (), pair)
+            iterate(emit, low, high, [low, middle], take)
 
     def _take(
         self,
-        emit: Builder,
-        k: Value,
-        carried: list[Value],
-        middle: Value,
-        high: Value,
+        k: Expr,
+        carried: list[Expr],
+        ends: tuple[Expr, Expr],
         source: _Run,
         target: _Run,
-    ) -> list[Value]:
+    ) -> list[Expr]:
         """Move the smaller of the first elements of two stretches; the left one of equals."""
         i, j = carried
-        left, right = (emit(loop.Load(source.keys, at, self.key)) for at in (i, j))
-        some_left = emit(scalar.Compare(i, middle, "lt"))
-        some_right = emit(scalar.Compare(j, high, "lt"))
-        better = emit(scalar.And(some_right, self._is_before(emit, right, left)))
-        is_right = emit(scalar.Or(better, emit(scalar.Not(some_left))))
-        key = emit(scalar.Select(is_right, right, left))
-        where = emit(scalar.Select(is_right, j, i))
-        emit.place(loop.Store(key, target.keys, k))
-        emit.place(loop.Store(emit(loop.Load(source.places, where, INDEX)), target.places, k))
-        step = emit(scalar.Cast(is_right, INDEX))
-        next_j = emit(scalar.Add(j, step))
-        next_i = emit(scalar.Add(i, emit(scalar.Subtract(index(emit, 1), step))))
-        return [next_i, next_j]
+        left, right = source.keys[i], source.keys[j]
+        some_left, some_right = i < ends[0], j < ends[1]
+        better = some_right & self._is_before(right, left)
+        is_right = better | ~some_left
+        key = select(is_right, right, left)
+        place = select(is_right, j, i)
+        target.keys[k] = key
+        target.places[k] = source.places[place]
+        step = is_right.cast(INDEX)
+        next_j = j + step
+        return [i + (1 - step), next_j]
 
-    def _is_before(self, emit: Builder, one: Value, other: Value) -> Value:
+    def _is_before(self, one: Expr, other: Expr) -> Expr:
         """Whether a key comes strictly before another; NaN is above all numbers."""
-        test = emit(scalar.Compare(one, other, "gt" if self.op.descending else "lt"))
+        descending = self.op.descending
+        test = one > other if descending else one < other
         if not self.key.is_float:
             return test
-        low, high = (other, one) if self.op.descending else (one, other)
-        nan = emit(scalar.Compare(high, high, "ne"))
-        number = emit(scalar.Compare(low, low, "eq"))
-        return emit(scalar.Or(test, emit(scalar.And(nan, number))))
+        low, high = (other, one) if descending else (one, other)
+        return test | (high.differs(high) & low.equals(low))

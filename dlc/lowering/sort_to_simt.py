@@ -8,20 +8,19 @@ applications", 1968.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import kernel, kernels_in_order, loop, scalar, simt
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.dialects import kernel, kernels_in_order
 from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.passes import Context
-from dlc.ir.types import INDEX, POINTER, U8, DType, wide
+from dlc.ir.types import INDEX, POINTER, wide
 from dlc.lowering.body import Body, Point
+from dlc.lowering.expr import Expr, Pointer, index, maximum, minimum, select
 from dlc.lowering.lanes import Lane, Uniform, in_lanes
-from dlc.lowering.loop_words import for_each, index, minimum
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.simt_writer import GridWriter, either, threads_for
+from dlc.lowering.simt_writer import GridWriter, threads_for
+from dlc.lowering.words import for_each, repeat_while, when
 from dlc.target import gpu_of
 from dlc.target.gpu import GpuTarget
 from dlc.target.work import nanoseconds
@@ -41,9 +40,9 @@ def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
 class _Row:
     """Keys and the places they come from, and how many of both there are: a power of two."""
 
-    keys: Value
-    places: Value
-    count: Value
+    keys: Pointer
+    places: Pointer
+    count: Expr
 
 
 class _Sort:
@@ -58,177 +57,123 @@ class _Sort:
         self.body = Body(self.writer, {}, 1)
 
     def lower(self) -> Lowered:
-        writer, emit, rows = self.writer, self.writer.emit, product(self.outer)
+        writer, rows = self.writer, product(self.outer)
         extents = [writer.size(extent, "extent", k) for k, extent in enumerate(self.outer)]
-        others = writer.unravel(emit, writer.tile, extents, rows)
+        others = writer.unravel(writer.tile, extents, rows)
         self.length = writer.size(self.size, "length")
-        count = self._count(emit)
+        count = self._count()
         each = self.key.bytes + INDEX.bytes
         cost = nanoseconds(self.size * ROUNDS * self.gpu.costs.sorted_element)
         if isinstance(self.size, int) and _power(self.size) * each <= self.gpu.occupancy.row_bytes:
             room = _power(self.size)
-            keys, places = (emit(simt.Shared(room, dtype)) for dtype in (self.key, INDEX))
-            self._sort(emit, others, _Row(keys, places, count))
+            keys, places = writer.shared(room, self.key), writer.shared(room, INDEX)
+            self._sort(others, _Row(keys, places, count))
             return writer.finish(rows, cost)
         scratch = writer.block.add_argument(POINTER, "scratch")
         # A power of two is less than twice the length.
         room = ceil_divide(2 * self.size * each, 64) * 64
-        start = emit(scalar.Multiply(writer.tile, writer.size(room, "room")))
-        places = emit(loop.Offset(scratch, start, U8))
-        keys = emit(loop.Offset(places, count, INDEX))
-        self._sort(emit, others, _Row(keys, places, count))
+        start = writer.tile * writer.size(room, "room")
+        places = Pointer(writer.emit, scratch, INDEX).skip(start)
+        keys = (places + count).of(self.key)
+        self._sort(others, _Row(keys, places, count))
         return writer.finish(rows, cost, rows * room, (scratch,))
 
-    def _count(self, emit: Builder) -> Value:
+    def _count(self) -> Expr:
         """The smallest power of two that is not below the length; 0 of a row without elements."""
-
-        def below(inside: Builder, values: Sequence[Value]) -> Value:
-            return inside(scalar.Compare(values[0], self.length, "lt"))
-
-        def double(inside: Builder, values: Sequence[Value]) -> Sequence[Value]:
-            return [inside(scalar.Add(values[0], values[0]))]
-
-        first = minimum(emit, index(emit, 1), self.length)
-        (count,) = _while(emit, [first], below, double)
+        emit = self.writer.emit
+        first = minimum(index(emit, 1), self.length)
+        (count,) = repeat_while(
+            emit, [first], lambda count: count[0] < self.length, lambda count: [count[0] + count[0]]
+        )
         return count
 
-    def _sort(self, emit: Builder, others: Sequence[Value], row: _Row) -> None:
+    def _sort(self, others: Sequence[Expr], row: _Row) -> None:
         """Read a row, sort it, and write what is wanted of it."""
-        self._read(emit, others, row)
-        emit.place(simt.Barrier())
+        self._read(others, row)
+        self.writer.barrier()
 
-        def more(inside: Builder, values: Sequence[Value]) -> Value:
-            return inside(scalar.Compare(values[0], row.count, "le"))
+        def merge(carried: list[Expr]) -> list[Expr]:
+            (width,) = carried
+            self._merge(row, width)
+            return [width + width]
 
-        def merge(inside: Builder, values: Sequence[Value]) -> Sequence[Value]:
-            (width,) = values
-            self._merge(inside, row, width)
-            return [inside(scalar.Add(width, width))]
+        repeat_while(self.writer.emit, [2], lambda width: width[0] <= row.count, merge)
+        self._write(others, row)
 
-        _while(emit, [index(emit, 2)], more, merge)
-        self._write(emit, others, row)
-
-    def _merge(self, emit: Builder, row: _Row, width: Value) -> None:
+    def _merge(self, row: _Row, width: Expr) -> None:
         """Make stretches of so many that rise and fall in turns."""
-        two = index(emit, 2)
+        writer = self.writer
 
-        def more(inside: Builder, values: Sequence[Value]) -> Value:
-            return inside(scalar.Compare(values[0], index(inside, 0), "gt"))
+        def step(carried: list[Expr]) -> list[Expr]:
+            (distance,) = carried
+            pairs = row.count // 2
+            with for_each(writer.emit, writer.thread, pairs, writer.threads) as number:
+                self._order(row, number, distance, width)
+            writer.barrier()
+            return [distance // 2]
 
-        def round(inside: Builder, values: Sequence[Value]) -> Sequence[Value]:
-            (apart,) = values
-            pairs = inside(scalar.RawDivide(row.count, index(inside, 2)))
+        repeat_while(writer.emit, [width // 2], lambda distance: distance[0] > 0, step)
 
-            def pair(deep: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-                self._order(deep, row, number, apart, width)
-                return ()
-
-            for_each(inside, self.writer.thread, pairs, self.writer.threads, (), pair)
-            inside.place(simt.Barrier())
-            return [inside(scalar.RawDivide(apart, index(inside, 2)))]
-
-        _while(emit, [emit(scalar.RawDivide(width, two))], more, round)
-
-    def _order(self, emit: Builder, row: _Row, number: Value, apart: Value, width: Value) -> None:
+    def _order(self, row: _Row, number: Expr, distance: Expr, width: Expr) -> None:
         """Bring a pair into the order of its stretch."""
-        inside = emit(scalar.And(number, emit(scalar.Subtract(apart, index(emit, 1)))))
-        low = emit(scalar.Subtract(emit(scalar.Add(number, number)), inside))
-        high = emit(scalar.Add(low, apart))
-        keys = [emit(loop.Load(row.keys, at, self.key)) for at in (low, high)]
-        places = [emit(loop.Load(row.places, at, INDEX)) for at in (low, high)]
-        rises = emit(scalar.Compare(emit(scalar.And(low, width)), index(emit, 0), "eq"))
-        ordered = self._comes_first(emit, keys, places)
-        wrong = emit(scalar.Compare(ordered, rises, "ne"))
+        inside = number & (distance - 1)
+        low = number + number - inside
+        high = low + distance
+        keys = row.keys[low], row.keys[high]
+        places = row.places[low], row.places[high]
+        rises = (low & width).equals(0)
+        with when(self._comes_first(keys, places).differs(rises)):
+            row.keys[low], row.keys[high] = keys[1], keys[0]
+            row.places[low], row.places[high] = places[1], places[0]
 
-        def swap(deep: Builder) -> None:
-            for room, values in ((row.keys, keys), (row.places, places)):
-                deep.place(loop.Store(values[1], room, low))
-                deep.place(loop.Store(values[0], room, high))
-
-        either(emit, wrong, swap)
-
-    def _comes_first(self, emit: Builder, keys: Sequence[Value], places: Sequence[Value]) -> Value:
+    def _comes_first(self, keys: tuple[Expr, Expr], places: tuple[Expr, Expr]) -> Expr:
         """Whether the first of two is to come first; places differ, and those beyond the row come last."""
-        by_place = emit(scalar.Compare(places[0], places[1], "lt"))
-        less = self._is_before(emit, keys[0], keys[1])
-        more = self._is_before(emit, keys[1], keys[0])
-        equal = emit(scalar.And(by_place, emit(scalar.Not(more))))
-        by_key = emit(scalar.Or(less, equal))
-        farther = emit(scalar.Maximum(places[0], places[1]))
-        both_real = emit(scalar.Compare(farther, self.length, "lt"))
-        return emit(scalar.Select(both_real, by_key, by_place))
+        by_place = places[0] < places[1]
+        less = self._is_before(keys[0], keys[1])
+        more = self._is_before(keys[1], keys[0])
+        by_key = less | (by_place & ~more)
+        both_real = maximum(places[0], places[1]) < self.length
+        return select(both_real, by_key, by_place)
 
-    def _is_before(self, emit: Builder, one: Value, other: Value) -> Value:
+    def _is_before(self, one: Expr, other: Expr) -> Expr:
         """Whether a key comes strictly before another; NaN is above all numbers."""
-        test = emit(scalar.Compare(one, other, "gt" if self.op.descending else "lt"))
+        descending = self.op.descending
+        test = one > other if descending else one < other
         if not self.key.is_float:
             return test
-        low, high = (other, one) if self.op.descending else (one, other)
-        nan = emit(scalar.Compare(high, high, "ne"))
-        number = emit(scalar.Compare(low, low, "eq"))
-        return emit(scalar.Or(test, emit(scalar.And(nan, number))))
+        low, high = (other, one) if descending else (one, other)
+        return test | (high.differs(high) & low.equals(low))
 
     # Rows in memory.
 
-    def _at(self, others: Sequence[Value], along: Value) -> list[Lane]:
+    def _at(self, others: Sequence[Expr], along: Expr) -> list[Lane]:
         axis = self.op.axis
-        return [Uniform(value) for value in (*others[:axis], along, *others[axis:])]
+        return [Uniform(place) for place in (*others[:axis], along, *others[axis:])]
 
-    def _load(self, emit: Builder, view: int, place: Sequence[Lane], dtype: DType) -> Value:
-        return in_lanes(emit, self.body.load(Point(emit, 1, {}), view, place, dtype), 1)
+    def _load(self, view: int, place: Sequence[Lane]) -> Expr:
+        return in_lanes(self.body.load(Point(1, {}), view, place), 1)
 
-    def _read(self, emit: Builder, others: Sequence[Value], row: _Row) -> None:
+    def _read(self, others: Sequence[Expr], row: _Row) -> None:
         """The keys of a row, each with its place; beyond its end the last one again."""
-        last = emit(scalar.Subtract(self.length, index(emit, 1)))
+        writer = self.writer
+        last = self.length - 1
+        with for_each(writer.emit, writer.thread, row.count, writer.threads) as k:
+            key = self._load(0, self._at(others, minimum(k, last)))
+            row.keys[k] = key.cast(self.key)
+            row.places[k] = k
 
-        def one(inside: Builder, k: Value, _: list[Value]) -> Sequence[Value]:
-            place = self._at(others, minimum(inside, k, last))
-            key = self._load(inside, 0, place, self.dtype)
-            if self.key is not self.dtype:
-                key = inside(scalar.Cast(key, self.key))
-            inside.place(loop.Store(key, row.keys, k))
-            inside.place(loop.Store(k, row.places, k))
-            return ()
-
-        for_each(emit, self.writer.thread, row.count, self.writer.threads, (), one)
-
-    def _write(self, emit: Builder, others: Sequence[Value], row: _Row) -> None:
+    def _write(self, others: Sequence[Expr], row: _Row) -> None:
         """All inputs in the order that was found."""
-        reads = len(self.op.inputs)
-
-        def one(inside: Builder, k: Value, _: list[Value]) -> Sequence[Value]:
-            where = inside(loop.Load(row.places, k, INDEX))
-            for view, value in enumerate(self.op.inputs):
-                dtype = kernel.array_type(value).dtype
-                found = self._load(inside, view, self._at(others, where), dtype)
-                pointer, strides = (
-                    self.writer.pointers[reads + view],
-                    self.body.strides(reads + view),
-                )
+        writer, reads = self.writer, len(self.op.inputs)
+        count = writer.size(self.op.count, "count")
+        with for_each(writer.emit, writer.thread, count, writer.threads) as k:
+            source = row.places[k]
+            for view in range(reads):
+                element = self._load(view, self._at(others, source))
                 place = self._at(others, k)
-                self.body.store(Point(inside, 1, {}), Uniform(found), pointer, place, strides)
-            return ()
-
-        count = self.writer.size(self.op.count, "count")
-        for_each(emit, self.writer.thread, count, self.writer.threads, (), one)
+                self.body.store_in(Point(1, {}), Uniform(element), reads + view, place)
 
 
 def _power(size: int) -> int:
     """The smallest power of two that is not below a size."""
     return 1 << max(size - 1, 0).bit_length()
-
-
-def _while(
-    emit: Builder,
-    initial: Sequence[Value],
-    test: Callable[[Builder, Sequence[Value]], Value],
-    body: Callable[[Builder, Sequence[Value]], Sequence[Value]],
-) -> tuple[Value, ...]:
-    """Go on as long as a test holds of the carried values."""
-    types = [value.type for value in initial]
-    condition, work = Block(types), Block(types)
-    inside = Builder(condition, emit.location)
-    inside.place(loop.Yield([test(inside, condition.arguments)]))
-    inside = Builder(work, emit.location)
-    inside.place(loop.Yield(body(inside, work.arguments)))
-    return emit.all(loop.While(initial, condition, work))

@@ -13,17 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import kernel, loop, scalar
+from dlc.dialects import kernel
 from dlc.dialects.kernel_attention import Attention
 from dlc.ir.builder import Builder
-from dlc.ir.core import Value
 from dlc.ir.dims import ceil_divide, product
 from dlc.ir.types import F32
-from dlc.lowering.formula import convert, number
-from dlc.lowering.loop_words import index, unravel
+from dlc.lowering.expr import Expr, constant, select
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.product_sources import offset
-from dlc.lowering.simt_writer import GridWriter, either
+from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.words import unravel, when
 from dlc.target.work import nanoseconds
 
 LOWEST = float("-inf")
@@ -33,23 +31,23 @@ LOWEST = float("-inf")
 class State:
     """Of each row of a thread the largest score, its part of the sum of powers, and its sums by columns."""
 
-    largest: Sequence[Value]
-    total: Sequence[Value]
-    sums: Sequence[Value]
+    largest: Sequence[Expr]
+    total: Sequence[Expr]
+    sums: Sequence[Expr]
 
     @property
-    def values(self) -> list[Value]:
+    def values(self) -> list[Expr]:
         return [*self.largest, *self.total, *self.sums]
 
     @classmethod
-    def of(cls, values: Sequence[Value], rows: int) -> State:
+    def of(cls, values: Sequence[Expr], rows: int) -> State:
         """The one that has these values."""
         return cls(values[:rows], values[rows : 2 * rows], values[2 * rows :])
 
     @classmethod
     def start(cls, emit: Builder, rows: int, sums: int) -> State:
         """Before any key."""
-        lowest, zero = number(emit, LOWEST, F32), number(emit, 0, F32)
+        lowest, zero = constant(emit, LOWEST, F32), constant(emit, 0, F32)
         return cls([lowest] * rows, [zero] * rows, [zero] * sums)
 
 
@@ -69,44 +67,30 @@ class TiledAttention:
         self.width = op.width
 
     def lower(self) -> Lowered:
-        writer, emit, op = self.writer, self.writer.emit, self.op
+        writer, op = self.writer, self.op
         down = ceil_divide(self.m, self.queries)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(self.batch)]
         counts.append(writer.size(down, "down"))
-        *batch, tile = unravel(emit, writer.tile, counts)
-        first = emit(scalar.Multiply(tile, index(emit, self.queries)))
-        self.write(emit, batch, first)
+        *batch, tile = unravel(writer.tile, counts)
+        self.write(batch, tile * self.queries)
         work = self.queries * op.count * (self.depth + self.width) * self.product_ps
         return writer.finish(product(self.batch) * down, nanoseconds(work))
 
-    def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:
+    def write(self, batch: Sequence[Expr], first: Expr) -> None:
         """Write what a thread does for the queries from `first` on."""
         raise NotImplementedError
 
-    def relative(self, emit: Builder, largest: Value) -> Value:
+    def relative(self, largest: Expr) -> Expr:
         """What scores are relative to where this is the largest."""
-        none = emit(scalar.Compare(largest, number(emit, LOWEST, F32), "eq"))
-        return emit(scalar.Select(none, number(emit, 0, F32), largest))
+        return select(largest.equals(LOWEST), 0, largest)
 
-    def logarithm(self, emit: Builder, largest: Value, total: Value) -> Value:
+    def logarithm(self, largest: Expr, total: Expr) -> Expr:
         """The logarithm of a query's sum of powers, from what they are relative to and their sum."""
-        base = self.relative(emit, largest)
-        return emit(scalar.Add(emit(scalar.Log(total)), base))
+        base = self.relative(largest)
+        return total.log() + base
 
-    def store(
-        self,
-        emit: Builder,
-        within: Value,
-        value: Value,
-        result: int,
-        places: Sequence[Value],
-    ) -> None:
+    def store(self, within: Expr, value: Expr, result: int, places: Sequence[Expr]) -> None:
         """Write an element of a result, if it is within."""
         view = len(self.op.operands) - len(self.op.outs) + result
-
-        def write(inside: Builder) -> None:
-            where = offset(self.writer, inside, view, places)
-            narrow = convert(inside, value, self.writer.views[view].dtype)
-            inside.place(loop.Store(narrow, self.writer.pointers[view], where))
-
-        either(emit, within, write)
+        with when(within):
+            self.writer.store(view, places, value.cast(self.writer.views[view].dtype))

@@ -11,25 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel, loop, mem, scalar
+from dlc.dialects import kernel, mem
 from dlc.dialects.kernel_attention import AttentionGradient
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
 from dlc.ir.dims import ceil_divide, interval, product
 from dlc.ir.types import BOOL, F32
-from dlc.lowering.formula import convert, number
-from dlc.lowering.loop_words import index, minimum, unravel
+from dlc.lowering.expr import Expr, Index, maximum, minimum, select
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.product_sources import below, both, offset, read
-from dlc.lowering.shared_lines import plus
-from dlc.lowering.simt_writer import GridWriter, either
+from dlc.lowering.simt_writer import GridWriter
 from dlc.lowering.tiled_attention import LOWEST
+from dlc.lowering.words import unravel, when
 from dlc.target.work import nanoseconds
 
 QUERY, KEYS, VALUES, DY, LOGARITHMS, MEANS, MASK = range(7)
 """The views of a kernel, in order."""
 
-Statistics = tuple[Value, Value]
+Statistics = tuple[Expr, Expr]
 """Of a query: the logarithm of its sum of powers, and the mean of what its scores receive."""
 
 
@@ -56,44 +52,42 @@ class TiledAttentionGradient:
         """Of rows and columns in all."""
 
     def lower(self) -> Lowered:
-        writer, emit = self.writer, self.writer.emit
+        writer = self.writer
         own, walked = self.counts
         down = ceil_divide(own, self.rows)
         counts = [writer.size(size, "batch", k) for k, size in enumerate(self.batch)]
         counts.append(writer.size(down, "down"))
-        *batch, tile = unravel(emit, writer.tile, counts)
-        first = emit(scalar.Multiply(tile, index(emit, self.rows)))
-        self.write(emit, batch, first)
+        *batch, tile = unravel(writer.tile, counts)
+        self.write(batch, tile * self.rows)
         depth, width = self.elements
         each = 2 * (depth + width) if self.op.by_keys else 2 * depth + width
         work = self.rows * walked * each * self.product_ps
         return writer.finish(product(self.batch) * down, nanoseconds(work))
 
-    def write(self, emit: Builder, batch: Sequence[Value], first: Value) -> None:
+    def write(self, batch: Sequence[Expr], first: Expr) -> None:
         """Write what a thread does for the rows from `first` on."""
         raise NotImplementedError
 
     # Sizes.
 
-    def count_of_rows(self) -> Value:
+    def count_of_rows(self) -> Expr:
         return self.writer.size(self.counts[0], "rows")
 
-    def count_of_columns(self) -> Value:
+    def count_of_columns(self) -> Expr:
         return self.writer.size(self.counts[1], "columns")
 
-    def _query_and_key(self, row: Value, column: Value) -> tuple[Value, Value]:
+    def _query_and_key(self, row: Expr, column: Expr) -> tuple[Expr, Expr]:
         return (column, row) if self.op.by_keys else (row, column)
 
-    def range(self, emit: Builder, first: Value) -> tuple[Value, Value]:
+    def range(self, first: Expr) -> tuple[Index, Expr]:
         """The columns that have to do with the rows from `first` on: from one up to a limit."""
-        zero, count = index(emit, 0), self.count_of_columns()
+        count = self.count_of_columns()
         if not self._sees_a_key():
-            return zero, count
+            return 0, count
         causal = self.writer.size(self.op.causal or 0, "causal")
         if self.op.by_keys:
-            return emit(scalar.Maximum(emit(scalar.Subtract(first, causal)), zero)), count
-        beyond = plus(emit, plus(emit, first, causal), self.rows)
-        return zero, minimum(emit, count, beyond)
+            return maximum(first - causal, 0), count
+        return 0, minimum(count, first + causal + self.rows)
 
     def _sees_a_key(self) -> bool:
         """Whether the order hides keys, but every query sees one; what sees none gives NaN to all."""
@@ -105,98 +99,66 @@ class TiledAttentionGradient:
 
     # What comes from memory.
 
-    def statistics(self, emit: Builder, batch: Sequence[Value], query: Value) -> Statistics:
+    def statistics(self, batch: Sequence[Expr], query: Expr) -> Statistics:
         """The two numbers of a query, of the last one where there is none."""
-        place = self._clamped(emit, query, by_query=True)
-        logarithm, mean = (
-            read(self.writer, emit, view, [*batch, place]) for view in (LOGARITHMS, MEANS)
-        )
-        return logarithm, mean
+        place = [*batch, self._clamped(query, by_query=True)]
+        return self.writer.load(LOGARITHMS, place), self.writer.load(MEANS, place)
 
-    def _clamped(self, emit: Builder, place: Value, *, by_query: bool) -> Value:
+    def _clamped(self, place: Expr, *, by_query: bool) -> Expr:
         """The place of a query or a key, of the last one where it is beyond."""
         of_columns = by_query == self.op.by_keys
         count = self.count_of_columns() if of_columns else self.count_of_rows()
-        return minimum(emit, place, emit(scalar.Subtract(count, index(emit, 1))))
+        return minimum(place, count - 1)
 
     # The formulas.
 
     def weigh(
         self,
-        emit: Builder,
-        batch: Sequence[Value],
-        place: tuple[Value, Value],
-        products: tuple[Value, Value],
+        batch: Sequence[Expr],
+        place: tuple[Expr, Expr],
+        products: tuple[Expr, Expr],
         statistics: Statistics,
-    ) -> tuple[Value, Value]:
+    ) -> tuple[Expr, Expr]:
         """The weight of a row and a column, and what their score receives; 0 beyond the columns.
 
         `products` are those of query and key, and of what the query receives and the value.
         """
         product, received = products
         logarithm, mean = statistics
-        score = self._score(emit, batch, self._query_and_key(*place), product)
-        p = emit(scalar.Exp(emit(scalar.Subtract(score, logarithm))))
-        ds = emit(scalar.Multiply(p, emit(scalar.Subtract(received, mean))))
-        within = below(emit, place[1], self.count_of_columns())
-        zero = number(emit, 0, F32)
-        p, ds = (emit(scalar.Select(within, value, zero)) for value in (p, ds))
-        return p, ds
+        score = self._masked(batch, self._query_and_key(*place), product)
+        p = (score - logarithm).exp()
+        ds = p * (received - mean)
+        within = place[1] < self.count_of_columns()
+        return select(within, p, 0), select(within, ds, 0)
 
-    def _score(
-        self, emit: Builder, batch: Sequence[Value], place: tuple[Value, Value], product: Value
-    ) -> Value:
+    def _masked(self, batch: Sequence[Expr], place: tuple[Expr, Expr], product: Expr) -> Expr:
         """A score, scaled and masked; -inf for what is hidden."""
         query, key = place
-        lowest = number(emit, LOWEST, F32)
-        score = emit(scalar.Multiply(product, number(emit, self.op.scale, F32)))
+        score = product * self.op.scale
         if self.op.mask:
-            there = [
-                self._clamped(emit, query, by_query=True),
-                self._clamped(emit, key, by_query=False),
-            ]
-            mask = read(self.writer, emit, MASK, [*batch, *there])
-            if mask.type is BOOL:
-                score = emit(scalar.Select(mask, score, lowest))
+            where = self._clamped(query, by_query=True), self._clamped(key, by_query=False)
+            mask = self.writer.load(MASK, [*batch, *where])
+            if mask.dtype is BOOL:
+                score = select(mask, score, LOWEST)
             else:
-                score = emit(scalar.Add(score, convert(emit, mask, F32)))
+                score = score + mask.cast(F32)
         if self.op.causal is not None:
-            last = plus(emit, query, self.writer.size(self.op.causal, "causal"))
-            seen = emit(scalar.Compare(key, last, "le"))
-            score = emit(scalar.Select(seen, score, lowest))
+            last = query + self.writer.size(self.op.causal, "causal")
+            score = select(key <= last, score, LOWEST)
         return score
 
     # Results.
 
-    def store(
-        self,
-        emit: Builder,
-        batch: Sequence[Value],
-        which: int,
-        place: tuple[Value, Value],
-        sum: Value,
-    ) -> None:
+    def store(self, batch: Sequence[Expr], which: int, place: tuple[Expr, Expr], sum: Expr) -> None:
         """Write an element of what a row receives, if there is one.
 
         `which` is 0 for queries and keys, which receive a multiple of the sum, and 1 for values.
         """
         row, along = place
         view = len(self.op.operands) - len(self.op.outs) + which
-        inside = both(
-            emit,
-            below(emit, row, self.count_of_rows()),
-            below(emit, along, index(emit, self.elements[which])),
-        )
-
-        def write(deep: Builder) -> None:
-            value = sum
-            if which == 0:
-                value = deep(scalar.Multiply(sum, number(deep, self.op.scale, F32)))
-            where = offset(self.writer, deep, view, [*batch, row, along])
-            narrow = convert(deep, value, self.writer.views[view].dtype)
-            deep.place(loop.Store(narrow, self.writer.pointers[view], where))
-
-        either(emit, inside, write)
+        with when((row < self.count_of_rows()) & (along < self.elements[which])):
+            value = sum * self.op.scale if which == 0 else sum
+            self.writer.store(view, [*batch, row, along], value.cast(self.writer.views[view].dtype))
 
 
 def elements_of(op: AttentionGradient) -> tuple[int, int]:

@@ -6,19 +6,15 @@ where the update meets it, overwritten.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from dlc.dialects import kernel, kernels_in_order, loop, mem, scalar
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.dialects import kernel, kernels_in_order, mem
 from dlc.ir.dims import ceil_divide, product
 from dlc.ir.passes import Context
-from dlc.ir.types import I64, INDEX
-from dlc.lowering.body import Body, Point, Step
-from dlc.lowering.lanes import Lane, Linear, Uniform, in_lanes
-from dlc.lowering.loop_words import for_each, index, minimum, unravel
+from dlc.ir.types import INDEX
+from dlc.lowering.body import Body, Point
+from dlc.lowering.expr import Expr, minimum
+from dlc.lowering.lanes import Lane, Uniform, in_lanes, neighbours
 from dlc.lowering.loop_writer import Lowered, Writer
-from dlc.runtime.abi import Status
+from dlc.lowering.words import for_each, unravel, when
 from dlc.target import cpu_of
 from dlc.target.cpu import CpuTarget
 from dlc.target.work import nanoseconds, tile_rows
@@ -42,99 +38,56 @@ class _Update:
         self.parts = [self.writer.size(size, "part", k) for k, size in enumerate(self.part)]
 
     def lower(self) -> Lowered:
-        writer, emit = self.writer, self.writer.emit
+        writer = self.writer
         shape = self.part if self.in_place else self.shape
         *outer, across = shape
         rows, per_tile = product(outer), tile_rows(across * self.costs.updated_element, self.costs)
-        starts = [self._start(emit, axis) for axis in range(len(shape))]
+        starts = [self._start(axis) for axis in range(len(shape))]
         count = writer.size(per_tile, "rows_per_tile")
-        lower = emit(scalar.Multiply(writer.first, count))
-        last = emit(scalar.Multiply(writer.last, count))
-        upper = minimum(emit, last, writer.size(rows, "rows"))
+        lower = writer.first * count
+        upper = minimum(writer.last * count, writer.size(rows, "rows"))
         extents = [writer.size(size, "extent", k) for k, size in enumerate(outer)]
-
-        def row(inner: Builder, number: Value, _: list[Value]) -> Sequence[Value]:
-            places = unravel(inner, number, extents) if extents else []
+        with for_each(writer.emit, lower, upper, parallel=True) as number:
+            places = unravel(number, extents) if extents else []
             if self.in_place:
-                self._put(inner, places, starts)
+                self._put(places, starts)
             else:
-                self._copy_and_put(inner, places, starts)
-            return ()
-
-        for_each(emit, lower, upper, 1, (), row, parallel=True)
+                self._copy_and_put(places, starts)
         work = per_tile * across * self.costs.updated_element
         return writer.finish(ceil_divide(rows, per_tile), nanoseconds(work))
 
-    def _start(self, emit: Builder, axis: int) -> Value:
+    def _start(self, axis: int) -> Expr:
         """Where the update begins along an axis; the call fails, and it is 0, where that leaves no room."""
-        lane = self.body.load(Point(emit, 1, {}), 2 + axis, [], I64)
-        value = emit(scalar.Cast(in_lanes(emit, lane, 1), INDEX))
+        place = in_lanes(self.body.load(Point(1, {}), 2 + axis, []), 1).cast(INDEX)
         room = self.writer.size(self.shape[axis] - self.part[axis] + 1, "room", axis)
-        zero = index(emit, 0)
-        low = emit(scalar.Compare(value, zero, "ge"))
-        inside = emit(scalar.And(low, emit(scalar.Compare(value, room, "lt"))))
-        good, bad = Block(), Block()
-        Builder(good, emit.location).place(loop.Yield([]))
-        failing = Builder(bad, emit.location)
-        failing.place(loop.Fail(self.writer.tile, value, room, int(Status.INDEX)))
-        failing.place(loop.Yield([]))
-        emit.place(loop.If(inside, good, bad))
-        return emit(scalar.Select(inside, value, zero))
+        return self.writer.checked_index(place, room)
 
-    def _put(self, emit: Builder, places: list[Value], starts: list[Value]) -> None:
+    def _put(self, places: list[Expr], starts: list[Expr]) -> None:
         """Write a row of the update into the result; `places` count from where the update begins."""
-        there = [emit(scalar.Add(k, s)) for k, s in zip(places, starts, strict=False)]
+        target = [k + start for k, start in zip(places, starts, strict=False)]
+        for lanes, position in self.body.stretch_loops(0, self.parts[-1]):
+            moved = position + starts[-1]
+            point = Point(lanes, {})
+            source: list[Lane] = [*map(Uniform, places), neighbours(position, lanes)]
+            elements = self.body.load(point, 1, source)
+            where: list[Lane] = [*map(Uniform, target), neighbours(moved, lanes)]
+            self.body.store_in(point, elements, self.out, where)
 
-        def at(lanes: int) -> Step:
-            def some(inner: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
-                moved = inner(scalar.Add(position, starts[-1]))
-                point = Point(inner, lanes, {})
-                source = [*map(Uniform, places), _lane(position, lanes)]
-                value = self.body.load(point, 1, source, self.dtype)
-                self._store(point, value, [*map(Uniform, there), _lane(moved, lanes)])
-                return ()
-
-            return some
-
-        self.body.stretch_loops(emit, index(emit, 0), self.parts[-1], at)
-
-    def _copy_and_put(self, emit: Builder, places: list[Value], starts: list[Value]) -> None:
+    def _copy_and_put(self, places: list[Expr], starts: list[Expr]) -> None:
         """Copy a row of the target and put what the update has of it over that."""
+        for lanes, position in self.body.stretch_loops(
+            0, self.writer.size(self.shape[-1], "across")
+        ):
+            point = Point(lanes, {})
+            where: list[Lane] = [*map(Uniform, places), neighbours(position, lanes)]
+            self.body.store_in(point, self.body.load(point, 0, where), self.out, where)
+        inside = [k - start for k, start in zip(places, starts, strict=False)]
+        self._where_met(inside, starts, 0)
 
-        def at(lanes: int) -> Step:
-            def some(inner: Builder, position: Value, _: list[Value]) -> Sequence[Value]:
-                point = Point(inner, lanes, {})
-                where: list[Lane] = [*map(Uniform, places), _lane(position, lanes)]
-                self._store(point, self.body.load(point, 0, where, self.dtype), where)
-                return ()
-
-            return some
-
-        end = self.writer.size(self.shape[-1], "across")
-        self.body.stretch_loops(emit, index(emit, 0), end, at)
-        inside = [emit(scalar.Subtract(k, s)) for k, s in zip(places, starts, strict=False)]
-        self._where_met(emit, inside, starts, 0)
-
-    def _where_met(
-        self, emit: Builder, inside: list[Value], starts: list[Value], axis: int
-    ) -> None:
+    def _where_met(self, inside: list[Expr], starts: list[Expr], axis: int) -> None:
         """Put the row of the update, if there is one at these places from `axis` on."""
         if axis == len(inside):
-            self._put(emit, inside, starts)
+            self._put(inside, starts)
             return
-        low = emit(scalar.Compare(inside[axis], index(emit, 0), "ge"))
-        high = emit(scalar.Compare(inside[axis], self.parts[axis], "lt"))
-        yes, no = Block(), Block()
-        inner = Builder(yes, emit.location)
-        self._where_met(inner, inside, starts, axis + 1)
-        for block in (yes, no):
-            Builder(block, emit.location).place(loop.Yield([]))
-        emit.place(loop.If(emit(scalar.And(low, high)), yes, no))
-
-    def _store(self, point: Point, value: Lane, places: Sequence[Lane]) -> None:
-        pointer = self.writer.pointers[self.out]
-        self.body.store(point, value, pointer, places, self.body.strides(self.out))
-
-
-def _lane(position: Value, lanes: int) -> Lane:
-    return Uniform(position) if lanes == 1 else Linear(position)
+        with when((inside[axis] >= 0) & (inside[axis] < self.parts[axis])):
+            self._where_met(inside, starts, axis + 1)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc.dialects import kernel, kernels_in_order, loop, mem, scalar
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.dialects import kernel, kernels_in_order, loop, mem
 from dlc.ir.passes import Context
-from dlc.ir.types import I64, INDEX
+from dlc.ir.types import INDEX
 from dlc.lowering.body import Body, Point
 from dlc.lowering.elements_to_simt import (
     THREADS,
@@ -23,10 +21,11 @@ from dlc.lowering.elements_to_simt import (
     over_groups,
     whole_stores,
 )
+from dlc.lowering.expr import Condition, Expr, all_of, index, select
 from dlc.lowering.lanes import in_lanes
-from dlc.lowering.loop_words import index
 from dlc.lowering.loop_writer import Lowered
-from dlc.lowering.simt_writer import GridWriter, either, when
+from dlc.lowering.simt_writer import GridWriter, when
+from dlc.lowering.words import either
 from dlc.runtime.abi import Status
 from dlc.target import gpu_of
 from dlc.target.gpu import GpuTarget
@@ -54,14 +53,14 @@ class _Update:
 
     def lower(self) -> Lowered:
         writer, groups = self.writer, groups_of(self.group)
-        starts = [self._start(writer.emit, axis) for axis in range(len(self.shape))]
+        starts = [self._start(axis) for axis in range(len(self.shape))]
         write, domain = self._choose, self.shape
         if self.in_place:
             write, domain = self._put, self.part
 
-        def groups_at(emit: Builder, places: list[Place], lanes: int) -> None:
+        def groups_at(places: list[Place], lanes: int) -> None:
             for place in places:
-                write(Point(emit, lanes, {}), place, starts)
+                write(lanes, place, starts)
 
         tiles = over_groups(writer, domain, self.group, groups, groups_at)
         work = THREADS * self.group * groups * self.gpu.costs.copied_element
@@ -71,39 +70,32 @@ class _Update:
         """Whether the update is as long as the target, and so begins at 0."""
         return self.part[axis] == self.shape[axis]
 
-    def _start(self, emit: Builder, axis: int) -> Value:
+    def _start(self, axis: int) -> Expr:
         """Where the update begins along an axis; the call fails, and it is 0, where that leaves no room."""
-        lane = self.body.load(Point(emit, 1, {}), 2 + axis, [], I64)
-        value = emit(scalar.Cast(in_lanes(emit, lane, 1), INDEX))
-        room = self.writer.size(self.shape[axis] - self.part[axis] + 1, "room", axis)
-        zero = index(emit, 0)
-        low = emit(scalar.Compare(value, zero, "ge"))
-        inside = emit(scalar.And(low, emit(scalar.Compare(value, room, "lt"))))
-        failure = loop.Fail(self.writer.tile, value, room, int(Status.INDEX))
-        when(emit, emit(scalar.Not(inside)), failure)
-        return zero if self._is_whole(axis) else emit(scalar.Select(inside, value, zero))
+        writer = self.writer
+        place = in_lanes(self.body.load(Point(1, {}), 2 + axis, []), 1).cast(INDEX)
+        room = writer.size(self.shape[axis] - self.part[axis] + 1, "room", axis)
+        inside = (place >= 0) & (place < room)
+        with when(~inside):
+            failure = loop.Fail(writer.tile.value, place.value, room.value, int(Status.INDEX))
+            writer.emit.place(failure)
+        return index(writer.emit, 0) if self._is_whole(axis) else select(inside, place, 0)
 
-    def _put(self, point: Point, place: Place, starts: Sequence[Value]) -> None:
+    def _put(self, lanes: int, place: Place, starts: Sequence[Expr]) -> None:
         """Write a group of the update to where it belongs."""
-        there = [point.emit(scalar.Add(*pair)) for pair in zip(place, starts, strict=True)]
-        copy_elements(self.body, point, 1, place, self.out, there)
+        target = [k + start for k, start in zip(place, starts, strict=True)]
+        copy_elements(self.body, lanes, 1, place, self.out, target)
 
-    def _choose(self, point: Point, place: Place, starts: Sequence[Value]) -> None:
+    def _choose(self, lanes: int, place: Place, starts: Sequence[Expr]) -> None:
         """Write an element of the result."""
-        emit = point.emit
-        moved = [emit(scalar.Subtract(*pair)) for pair in zip(place, starts, strict=True)]
-        met: Value | None = None
+        moved = [k - start for k, start in zip(place, starts, strict=True)]
+        met: Condition = True
         for axis, at in enumerate(moved):
             size = self.writer.size(self.part[axis], "part", axis)
-            low = emit(scalar.Compare(at, index(emit, 0), "ge"))
-            inside = emit(scalar.And(low, emit(scalar.Compare(at, size, "lt"))))
-            met = inside if met is None else emit(scalar.And(met, inside))
-        assert met is not None
-
-        def updated(deep: Builder) -> None:
-            copy_elements(self.body, point.at(deep, point.lanes), 1, moved, self.out, place)
-
-        def kept(deep: Builder) -> None:
-            copy_elements(self.body, point.at(deep, point.lanes), 0, place, self.out, place)
-
-        either(emit, met, updated, kept)
+            met = all_of([met, (at >= 0) & (at < size)])
+        assert isinstance(met, Expr)
+        either(
+            met,
+            lambda: copy_elements(self.body, lanes, 1, moved, self.out, place),
+            lambda: copy_elements(self.body, lanes, 0, place, self.out, place),
+        )

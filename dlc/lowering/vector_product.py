@@ -11,20 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import loop, scalar, simt
 from dlc.dialects.simt import WARP
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
 from dlc.ir.dims import Size, ceil_divide, product
 from dlc.ir.types import DType
 from dlc.lowering.epilogue import epilogue_body
-from dlc.lowering.formula import convert, number
-from dlc.lowering.loop_words import for_each, index, minimum, unravel
+from dlc.lowering.expr import Expr, constant, fma, index, minimum
 from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.product_result import write_results
-from dlc.lowering.product_sources import Geometry, Source, below, both
-from dlc.lowering.shared_lines import multiple, plus
-from dlc.lowering.simt_writer import GridWriter, either, when
+from dlc.lowering.product_sources import Geometry, Source
+from dlc.lowering.simt_writer import GridWriter, load_several, shuffle_xor, when
+from dlc.lowering.words import iterate, unravel
 from dlc.target.gpu import ACCESS, SECTOR, GpuTarget
 from dlc.target.work import nanoseconds
 
@@ -106,195 +102,160 @@ class VectorProduct:
         self.inner = self.writer.size(geometry.inner, "inner")
 
     def lower(self) -> Lowered:
-        geometry, writer, emit = self.geometry, self.writer, self.writer.emit
+        geometry, writer = self.geometry, self.writer
         counts = [writer.size(size, "batch", k) for k, size in enumerate(geometry.batch)]
-        block, *batch = unravel(emit, writer.tile, [index(emit, 0), *counts])
-        sources = geometry.sources(writer, emit, batch, geometry.strips(1))
+        block, *batch = unravel(writer.tile, [0, *counts])
+        sources = geometry.sources(writer, batch, geometry.strips(1))
         every, long = product(geometry.batch), self.sides[1 - self.few]
         blocks = self.gpu.occupancy.blocks
         shape = _shape(sources[1 - self.few], long, every, geometry.inner, blocks)
-        first = multiple(emit, block, shape.results)
-        if shape.along_k:
-            place, leads, sums = self._one_each(emit, sources, shape, first)
-        else:
-            place, leads, sums = self._some_each(emit, sources, shape, first)
-        self._finish(emit, batch, place, leads, sums)
+        share_out = self._one_each if shape.along_k else self._some_each
+        place, leads, sums = share_out(sources, shape, block * shape.results)
+        self._finish(batch, place, leads, sums)
         work = shape.results * self.most * geometry.inner * self.gpu.costs.vector_product
         # A call without rows has nothing to do: all tiles have the few rows that there are.
         down = ceil_divide(self.sides[self.few], max(1, self.most))
         return writer.finish(every * down * ceil_divide(long, shape.results), nanoseconds(work))
 
     def _one_each(
-        self, emit: Builder, sources: Sequence[Source], shape: _Shape, first: Value
-    ) -> tuple[Value, Value, list[Value]]:
+        self, sources: Sequence[Source], shape: _Shape, first: Expr
+    ) -> tuple[Expr, Expr, list[Expr]]:
         """Sums for one result of a thread, which all that share it have in the end.
 
         Where the result is, whether the thread is to write it, and the sums by rows.
         """
-        apart, part = unravel(emit, self.writer.thread, [index(emit, shape.share)] * 2)
-        place = plus(emit, first, apart)
-        begin = multiple(emit, part, shape.group)
-        own = minimum(emit, place, plus(emit, self.limits[1 - self.few], -1))
-        sums = self._walk(emit, sources, shape, own, begin)
+        apart, part = unravel(self.writer.thread, [shape.share] * 2)
+        place = first + apart
+        begin = part * shape.group
+        own = minimum(place, self.limits[1 - self.few] + -1)
+        sums = self._walk(sources, shape, own, begin)
         if shape.share > WARP:
-            sums = [self.writer.together(emit, "add", sum) for sum in sums]
+            sums = [self.writer.block_reduce("add", sum) for sum in sums]
         else:
-            sums = [self.writer.among(emit, "add", sum, shape.share) for sum in sums]
-        return place, emit(scalar.Compare(part, index(emit, 0), "eq")), sums
+            sums = [self.writer.warp_reduce("add", sum, shape.share) for sum in sums]
+        return place, part.equals(0), sums
 
     def _some_each(
-        self, emit: Builder, sources: Sequence[Source], shape: _Shape, first: Value
-    ) -> tuple[Value, Value, list[Value]]:
+        self, sources: Sequence[Source], shape: _Shape, first: Expr
+    ) -> tuple[Expr, Expr, list[Expr]]:
         """The same for neighbouring results: in the end the first threads have one each."""
         thread = self.writer.thread
-        part, apart = unravel(emit, thread, [index(emit, shape.apart)] * 2)
-        column = plus(emit, first, multiple(emit, apart, shape.each))
-        own = minimum(emit, column, plus(emit, self.limits[1 - self.few], -shape.each))
-        sums = self._walk(emit, sources, shape, own, part)
+        part, apart = unravel(thread, [shape.apart] * 2)
+        column = first + apart * shape.each
+        own = minimum(column, self.limits[1 - self.few] + -shape.each)
+        sums = self._walk(sources, shape, own, part)
         distance = shape.apart
         while distance < WARP:
-            sums = [emit(scalar.Add(sum, emit(simt.Exchange(sum, distance)))) for sum in sums]
+            sums = [sum + shuffle_xor(sum, distance) for sum in sums]
             distance *= 2
-        leads = emit(scalar.Compare(thread, index(emit, shape.results), "lt"))
-        return plus(emit, first, thread), leads, self._of_all_warps(emit, shape, sums)
+        leads = thread < shape.results
+        return first + thread, leads, self._of_all_warps(shape, sums)
 
-    def _of_all_warps(self, emit: Builder, shape: _Shape, sums: Sequence[Value]) -> list[Value]:
+    def _of_all_warps(self, shape: _Shape, sums: Sequence[Expr]) -> list[Expr]:
         """The sums of the warps added up: a thread gets those of the result that has its number."""
-        warps, rows, results = THREADS // WARP, self.most, shape.results
-        room = emit(simt.Shared(warps * rows * results, self.dtype))
-        warp, lane = unravel(emit, self.writer.thread, [index(emit, WARP)] * 2)
-        start = plus(emit, multiple(emit, warp, rows * results), multiple(emit, lane, shape.each))
-        stores = [
-            loop.Store(sum, room, plus(emit, start, row * results + k))
-            for row in range(rows)
-            for k, sum in enumerate(sums[row * shape.each : (row + 1) * shape.each])
-        ]
-        when(emit, emit(scalar.Compare(lane, index(emit, shape.apart), "lt")), *stores)
-        emit.place(simt.Barrier())
-        own = minimum(emit, self.writer.thread, index(emit, results - 1))
-        found: list[Value] = []
+        writer, rows, results = self.writer, self.most, shape.results
+        warps = THREADS // WARP
+        partial = writer.shared(warps * rows * results, self.dtype)
+        warp, lane = unravel(writer.thread, [WARP] * 2)
+        start = warp * (rows * results) + lane * shape.each
+        with when(lane < shape.apart):
+            for place, sum in enumerate(sums):
+                row, k = divmod(place, shape.each)
+                partial[start + (row * results + k)] = sum
+        writer.barrier()
+        own = minimum(writer.thread, results - 1)
+        totals: list[Expr] = []
         for row in range(rows):
-            total = number(emit, 0, self.dtype)
+            total = constant(writer.emit, 0, self.dtype)
             for other in range(warps):
-                place = plus(emit, own, (other * rows + row) * results)
-                total = emit(scalar.Add(total, emit(loop.Load(room, place, self.dtype))))
-            found.append(total)
-        return found
+                total = total + partial[own + (other * rows + row) * results]
+            totals.append(total)
+        return totals
 
     # The walk along k.
 
-    def _walk(
-        self,
-        emit: Builder,
-        sources: Sequence[Source],
-        shape: _Shape,
-        own: Value,
-        begin: Value,
-    ) -> list[Value]:
+    def _walk(self, sources: Sequence[Source], shape: _Shape, own: Expr, begin: Expr) -> list[Expr]:
         """The thread's sums, row by row, for its results from `own` on; it has pieces from `begin` on."""
+        emit = self.writer.emit
         rows, matrix = sources[self.few], sources[1 - self.few]
-        sums = [number(emit, 0, self.dtype)] * (self.most * shape.each)
+        sums = [constant(emit, 0, self.dtype)] * (self.most * shape.each)
 
-        def pieces(deep: Builder, starts: Sequence[Value], sums: list[Value]) -> list[Value]:
-            read = [self._read(deep, matrix, shape, start, own, shape.group) for start in starts]
-            for start, piece in zip(starts, read, strict=True):
-                sums = self._add(deep, rows, shape, start, piece, sums)
+        def pieces(starts: Sequence[Expr], sums: list[Expr]) -> list[Expr]:
+            loaded = [self._load(matrix, shape, start, own, shape.group) for start in starts]
+            for start, piece in zip(starts, loaded, strict=True):
+                sums = self._add(rows, shape, start, piece, sums)
             return sums
 
-        def several(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
-            starts = [plus(deep, start, k * shape.step) for k in range(TOGETHER)]
-            following = plus(deep, start, TOGETHER * shape.step)
-            return [following, *pieces(deep, starts, carried[1:])]
+        def several(start: Expr, carried: list[Expr]) -> list[Expr]:
+            starts = [start + k * shape.step for k in range(TOGETHER)]
+            following = start + TOGETHER * shape.step
+            return [following, *pieces(starts, carried[1:])]
 
-        def one(deep: Builder, start: Value, carried: list[Value]) -> Sequence[Value]:
-            return pieces(deep, [start], carried)
+        def one(start: Expr, sums: list[Expr]) -> list[Expr]:
+            return pieces([start], sums)
 
         # Where the last of several pieces begins inside, all of them are inside.
-        limit = plus(emit, self.inner, -(TOGETHER - 1) * shape.step)
+        limit = self.inner + -(TOGETHER - 1) * shape.step
         span = TOGETHER * shape.step
-        begin, *sums = for_each(emit, begin, limit, span, [begin, *sums], several)
-        return list(for_each(emit, begin, self.inner, shape.step, sums, one))
+        begin, *sums = iterate(emit, begin, limit, [begin, *sums], several, span)
+        return iterate(emit, begin, self.inner, sums, one, shape.step)
 
     def _add(
         self,
-        emit: Builder,
         source: Source,
         shape: _Shape,
-        start: Value,
-        piece: Sequence[Value],
-        sums: Sequence[Value],
-    ) -> list[Value]:
+        start: Expr,
+        piece: Sequence[Expr],
+        sums: Sequence[Expr],
+    ) -> list[Expr]:
         """The sums with the products of a piece of the matrix, which begins at `start` along k."""
-        found: list[Value] = []
+        totals: list[Expr] = []
         for row in range(self.most):
             own = sums[row * shape.each : (row + 1) * shape.each]
             count = shape.group if shape.along_k else 1
-            factors = self._read(emit, source, shape, start, self._row(emit, row), count)
+            factors = self._load(source, shape, start, self._row(row), count)
             if shape.along_k:
                 (total,) = own
-                for pair in zip(factors, piece, strict=True):
-                    total = self._plus(emit, *pair, total)
-                found.append(total)
+                for factor, other in zip(factors, piece, strict=True):
+                    total = fma(factor, other, total)
+                totals.append(total)
             else:
                 (factor,) = factors
                 pairs = zip(piece, own, strict=True)
-                found += [self._plus(emit, factor, other, sum) for other, sum in pairs]
-        return found
+                totals += [fma(factor, other, sum) for other, sum in pairs]
+        return totals
 
-    def _plus(self, emit: Builder, one: Value, other: Value, sum: Value) -> Value:
-        if self.dtype.is_float:
-            return emit(scalar.Fma(one, other, sum))
-        return emit(scalar.Add(emit(scalar.Multiply(one, other)), sum))
-
-    def _row(self, emit: Builder, row: int) -> Value:
+    def _row(self, row: int) -> Expr:
         """One of the few rows; those beyond the last are computed as the last one, and not written."""
+        place = index(self.writer.emit, row)
         if isinstance(self.sides[self.few], int):
-            return index(emit, row)
-        return minimum(emit, index(emit, row), plus(emit, self.limits[self.few], -1))
+            return place
+        return minimum(place, self.limits[self.few] + -1)
 
-    def _read(
-        self,
-        emit: Builder,
-        source: Source,
-        shape: _Shape,
-        start: Value,
-        side: Value,
-        count: int,
-    ) -> list[Value]:
+    def _load(
+        self, source: Source, shape: _Shape, start: Expr, side: Expr, count: int
+    ) -> list[Expr]:
         """So many neighbours of an operand, along k or along the side, as pieces of the matrix are."""
         together = source.whole and source.along_k == shape.along_k
         if count > 1 and not together:
-            starts = [plus(emit, start, k) for k in range(count)]
-            return [self._read(emit, source, shape, each, side, 1)[0] for each in starts]
-        place, _ = source.place(emit, [start], side, index(emit, 0))
-        if count == 1:
-            found = [emit(loop.Load(source.pointer, place, source.dtype))]
-        else:
-            found = list(emit.all(simt.Load(source.pointer, place, source.dtype, count)))
-        return [convert(emit, value, self.dtype) for value in found]
+            starts = [start + k for k in range(count)]
+            return [self._load(source, shape, each, side, 1)[0] for each in starts]
+        place, _ = source.place([start], side, 0)
+        array = source.array
+        loaded = [array[place]] if count == 1 else load_several(array, place, count)
+        return [value.cast(self.dtype) for value in loaded]
 
     # Results.
 
     def _finish(
-        self,
-        emit: Builder,
-        batch: Sequence[Value],
-        place: Value,
-        leads: Value,
-        sums: Sequence[Value],
+        self, batch: Sequence[Expr], place: Expr, leads: Expr, sums: Sequence[Expr]
     ) -> None:
         """Apply the epilogue to the finished sums of a result, in the thread that leads."""
         op, writer = self.geometry.op, self.writer
         body = epilogue_body(op, writer, 1)
-        for number_of_row, sum in enumerate(sums):
-            along = [index(emit, number_of_row), place]
+        for number, sum in enumerate(sums):
+            along = [index(writer.emit, number), place]
             row, column = along if self.few == 0 else along[::-1]
-            inside = [below(emit, row, self.limits[0]), below(emit, column, self.limits[1])]
-
-            def write(
-                deep: Builder, row: Value = row, column: Value = column, sum: Value = sum
-            ) -> None:
-                found = self.geometry.place(writer, deep, batch, row, column)
-                write_results(op, body, writer, deep, [found], [sum])
-
-            either(emit, both(emit, leads, *inside), write)
+            with when(leads & (row < self.limits[0]) & (column < self.limits[1])):
+                where = self.geometry.place(writer, batch, row, column)
+                write_results(op, body, writer, [where], [sum])

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc.dialects import scalar, simt
 from dlc.dialects.simt import WARP
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
 from dlc.ir.types import F32
-from dlc.lowering.loop_words import for_each, index, unravel
+from dlc.lowering.expr import Expr, Pointer, fma
 from dlc.lowering.product_panels import Panel
 from dlc.lowering.product_sources import Source
-from dlc.lowering.shared_lines import Order, fragment, multiple, plus
-from dlc.lowering.simt_writer import GridWriter
+from dlc.lowering.shared_lines import Order, fragment
+from dlc.lowering.simt_writer import GridWriter, load_several, multiply_add
+from dlc.lowering.words import iterate, unravel
 
 GROUP = 16
 """Rows of a group."""
@@ -57,9 +55,9 @@ class Form:
 class Piece:
     """Neighbouring sums of a thread: their row in the group, and the first column of the warp's."""
 
-    row: Value
-    column: Value
-    sums: Sequence[Value]
+    row: Expr
+    column: Expr
+    sums: Sequence[Expr]
 
 
 class WarpProduct:
@@ -68,11 +66,11 @@ class WarpProduct:
     def __init__(self, form: Form, writer: GridWriter, lhs: Panel, rhs: Panel) -> None:
         self.form = form
         self.lhs, self.rhs = lhs, rhs
-        emit = writer.emit
-        warp, self.lane = unravel(emit, writer.thread, [index(emit, WARP)] * 2)
-        self.down, self.across = unravel(emit, warp, [index(emit, form.across)] * 2)
-        self.row = emit(scalar.Multiply(self.down, index(emit, form.warp_rows)))
-        self.column = emit(scalar.Multiply(self.across, index(emit, form.warp_columns)))
+        self.writer = writer
+        warp, self.lane = unravel(writer.thread, [WARP] * 2)
+        self.down, self.across = unravel(warp, [form.across] * 2)
+        self.row = self.down * form.warp_rows
+        self.column = self.across * form.warp_columns
 
     @staticmethod
     def order(source: Source, *, of_rows: bool) -> Order:
@@ -84,13 +82,11 @@ class WarpProduct:
         """Sums of a thread."""
         return self.form.warp_rows * self.form.warp_columns // WARP
 
-    def multiply(
-        self, emit: Builder, rooms: Sequence[Value], sums: Sequence[Value]
-    ) -> Sequence[Value]:
-        """The sums, with the products of the strips that are in these rooms added."""
+    def multiply(self, lhs: Pointer, rhs: Pointer, sums: Sequence[Expr]) -> list[Expr]:
+        """The sums, with the product of the strips that are in these buffers added."""
         raise NotImplementedError
 
-    def pieces(self, emit: Builder, group: int, sums: Sequence[Value]) -> list[Piece]:
+    def pieces(self, group: int, sums: Sequence[Expr]) -> list[Piece]:
         """The thread's sums in a group of rows."""
         raise NotImplementedError
 
@@ -103,47 +99,46 @@ class MatrixProduct(WarpProduct):
         by_numbers = source.dtype is F32 and not source.along_k
         return Order.BY_NUMBERS if by_numbers else Order.BY_UNITS
 
-    def multiply(
-        self, emit: Builder, rooms: Sequence[Value], sums: Sequence[Value]
-    ) -> Sequence[Value]:
-        found = list(sums)
+    def multiply(self, lhs: Pointer, rhs: Pointer, sums: Sequence[Expr]) -> list[Expr]:
+        sums = list(sums)
         for step in range(2):
-            left, right = (
-                [
-                    fragment(
-                        emit,
-                        panel.lines,
-                        room,
-                        self.lane,
-                        base,
-                        (first, step),
-                        along_k=panel.source.along_k,
-                        of_rows=panel is self.lhs,
-                    )
-                    for first in range(0, length, 16)
-                ]
-                for panel, room, base, length in (
-                    (self.lhs, rooms[0], self.row, self.form.warp_rows),
-                    (self.rhs, rooms[1], self.column, self.form.warp_columns),
-                )
-            )
+            left = self._fragments(self.lhs, lhs, self.row, self.form.warp_rows, step)
+            right = self._fragments(self.rhs, rhs, self.column, self.form.warp_columns, step)
             pairs = [(rows, two[k : k + 2]) for rows in left for two in right for k in (0, 2)]
             for number, (rows, columns) in enumerate(pairs):
-                place = slice(4 * number, 4 * number + 4)
-                found[place] = emit.all(simt.MultiplyAdd(rows, columns, found[place]))
-        return found
+                tile = slice(4 * number, 4 * number + 4)
+                sums[tile] = multiply_add(rows, columns, sums[tile])
+        return sums
 
-    def pieces(self, emit: Builder, group: int, sums: Sequence[Value]) -> list[Piece]:
-        row, part = unravel(emit, self.lane, [index(emit, 4)] * 2)
+    def _fragments(
+        self, panel: Panel, buffer: Pointer, base: Expr, length: int, step: int
+    ) -> list[list[Expr]]:
+        """What a step along k multiplies of a panel: a fragment for each 16 of the warp's side."""
+        along_k, of_rows = panel.source.along_k, panel is self.lhs
+        return [
+            fragment(
+                panel.lines,
+                buffer,
+                self.lane,
+                base,
+                (first, step),
+                along_k=along_k,
+                of_rows=of_rows,
+            )
+            for first in range(0, length, 16)
+        ]
+
+    def pieces(self, group: int, sums: Sequence[Expr]) -> list[Piece]:
+        row, part = unravel(self.lane, [4] * 2)
         eighths = self.form.warp_columns // 8
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for number in range(eighths):
-            column = plus(emit, multiple(emit, part, 2), 8 * number)
+            column = part * 2 + 8 * number
             first = 4 * (group * eighths + number)
             for half in range(2):
                 two = sums[first + 2 * half : first + 2 * half + 2]
-                found.append(Piece(plus(emit, row, 8 * half), column, two))
-        return found
+                pieces.append(Piece(row + 8 * half, column, two))
+        return pieces
 
 
 class ScalarProduct(WarpProduct):
@@ -158,82 +153,68 @@ class ScalarProduct(WarpProduct):
         # Eight threads have the same rows; only columns that lie along k are as many lines.
         return Order.BY_UNITS if source.along_k and not of_rows else Order.PLAIN
 
-    def multiply(
-        self, emit: Builder, rooms: Sequence[Value], sums: Sequence[Value]
-    ) -> Sequence[Value]:
-        def unit(deep: Builder, number: Value, carried: list[Value]) -> Sequence[Value]:
+    def multiply(self, lhs: Pointer, rhs: Pointer, sums: Sequence[Expr]) -> list[Expr]:
+        def unit(number: Expr, sums: list[Expr]) -> list[Expr]:
             for half in range(2):
-                rows = self._factors(deep, self.lhs, rooms[0], self.row, number, half)
-                columns = self._factors(deep, self.rhs, rooms[1], self.column, number, half)
+                rows = self._factors(self.lhs, lhs, self.row, number, half)
+                columns = self._factors(self.rhs, rhs, self.column, number, half)
                 for left, right in zip(rows, columns, strict=True):
                     pairs = [(row, column) for row in left for column in right]
-                    carried = [
-                        deep(scalar.Fma(*pair, sum))
-                        for pair, sum in zip(pairs, carried, strict=True)
-                    ]
-            return carried
+                    sums = [fma(*pair, sum) for pair, sum in zip(pairs, sums, strict=True)]
+            return sums
 
-        units = index(emit, self.lhs.depth // self.lhs.lines.each)
-        return for_each(emit, index(emit, 0), units, 1, sums, unit)
+        return iterate(self.writer.emit, 0, self.lhs.depth // self.lhs.lines.each, sums, unit)
 
     @property
     def _each(self) -> tuple[int, int]:
         """Rows and columns of a thread."""
         return self.form.warp_rows // DOWN, self.form.warp_columns // ACROSS
 
-    def _own(self, emit: Builder) -> list[Value]:
+    def _own(self) -> list[Expr]:
         """The thread's number along the rows, and along the columns."""
-        return unravel(emit, self.lane, [index(emit, ACROSS)] * 2)
+        return unravel(self.lane, [ACROSS] * 2)
 
     def _factors(
-        self,
-        emit: Builder,
-        panel: Panel,
-        room: Value,
-        base: Value,
-        number: Value,
-        half: int,
-    ) -> list[list[Value]]:
+        self, panel: Panel, buffer: Pointer, base: Expr, unit: Expr, half: int
+    ) -> list[list[Expr]]:
         """The thread's numbers of a panel, for each of two steps along k: half of a unit."""
         axis = 0 if panel is self.lhs else 1
-        own, each, across = self._own(emit)[axis], self._each[axis], (DOWN, ACROSS)[axis]
+        own, each, threads = self._own()[axis], self._each[axis], (DOWN, ACROSS)[axis]
         if panel.source.along_k:
-            found: list[tuple[Value, ...]] = []
-            for part in range(each):
-                low = plus(emit, own, across * part % 8)
-                line = plus(emit, plus(emit, base, own), across * part)
-                place = plus(emit, panel.lines.place(emit, line, number, low), 2 * half)
-                found.append(emit.all(simt.Load(room, place, F32, 2)))
-            return [list(step) for step in zip(*found, strict=True)]
-        units = emit(scalar.RawDivide(base, index(emit, 4)))
-        steps: list[list[Value]] = []
-        for k in range(2 * half, 2 * half + 2):
-            line = plus(emit, multiple(emit, number, 4), k)
-            numbers: list[Value] = []
-            for part in range(each // 4):
-                unit = plus(emit, plus(emit, units, own), across * part)
-                place = panel.lines.place(emit, line, unit, line)
-                numbers += emit.all(simt.Load(room, place, F32, 4))
-            steps.append(numbers)
+            rows = [
+                load_several(buffer, self._in_line(panel, base, own, threads * part, unit, half), 2)
+                for part in range(each)
+            ]
+            return [list(step) for step in zip(*rows, strict=True)]
+        units = base // 4
+        steps: list[list[Expr]] = []
+        for k in (2 * half, 2 * half + 1):
+            line = unit * 4 + k
+            places = (
+                panel.lines.place(line, units + own + threads * part, line)
+                for part in range(each // 4)
+            )
+            steps.append([number for place in places for number in load_several(buffer, place, 4)])
         return steps
 
-    def pieces(self, emit: Builder, group: int, sums: Sequence[Value]) -> list[Piece]:
-        (y, x), (_, each) = self._own(emit), self._each
-        found: list[Piece] = []
+    def _in_line(
+        self, panel: Panel, base: Expr, own: Expr, beyond: int, unit: Expr, half: int
+    ) -> Expr:
+        """Where half of a unit is in one of the lines of the thread, which are along k."""
+        low = own + beyond % 8
+        return panel.lines.place(base + own + beyond, unit, low) + 2 * half
+
+    def pieces(self, group: int, sums: Sequence[Expr]) -> list[Piece]:
+        (y, x), (_, each) = self._own(), self._each
+        pieces: list[Piece] = []
         for part in range(4):
-            row = (
-                plus(emit, y, 4 * part)
-                if self.lhs.source.along_k
-                else plus(emit, multiple(emit, y, 4), part)
-            )
+            row = y + 4 * part if self.lhs.source.along_k else y * 4 + part
             first = each * (4 * group + part)
             own = sums[first : first + each]
             if self.rhs.source.along_k:
-                found += [Piece(row, plus(emit, x, 8 * k), [sum]) for k, sum in enumerate(own)]
+                pieces += [Piece(row, x + 8 * k, [sum]) for k, sum in enumerate(own)]
             else:
-                start = multiple(emit, x, 4)
-                found += [
-                    Piece(row, plus(emit, start, 32 * half), own[4 * half : 4 * half + 4])
-                    for half in range(each // 4)
+                pieces += [
+                    Piece(row, x * 4 + 32 * k, own[4 * k : 4 * k + 4]) for k in range(each // 4)
                 ]
-        return found
+        return pieces

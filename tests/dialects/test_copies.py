@@ -15,7 +15,8 @@ from dlc.dialects.simt import WARP
 from dlc.dialects.warp_memory import Divergence, Early
 from dlc.ir.core import Value
 from dlc.ir.types import F16, F32
-from dlc.lowering.loop_words import unravel
+from dlc.lowering.expr import Expr
+from dlc.lowering.words import unravel
 from tests.dialects.faults import THREADS, Fault, cases, check, run
 from tests.dialects.threads import Threads, launch, memory, numbers
 
@@ -156,8 +157,8 @@ def rows_of_a_matrix_begin_in_the_middle_of_a_unit(at: Threads, right: bool) -> 
     at.commit()
     at.wait()
     at.barrier()
-    _, lane = unravel(at.emit, at.thread, [at.index(2), at.index(WARP)])
-    place = at.plus(at.times(lane, 8), 0 if right else 1)
+    _, lane = unravel(Expr(at.emit, at.thread), [2, WARP])
+    place = at.plus(at.times(lane.value, 8), 0 if right else 1)
     at.blamed.emit.all(simt.LoadMatrix(room, place, F16))
 
 
@@ -167,10 +168,10 @@ def half_a_warp_loads_a_matrix(at: Threads, right: bool) -> None:
     at.commit()
     at.wait()
     at.barrier()
-    _, lane = unravel(at.emit, at.thread, [at.index(2), at.index(WARP)])
+    _, lane = unravel(Expr(at.emit, at.thread), [2, WARP])
 
     def load(inside: Threads) -> None:
-        inside.blamed.emit.all(simt.LoadMatrix(room, inside.times(lane, 8), F16))
+        inside.blamed.emit.all(simt.LoadMatrix(room, inside.times(lane.value, 8), F16))
 
     at.when(at.is_below(at.thread, THREADS if right else 16), load)
 

@@ -16,7 +16,7 @@ from dlc.ir.core import Block, Value
 from dlc.ir.evaluation import Array
 from dlc.ir.location import FileLocation
 from dlc.ir.types import BF16, F16, F32, F64, INDEX, POINTER, DType, Type, VectorType
-from dlc.lowering.loop_words import index
+from dlc.lowering.expr import Expr
 
 HERE = FileLocation("kernel.dlm", 1, 1)
 
@@ -118,7 +118,7 @@ def loaded(dtype: DType, numbers: Array, *, transposed: bool) -> Array:
     _, thread, source, target = block.arguments
     emit, each = Builder(block, HERE), 16 // dtype.bytes
     room = emit(simt.Shared(numbers.size, dtype))
-    row = emit(scalar.Multiply(thread, index(emit, each)))
+    row = (Expr(emit, thread) * each).value
     always = emit(scalar.Compare(thread, thread, "eq"))
     emit.place(simt.Copy(source, row, room, row, always, dtype, each))
     emit.place(simt.Commit())
@@ -126,8 +126,7 @@ def loaded(dtype: DType, numbers: Array, *, transposed: bool) -> Array:
     emit.place(simt.Barrier())
     width = 1 if dtype is F32 else 2
     for number, value in enumerate(emit.all(simt.LoadMatrix(room, row, dtype, transposed))):
-        own = emit(scalar.Multiply(thread, index(emit, width)))
-        place = emit(scalar.Add(own, index(emit, number * WARP * width)))
+        place = (Expr(emit, thread) * width + number * WARP * width).value
         emit.place((loop.Store if dtype is F32 else vec.Store)(value, target, place))
     emit.place(loop.Return())
     found = np.zeros(4 * WARP * width, dtype.numpy)

@@ -21,7 +21,8 @@ from dlc.errors import CallError
 from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.types import F32, INDEX, VectorType
-from dlc.lowering.loop_words import unravel
+from dlc.lowering.expr import Expr
+from dlc.lowering.words import unravel
 from dlc.runtime.abi import Status
 from tests.dialects.faults import ROOM, THREADS, TILES, Fault, cases, check, run
 from tests.dialects.threads import HERE, Floats, Threads, launch, memory, numbers
@@ -37,8 +38,8 @@ def all_write_one_place(at: Threads, right: bool) -> None:
 
 def two_warps_write_the_same_places(at: Threads, right: bool) -> None:
     room = at.shared(THREADS)
-    _, lane = unravel(at.emit, at.thread, [at.index(2), at.index(WARP)])
-    at.blamed.store(at.number(1), room, at.thread if right else lane)
+    _, lane = unravel(Expr(at.emit, at.thread), [2, WARP])
+    at.blamed.store(at.number(1), room, at.thread if right else lane.value)
 
 
 def a_row_is_read_before_all_of_it_is_there(at: Threads, right: bool) -> None:
@@ -378,8 +379,8 @@ class Drawn:
         room = at.shared(THREADS)
         at.store(one, room, at.thread)
         at.barrier()
-        _, place = unravel(at.emit, at.plus(at.thread, shift), [at.index(2), at.index(THREADS)])
-        return at.load(room, place), np.roll(x, -shift)
+        _, place = unravel(Expr(at.emit, at.plus(at.thread, shift)), [2, THREADS])
+        return at.load(room, place.value), np.roll(x, -shift)
 
 
 COMBINED: tuple[tuple[Callable[[Value, Value], Op], Callable[[Floats, Floats], Floats]], ...] = (

@@ -15,8 +15,8 @@ from dlc.ir.builder import Builder
 from dlc.ir.core import Block, Value
 from dlc.ir.location import FileLocation
 from dlc.ir.types import F32, INDEX, POINTER
-from dlc.lowering.loop_words import for_each, index
-from dlc.lowering.simt_writer import nothing
+from dlc.lowering.expr import Expr, index
+from dlc.lowering.words import for_each, when
 
 HERE = FileLocation("kernel.dlm", 1, 1)
 FAULT = FileLocation("kernel.dlm", 7, 3)
@@ -44,7 +44,7 @@ class Threads:
         return Threads(emit, self.count, self.tile, self.thread, self.given)
 
     def index(self, number: int) -> Value:
-        return index(self.emit, number)
+        return index(self.emit, number).value
 
     def number(self, number: float) -> Value:
         return self.emit(scalar.Constant(number, F32))
@@ -96,18 +96,12 @@ class Threads:
         return self.emit(simt.Exchange(value, distance))
 
     def when(self, condition: Value, body: Callable[[Threads], None]) -> None:
-        then = Block()
-        inside = Builder(then, self.emit.location)
-        body(self._with(inside))
-        inside.place(loop.Yield([]))
-        self.emit.place(loop.If(condition, then, nothing(self.emit)))
+        with when(Expr(self.emit, condition)):
+            body(self)
 
     def repeat(self, times: Value, body: Callable[[Threads], None]) -> None:
-        def step(deep: Builder, position: Value, carried: list[Value]) -> Sequence[Value]:
-            body(self._with(deep))
-            return ()
-
-        for_each(self.emit, self.index(0), times, 1, (), step)
+        with for_each(self.emit, 0, Expr(self.emit, times)):
+            body(self)
 
 
 Write = Callable[[Threads], None]

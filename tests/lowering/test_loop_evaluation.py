@@ -19,7 +19,6 @@ from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, I64, INDEX, POINTER, TensorType, VectorType
 from dlc.lowering.loop_check import Compared, compare_loops, planned_copy
 from dlc.lowering.loop_evaluation import run_tile
-from dlc.lowering.loop_words import index
 from dlc.lowering.plan_evaluation import evaluate_plan
 from tests.lowering.everywhere import (
     HERE,
@@ -126,6 +125,10 @@ def run(write: Callable[[Builder, Value], object], memory: Stretch) -> None:
     write(emit, block.arguments[2])
     emit.place(loop.Return())
     run_tile(loop.Func(block, "kernel"), [memory], (), 0)
+
+
+def index(emit: Builder, place: int) -> Value:
+    return emit(scalar.Constant(place, INDEX))
 
 
 def number(emit: Builder, value: float) -> Value:

@@ -9,9 +9,9 @@ def divide(x: Term, y: Term) -> Term:
     """`x / y` toward zero; `x / 0 = 0`, `MIN / -1 = MIN`."""
     zero = y.equals(0)
     if x.dtype.kind == "uint":
-        return x.divide_raw(y.unless(zero, 1)).unless(zero, 0)
+        return (x // y.unless(zero, 1)).unless(zero, 0)
     minus_one = y.equals(-1)
-    quotient = x.divide_raw(y.unless(zero | minus_one, 1))
+    quotient = x // y.unless(zero | minus_one, 1)
     return quotient.unless(minus_one, -x).unless(zero, 0)
 
 
