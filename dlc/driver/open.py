@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from dlc.dialects.builtin import Module
@@ -16,6 +16,7 @@ from dlc.frontend import training as frontend
 from dlc.frontend.elaborate import elaborate
 from dlc.frontend.train_step import Purpose
 from dlc.frontend.values import Datum
+from dlc.ir.core import Op
 from dlc.ir.passes import Context
 from dlc.ir.verify import verify
 from dlc.lowering.capacity import check_interface
@@ -263,13 +264,7 @@ def read_ir(text: str, name: str) -> Module:
 
     Raises ModelError with what is wrong in it.
     """
-    match parse_ops(text, name):
-        case [Module() as module]:
-            pass
-        case ops:
-            module = Module.empty(ops[0].location)
-            for op in ops:
-                module.body.append(op)
+    module = module_of(parse_ops(text, name))
     try:
         verify(module)
     except DlcError as error:
@@ -278,4 +273,16 @@ def read_ir(text: str, name: str) -> Module:
     return module
 
 
-__all__ = ["OPENERS", "open_model", "open_training", "read_ir"]
+def module_of(ops: Sequence[Op]) -> Module:
+    """The module that the operations of a text are, or one around them."""
+    match ops:
+        case [Module() as module]:
+            return module
+        case _:
+            module = Module.empty(ops[0].location)
+            for op in ops:
+                module.body.append(op)
+            return module
+
+
+__all__ = ["OPENERS", "module_of", "open_model", "open_training", "read_ir"]

@@ -69,7 +69,7 @@ class _ShortPrinter(Printer):
     def _regions(self, op: Op) -> list[Op | Block | str]:
         todo: list[Op | Block | str] = []
         for block in reversed(op.regions):
-            todo += (Close("}"), *reversed(list(block)), block)
+            todo += (Close("} " if todo else "}"), *reversed(list(block)), block)
         return todo
 
     def _open(self, block: Block) -> str:
