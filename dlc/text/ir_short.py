@@ -105,7 +105,9 @@ class _ShortPrinter(Printer):
         for size in op.segments[1:]:
             groups.append(names[start : start + size])
             start += size
-        return " | ".join([", ".join(group) for group in groups]).rstrip("| ").lstrip()
+        while not groups[-1]:
+            groups.pop()
+        return " | ".join([", ".join(group) for group in groups]).replace("|  |", "| |").lstrip()
 
     def _tail(self, op: Op, dictionary: str) -> str:
         return "\n"

@@ -10,12 +10,12 @@ from dlc.driver.open import module_of
 from dlc.driver.pipelines import LOADED
 from dlc.driver.verify_each import EachPass
 from dlc.ir.log import Decision
-from dlc.ir.passes import Context, Manager, Options
+from dlc.ir.passes import PASSES, Context, Manager, Options
 from dlc.ir.verify import verify
 from dlc.text.ir_short import parse_short, print_short
 from tests.cases.golden import Case
 
-assert LOADED, "the modules that define the passes are loaded"
+assert LOADED and PASSES, "the modules that define the passes are loaded"
 
 
 def run_case(case: Case) -> str:
