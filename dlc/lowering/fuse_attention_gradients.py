@@ -33,7 +33,11 @@ def fuse_gpu_attention_gradients(module: Op, context: Context) -> None:
 
 def _fuse_among(ops: Sequence[Op], context: Context) -> None:
     for op in ops:
-        if isinstance(op, nn.AttentionGradient) and _fits(op):
+        if isinstance(op, nn.AttentionGradient):
+            reason = _why_not(op)
+            if reason:
+                context.log.refused(reason, op)
+                continue
             context.log.did("walk along keys and queries", op)
             made = _kernels(op, context.rewriter.before(op))
             for old, new in zip(op.results, made, strict=False):
@@ -42,13 +46,16 @@ def _fuse_among(ops: Sequence[Op], context: Context) -> None:
             context.rewriter.erase(op, Gone("it is computed by kernels"))
 
 
-def _fits(op: nn.AttentionGradient) -> bool:
-    """Whether its sums stay in registers, and nothing as large as the scores is wanted."""
+def _why_not(op: nn.AttentionGradient) -> str:
+    """Why it is computed by what it is made of; empty if kernels of their own do it."""
     query, values = array.tensor_type(op.query), array.tensor_type(op.values)
     sizes = query.shape[-1], values.shape[-1]
+    if any(result.uses for result in op.results[3:]):
+        return "the mask is to receive something, which is as large as all scores"
+    if query.dtype not in (F32, F16, BF16):
+        return f"there is no kernel for {query.dtype}"
     moderate = all(isinstance(size, int) and 0 < size <= MOST_NARROW for size in sizes)
-    wanted = any(result.uses for result in op.results[3:])
-    return moderate and query.dtype in (F32, F16, BF16) and not wanted
+    return "" if moderate else f"sums of rows longer than {MOST_NARROW} do not fit into registers"
 
 
 def _kernels(op: nn.AttentionGradient, emit: Builder) -> list[Value]:

@@ -71,7 +71,7 @@ def _reorder_in(
         "how": found.how,
     }
     if found.peak >= before.peak:
-        context.log.refused("another order", subject, **figures)
+        context.log.refused("no order of so few waves holds less", subject, **figures)
         return
     context.log.did("another order", subject, **figures)
     for number in found.cuts:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from dlc.dialects import kernel, scalar
 from dlc.dialects.scalar import element
@@ -58,8 +59,12 @@ def _split_among(ops: Sequence[Op], context: Context) -> None:
         if isinstance(op, kernel.Generic) and not op.outs:
             for inner in list(op.body):
                 if isinstance(inner, kernel.Fold) and _is_alone(inner, op):
+                    if prod(_sizes_of(op, inner, usual)) < WORTH:
+                        continue
                     parts = _parts_of(op, inner, usual)
-                    if parts:
+                    if not parts:
+                        context.log.refused("there are threads enough without parts", op.results[0])
+                    else:
                         context.log.did("fold in parts first", op.results[0])
                         _split(op, inner, parts)
 
@@ -97,12 +102,7 @@ class _Part:
 def _parts_of(op: kernel.Generic, fold: kernel.Fold, usual: int) -> list[_Part]:
     """How the first axes of a fold are divided; none where that is not worth it."""
 
-    def about(size: Size) -> int:
-        return evaluate(size, dict.fromkeys(names(size), usual))
-
-    count, length = about(product(op.domain)), about(product(fold.extents))
-    if count * length < WORTH:
-        return []
+    count, length = _sizes_of(op, fold, usual)
     along = folds_along_memory(op)
     if along:
         wanted = min(BLOCKS // max(count, 1), length // ROW)
@@ -113,7 +113,7 @@ def _parts_of(op: kernel.Generic, fold: kernel.Fold, usual: int) -> list[_Part]:
     for axis, extent in enumerate(fold.extents):
         if wanted < 2:
             break
-        known = about(extent)
+        known = _about(extent, usual)
         if axis < last and known <= 2 * wanted:
             found.append(_Part(extent, extent, 1))
             wanted //= known
@@ -122,6 +122,15 @@ def _parts_of(op: kernel.Generic, fold: kernel.Fold, usual: int) -> list[_Part]:
         # Where a row in memory is not divided evenly, its parts would not be read as rows.
         return found if along and axis == last and not part.is_exact else [*found, part]
     return found
+
+
+def _sizes_of(op: kernel.Generic, fold: kernel.Fold, usual: int) -> tuple[int, int]:
+    """How many elements a kernel computes, and how many are folded for each."""
+    return _about(product(op.domain), usual), _about(product(fold.extents), usual)
+
+
+def _about(size: Size, usual: int) -> int:
+    return evaluate(size, dict.fromkeys(names(size), usual))
 
 
 def _divided(extent: Size, wanted: int) -> _Part:
