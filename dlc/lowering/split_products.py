@@ -80,7 +80,10 @@ def _parts_of(op: Gemm | Conv, bounds: Bounds, context: Context) -> int:
     parts = min(MOST, BLOCKS // tiles, steps * each // least, steps // WHOLE)
     if parts < 2 or (steps - steps // parts) * each < WORTH * least:
         context.log.refused(
-            "parts of its sums would save too little", op.results[0], tiles=tiles, steps=steps * each
+            "parts of its sums would save too little",
+            op.results[0],
+            tiles=tiles,
+            steps=steps * each,
         )
         return 1
     # As many as there are when all are whole.

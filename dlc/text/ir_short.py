@@ -170,8 +170,14 @@ def _type_text(type: Type) -> str:
             return type.name
         case TensorType(dtype, shape):
             return f"{dtype.name}[{', '.join(map(str, shape))}]"
+        case FunctionType(inputs, results):
+            return f"({_types_text(inputs)}) -> ({_types_text(results)})"
         case _:
             return str(type)
+
+
+def _types_text(types: Sequence[Type]) -> str:
+    return ", ".join(map(_type_text, types))
 
 
 def _is_bare(word: str) -> bool:
