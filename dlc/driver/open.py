@@ -26,6 +26,7 @@ from dlc.runtime.files import map_file
 from dlc.runtime.manifest import Layer, Training
 from dlc.runtime.weights import WeightViews
 from dlc.text.ir_parser import parse_ops
+from dlc.text.ir_short import is_short, parse_short
 from dlc.text.source import Source, readable
 
 MAX_IR_BYTES = 64 << 20
@@ -260,11 +261,12 @@ OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen, Places, Asked
 
 
 def read_ir(text: str, name: str) -> Module:
-    """The module of IR in a text, or of the functions and programs that the text is, as MLIR reads it.
+    """The module of IR in a text, or of the functions and programs that the text is.
 
+    It is as MLIR reads it, or in the short spelling (`dlc.text.ir_short`).
     Raises ModelError with what is wrong in it.
     """
-    module = module_of(parse_ops(text, name))
+    module = _module_of(parse_short(text, name) if is_short(text) else parse_ops(text, name))
     try:
         verify(module)
     except DlcError as error:
@@ -273,7 +275,7 @@ def read_ir(text: str, name: str) -> Module:
     return module
 
 
-def module_of(ops: Sequence[Op]) -> Module:
+def _module_of(ops: Sequence[Op]) -> Module:
     """The module that the operations of a text are, or one around them."""
     match ops:
         case [Module() as module]:
@@ -285,4 +287,4 @@ def module_of(ops: Sequence[Op]) -> Module:
             return module
 
 
-__all__ = ["OPENERS", "module_of", "open_model", "open_training", "read_ir"]
+__all__ = ["OPENERS", "open_model", "open_training", "read_ir"]

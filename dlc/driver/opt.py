@@ -23,6 +23,7 @@ from dlc.ir.passes import PASSES, Context, Manager
 from dlc.ir.verify import verify
 from dlc.runtime.collector import without_collections
 from dlc.text.ir_printer import print_module
+from dlc.text.ir_short import print_short
 
 assert LOADED and PASSES, "the modules that define the passes are loaded"
 
@@ -33,12 +34,16 @@ def optimise_text(text: str, passes: Sequence[str], *, file: str, verify_each: b
     Raises ModelError for a text that is wrong, UsageError for a pass that does not exist.
     """
     load_extensions()
-    return _run(read_ir(text, file), Context(), passes, Settings(verify_each=verify_each))
+    settings = Settings(verify_each=verify_each)
+    return print_module(_after(read_ir(text, file), Context(), passes, settings))
 
 
-def optimise_file(path: str, passes: Sequence[str], settings: Settings) -> str:
+def optimise_file(
+    path: str, passes: Sequence[str], settings: Settings, *, short: bool = False
+) -> str:
     """The IR of a model in a file after the passes, in order; `settings` are what passes are told.
 
+    It is in MLIR's generic form, or with `short` in the short spelling (`dlc.text.ir_short`).
     Raises UsageError: D0901 for a pass that does not exist, D0905 for one that the module is not ready for.
     """
     opened = open_model(Path(path))
@@ -47,7 +52,8 @@ def optimise_file(path: str, passes: Sequence[str], settings: Settings) -> str:
         assert isinstance(module, Module)
         _check_ready(name, module, opened.name)
 
-    return _run(opened.module, opened.context, passes, settings, check)
+    module = _after(opened.module, opened.context, passes, settings, check)
+    return print_short(module) if short else print_module(module)
 
 
 GRAPH_ONLY = frozenset(
@@ -94,13 +100,14 @@ def _not_ready(name: str, wanted: str, stage: str, file: str) -> UsageError:
 
 
 @without_collections()
-def _run(
+def _after(
     module: Op,
     context: Context,
     passes: Sequence[str],
     settings: Settings,
     ready: Callable[[str, Op], None] | None = None,
-) -> str:
+) -> Op:
+    """The module after the passes, verified."""
     context.options = settings.options()
     use_machine_code()
     check = EachPass() if settings.verify_each else None
@@ -114,4 +121,4 @@ def _run(
     manager = Manager(context, before=before, after=None if check is None else check.after)
     manager.run(module, passes)
     verify(module)
-    return print_module(module)
+    return module

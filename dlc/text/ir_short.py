@@ -22,6 +22,7 @@ an operation alone:
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from dlc.ir.attributes import Attribute, Dense, exactly
@@ -36,12 +37,18 @@ from dlc.text.ir_printer import Close, Printer
 from dlc.text.ir_spelling import WORD, attribute_text, integer_bits, key_text
 from dlc.text.ir_types import read_array_type, read_size
 
-__all__ = ["parse_short", "print_short"]
+__all__ = ["is_short", "parse_short", "print_short"]
 
 SHORT_NAMES = {"func": "func.func", "return": "func.return", "module": "builtin.module"}
 LONG_NAMES = {name: short for short, name in SHORT_NAMES.items()}
+BEGIN = re.compile(r"(?:\s|//.*)*+[A-Za-z]")
 SYMBOL = "sym_name"
 FUNCTION_TYPE = "function_type"
+
+
+def is_short(text: str) -> bool:
+    """Whether a text begins as the short spelling does: with a word, not with a name in quotes."""
+    return BEGIN.match(text) is not None
 
 
 def parse_short(text: str, file: str) -> list[Op]:
@@ -257,22 +264,32 @@ class _ShortParser(Parser):
         tokens = self._tokens
         ends: list[int] = []
         while True:
-            if tokens[at][:1] == "%":
+            while tokens[at][:1] == "%":
                 head.operands.append(self._operand(at))
                 at += 1
-            if tokens[at] == "|":
-                ends.append(len(head.operands))
-            elif tokens[at] != ",":
+                if tokens[at] != ",":
+                    break
+                at += 1
+                if tokens[at][:1] != "%":
+                    self._read.unexpected(at, "an operand, such as %x")
+            if tokens[at] != "|":
                 break
+            ends.append(len(head.operands))
             at += 1
-        if head.kind is not None and signature_of(head.kind).groups > 1:
-            signature = signature_of(head.kind)
+        if head.kind is not None:
+            self._set_segments(at, head, signature_of(head.kind), ends)
+        return at
+
+    def _set_segments(self, at: int, head: Head, signature: Signature, ends: list[int]) -> None:
+        """Note how many operands each group has, from how many there are before each `|`."""
+        if len(ends) >= max(signature.groups, 1):
+            self._read.unexpected(at, f"no more than {signature.groups} groups of operands")
+        if signature.groups > 1:
             ends += [len(head.operands)] * (signature.groups - len(ends))
             starts = (signature.operands, *ends)
             head.attributes[SEGMENTS] = tuple(
                 [end - start for start, end in zip(starts, ends, strict=False)]
             )
-        return at
 
     def _has_region(self, head: Head) -> bool:
         return self._tokens[self._at] in ("(", "{")

@@ -6,13 +6,12 @@ import ast
 from collections.abc import Mapping
 from dataclasses import fields
 
-from dlc.driver.open import module_of
+from dlc.driver.open import read_ir
 from dlc.driver.pipelines import LOADED
 from dlc.driver.verify_each import EachPass
 from dlc.ir.log import Decision
 from dlc.ir.passes import PASSES, Context, Manager, Options
-from dlc.ir.verify import verify
-from dlc.text.ir_short import parse_short, print_short
+from dlc.text.ir_short import print_short
 from tests.cases.golden import Case
 
 assert LOADED and PASSES, "the modules that define the passes are loaded"
@@ -20,8 +19,7 @@ assert LOADED and PASSES, "the modules that define the passes are loaded"
 
 def run_case(case: Case) -> str:
     """The IR after the passes, then a line for each refusal; raises DlcError as `dlc opt` does."""
-    module = module_of(parse_short(case.text, "case.dlir"))
-    verify(module)
+    module = read_ir(case.text, "case.dlir")
     context = Context(options_of(case.options))
     check = EachPass()
     Manager(context, before=check.before, after=check.after).run(module, case.passes)

@@ -74,6 +74,14 @@ def test_names_of_passes_may_have_blanks_between_them(dlc: Command) -> None:
     assert dlc("opt", "rows.dlm", "--passes", " canonicalize, dce ").out == plain.out
 
 
+def test_what_is_printed_short_is_read_as_what_it_is(dlc: Command, folder: Path) -> None:
+    short = dlc("opt", "rows.dlm", "--passes", "autodiff,decompose,lower_to_kernels", "--short")
+    (folder / "short.dlir").write_text(short.out)
+    assert short.out.lstrip().startswith("func @")
+    full = dlc("opt", "rows.dlm", "--passes", "autodiff,decompose,lower_to_kernels")
+    assert dlc("opt", "short.dlir").out == full.out != short.out
+
+
 def test_every_pass_in_its_turn_is_ready(dlc: Command, folder: Path) -> None:
     (folder / "m.dlm").write_text(MODEL)
     passes = "autodiff,algebra,decompose,lower_to_kernels,fuse,pack,make_prepare"
