@@ -66,7 +66,11 @@ def _split_among(chosen: Collection[Op], module: Op, context: Context) -> None:
 def _parts_of(op: Gemm | Conv, bounds: Bounds, context: Context) -> int:
     """In how many parts k is divided; 1 where that is not worth it, or the result may be of any size."""
     sizes = [most for size in op.domain if (most := interval(size, bounds)[1])]
-    if len(sizes) < len(op.domain) or min(sizes[-2:]) <= FEW:
+    if len(sizes) < len(op.domain):
+        context.log.refused("its rows and columns may be any number", op.results[0])
+        return 1
+    if min(sizes[-2:]) <= FEW:
+        context.log.refused("it has few rows or columns", op.results[0])
         return 1
     if isinstance(op, Conv) and (op.groups > 1 or op.panel):
         return 1
