@@ -54,6 +54,14 @@ def test_what_passes_are_told_follows_their_names() -> None:
     assert golden.check(case, shout) is None
 
 
+def test_commas_in_braces_do_not_end_a_pass() -> None:
+    assert golden.passes_of("cse,see_parts{unit=16,most=3},dce") == (
+        "cse",
+        "see_parts{unit=16,most=3}",
+        "dce",
+    )
+
+
 def test_another_output_is_shown_as_a_difference() -> None:
     failure = golden.check(only("// RUN: shout\nhello\n// ---\nHELLO?\n"), shout)
     assert failure is not None

@@ -140,8 +140,8 @@ def _told(source: list[str], line: int) -> tuple[tuple[str, ...], dict[str, str]
 
 
 def passes_of(text: str) -> tuple[str, ...]:
-    """The passes in a text, with commas between them."""
-    return tuple(text.split(","))
+    """The passes in a text, with commas between them; those in `name{key=value,...}` are part of a pass."""
+    return tuple(re.findall(r"(?:[^,{}]|\{[^{}]*\})+", text))
 
 
 def _title(source: list[str], line: int) -> str:
