@@ -42,6 +42,8 @@ __all__ = ["is_short", "parse_short", "print_short"]
 SHORT_NAMES = {"func": "func.func", "return": "func.return", "module": "builtin.module"}
 LONG_NAMES = {name: short for short, name in SHORT_NAMES.items()}
 BEGIN = re.compile(r"(?:\s|//.*)*+[A-Za-z]")
+RESERVED = frozenset({"true", "false", *DType.named, *DType.spelled})
+"""Words that are no sizes."""
 SYMBOL = "sym_name"
 FUNCTION_TYPE = "function_type"
 
@@ -189,12 +191,7 @@ def _types_text(types: Sequence[Type]) -> str:
 
 def _is_bare(word: str) -> bool:
     """Whether a word is a size and nothing else."""
-    return bool(WORD.fullmatch(word)) and word not in (
-        "true",
-        "false",
-        *DType.named,
-        *DType.spelled,
-    )
+    return word not in RESERVED and WORD.fullmatch(word) is not None
 
 
 # Reading ----------------------------------------------------------------------------------------
