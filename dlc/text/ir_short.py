@@ -39,8 +39,8 @@ from dlc.text.ir_types import read_array_type, read_size
 
 __all__ = ["is_short", "parse_short", "print_short"]
 
-SHORT_NAMES = {"func": "func.func", "return": "func.return", "module": "builtin.module"}
-LONG_NAMES = {name: short for short, name in SHORT_NAMES.items()}
+SHORT_NAMES = {"func.func": "func", "func.return": "return", "builtin.module": "module"}
+"""Operations that are spelt without their dialect."""
 BEGIN = re.compile(r"(?:\s|//.*)*+[A-Za-z]")
 RESERVED = frozenset({"true", "false", *DType.named, *DType.spelled})
 """Words that are no sizes."""
@@ -63,7 +63,7 @@ def parse_short(text: str, file: str) -> list[Op]:
 
 def print_short(op: Op) -> str:
     """The text of an operation and all that is in it, with a line break at the end."""
-    if op.name == "builtin.module" and not op.attributes:
+    if op.name == "builtin.module" and not op.attributes and op.regions[0].first is not None:
         return "".join("".join(_ShortPrinter().pieces(child)) for child in op.regions[0])
     return "".join(_ShortPrinter().pieces(op))
 
@@ -89,7 +89,7 @@ class _ShortPrinter(Printer):
     def _head(self, op: Op, properties: str) -> str:
         self._forget_names(op)
         results = ", ".join([self._name(value) for value in op.results])
-        parts = [LONG_NAMES.get(op.name, op.name)]
+        parts = [SHORT_NAMES.get(op.name, op.name)]
         signature = signature_of(type(op))
         attributes = _needed(op, signature)
         if signature.is_symbol and SYMBOL in attributes:
@@ -223,7 +223,7 @@ class _ShortParser(Parser):
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text, file)
         self._read = _ShortReader(self._tokens)
-        self._kinds = {LONG_NAMES.get(name, name): kind for name, kind in OPS.items()}
+        self._kinds = {SHORT_NAMES.get(name, name): kind for name, kind in OPS.items()}
 
     def _head(self) -> Head:
         """`%a, %b = dialect.operation @symbol %x, %y | %z {...}`."""

@@ -98,6 +98,15 @@ def test_what_can_be_inferred_is_left_out() -> None:
     assert short(SHORT) == SHORT
 
 
+def test_an_empty_module_and_one_with_attributes_say_that_they_are_modules() -> None:
+    module = Module.empty(UnknownLocation())
+    assert print_short(module) == "module {\n}\n"
+    assert_read_back(module)
+    module.attributes["dlc.limits"] = ("exact",)
+    assert print_short(module) == 'module {dlc.limits=["exact"]} {\n}\n'
+    assert_read_back(module)
+
+
 def test_a_function_may_stand_on_one_line() -> None:
     line = "func @f(%x: f32[2, 2]) { %a = array.matmul %x, %x   return %a, %a }"
     assert short(line) == (
