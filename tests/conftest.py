@@ -77,7 +77,7 @@ class CaseItem(pytest.Item):
             self._fail(error.render())
 
     def _update(self) -> None:
-        output = runner.run_case(self.case.text, self.case.passes)
+        output = runner.run_case(self.case)
         file = self.path.read_text(encoding="utf-8")
         self.path.write_text(golden.with_output(file, self.index, output), encoding="utf-8")
 

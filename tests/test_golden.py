@@ -25,13 +25,14 @@ hello
 """
 
 
-def shout(text: str, passes: str) -> str:
+def shout(case: golden.Case) -> str:
     """A stand-in for the compiler: the last line, in capitals with one `!` for each pass."""
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(case.text.split("\n"), 1):
         if line.startswith("bad"):
             raise ModelError([Diagnostic("D0101", "this is bad", Place("case.dlir", number, 1))])
-    word = text.split("\n")[-2]
-    return word.upper() + "!" * len(passes.split(",")) + "\n" if passes else word + "\n"
+    word = case.text.split("\n")[-2]
+    loud = case.options.get("mark", "!") * len(case.passes.split(","))
+    return word.upper() + loud + "\n" if case.passes else word + "\n"
 
 
 def only(text: str) -> golden.Case:
@@ -45,6 +46,12 @@ def test_a_file_is_split_into_its_cases() -> None:
     assert loud.expected == "HELLO!!"
     assert (plain.line, plain.title, plain.passes) == (7, "line 7", "")
     assert [golden.check(case, shout) for case in (loud, plain)] == [None, None]
+
+
+def test_what_passes_are_told_follows_their_names() -> None:
+    case = only("// RUN: shout --mark=?\nhello\n// ---\nHELLO?\n")
+    assert (case.passes, case.options) == ("shout", {"mark": "?"})
+    assert golden.check(case, shout) is None
 
 
 def test_another_output_is_shown_as_a_difference() -> None:

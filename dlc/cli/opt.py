@@ -25,6 +25,9 @@ def command(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Where to write; else it is printed.")
     ] = None,
+    short: Annotated[
+        bool, typer.Option("--short", help="In the short spelling: types are inferred.")
+    ] = False,
     *,
     given: options.Compilation,
     as_json: options.Json = False,
@@ -34,7 +37,7 @@ def command(
         check_kept([output_path(out, ".dlir")], [file])
     with progress(f"running passes on {file}"):
         settings = given.settings()
-    text, names = driver.optimise_file(file, passes, settings)
+    text, names = driver.optimise_file(file, passes, settings, short=short)
     if out is not None:
         driver.write_text(out, text)
     if as_json:

@@ -48,12 +48,15 @@ def command(
         bool,
         typer.Option("--svg", help="Draw --stage graph or kernel, without --after and --changed."),
     ] = False,
+    short: Annotated[
+        bool, typer.Option("--short", help="IR in the short spelling: types are inferred.")
+    ] = False,
     *,
     given: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Show a model at a stage between its text and machine code."""
-    shown = driver.Shown(stage, entry, after, changed, dump_dir, svg)
+    shown = driver.Shown(stage, entry, after, changed, dump_dir, svg, short)
     with progress(f"compiling {model}"):
         text = driver.show_stage(replace(given.of(model), to_train=train), shown)
     if as_json:

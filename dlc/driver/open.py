@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from dlc.dialects.builtin import Module
@@ -16,6 +16,7 @@ from dlc.frontend import training as frontend
 from dlc.frontend.elaborate import elaborate
 from dlc.frontend.train_step import Purpose
 from dlc.frontend.values import Datum
+from dlc.ir.core import Op
 from dlc.ir.passes import Context
 from dlc.ir.verify import verify
 from dlc.lowering.capacity import check_interface
@@ -25,6 +26,7 @@ from dlc.runtime.files import map_file
 from dlc.runtime.manifest import Layer, Training
 from dlc.runtime.weights import WeightViews
 from dlc.text.ir_parser import parse_ops
+from dlc.text.ir_short import is_short, parse_short
 from dlc.text.source import Source, readable
 
 MAX_IR_BYTES = 64 << 20
@@ -259,23 +261,30 @@ OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen, Places, Asked
 
 
 def read_ir(text: str, name: str) -> Module:
-    """The module of IR in a text, or of the functions and programs that the text is, as MLIR reads it.
+    """The module of IR in a text, or of the functions and programs that the text is.
 
+    It is as MLIR reads it, or in the short spelling (`dlc.text.ir_short`).
     Raises ModelError with what is wrong in it.
     """
-    match parse_ops(text, name):
-        case [Module() as module]:
-            pass
-        case ops:
-            module = Module.empty(ops[0].location)
-            for op in ops:
-                module.body.append(op)
+    module = _module_of(parse_short(text, name) if is_short(text) else parse_ops(text, name))
     try:
         verify(module)
     except DlcError as error:
         error.sources.setdefault(name, text)
         raise
     return module
+
+
+def _module_of(ops: Sequence[Op]) -> Module:
+    """The module that the operations of a text are, or one around them."""
+    match ops:
+        case [Module() as module]:
+            return module
+        case _:
+            module = Module.empty(ops[0].location)
+            for op in ops:
+                module.body.append(op)
+            return module
 
 
 __all__ = ["OPENERS", "open_model", "open_training", "read_ir"]

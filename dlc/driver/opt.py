@@ -23,6 +23,7 @@ from dlc.ir.passes import Context, Manager, Pipeline, parse_passes
 from dlc.ir.verify import verify
 from dlc.runtime.collector import without_collections
 from dlc.text.ir_printer import print_module
+from dlc.text.ir_short import print_short
 
 
 def optimise_text(text: str, passes: str, *, file: str, verify_each: bool = False) -> str:
@@ -32,15 +33,18 @@ def optimise_text(text: str, passes: str, *, file: str, verify_each: bool = Fals
     an option that does not exist.
     """
     load_extensions()
-    module = read_ir(text, file)
-    return _run(module, Context(), parse_passes(passes), Settings(verify_each=verify_each))
+    settings = Settings(verify_each=verify_each)
+    return print_module(_after(read_ir(text, file), Context(), parse_passes(passes), settings))
 
 
-def optimise_file(path: str, passes: str, settings: Settings) -> tuple[str, list[str]]:
+def optimise_file(
+    path: str, passes: str, settings: Settings, *, short: bool = False
+) -> tuple[str, list[str]]:
     """The IR of a model in a file after passes such as `fuse{max_inputs=4},dce`, and these, one by one.
 
-    `settings` are what passes are told. Raises UsageError: D0901 for a pass that does not exist, D0902 for
-    an option that it does not take, D0905 for a pass that the module is not ready for.
+    It is in MLIR's generic form, or with `short` in the short spelling (`dlc.text.ir_short`). `settings`
+    are what passes are told. Raises UsageError: D0901 for a pass that does not exist, D0902 for an option
+    that it does not take, D0905 for a pass that the module is not ready for.
     """
     opened = open_model(Path(path))
     steps = parse_passes(passes)
@@ -49,8 +53,8 @@ def optimise_file(path: str, passes: str, settings: Settings) -> tuple[str, list
         assert isinstance(module, Module)
         _check_ready(name, module, opened.name)
 
-    text = _run(opened.module, opened.context, steps, settings, check)
-    return text, list(map(str, steps))
+    module = _after(opened.module, opened.context, steps, settings, check)
+    return print_short(module) if short else print_module(module), list(map(str, steps))
 
 
 GRAPH_ONLY = frozenset(
@@ -97,13 +101,14 @@ def _not_ready(name: str, wanted: str, stage: str, file: str) -> UsageError:
 
 
 @without_collections()
-def _run(
+def _after(
     module: Op,
     context: Context,
     passes: Pipeline,
     settings: Settings,
     ready: Callable[[str, Op], None] | None = None,
-) -> str:
+) -> Op:
+    """The module after the passes, verified."""
     context.options = settings.options()
     context.compiler = machine_code
     check = EachPass() if settings.verify_each else None
@@ -117,4 +122,4 @@ def _run(
     manager = Manager(context, before=before, after=None if check is None else check.after)
     manager.run(module, passes)
     verify(module)
-    return print_module(module)
+    return module

@@ -33,6 +33,7 @@ from dlc.passes.devices import uses_gpu
 from dlc.runtime.atomic import write_file
 from dlc.text.fmt import format_source
 from dlc.text.ir_printer import print_module
+from dlc.text.ir_short import print_short
 
 STAGES = ("text", *pipelines.STAGES, "llvm", "asm", "ptx")
 
@@ -41,7 +42,7 @@ STAGES = ("text", *pipelines.STAGES, "llvm", "asm", "ptx")
 class Shown:
     """What to look at. `after` names a pass: the module as it is after that pass (the last time it
     runs); with `changed` every pass that changes anything is shown. `folder` receives one numbered file
-    for each of these steps."""
+    for each of these steps. `short` spells IR so that types are inferred (`dlc.text.ir_short`)."""
 
     stage: str = "graph"
     entry: str | None = None
@@ -49,6 +50,7 @@ class Shown:
     changed: bool = False
     folder: str | None = None
     svg: bool = False
+    short: bool = False
 
 
 def show_stage(wanted: CompileRequest, shown: Shown) -> str:
@@ -71,7 +73,7 @@ def show_stage(wanted: CompileRequest, shown: Shown) -> str:
     with opened.quoting():
         settle_interfaces(opened.module)
     write_training(opened.module, opened.training)
-    steps = _Steps(shown, last=_printed(opened.module, shown.entry))
+    steps = _Steps(shown, last=_printed(opened.module, shown))
     stage = shown.stage if shown.stage in pipelines.STAGES else "loop"
     job = lower(opened, wanted.settings, stage, steps.see)
     if shown.after is not None or shown.changed:
@@ -85,7 +87,7 @@ def show_stage(wanted: CompileRequest, shown: Shown) -> str:
         case "asm" | "ptx":
             return _assembly(opened, wanted.settings, shown)
         case _:
-            return _printed(opened.module, shown.entry)
+            return _printed(opened.module, shown)
 
 
 def _check_ahead(opened: SourceModel, stage: str) -> None:
@@ -114,6 +116,13 @@ def _check_together(shown: Shown) -> None:
         "--dump-dir": shown.folder is not None,
     }
     given = [option for option, is_given in asked.items() if is_given]
+    if shown.short and (shown.svg or shown.stage in ("text", "llvm", "asm", "ptx")):
+        other = "--svg" if shown.svg else f"--stage {shown.stage}"
+        raise UsageError(
+            f"--short is a spelling of IR, and {other} shows none",
+            code="D0915",
+            help="leave one of them out, or choose --stage graph, kernel, plan or loop",
+        )
     if shown.stage == "text" and given:
         raise UsageError(
             f"{given[0]} says something about passes, and --stage text is what was written before any",
@@ -140,22 +149,23 @@ def _source(opened: SourceModel) -> str:
     return format_source(text, name) if name.endswith(".dlm") else text
 
 
-def _printed(module: Op, entry: str | None) -> str:
+def _printed(module: Op, shown: Shown) -> str:
     """The module, or one function or program of it with the weights and kernels that it needs.
 
     What the module itself says holds for each part: then the parts are printed as a module, too.
     """
     assert isinstance(module, Module)
-    if entry is None:
-        return print_module(module)
-    parts = parts_of(module, entry)
+    write = print_short if shown.short else print_module
+    if shown.entry is None:
+        return write(module)
+    parts = parts_of(module, shown.entry)
     if not module.attributes:
-        return "\n".join(map(print_module, parts))
+        return "\n".join(map(write, parts))
     alone = Module.empty(module.location)
     alone.attributes.update(module.attributes)
     for op in parts:
         alone.body.append(clone(op, (), [clone_block(region) for region in op.regions]))
-    return print_module(alone)
+    return write(alone)
 
 
 def _kernels_of(module: Op, entry: str) -> set[str]:
@@ -206,7 +216,7 @@ class _Steps:
         return self._see if wanted else None
 
     def _see(self, name: str, module: Op) -> None:
-        text = _printed(module, self.shown.entry)
+        text = _printed(module, self.shown)
         changed, self.last = text != self.last, text
         self.count += 1
         if self.shown.folder is not None and (changed or not self.shown.changed):

@@ -24,7 +24,11 @@ def fuse_attention_gradients(module: Op, context: Context, *, gpu_only: bool = F
     `gpu_only` leaves the kernels alone that are not placed on a GPU.
     """
     for op in ops_of(module, gpu_only=gpu_only):
-        if isinstance(op, nn.AttentionGradient) and _fits(op):
+        if isinstance(op, nn.AttentionGradient):
+            reason = _why_not(op)
+            if reason:
+                context.log.refused(reason, op)
+                continue
             context.log.did("walk along keys and queries", op)
             made = _kernels(op, context.rewriter.before(op))
             for old, new in zip(op.results, made, strict=False):
@@ -33,13 +37,16 @@ def fuse_attention_gradients(module: Op, context: Context, *, gpu_only: bool = F
             context.rewriter.erase(op, Gone("it is computed by kernels"))
 
 
-def _fits(op: nn.AttentionGradient) -> bool:
-    """Whether its sums stay in registers, and nothing as large as the scores is wanted."""
+def _why_not(op: nn.AttentionGradient) -> str:
+    """Why it is computed by what it is made of; empty if kernels of their own do it."""
     query, values = array.tensor_type(op.query), array.tensor_type(op.values)
     sizes = query.shape[-1], values.shape[-1]
+    if any(result.uses for result in op.results[3:]):
+        return "the mask is to receive something, which is as large as all scores"
+    if query.dtype not in (F32, F16, BF16):
+        return f"there is no kernel for {query.dtype}"
     moderate = all(isinstance(size, int) and 0 < size <= MOST_NARROW for size in sizes)
-    wanted = any(result.uses for result in op.results[3:])
-    return moderate and query.dtype in (F32, F16, BF16) and not wanted
+    return "" if moderate else f"sums of rows longer than {MOST_NARROW} do not fit into registers"
 
 
 def _kernels(op: nn.AttentionGradient, emit: Builder) -> list[Value]:

@@ -88,7 +88,7 @@ class _Joiner:
         others = [self._undo(join) for join in reversed(rest)][::-1]
         if len(joined) < 2:
             for op in others:
-                self.context.log.refused("join in place", op, too_much=True)
+                self.context.log.refused("joined in place it would hold more", op)
             return []
         if self._peak() > most:
             return [*self._fewer(first, most), *self._join_all(others, most)]
@@ -104,19 +104,22 @@ class _Joiner:
         ):
             return None
         if not self._keeps_units(op):
-            self.context.log.refused("join in place", op, units_of_bytes=self.unit)
+            reason = f"not all of its pieces would lie at multiples of {self.unit} bytes"
+            self.context.log.refused(reason, op)
             return None
         for piece in list(op.inputs):
             self._spread(piece, op)
         placed = {computed(piece): piece for piece in reversed(op.inputs) if fits(piece, op)}
         if 2 * sum(map(self._bytes, placed.values())) < self._bytes(op.results[0]):
-            self.context.log.refused("join in place", op, pieces=len(op.inputs), fit=len(placed))
+            reason = "less than half of it can be written in place"
+            self.context.log.refused(reason, op, pieces=len(op.inputs), fit=len(placed))
             return None
         join = self._in_place_of(op, set(placed.values()))
         if self._needs is None or self.copies[join]:
             self._needs = Needs(self.block)
         if not is_in_order(origin(join.result), self._needs):
-            self.context.log.refused("join in place", self._undo(join), too_much=False)
+            reason = "who reads a piece would wait for those who make the rest"
+            self.context.log.refused(reason, self._undo(join))
             return None
         return join
 

@@ -103,8 +103,11 @@ class _Join:
             if origin(value) in results
         ]
         # All of the group moves to where the kernel is.
-        early = any(self._is_read_before(made, op, group) for made in group)
-        if early or not all(reads_only_own_element(op, argument) for argument in read):
+        if any(self._is_read_before(made, op, group) for made in group):
+            self.context.log.refused("others need before what it would be written with", op)
+            return None
+        if not all(reads_only_own_element(op, argument) for argument in read):
+            self.context.log.refused("it reads other elements than its own", op)
             return None
         if op.domain == root.domain:
             return op

@@ -71,8 +71,15 @@ def _recompute_in(function: func.Func, context: Context, budget: float) -> None:
     before = max(timeline.alive)
     search = _Search(timeline, left, costs, products=budget >= 1)
     chosen = search.run()
-    if not chosen:
+    lowest = min((choice.peak for choice in chosen), default=before)
+    if (before - lowest) * LEAST_GAIN <= before:
+        if chosen:
+            context.log.refused(
+                "computing again saves too little", function, peak_before=before, peak_then=lowest
+            )
         return
+    enough = next(k for k, choice in enumerate(chosen) if choice.peak <= lowest)
+    chosen = chosen[: enough + 1]
     clones = _Writer(timeline, chosen).write()
     for choice in chosen:
         again = clones[choice]
@@ -156,19 +163,14 @@ class _Search:
         """By value, each stretch of time in which it is held."""
 
     def run(self) -> list[_Choice]:
-        """The choices that lead to the lowest peak; none, if that is hardly lower."""
-        before = max(self.timeline.alive)
+        """What is best to compute again, one after the other, until nothing helps."""
         chosen: list[_Choice] = []
         while len(chosen) < MOST_VALUES:
             choice = self._step()
             if choice is None:
                 break
             chosen.append(choice)
-        lowest = min((choice.peak for choice in chosen), default=before)
-        if (before - lowest) * LEAST_GAIN <= before:
-            return []
-        enough = next(k for k, choice in enumerate(chosen) if choice.peak <= lowest)
-        return chosen[: enough + 1]
+        return chosen
 
     def _step(self) -> _Choice | None:
         """Close the gap that is best at the peak."""

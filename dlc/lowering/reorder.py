@@ -72,7 +72,7 @@ def _reorder_in(
     is_better = after.peak < before.peak
     log = context.log.did if is_better else context.log.refused
     log(
-        "another order",
+        "another order" if is_better else "no order of so few waves holds less",
         subject,
         peak_before=before.peak,
         peak_then=after.peak,

@@ -72,7 +72,7 @@ class _Viewer:
                 seen.replace_by(op.results[0])
                 part.erase()
                 self.context.log.refused(
-                    "see a part in place", op, peak_before=peak, peak_then=then
+                    "the whole would be held for longer", op, peak_before=peak, peak_then=then
                 )
                 continue
             peak = then
@@ -94,10 +94,11 @@ class _Viewer:
         """Whether those who read the copy can read the part where it lies."""
         (source,), (result,) = op.inputs, op.results
         if not is_readable(result, strides_of(source), self.block):
-            self.context.log.refused("see a part in place", op, strides=False)
+            self.context.log.refused("its readers do not take the strides of the whole", op)
             return False
         if starts and not keeps_units(result, starts[-1], array_type(source).shape[-1], self.unit):
-            self.context.log.refused("see a part in place", op, units_of_bytes=self.unit)
+            reason = f"it does not lie at multiples of {self.unit} bytes"
+            self.context.log.refused(reason, op)
             return False
         return True
 

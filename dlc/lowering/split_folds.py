@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from dlc.dialects import kernel, scalar
 from dlc.dialects.scalar import element
@@ -45,8 +46,12 @@ def split_folds(module: Op, context: Context, *, gpu_only: bool = False) -> None
         if isinstance(op, kernel.Generic) and not op.outs:
             for inner in list(op.body):
                 if isinstance(inner, kernel.Fold) and _is_alone(inner, op):
+                    if prod(_sizes_of(op, inner, usual)) < occupancy.split_elements:
+                        continue
                     parts = _parts_of(op, inner, usual, occupancy)
-                    if parts:
+                    if not parts:
+                        context.log.refused("there are threads enough without parts", op.results[0])
+                    else:
                         context.log.did("fold in parts first", op.results[0])
                         _split(op, inner, parts)
 
@@ -86,12 +91,7 @@ def _parts_of(
 ) -> list[_Part]:
     """How the first axes of a fold are divided; none where that is not worth it."""
 
-    def about(size: Size) -> int:
-        return evaluate(size, dict.fromkeys(names(size), usual))
-
-    count, length = about(product(op.domain)), about(product(fold.extents))
-    if count * length < occupancy.split_elements:
-        return []
+    count, length = _sizes_of(op, fold, usual)
     along = kernel.folds_along_memory(op)
     if along:
         wanted = min(occupancy.light_blocks // max(count, 1), length // ROW)
@@ -102,7 +102,7 @@ def _parts_of(
     for axis, extent in enumerate(fold.extents):
         if wanted < 2:
             break
-        known = about(extent)
+        known = _about(extent, usual)
         if axis < last and known <= 2 * wanted:
             found.append(_Part(extent, extent, 1))
             wanted //= known
@@ -111,6 +111,15 @@ def _parts_of(
         # Where a row in memory is not divided evenly, its parts would not be read as rows.
         return found if along and axis == last and not part.is_exact else [*found, part]
     return found
+
+
+def _sizes_of(op: kernel.Generic, fold: kernel.Fold, usual: int) -> tuple[int, int]:
+    """How many elements a kernel computes, and how many are folded for each."""
+    return _about(product(op.domain), usual), _about(product(fold.extents), usual)
+
+
+def _about(size: Size, usual: int) -> int:
+    return evaluate(size, dict.fromkeys(names(size), usual))
 
 
 def _divided(extent: Size, wanted: int) -> _Part:

@@ -18,7 +18,7 @@ from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Bounds, Shape, Size, ceil_divide, evaluate, interval, names
-from dlc.ir.passes import Context, Options, define_pass
+from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import INDEX
 from dlc.lowering.formula import fold
 from dlc.lowering.split_folds import USUAL
@@ -45,18 +45,23 @@ def split_products(module: Op, context: Context, *, gpu_only: bool = False) -> N
     for function in [op for op in module.walk() if isinstance(op, func.Func)]:
         for op in [op for op in function.walk() if op in chosen]:
             if isinstance(op, Gemm | Conv) and not op.outs and op.schedule is None:
-                parts = _parts_of(op, function.bounds, context.options)
+                parts = _parts_of(op, function.bounds, context)
                 if parts > 1:
                     context.log.did("add up in parts first", op.results[0])
                     _split(op, parts)
 
 
-def _parts_of(op: Gemm | Conv, bounds: Bounds, options: Options) -> int:
+def _parts_of(op: Gemm | Conv, bounds: Bounds, context: Context) -> int:
     """In how many parts k is divided; 1 where that is not worth it, or the result may be of any size."""
+    options = context.options
     gpu = gpu_of(options)
     occupancy = gpu.occupancy
     sizes = [most for size in op.domain if (most := interval(size, bounds)[1])]
-    if len(sizes) < len(op.domain) or min(sizes[-2:]) <= occupancy.vector_rows:
+    if len(sizes) < len(op.domain):
+        context.log.refused("its rows and columns may be any number", op.results[0])
+        return 1
+    if min(sizes[-2:]) <= occupancy.vector_rows:
+        context.log.refused("it has few rows or columns", op.results[0])
         return 1
     if isinstance(op, Conv) and op.groups > 1:
         return 1
@@ -70,6 +75,12 @@ def _parts_of(op: Gemm | Conv, bounds: Bounds, options: Options) -> int:
     each = prod(op.window) if isinstance(op, Conv) else 1
     parts = min(MOST, occupancy.blocks // tiles, steps * each // least, steps // WHOLE)
     if parts < 2 or (steps - steps // parts) * each < WORTH * least:
+        context.log.refused(
+            "parts of its sums would save too little",
+            op.results[0],
+            tiles=tiles,
+            steps=steps * each,
+        )
         return 1
     # As many as there are when all are whole.
     return -(-steps // (-(-steps // (parts * WHOLE)) * WHOLE))

@@ -26,7 +26,11 @@ def add_borders(module: Op, context: Context) -> None:
         return  # BLAS multiplies the matrix that has every window as a row
     on_gpu = set(kernels_on_gpu(module))
     for op in list(module.walk()):
-        if isinstance(op, Conv) and op not in on_gpu and _is_thin(op):
+        if isinstance(op, Conv) and op not in on_gpu and op.padding[1] != (0, 0):
+            reason = _why_not(op)
+            if reason:
+                context.log.refused(reason, op)
+                continue
             context.log.did("write a border of zeros around the picture", op)
             emit = Builder.before_op(op)
             padded = bordered(emit, op)
@@ -41,8 +45,13 @@ def bordered(emit: Builder, op: Conv) -> Value:
     return emit(array.Pad(op.lhs, zero, (0, *low, 0), (0, *high, 0), (0, 0, 0, 0)))
 
 
-def _is_thin(op: Conv) -> bool:
-    """Whether the channels are so few that the sums are best taken over whole rows of the window."""
+def _why_not(op: Conv) -> str:
+    """Why the sums of a convolution are not taken over whole rows of the window; empty if they are."""
     channels = kernel.array_type(op.lhs).shape[-1]
-    few = isinstance(channels, int) and channels < THIN and op.groups == 1
-    return few and op.window[1] > 1 and op.dilations[1] == 1 and op.padding[1] != (0, 0)
+    if not isinstance(channels, int) or channels >= THIN:
+        return f"a loop over {channels} channels is long enough"
+    if op.groups > 1:
+        return "its channels are in groups"
+    if op.window[1] == 1:
+        return "its window has one column"
+    return "its window has gaps" if op.dilations[1] != 1 else ""

@@ -24,12 +24,22 @@ from dlc.ir.rewrite import EQUAL, Gone, Rewriter
 def defer_sums(module: Op, context: Context) -> None:
     """Compute the sum of every step's product after the loop, as one product."""
     for op in list(module.walk()):
-        scan = op
-        while isinstance(scan, flow.Scan) and (found := _first_sum(scan)) is not None:
-            context.log.did(
-                "sum the products of all steps at once", yielded(scan.body)[found.place]
+        if isinstance(op, flow.Scan):
+            _defer_all(op, context)
+
+
+def _defer_all(scan: flow.Scan, context: Context) -> None:
+    """Take every sum that is worth it out of a loop, and the loop itself where it did nothing else."""
+    while (found := _first_sum(scan)) is not None:
+        context.log.did("sum the products of all steps at once", yielded(scan.body)[found.place])
+        scan = _defer(scan, found, context.rewriter)
+    for place in range(len(scan.initial)):
+        if _summed(scan, place) is not None:
+            context.log.refused(
+                "the factors of all steps would take more than the sum", yielded(scan.body)[place]
             )
-            scan = _defer(scan, found, context.rewriter)
+    if not scan.results:
+        context.rewriter.drop(scan)
 
 
 @dataclass(frozen=True, slots=True)

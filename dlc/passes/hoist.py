@@ -26,7 +26,7 @@ def hoist(module: Op, context: Context) -> None:
     """Move kernels out of loops in which they always compute the same."""
     # Inner loops first: what leaves one may leave the one around it, too.
     for loop in reversed([op for op in module.walk() if isinstance(op, Loop)]):
-        moved = _wanted(_same_every_time(loop))
+        moved = _wanted(_same_every_time(loop, context))
         if moved:
             context.log.did("compute before the loop", loop, kernels=len(moved))
             _take_out(loop, moved, context.rewriter)
@@ -39,27 +39,36 @@ def _given(loop: Loop, block: Block) -> dict[Value, Value]:
     return dict(zip(inside, loop.constants, strict=True))
 
 
-def _same_every_time(loop: Loop) -> list[Op]:
+def _same_every_time(loop: Loop, context: Context) -> list[Op]:
     """The operations of the body that depend on nothing that changes, in order."""
     known = set(_given(loop, loop.body))
     found: list[Op] = []
     for op in loop.body:
-        if all(value in known for value in op.operands) and _may_leave(op):
+        if all(value in known for value in op.operands) and _may_leave(op, context):
             known.update(op.results)
             found.append(op)
     return found
 
 
-def _may_leave(op: Op) -> bool:
+def _may_leave(op: Op, context: Context) -> bool:
     """Whether nothing is wrong with computing it where the loop takes no step at all."""
     match op:
         case array.Reshape() | array.Constant():
             return True
-        case kernel.Generic() | Product():
-            checks = any(isinstance(inner, kernel.CheckIndex) for inner in op.walk())
-            return bool(op.operands) and not op.outs and not checks and not _grows(op)
+        case kernel.Generic() | Product() if op.operands and not op.outs:
+            reason = _why_stay(op)
+            if reason:
+                context.log.refused(reason, op)
+            return not reason
         case _:
             return False
+
+
+def _why_stay(op: kernel.Generic | Product) -> str:
+    """Why a kernel that is the same in every step stays in the loop; empty if it may leave."""
+    if any(isinstance(inner, kernel.CheckIndex) for inner in op.walk()):
+        return "it may fail, and the loop may take no step"
+    return "its result is much larger than what it reads" if _grows(op) else ""
 
 
 def _grows(op: Op) -> bool:

@@ -90,7 +90,7 @@ def _merged_with_one_before(
         if before in chosen and _is_formula(before):
             assert isinstance(before, kernel.Generic)
             place = _place(before, later, between)
-            if place is not None and _fit(before, later, max_results):
+            if place is not None and _fit(before, later, context, max_results):
                 return _merge(before, later, place, context)
         between.append(before)
         before = before.previous
@@ -108,23 +108,39 @@ def _place(earlier: kernel.Generic, later: kernel.Generic, between: Sequence[Op]
     return None if waits else earlier
 
 
-def _fit(earlier: kernel.Generic, later: kernel.Generic, max_results: int) -> bool:
+def _fit(
+    earlier: kernel.Generic, later: kernel.Generic, context: Context, max_results: int
+) -> bool:
     """Whether both walk the same elements, and one kernel for them has something to share."""
     kept = _needed_elsewhere(earlier, later)
     if earlier.domain != later.domain or not kept:
         return False
     if any(map(_is_sent, kept)):
         return False  # A transfer is not to wait for more than what it takes.
-    reads = {*earlier.inputs, *later.inputs} - {*earlier.results}
-    results = len(kept) + len(later.results)
-    operations = sum(1 for op in (earlier, later) for _ in op.walk())
-    if len(reads) > MAX_INPUTS or results > max_results or operations > MAX_OPERATIONS:
-        return False
     own = [_own(earlier), _own(later)]
     follows = [value for value in later.inputs if value in earlier.results]
     if any(value not in own[1] for value in follows):
         return False
-    return bool(follows) or not own[0].isdisjoint(own[1]) or not earlier.domain
+    if earlier.domain and not follows and own[0].isdisjoint(own[1]):
+        return False
+    results = len(kept) + len(later.results)
+    reason = _too_large(earlier, later, results, max_results)
+    if reason:
+        context.log.refused(reason, later)
+    return not reason
+
+
+def _too_large(
+    earlier: kernel.Generic, later: kernel.Generic, results: int, max_results: int
+) -> str:
+    """Why two kernels are too much for one; empty if they are not."""
+    reads = len({*earlier.inputs, *later.inputs} - {*earlier.results})
+    operations = sum(1 for op in (earlier, later) for _ in op.walk())
+    if reads > MAX_INPUTS:
+        return f"the kernel would read {reads} arrays"
+    if results > max_results:
+        return f"the kernel would have {results} results"
+    return f"the formula would have {operations} operations" if operations > MAX_OPERATIONS else ""
 
 
 def _is_sent(value: Value) -> bool:

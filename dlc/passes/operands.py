@@ -67,7 +67,7 @@ def keep_blanks(module: Op, context: Context, *, gpu_only: bool = False) -> None
 
 def _in_16_bits(op: Gemm | Conv, context: Context) -> None:
     """Multiply numbers of 16 bits where both operands are such, widened."""
-    made = _all_narrow(op.operands[:2])
+    made = _all_narrow(op, 2, context)
     if made is not None:
         context.log.did("multiply as stored, in 16 bits", op)
         _read(op, made)
@@ -81,7 +81,7 @@ def _attention_in_16_bits(op: Attention, context: Context) -> None:
     dtype = _rounded_to(result)
     if dtype is None or not fits:
         return
-    made = _all_narrow(op.operands[:3])
+    made = _all_narrow(op, 3, context)
     if made is None or kernel.array_type(made[0]).dtype is not dtype:
         return
     context.log.did("attend as stored, in 16 bits", op)
@@ -103,12 +103,18 @@ def _rounded_to(value: Value) -> DType | None:
     return dtype if dtype in (F16, BF16) and _is_copy(reader) else None
 
 
-def _all_narrow(values: Sequence[Value]) -> list[Value] | None:
-    """Arrays in 16 bits that values are the widened forms of; None if some is not, or they differ."""
-    found = [_narrow(value) for value in values]
+def _all_narrow(op: Gemm | Conv | Attention, count: int, context: Context) -> list[Value] | None:
+    """Arrays in 16 bits that the first operands are the widened forms of.
+
+    None if some is not, or they differ.
+    """
+    found = [_narrow(value) for value in op.operands[:count]]
     made = [value for value in found if value is not None]
-    if len(made) == len(values) and len({kernel.array_type(value).dtype for value in made}) == 1:
+    dtypes = {kernel.array_type(value).dtype for value in made}
+    if len(made) == count and len(dtypes) == 1:
         return made
+    if made:
+        context.log.refused("its factors are not all of the same 16 bits", op)
     for value in made:
         _erase_unused(value)
     return None

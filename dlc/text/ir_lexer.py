@@ -31,6 +31,8 @@ _TOKEN = re.compile(
     | "[^"\\]*+(?:\\.[^"\\]*+)*+"?                    # string, perhaps not closed
     | %[\w$.\-]+(?:\#\d+)?                            # value
     | (?:tensor|vector|array|dense) < (?:[^<>"\#]++|"[^"]*"|\#[\w.]+<"[^"]*">)*+ >
+    | (?:b?f\d+|[iu]\d+|bool|index)\[[^\[\]"=%]*\]    # array type, short: f32[B, 4]
+    | <[^<>"{}]*>                                     # symbolic size, short: <3*B + 1>
     | [\#!][\w$.]+ (?:<(?:[^<>"]++|"[^"]*")*+>)?      # attribute or type of a dialect
     | @(?:[\w$.]+|"[^"\\]*+(?:\\.[^"\\]*+)*+"?)       # symbol
     | \^\w+                                           # label of a block

@@ -22,7 +22,7 @@ from dlc.ir.types import Type
 from dlc.text.ir_attributes import Malformed, Reader
 from dlc.text.ir_lexer import read_tokens
 
-__all__ = ["parse_module", "parse_op", "parse_ops"]
+__all__ = ["Head", "Open", "Parser", "parse_module", "parse_op", "parse_ops"]
 
 MAX_NESTING = 200
 """How deep regions may be nested."""
@@ -47,12 +47,12 @@ def parse_module(text: str, file: str) -> Op:
 
 def parse_ops(text: str, file: str) -> list[Op]:
     """The operations of a text, which follow each other: a module, or some that would stand in one."""
-    return _Parser(text, file).parse_all()
+    return Parser(text, file).parse_all()
 
 
 def parse_op(text: str, file: str, kind: type[OpKind]) -> OpKind:
     """The one operation in a text, which must be of this kind, such as `Module` or `Func`."""
-    parser = _Parser(text, file)
+    parser = Parser(text, file)
     op = parser.parse()
     if not isinstance(op, kind):
         message = f"the text is the operation {op.name}, expected {kind.name or kind.__name__}"
@@ -61,7 +61,7 @@ def parse_op(text: str, file: str, kind: type[OpKind]) -> OpKind:
 
 
 @dataclass(slots=True)
-class _Head:
+class Head:
     """The part of an operation before its regions."""
 
     names: list[tuple[str, int]]
@@ -77,10 +77,10 @@ class _Head:
 
 
 @dataclass(slots=True)
-class _Open:
+class Open:
     """An operation whose regions are being read."""
 
-    head: _Head
+    head: Head
     outer: tuple[dict[str, Value | None], dict[str, int]] | None
     """The names around it, if it is isolated."""
     done: list[Block] = field(default_factory=list[Block])
@@ -92,7 +92,9 @@ class _Open:
     """Whether a mistake was reported in a region."""
 
 
-class _Parser:
+class Parser:
+    """Reads operations; `ir_short` overrides how their parts are punctuated."""
+
     def __init__(self, text: str, file: str) -> None:
         self._file = file
         self._text = text
@@ -103,7 +105,7 @@ class _Parser:
         self._kinds = {f'"{name}"': kind for name, kind in OPS.items()}
         self._values: dict[str, Value | None] = {}
         self._defined: dict[str, int] = {}
-        self._open: list[_Open] = []
+        self._open: list[Open] = []
         self._errors: list[Diagnostic] = []
         self._roots: list[Op] = []
 
@@ -138,8 +140,7 @@ class _Parser:
                 self._leave(self._open[-1])
             else:
                 head = self._head()
-                if tokens[self._at] == "(":
-                    self._at += 1
+                if self._has_region(head):
                     self._enter(self._opened(head))
                 else:
                     self._finish(head)
@@ -148,8 +149,25 @@ class _Parser:
 
     # Up to the regions.
 
-    def _head(self) -> _Head:
+    def _head(self) -> Head:
         """`%a, %b = "dialect.operation"(%x, %y) <{...}>`."""
+        tokens = self._tokens
+        names, at = self._result_names()
+        start = at
+        kind = self._kinds.get(tokens[at]) or self._unknown(at)
+        at = self._read.expect(at + 1, "(")
+        head = Head(names, start, kind, [], at, {})
+        if tokens[at] == ")":
+            at += 1
+        else:
+            at = self._operands(at, head.operands)
+        if tokens[at] == "<{":
+            at = self._read.attributes(at + 1, "}>", head.attributes)
+        self._at = at
+        return head
+
+    def _result_names(self) -> tuple[list[tuple[str, int]], int]:
+        """`%a, %b =`, if the operation has results, and the index after it."""
         tokens = self._tokens
         at = self._at
         names: list[tuple[str, int]] = []
@@ -165,18 +183,7 @@ class _Parser:
                 break
             if tokens[at - 1] != "," or tokens[at][:1] != "%":
                 self._read.unexpected(at - 1, "'=' after the names of the results")
-        start = at
-        kind = self._kinds.get(tokens[at]) or self._unknown(at)
-        at = self._read.expect(at + 1, "(")
-        head = _Head(names, start, kind, [], at, {})
-        if tokens[at] == ")":
-            at += 1
-        else:
-            at = self._operands(at, head.operands)
-        if tokens[at] == "<{":
-            at = self._read.attributes(at + 1, "}>", head.attributes)
-        self._at = at
-        return head
+        return names, at
 
     def _unknown(self, at: int) -> None:
         """Report an operation that nobody declares; what follows it is still read."""
@@ -191,21 +198,23 @@ class _Parser:
 
     def _operands(self, at: int, operands: list[Value | None]) -> int:
         tokens = self._tokens
-        values = self._values
         while True:
-            token = tokens[at]
-            if token in values:
-                operands.append(values[token])
-            elif token[:1] == "%":
-                self._undefined(at)
-                operands.append(None)
-            else:
-                self._read.unexpected(at, "an operand, such as %x")
+            operands.append(self._operand(at))
             at += 2
             if tokens[at - 1] == ")":
                 return at
             if tokens[at - 1] != ",":
                 self._read.unexpected(at - 1, "',' or ')'")
+
+    def _operand(self, at: int) -> Value | None:
+        """The value that a token names; None, with a report, where there is none."""
+        token = self._tokens[at]
+        if token in self._values:
+            return self._values[token]
+        if token[:1] != "%":
+            self._read.unexpected(at, "an operand, such as %x")
+        self._undefined(at)
+        return None
 
     def _undefined(self, at: int) -> None:
         name = self._tokens[at]
@@ -227,7 +236,21 @@ class _Parser:
 
     # Regions.
 
-    def _opened(self, head: _Head) -> _Open:
+    def _has_region(self, head: Head) -> bool:
+        """Whether regions follow; `(` before the first is left behind."""
+        opens = self._tokens[self._at] == "("
+        self._at += opens
+        return opens
+
+    def _has_another_region(self, owner: Open) -> bool:
+        """Whether another region follows; `,` before it, or `)` after all, is left behind."""
+        if self._tokens[self._at] == ",":
+            self._at += 1
+            return True
+        self._at = self._read.expect(self._at, ")")
+        return False
+
+    def _opened(self, head: Head) -> Open:
         """Begin with the regions of an operation."""
         if len(self._open) == MAX_NESTING:
             raise Malformed(self._at, f"regions are nested more than {MAX_NESTING} deep", "D0150")
@@ -235,10 +258,10 @@ class _Parser:
         if head.kind is not None and head.kind.isolated:
             outer = self._values, self._defined
             self._values, self._defined = {}, {}
-        self._open.append(_Open(head, outer))
+        self._open.append(Open(head, outer))
         return self._open[-1]
 
-    def _enter(self, owner: _Open) -> None:
+    def _enter(self, owner: Open) -> None:
         """`{ ^bb0(%x: type):` and open the block."""
         tokens = self._tokens
         at = self._read.expect(self._at, "{")
@@ -264,7 +287,7 @@ class _Parser:
                 self._read.unexpected(at, "',' or ')'")
         return at + 1
 
-    def _leave(self, owner: _Open) -> None:
+    def _leave(self, owner: Open) -> None:
         """`}`: close the block; then `, {` opens the next one, or `)` ends them."""
         self._check_end(owner)
         owner.done.append(owner.block)
@@ -272,17 +295,15 @@ class _Parser:
             del self._values[name], self._defined[name]
         owner.local.clear()
         self._at += 1
-        if self._tokens[self._at] == ",":
-            self._at += 1
+        if self._has_another_region(owner):
             self._enter(owner)
             return
-        self._at = self._read.expect(self._at, ")")
         self._open.pop()
         if owner.outer is not None:
             self._values, self._defined = owner.outer
         self._finish(owner.head, owner)
 
-    def _check_end(self, owner: _Open) -> None:
+    def _check_end(self, owner: Open) -> None:
         kind, last = owner.head.kind, owner.block.last
         if kind is None or kind.symbol_table or owner.wrong:
             return
@@ -308,7 +329,7 @@ class _Parser:
 
     # After the regions.
 
-    def _finish(self, head: _Head, regions: _Open | None = None) -> None:
+    def _finish(self, head: Head, regions: Open | None = None) -> None:
         """`{...} : (types) -> types loc(...)`, then make the operation and place it."""
         tokens = self._tokens
         read = self._read
@@ -330,7 +351,7 @@ class _Parser:
             op = None
         self._place(head, op)
 
-    def _place(self, head: _Head, op: Op | None) -> None:
+    def _place(self, head: Head, op: Op | None) -> None:
         """Put the operation, unless it is wrong, into the open block and name its results."""
         if op is None:
             for name, at in head.names:
@@ -349,7 +370,7 @@ class _Parser:
             return
         block.append(op)
 
-    def _made(self, head: _Head, regions: Sequence[Block], location: Location) -> Op | None:
+    def _made(self, head: Head, regions: Sequence[Block], location: Location) -> Op | None:
         """The operation; None, with a report, where it cannot be made."""
         kind = head.kind
         if kind is None:
@@ -376,7 +397,7 @@ class _Parser:
             return None
         return op
 
-    def _fit_operands(self, head: _Head, written: tuple[Type, ...], types_at: int) -> bool:
+    def _fit_operands(self, head: Head, written: tuple[Type, ...], types_at: int) -> bool:
         """Whether all operands are right and of the types in the text; what is not, is reported."""
         operands = head.operands
         if None in operands:
@@ -401,7 +422,7 @@ class _Parser:
             labels=(Label(self._where.place(self._defined[name]), "defined here"),),
         )
 
-    def _fit_results(self, head: _Head, op: Op, written: tuple[Type, ...]) -> bool:
+    def _fit_results(self, head: Head, op: Op, written: tuple[Type, ...]) -> bool:
         """Whether the results are of the types in the text, and as many as have names."""
         found = tuple([result.type for result in op.results])
         if found != written:
@@ -420,9 +441,7 @@ class _Parser:
             return True
         return False
 
-    def _refused(
-        self, head: _Head, diagnostics: tuple[Diagnostic, ...], location: Location
-    ) -> None:
+    def _refused(self, head: Head, diagnostics: tuple[Diagnostic, ...], location: Location) -> None:
         """Report what `infer` says, at the place in this text."""
         place = self._where.place(head.start)
         origin = location.place

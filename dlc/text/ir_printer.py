@@ -17,7 +17,7 @@ from dlc.ir.signature import signature_of
 from dlc.ir.types import FunctionType, Type
 from dlc.text.ir_spelling import attribute_text, key_text, location_text, value_name
 
-__all__ = ["print_module", "print_pieces"]
+__all__ = ["Close", "Printer", "print_module", "print_pieces"]
 
 INDENT = "  "
 
@@ -32,19 +32,21 @@ def print_module(op: Op, *, locations: bool = False) -> str:
 
 def print_pieces(op: Op, *, locations: bool = False) -> Iterator[str]:
     """The same text in pieces, for texts too long to hold."""
-    return _Printer(locations).pieces(op)
+    return Printer(locations).pieces(op)
 
 
-class _Close(str):
+class Close(str):
     """What follows the operations of a region."""
 
     __slots__ = ()
 
 
-class _Printer:
+class Printer:
+    """Writes operations; `ir_short` overrides how their parts are punctuated."""
+
     def __init__(self, locations: bool) -> None:
         self._locations = locations
-        self._indent = ""
+        self._indent: str = ""
         self._names: dict[Value, str] = {}
         self._taken: dict[str, int] = {}  # with how many others wanted the name
         self._numbered = 0
@@ -67,17 +69,17 @@ class _Printer:
             elif isinstance(item, Block):
                 yield self._open(item)
             else:
-                if isinstance(item, _Close):
+                if isinstance(item, Close):
                     self._indent = self._indent[: -len(INDENT)]
                     yield self._indent
                 yield item
 
     def _regions(self, op: Op) -> list[Op | Block | str]:
         """The regions of an operation, last thing first."""
-        todo: list[Op | Block | str] = [_Close("})")]
+        todo: list[Op | Block | str] = [Close("})")]
         for block in reversed(op.regions):
             todo += reversed(list(block))
-            todo += (block, _Close("}, "))
+            todo += (block, Close("}, "))
         todo.pop()
         return todo
 
@@ -93,15 +95,19 @@ class _Printer:
 
     def _head(self, op: Op, properties: str) -> str:
         """Everything before the regions."""
-        parent = op.parent.parent if op.parent is not None else None
-        if parent is not None and parent.symbol_table:
-            self._names, self._taken, self._numbered = {}, {}, 0
+        self._forget_names(op)
         names = self._names
         operands = ", ".join([names.get(value) or self._name(value) for value in op.operands])
         results = ", ".join([self._name(value) for value in op.results])
         equals = " = " if results else ""
         regions = " (" if op.regions else ""
         return f'{self._indent}{results}{equals}"{op.name}"({operands}){properties}{regions}'
+
+    def _forget_names(self, op: Op) -> None:
+        """Begin anew with each operation of the module's body."""
+        parent = op.parent.parent if op.parent is not None else None
+        if parent is not None and parent.symbol_table:
+            self._names, self._taken, self._numbered = {}, {}, 0
 
     def _tail(self, op: Op, dictionary: str) -> str:
         """Everything after the regions."""

@@ -13,7 +13,7 @@ from dlc.ir.dims import MAX_FACTOR, Dim, Shape, Size
 from dlc.ir.types import MAX_LANES, DType, SimpleType, TensorType, Type, VectorType, ViewType
 from dlc.text.sizes import parse_size
 
-__all__ = ["read_shape", "read_size", "read_type"]
+__all__ = ["read_array_type", "read_shape", "read_size", "read_type"]
 
 MAX_RANK = 64
 MAX_SHAPE_TEXT = 20_000
@@ -36,6 +36,14 @@ def read_type(text: str) -> Type:
     if name not in TYPES:
         raise ValueError(f"{text[:40]!r} is no type")
     return TYPES[name](body.removesuffix(">").strip())
+
+
+def read_array_type(text: str) -> TensorType:
+    """The type of an array as the language spells it: `f32[B, 64]`. Raises ValueError."""
+    name, _, sizes = text.removesuffix("]").partition("[")
+    if name not in DType.named:
+        raise ValueError(f"{name[:40]!r} is no element type; there are {', '.join(DType.named)}")
+    return TensorType(DType.named[name], _in_range(read_shape(sizes)))
 
 
 def read_shape(text: str) -> Shape:

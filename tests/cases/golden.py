@@ -1,23 +1,26 @@
 """Tests in text: IR, the passes to run on it, and what must come out, in one `.dlir` file.
 
-    // RUN: cse,dce
-    // equal products become one
-    ...IR...
+    // RUN: lower_to_kernels,fuse
+    // a value with two readers is kept
+    ...IR in the short spelling...
     // ---
     ...the exact output...
+    // log: fuse: several kernels read it: %a
     // -----
-    // RUN: canonicalize
+    // RUN: pack --matmul=generated
     ...IR...  // error: cannot multiply
 
-`// PRINT` in place of `// RUN:` runs no pass: the text is parsed and printed. A wrong text has no
-output; each line at which an error must be reported ends in a part of its message.
+After the output stands all that the passes refused, as the decision log has it. What passes are told
+follows their names: fields of `dlc.ir.passes.Options`. `// PRINT` in place of `// RUN:` runs no pass:
+the text is parsed and printed. A wrong text has no output; each line at which an error must be reported
+ends in a part of its message.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dlc.errors import DlcError
@@ -26,9 +29,6 @@ __all__ = ["BadCase", "Case", "Run", "check", "split", "with_output"]
 
 BETWEEN_CASES = "// -----"
 BEFORE_OUTPUT = "// ---"
-
-Run = Callable[[str, str], str]
-"""Takes a text and passes, as `// RUN:` has them, gives the text after them; raises DlcError."""
 
 
 class BadCase(Exception):
@@ -42,9 +42,14 @@ class Case:
     line: int
     title: str
     passes: str
+    options: Mapping[str, str]
     text: str
     expected: str | None
     errors: tuple[tuple[int, str], ...]
+
+
+Run = Callable[[Case], str]
+"""Gives the text of a case after its passes; raises DlcError."""
 
 
 def split(file: str) -> list[Case]:
@@ -61,7 +66,7 @@ def check(case: Case, run: Run) -> str | None:
     """Run the case: None if all is as it says, else what differs."""
     if case.errors:
         return _check_errors(case, run)
-    output = run(case.text, case.passes).strip("\n")
+    output = run(case).strip("\n")
     if case.expected is None:
         return f"neither output nor error is stated; pytest --update writes\n{output}"
     if output == case.expected:
@@ -111,23 +116,27 @@ def _case(chunk: list[str], line: int) -> Case:
     )
     if errors and output is not None:
         raise BadCase(f"line {line}: a case states either its output or its errors")
+    passes, options = _told(source, line)
     return Case(
         line=line,
         title=_title(source, line),
-        passes=_passes(source, line),
+        passes=passes,
+        options=options,
         text="\n".join(source) + "\n",
         expected=None if output is None else "\n".join(output).strip("\n"),
         errors=errors,
     )
 
 
-def _passes(source: list[str], line: int) -> str:
+def _told(source: list[str], line: int) -> tuple[str, dict[str, str]]:
+    """The passes of a case, such as `fuse{max_inputs=4},dce`, and the options of all passes."""
     if source[0].rstrip() == "// PRINT":
-        return ""
-    found = re.fullmatch(r"// RUN: *([\w,{}=. -]+)", source[0])
-    if found is None:
+        return "", {}
+    run = re.fullmatch(r"// RUN: *([\w,{}=.-]+)((?: +--\w+=\S+)*) *", source[0])
+    if run is None:
         raise BadCase(f"line {line}: a case begins with '// RUN: PASS,PASS' or '// PRINT'")
-    return found[1].strip()
+    options = [option.removeprefix("--").partition("=") for option in run[2].split()]
+    return run[1], {name: value for name, _, value in options}
 
 
 def _title(source: list[str], line: int) -> str:
@@ -138,7 +147,7 @@ def _title(source: list[str], line: int) -> str:
 
 def _check_errors(case: Case, run: Run) -> str | None:
     try:
-        output = run(case.text, case.passes)
+        output = run(case)
     except DlcError as error:
         found = [(d.place.line if d.place else 0, str(d)) for d in error.diagnostics]
     else:

@@ -1,10 +1,52 @@
-"""How a text case is run: the same way as `dlc opt`."""
+"""How a text case is run: the passes on IR in the short spelling, each checked by evaluating it."""
 
 from __future__ import annotations
 
-from dlc.driver.opt import optimise_text
+import ast
+from collections.abc import Mapping
+from dataclasses import fields
+
+from dlc.driver.open import read_ir
+from dlc.driver.pipelines import PIPELINE
+from dlc.driver.verify_each import EachPass
+from dlc.ir.log import Decision
+from dlc.ir.passes import PASSES, Context, Manager, Options, parse_passes
+from dlc.target import Target
+from dlc.target.gpu import GpuTarget
+from dlc.text.ir_short import print_short
+from tests.cases.golden import Case
+
+assert PIPELINE and PASSES, "the modules that define the passes are loaded"
 
 
-def run_case(text: str, passes: str) -> str:
-    """The IR text after the passes, such as `fuse{max_inputs=4},dce`; raises DlcError as `dlc opt` does."""
-    return optimise_text(text, passes, file="case.dlir")
+def run_case(case: Case) -> str:
+    """The IR after the passes, then a line for each refusal; raises DlcError as `dlc opt` does."""
+    module = read_ir(case.text, "case.dlir")
+    context = Context(options_of(case.options))
+    check = EachPass()
+    Manager(context, before=check.before, after=check.after).run(module, parse_passes(case.passes))
+    refusals = [_line(decision) for decision in context.log if decision.kind == "refused"]
+    return print_short(module) + "".join(refusals)
+
+
+def options_of(texts: Mapping[str, str]) -> Options:
+    """What passes are told: Python's literals, the GPU that is the target; anything else is a string."""
+    known = {field.name for field in fields(Options)}
+    assert texts.keys() <= known, f"passes are told {', '.join(sorted(known))}"
+    told = {name: _value(name, text) for name, text in texts.items()}
+    return Options(**told)  # pyright: ignore[reportArgumentType]
+
+
+def _value(name: str, text: str) -> object:
+    if name == "target":
+        return Target.all_on(GpuTarget.named(text))
+    try:
+        return ast.literal_eval(text)
+    except ValueError:
+        return text
+
+
+def _line(decision: Decision) -> str:
+    figures = ", ".join(f"{key} {value}" for key, value in decision.figures.items())
+    note = f" ({figures})" if figures else ""
+    return f"// log: {decision.pass_name}: {decision.what}: {decision.subject}{note}\n"

@@ -37,6 +37,8 @@ module Net(hidden = 4) {
         ("show m.dlm --stage text --after cse", "--after says something about passes"),
         ("show m.dlm --svg --changed", "--changed and --svg ask for different things"),
         ("show m.dlm --after cse --changed", "--after and --changed ask for different things"),
+        ("show m.dlm --short --svg", "--short is a spelling of IR, and --svg shows none"),
+        ("show m.dlm --short --stage llvm", "and --stage llvm shows none"),
         ("show m.dlm --after canonicalise", "did you mean canonicalize?"),
         ("show m.dlm --after fuse", "fuse does not run on the way to stage graph"),
         ("compile m.dlm --target gpu", "use cpu, cpu:NAME with one of host, x86-64,"),
@@ -74,6 +76,16 @@ def test_names_of_passes_may_have_blanks_between_them(dlc: Command) -> None:
     plain = dlc("opt", "rows.dlm", "--passes", "canonicalize,dce")
     assert plain.code == 0
     assert dlc("opt", "rows.dlm", "--passes", " canonicalize, dce ").out == plain.out
+
+
+def test_what_is_printed_short_is_read_as_what_it_is(dlc: Command, folder: Path) -> None:
+    short = dlc("opt", "rows.dlm", "--passes", "autodiff,decompose,lower_to_kernels", "--short")
+    (folder / "short.dlir").write_text(short.out)
+    assert short.out.lstrip().startswith("func @")
+    full = dlc("opt", "rows.dlm", "--passes", "autodiff,decompose,lower_to_kernels")
+    assert dlc("opt", "short.dlir").out == full.out != short.out
+    assert dlc("show", "short.dlir", "--stage", "kernel").out == full.out
+    assert dlc("show", "short.dlir", "--stage", "kernel", "--short").out == short.out
 
 
 def test_every_pass_in_its_turn_is_ready(dlc: Command, folder: Path) -> None:

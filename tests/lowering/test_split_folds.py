@@ -80,8 +80,3 @@ def test_a_fold_in_parts_is_the_fold(
 def _run(function: Op, inputs: Sequence[Array], at: Mapping[str, int]) -> Sequence[Array]:
     (body,) = function.regions
     return Evaluation(at).run(body, inputs)
-
-
-def test_short_folds_stay_one_kernel() -> None:
-    _, kernels = at_kernels(total((0,)), TensorType(F32, (1000, 40)), {})
-    assert [op.domain for op in kernels] == [(40,)]

@@ -17,7 +17,7 @@ from dlc.driver.pipelines import Device, pipeline
 from dlc.driver.settings import Settings
 from dlc.ir.builder import Builder
 from dlc.ir.core import Value
-from dlc.ir.dims import Dim, Size, symbol
+from dlc.ir.dims import Size, symbol
 from dlc.ir.evaluation import Evaluation
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import BF16, F32, F64, DType, TensorType
@@ -57,39 +57,6 @@ def kernels(
     module, function = function_of(gradient, [TensorType(F32, lhs), TensorType(F32, rhs)], dims)
     Manager(Context(options=OPTIONS)).run(module, pipeline("graph", "kernel", 2, Device.CUDA))
     return function, [op for op in function.walk() if isinstance(op, kernel.Kernel)]
-
-
-@pytest.mark.parametrize(
-    ("lhs", "rhs", "parts"),
-    [
-        pytest.param((2048, 60), (2048, 40), 8, id="evenly"),
-        pytest.param((1100, 60), (1100, 100), 4, id="the-last-is-shorter"),
-        pytest.param((1 << 20, 60), (1 << 20, 40), 32, id="many"),
-        pytest.param((200 * B, 6), (200 * B, 5), 29, id="as-many-as-there-may-be"),
-    ],
-)
-def test_k_is_divided(lhs: tuple[Size, ...], rhs: tuple[Size, ...], parts: int) -> None:
-    _, (first, last) = kernels(lhs, rhs, {"B": (1, None)} if isinstance(lhs[0], Dim) else {})
-    assert isinstance(first, Gemm)
-    assert first.domain == (parts, lhs[1], rhs[1])
-    assert isinstance(last, kernel.Generic)
-    assert last.domain == (lhs[1], rhs[1])
-
-
-@pytest.mark.parametrize(
-    ("lhs", "rhs"),
-    [
-        pytest.param((500, 60), (500, 40), id="short"),
-        pytest.param((600, 500), (600, 500), id="little-would-be-saved"),
-        pytest.param((4096, 1024), (4096, 1024), id="many-tiles"),
-        pytest.param((4096, 4), (4096, 40), id="few-rows"),
-        pytest.param((4096, 60), (4096, B), id="any-number-of-columns"),
-    ],
-)
-def test_it_is_not_where_that_is_of_no_use(lhs: tuple[Size, ...], rhs: tuple[Size, ...]) -> None:
-    dims: Mapping[str, tuple[int, int | None]] = {"B": (1, None)} if B in rhs else {}
-    _, found = kernels(lhs, rhs, dims)
-    assert len(found) == 1
 
 
 def picture(emit: Builder, x: Value, w: Value) -> Sequence[Value]:

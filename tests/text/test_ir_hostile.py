@@ -13,6 +13,7 @@ from dlc.ir.verify import verify
 from dlc.text.ir_lexer import read_tokens
 from dlc.text.ir_parser import parse_module
 from dlc.text.ir_printer import print_module
+from dlc.text.ir_short import parse_short, print_short
 from tests.ir import toy
 from tests.ir.random_modules import RandomModule
 
@@ -75,6 +76,29 @@ def read_mutations(count: int) -> None:
     assert 0 < accepted < count
 
 
+def read_short(text: str) -> bool:
+    """The same for the short spelling."""
+    start = time.process_time()
+    try:
+        for op in parse_short(text, "hostile.dlir"):
+            printed = print_short(op)
+            assert "".join(map(print_short, parse_short(printed, "again"))) == printed
+        accepted = True
+    except ModelError as error:
+        accepted = not error.render()
+    assert time.process_time() - start < SECONDS, text
+    return accepted
+
+
+def test_mutated_short_texts_give_nothing_but_model_errors() -> None:
+    texts = [
+        print_short(RandomModule(seed).module(functions=1, operations=15)) for seed in range(40)
+    ]
+    choose = random.Random(7)
+    accepted = sum(read_short(mutated(choose.choice(texts), choose)) for _ in range(600))
+    assert 0 < accepted < 600
+
+
 def test_mutated_texts_give_nothing_but_model_errors() -> None:
     read_mutations(600)
 
@@ -133,6 +157,24 @@ LARGE = [
 @pytest.mark.parametrize("text", LARGE, ids=lambda text: str(text)[:30])
 def test_texts_made_to_take_long_are_refused_soon(text: str) -> None:
     assert not read(text)
+
+
+LARGE_SHORT = [
+    "func @f {" * MANY,
+    "func @f() { " * MANY,
+    "func @f(" * MANY,
+    "func @f() { return " + "%a, " * MANY,
+    "func @f() { " + "%a, " * MANY + "= toy.end }",
+    "toy.facts {test.a=" + "[" * MANY,
+    "toy.facts {test.a=<" + "(" * MANY + ">}",
+    "toy.facts {test.a=f32[" + "1, " * MANY + "1]}",
+    "toy.end | " + "|" * MANY,
+]
+
+
+@pytest.mark.parametrize("text", LARGE_SHORT, ids=lambda text: str(text)[:30])
+def test_short_texts_made_to_take_long_are_refused_soon(text: str) -> None:
+    assert not read_short(text)
 
 
 def test_a_long_list_is_read_soon() -> None:

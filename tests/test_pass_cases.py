@@ -1,0 +1,77 @@
+"""Every pass has text cases that say what it does, what it refuses and why, and what happens at an edge."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from dlc.driver.pipelines import PIPELINE
+from dlc.ir.passes import PASSES, parse_passes
+from tests.cases import golden
+
+assert PIPELINE and PASSES, "the modules that define the passes are loaded"
+FOLDER = Path(__file__).parent / "cases" / "passes"
+LEAST = 3
+"""What it does, what it refuses, an edge."""
+
+ITS_RULES = "its rules fit or do not: nothing is weighed"
+EVERY_ONE = "it is for every operation of a kind"
+NEVER_REFUSES = {
+    "algebra": ITS_RULES,
+    "as_stored": "a factor is a transpose or is not",
+    "autodiff": EVERY_ONE,
+    "bundle_calls": "it joins what is small, and looks at nothing else",
+    "canonicalize": ITS_RULES,
+    "collapse": "two axes are walked as one or are not",
+    "cse": "two operations are equal or are not",
+    "dce": "a value is used or is not",
+    "decompose": EVERY_ONE,
+    "fold_scales": ITS_RULES,
+    "fold_weights": "a value depends on weights alone or does not",
+    "gather_updates": "it moves what is small, and looks at nothing else",
+    "keep_blanks": EVERY_ONE,
+    "keep_wide": "the text asks for it, for all kernels",
+    "layout": ITS_RULES,
+    "lower_to_both": EVERY_ONE,
+    "lower_to_kernels": EVERY_ONE,
+    "lower_to_loops": EVERY_ONE,
+    "lower_to_simt": EVERY_ONE,
+    "make_prepare": EVERY_ONE,
+    "pack": "each product is generated or left to BLAS, and either is something done",
+    "place": "a value is needed on another device or is not",
+    "plan_memory": EVERY_ONE,
+    "release": "it moves what gives memory back, and looks at nothing else",
+    "scalars_first": EVERY_ONE,
+}
+"""The passes without refusals, with the reason for it."""
+
+
+NAMES = sorted(PASSES)
+
+
+@cache
+def cases(name: str) -> list[golden.Case]:
+    """The cases of a pass in its own file that run it."""
+    path = FOLDER / f"{name}.dlir"
+    assert path.exists(), f"there is no {path}"
+    all_of_them = golden.split(path.read_text("utf-8"))
+    return [
+        case for case in all_of_them if any(each.name == name for each in parse_passes(case.passes))
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_pass_has_three_cases(name: str) -> None:
+    assert len(cases(name)) >= LEAST
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pass_that_refuses_says_why_in_a_case(name: str) -> None:
+    refuses = any(f"// log: {name}: " in (case.expected or "") for case in cases(name))
+    assert refuses != (name in NEVER_REFUSES)
+
+
+def test_every_file_of_cases_is_for_a_pass() -> None:
+    assert {path.stem for path in FOLDER.glob("*.dlir")} <= PASSES.keys()
