@@ -16,7 +16,6 @@ from dlc.dialects.kernel_products import Gemm
 from dlc.ir.dims import Size, ceil_divide, floor_divide, maximum, minimum, product
 from dlc.ir.passes import Context
 from dlc.ir.types import POINTER
-from dlc.lowering.epilogue import Target
 from dlc.lowering.expr import Expr, Pointer
 from dlc.lowering.expr import maximum as larger
 from dlc.lowering.expr import minimum as smaller
@@ -24,6 +23,7 @@ from dlc.lowering.loop_writer import Lowered
 from dlc.lowering.micro_kernel import Shape, Sums, load, multiply, store, zeros
 from dlc.lowering.packing import Source, Strips, pack
 from dlc.lowering.product_tiles import Corner, ProductTiles
+from dlc.lowering.register_epilogue import Target
 from dlc.lowering.words import either, for_each, unravel
 from dlc.target.products import ProductBlocking
 from dlc.target.work import nanoseconds

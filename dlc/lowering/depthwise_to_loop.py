@@ -18,10 +18,11 @@ from dlc.ir.dims import minimum as smaller
 from dlc.ir.passes import Context
 from dlc.ir.types import DType, VectorType
 from dlc.lowering.body import Point, lanes_of
-from dlc.lowering.epilogue import Tile, epilogue_body, write_registers
+from dlc.lowering.epilogue import epilogue_body
 from dlc.lowering.expr import Expr, Index, constant, fma, index, maximum, minimum
 from dlc.lowering.lanes import Lane, Linear, Uniform, in_lanes
 from dlc.lowering.loop_writer import Lowered, Writer
+from dlc.lowering.register_epilogue import Tile, write_registers
 from dlc.lowering.words import for_each, iterate, unravel, whole_registers
 from dlc.target import cpu_of
 from dlc.target.work import tile_rows, tiles

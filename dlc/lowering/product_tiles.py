@@ -14,19 +14,13 @@ from dlc.dialects.schedule import Packed, PackInline
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context
 from dlc.lowering.body import lanes_of
-from dlc.lowering.epilogue import (
-    Target,
-    Tile,
-    epilogue_body,
-    in_registers,
-    write_epilogue,
-    write_registers,
-)
+from dlc.lowering.epilogue import epilogue_body, write_epilogue
 from dlc.lowering.expr import Expr, Pointer, index, minimum
 from dlc.lowering.lanes import Linear
 from dlc.lowering.loop_writer import Writer
 from dlc.lowering.micro_kernel import Shape, Sums, shape_for, store
 from dlc.lowering.plan_storage import reads_only_own_element
+from dlc.lowering.register_epilogue import Target, Tile, in_registers, write_registers
 from dlc.lowering.words import either, for_each
 from dlc.target import cpu_of
 

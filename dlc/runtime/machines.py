@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from dlc.runtime import cuda
 from dlc.runtime.artifact import Artifact
 from dlc.runtime.buffers import Bytes, aligned_array
 from dlc.runtime.compiled import CompiledProgram
+from dlc.runtime.cuda import devices
 from dlc.runtime.device_names import CPU, FIRST_GPU
 from dlc.runtime.entry import EntryPoint
 from dlc.runtime.frames import CallFrame, Frame, FrameSource
@@ -121,7 +121,7 @@ def _lacking(target: Target, device: str | None) -> str | None:
         return f"does not run on {device}" + (" alone" if target.cpu and target.gpu else "")
     reason = misfit(target.cpu) if target.cpu is not None else None
     if reason is None and target.gpu is not None:
-        reason = cuda.devices.lacking(target.gpu.architecture, device or FIRST_GPU)
+        reason = devices.lacking(target.gpu.architecture, device or FIRST_GPU)
     return reason
 
 
@@ -136,7 +136,7 @@ def load_machine(
     if target.gpu is None:
         assert native is not None
         return Processor(native)
-    driver = cuda.devices.driver_of(device or FIRST_GPU)
+    driver = devices.driver_of(device or FIRST_GPU)
     gpu = _gpu_machine()(artifact, target.gpu, driver)
     if native is None:
         return gpu

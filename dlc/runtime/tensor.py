@@ -23,7 +23,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dlc.errors import UsageError
-from dlc.runtime import cuda, dlpack
+from dlc.runtime import dlpack
+from dlc.runtime.cuda import devices, exchange
 from dlc.runtime.cuda.array import DeviceArray
 from dlc.runtime.device_names import CPU, device_named
 from dlc.runtime.dtypes import (
@@ -102,7 +103,7 @@ class Tensor(NDArrayOperatorsMixin):
         Raises Unsupported for arrays on other devices, and for element types that dlc lacks.
         """
         if dlpack.is_on_gpu(source):
-            array, dtype = cuda.exchange.imported(source)
+            array, dtype = exchange.imported(source)
             return cls.on_device(array, dtype.name)
         bits, dtype = dlpack.imported(source)
         return cls.from_bits(bits, dtype.name)
@@ -160,7 +161,7 @@ class Tensor(NDArrayOperatorsMixin):
         if wanted == CPU:
             return Tensor.from_bits(self._stored, self.dtype)
         return Tensor.on_device(
-            DeviceArray.copied(cuda.devices.driver_of(wanted), self._stored), self.dtype
+            DeviceArray.copied(devices.driver_of(wanted), self._stored), self.dtype
         )
 
     def astype(self, dtype: str) -> Tensor:
@@ -261,7 +262,7 @@ class Tensor(NDArrayOperatorsMixin):
     ) -> CapsuleType:
         # No stream has to wait: whatever computes a tensor on a device waits for it.
         if isinstance(self._memory, DeviceArray) and dl_device != dlpack.CPU and not copy:
-            return cuda.exchange.exported(self._memory, self._dtype, max_version)
+            return exchange.exported(self._memory, self._dtype, max_version)
         return dlpack.exported(self._stored, self._dtype, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
