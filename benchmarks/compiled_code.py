@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from benchmarks.memory import models, path_of
-from dlc.driver.make import CompileRequest
+from dlc.driver.compile.settings import Settings
 from dlc.driver.memory.asked import compile_for_plan, opened_of
-from dlc.driver.settings import Settings
+from dlc.driver.run.request import CompileRequest
 
 TARGETS = ("cpu:x86-64-v3", "cpu:x86-64-v4")
 LEFT_OUT = ("weights", "prepared")

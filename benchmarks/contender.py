@@ -32,7 +32,7 @@ Facts: TypeAlias = dict[str, float]
 def dlc(path: Path, inputs: Mapping[str, Array], threads: int) -> tuple[Run, Facts]:
     """Compiled twice (the second time from the cache), saved, and loaded from the file."""
     from dlc import load
-    from dlc.driver.make import CompileRequest, make_artifact
+    from dlc.driver.run.request import CompileRequest, make_artifact
 
     facts: Facts = {}
     artifact = None

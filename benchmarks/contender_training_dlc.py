@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.serve import serve
-from dlc.driver.make import CompileRequest, make_artifact
-from dlc.runtime.artifact import Artifact
-from dlc.runtime.loaded import load_code
-from dlc.runtime.manifest import STEP
-from dlc.runtime.sizing import Sizing
-from dlc.runtime.trainer import Trainer
+from dlc.driver.run.request import CompileRequest, make_artifact
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import STEP
+from dlc.runtime.calling.specialization import Sizing
+from dlc.runtime.loaded_code import load_code
+from dlc.runtime.training.trainer import Trainer
 
 MOMENTS = ("m", "v")
 """Names of the first moment: of Adam, and of a heavy ball."""

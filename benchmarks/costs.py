@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 
 from benchmarks import engine
 from benchmarks.gpu_contender_dlc import copy_rate, transfers
-from dlc.driver.here import newest_here
-from dlc.driver.make import CompileRequest, make_model
-from dlc.driver.settings import Settings
+from dlc.driver.compile.host_target import newest_here
+from dlc.driver.compile.settings import Settings
+from dlc.driver.run.request import CompileRequest, make_model
 from dlc.ir.types import F32
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.calling.results import Out
+from dlc.runtime.cpu.threads import default_threads
 from dlc.runtime.cuda.devices import driver_of
-from dlc.runtime.cuda.entry import GpuEntryPoint
-from dlc.runtime.results import Out
-from dlc.runtime.tensor import Tensor
-from dlc.runtime.threads import default_threads
+from dlc.runtime.gpu.entry import GpuEntryPoint
 from dlc.target.cpu import HOST, CpuTarget
 from dlc.target.gpu import GpuTarget
 from dlc.target.table import Row, rows

@@ -19,10 +19,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.codegen.engine import ENTRY, engine_image
-from dlc.codegen.image import Image, link
-from dlc.codegen.llvm import compile_object
-from dlc.runtime import threads
+from dlc.codegen.engine.assemble import ENTRY, engine_image
+from dlc.codegen.link.image import Image, link
+from dlc.codegen.llvm.target_machine import compile_object
 from dlc.runtime.abi import (
     ABI_VERSION,
     GRAIN,
@@ -34,7 +33,8 @@ from dlc.runtime.abi import (
     Root,
     Status,
 )
-from dlc.runtime.code import LoadedImage, load_engine, load_image
+from dlc.runtime.cpu import threads
+from dlc.runtime.cpu.executable_memory import LoadedImage, load_engine, load_image
 from dlc.target.cpu import CpuTarget
 
 TEXT = """

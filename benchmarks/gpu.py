@@ -36,8 +36,8 @@ from benchmarks.gpu_serve import NARROW
 from benchmarks.gpu_table import page
 from benchmarks.training import apart
 from benchmarks.turns import ROOT, NotReady, Process, take_turns
-from dlc.driver.here import to_run_here
-from dlc.driver.settings import Settings
+from dlc.driver.compile.host_target import to_run_here
+from dlc.driver.compile.settings import Settings
 from dlc.errors import Unsupported
 
 PEERS = {"torch eager": "torch", "torch.compile": "torch", "jax": "jax"}

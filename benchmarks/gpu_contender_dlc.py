@@ -13,17 +13,17 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.gpu_serve import NARROW, Array, Spec, read_spec, serve, timed
-from dlc.driver.compile import compile_model
-from dlc.driver.here import to_run_here
-from dlc.driver.make import CompileRequest, make_model
-from dlc.driver.settings import Settings
+from dlc.driver.compile.compile import compile_model
+from dlc.driver.compile.host_target import to_run_here
+from dlc.driver.compile.settings import Settings
+from dlc.driver.run.request import CompileRequest, make_model
+from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.cuda.driver import Driver
-from dlc.runtime.cuda.entry import GpuEntryPoint
 from dlc.runtime.cuda.memory import DeviceBytes
-from dlc.runtime.tensor import Tensor
-from dlc.runtime.trainer import Trainer
-from dlc.runtime.weights import WeightViews
+from dlc.runtime.gpu.entry import GpuEntryPoint
+from dlc.runtime.training.trainer import Trainer
+from dlc.runtime.weights.model_weights import WeightViews
 
 COPIES = 5
 MOMENTS = ("m", "v")

@@ -25,16 +25,16 @@ from pathlib import Path
 import onnx
 
 from benchmarks.training_cases import NETWORKS, OWN
-from dlc.codegen.ptx import Usage, assemble, kernel_ptx, whole_ptx
-from dlc.codegen.simt_to_llvm import kernel_text
+from dlc.codegen.nvptx.ptx import Usage, assemble, kernel_ptx, whole_ptx
+from dlc.codegen.nvptx.simt import kernel_text
 from dlc.dialects import mem, simt
-from dlc.driver.entries import settle_interfaces
-from dlc.driver.open import open_model, open_training
-from dlc.driver.opened import SourceModel
-from dlc.driver.pipelines import Device, pipeline
+from dlc.driver.compile.entries import settle_interfaces
+from dlc.driver.compile.pipelines import Device, pipeline
+from dlc.driver.source.open import open_model, open_training
+from dlc.driver.source.source_model import SourceModel
 from dlc.errors import DlcError
 from dlc.ir.passes import Manager, Options
-from dlc.lowering.kernel_to_simt import GRIDS
+from dlc.lowering.gpu.kernel_to_simt import GRIDS
 from dlc.target import Target
 from dlc.target.gpu import GPUS, GpuTarget
 from tests import example_models

@@ -25,15 +25,15 @@ import numpy as np
 
 from benchmarks.environment import TRAINING, python_with
 from benchmarks.training_cases import NETWORKS, Array, Arrays, with_optimizer
-from dlc.driver.build import interface_of
-from dlc.driver.check_values import Values
-from dlc.driver.entries import find_function
-from dlc.driver.gradcheck import Check, compile_gradients
-from dlc.driver.make import CompileRequest
-from dlc.driver.open import open_training
-from dlc.driver.settings import Settings
-from dlc.driver.train import make_trainer
-from dlc.runtime.binding import Binder
+from dlc.driver.compile.build_artifact import interface_of
+from dlc.driver.compile.entries import find_function
+from dlc.driver.compile.settings import Settings
+from dlc.driver.gradcheck.check import Check, compile_gradients
+from dlc.driver.gradcheck.check_values import Values
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.run.train import make_trainer
+from dlc.driver.source.open import open_training
+from dlc.runtime.calling.dim_binding import Binder
 
 HERE = Path(__file__).parent
 LIMIT = 1e-4

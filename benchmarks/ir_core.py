@@ -15,14 +15,13 @@ from typing import TypeVar
 
 from dlc.dialects import array, func
 from dlc.dialects.builtin import Module
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block
+from dlc.ir.core import Block, Builder
 from dlc.ir.dims import symbol
 from dlc.ir.location import FileLocation
 from dlc.ir.types import F32, TensorType
 from dlc.ir.verify import verify
-from dlc.text.ir_parser import parse_op
-from dlc.text.ir_printer import print_module
+from dlc.text.ir.parser import parse_op
+from dlc.text.ir.printer import print_module
 
 LIMITS = {"create": 10.0, "print": 10.0, "parse": 50.0, "verify": 5.0}
 """Microseconds for each operation that must not be exceeded."""

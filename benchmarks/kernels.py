@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.driver.make import CompileRequest, make_model
-from dlc.runtime.entry import EntryPoint
+from dlc.driver.run.request import CompileRequest, make_model
+from dlc.runtime.calling.entry import EntryPoint
 
 CALLS = 9
 

@@ -34,14 +34,14 @@ from benchmarks.networks import PEERS, network, random_inputs
 from benchmarks.networks import names as light_names
 from benchmarks.training import measure
 from benchmarks.training_cases import STEPS
-from dlc.driver.make import CompileRequest
+from dlc.driver.compile.native_planner import machine_code
+from dlc.driver.compile.settings import Settings
 from dlc.driver.memory.asked import Planned, compile_for_plan, opened_of, planned_of
-from dlc.driver.searches import machine_code
-from dlc.driver.settings import Settings
-from dlc.passes import placement
-from dlc.passes.ordering import moves
-from dlc.passes.placement import stacking
-from dlc.runtime.manifest import EVALUATE
+from dlc.driver.run.request import CompileRequest
+from dlc.planning import arena
+from dlc.planning.arena import stacking
+from dlc.planning.scheduling import moves
+from dlc.runtime.artifact.manifest import EVALUATE
 
 ROOT = Path(__file__).parents[1]
 ORDER, ANY_ORDER, PEER, PLANNING = 1.02, 1.15, 0.8, 0.1
@@ -270,7 +270,7 @@ def main() -> int:
 
 def _make_searches() -> None:
     """Compile the searches of the planner, which is done once on a machine."""
-    machine_code(placement.search, placement.Tables)
+    machine_code(arena.search, arena.Tables)
     machine_code(stacking.improve, stacking.Stack)
     machine_code(moves.improve, moves.Line)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.importers.agreement import TOLERANCE, all_agreements
+from tests.importers.onnx.agreement import TOLERANCE, all_agreements
 
 NUMBERS_DIFFER = 3
 

@@ -16,7 +16,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 
-from tests.importers.suite import KINDS, VERDICTS, outcomes
+from tests.importers.onnx.suite import KINDS, VERDICTS, outcomes
 
 NUMBERS_DIFFER = 3
 

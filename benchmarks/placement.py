@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
-from dlc.driver.instances import place_instance, read_instance
-from dlc.passes.placement import find_overlap, height
-from dlc.passes.placement.greedy import best_fit
+from dlc.driver.report.instances import place_instance, read_instance
+from dlc.planning.arena import find_overlap, height
+from dlc.planning.arena.greedy import best_fit
 
 FOLDER = Path(__file__).parent / "minimalloc"
 MEAN, WORST = 1.08, 1.12

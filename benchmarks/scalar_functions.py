@@ -10,17 +10,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.codegen.image import link
-from dlc.codegen.llvm import compile_object
-from dlc.codegen.loop_to_llvm import function_text
+from dlc.codegen.link.image import link
+from dlc.codegen.llvm.loop import function_text
+from dlc.codegen.llvm.target_machine import compile_object
 from dlc.dialects import loop, scalar, vec
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
-from dlc.ir.evaluation import Evaluation
+from dlc.ir.core import Block, Builder, Evaluation, Op, Value
 from dlc.ir.location import UnknownLocation
 from dlc.ir.types import INDEX, POINTER, DType, VectorType
 from dlc.lowering.math import EXPANSIONS
-from dlc.runtime.code import LoadedImage, load_image
+from dlc.runtime.cpu.executable_memory import LoadedImage, load_image
 from dlc.target.cpu import CpuTarget
 
 Array: TypeAlias = NDArray[np.generic]

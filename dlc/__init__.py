@@ -23,10 +23,10 @@ if TYPE_CHECKING:
         Unsupported,
         UsageError,
     )
+    from dlc.runtime.arrays.tensor import Tensor
     from dlc.runtime.cuda.pinned import pinned
     from dlc.runtime.model import Model, load
-    from dlc.runtime.tensor import Tensor
-    from dlc.runtime.trainer import Trainer
+    from dlc.runtime.training.trainer import Trainer
 
 __all__ = [
     "ArtifactError",
@@ -50,8 +50,8 @@ __version__ = VERSION
 
 _HOMES = {
     "Model": "dlc.runtime.model",
-    "Tensor": "dlc.runtime.tensor",
-    "Trainer": "dlc.runtime.trainer",
+    "Tensor": "dlc.runtime.arrays.tensor",
+    "Trainer": "dlc.runtime.training.trainer",
     "compile": "dlc.driver.api",
     "load": "dlc.runtime.model",
     "pinned": "dlc.runtime.cuda.pinned",

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 import dlc
 from dlc.errors import DlcError
-from dlc.runtime.memory import check_free
-from dlc.runtime.mixed.entry import MixedEntryPoint
+from dlc.runtime.hetero.entry import MixedEntryPoint
+from dlc.runtime.system.available_memory import check_free
 
 MODEL = Path(__file__).parent / "on_device.dlm"
 WORDS = ("cpu", "cuda:0")

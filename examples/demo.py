@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 import dlc
 from dlc.codegen.kernels import kernel_texts
-from dlc.driver.compile import Settings, lower
-from dlc.driver.open import open_model
-from dlc.text.ir_printer import print_module
+from dlc.driver.compile.compile import Settings, lower
+from dlc.driver.source.open import open_model
+from dlc.text.ir.printer import print_module
 
 MODEL = Path(__file__).parent / "poly.dlm"
 

@@ -9,9 +9,9 @@ from typing import Self
 
 import pytest
 
-from dlc.codegen import llvm
+from dlc.codegen.llvm import target_machine
 from dlc.errors import DlcError
-from dlc.runtime.cpu import LEVELS
+from dlc.runtime.cpu.features import LEVELS
 from dlc.target import cpu
 from tests.cases import golden, runner
 
@@ -19,7 +19,7 @@ from tests.cases import golden, runner
 @pytest.fixture
 def avx2(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if this machine were of the level x86-64-v3, for figures that depend on the width of vectors."""
-    monkeypatch.setattr(llvm, "_host_cpu", lambda: "x86-64-v3")
+    monkeypatch.setattr(target_machine, "_host_cpu", lambda: "x86-64-v3")
     monkeypatch.setattr(cpu, "host_features", lambda: LEVELS["x86-64-v3"])
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dlc.driver.open import open_model
-from dlc.driver.opened import SourceModel
+from dlc.driver.source.open import open_model
+from dlc.driver.source.source_model import SourceModel
 
 FOLDER = Path(__file__).parents[1] / "examples"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.dlm")))

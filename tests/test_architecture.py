@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from dlc.driver import pipelines
-from dlc.driver.make import CompileRequest
+from dlc.driver.compile import pipelines
+from dlc.driver.compile.settings import Settings
 from dlc.driver.memory.asked import Asked, memory_of
 from dlc.driver.memory.picture import svg_file
-from dlc.driver.settings import Settings
-from dlc.driver.show import Shown, show_stage
+from dlc.driver.report.show import Shown, show_stage
+from dlc.driver.run.request import CompileRequest
 from dlc.ir.core import Op
-from dlc.lowering import array_to_kernel, kernel_to_loop
+from dlc.lowering.cpu import kernel_to_loop
+from dlc.lowering.graph_to_kernel import arrays
 from docs.pictures import draw
 from tests.documents import ROOT
 
@@ -40,7 +41,7 @@ def lowerings() -> Iterator[str]:
     """A row for each file that lowers operations or kernels, with which."""
     found: dict[str, tuple[str, list[str]]] = {}
     tables: tuple[tuple[str, dict[type[Op], Callable[..., object]]], ...] = (
-        ("graph to kernel", {**array_to_kernel.LOWERINGS}),
+        ("graph to kernel", {**arrays.LOWERINGS}),
         ("kernel to loop", {**kernel_to_loop.LOWERINGS}),
     )
     for levels, table in tables:

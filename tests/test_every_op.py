@@ -14,9 +14,9 @@ from dlc.ir.attributes import decode
 from dlc.ir.core import OPS, Op
 from dlc.ir.dims import evaluate
 from dlc.ir.types import TensorType
-from dlc.lowering.graph_to_kernel import KEPT, find_lowering
-from dlc.text.ir_parser import parse_module
-from dlc.text.ir_printer import print_module
+from dlc.lowering.graph_to_kernel.lower import KEPT, find_lowering
+from dlc.text.ir.parser import parse_module
+from dlc.text.ir.printer import print_module
 from tests import op_examples
 from tests.op_examples.derivative import by_differences, by_rule
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Numbers

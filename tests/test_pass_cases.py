@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlc.driver.pipelines import PIPELINE
+from dlc.driver.compile.pipelines import PIPELINE
 from dlc.ir.passes import PASSES, parse_passes
 from tests.cases import golden
 

@@ -15,10 +15,8 @@ from dlc.dialects import array
 from dlc.dialects.func import Return
 from dlc.errors import CallError
 from dlc.ir.attributes import decode
-from dlc.ir.builder import Builder
-from dlc.ir.core import OPS, Block, Op, Value
+from dlc.ir.core import OPS, Block, Builder, Evaluation, Op, Value
 from dlc.ir.dims import symbol
-from dlc.ir.evaluation import Evaluation
 from dlc.ir.types import I64, DType, TensorType
 from tests.op_examples.example import HERE, Input, given
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dlc
-from dlc.driver.make import CompileRequest
-from dlc.driver.train import make_trainer
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.run.train import make_trainer
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from dlc.dialects import weight
-from dlc.driver.make import CompileRequest
-from dlc.driver.train import make_trainer
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.run.train import make_trainer
 from dlc.frontend.elaborate import elaborate
-from dlc.runtime.trainer import Trainer
+from dlc.runtime.training.trainer import Trainer
 from tests.documents import ROOT
 
 Batch: TypeAlias = dict[str, NDArray[np.generic]]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import dlc
 from dlc.dialects import weight
-from dlc.driver.open import open_model
+from dlc.driver.source.open import open_model
 from dlc.runtime.model import Model
 from tests.documents import ROOT
 

@@ -17,22 +17,22 @@ import numpy as np
 from onnx import ModelProto
 
 from benchmarks.fuzz.mutations import change_json, change_message, hostile_text
-from dlc.driver.compile import compile_model, lower
-from dlc.driver.open import open_model
-from dlc.driver.settings import Settings
-from dlc.runtime.artifact import Artifact
-from dlc.runtime.checkpoint import Facts, read_checkpoint, write_checkpoint
-from dlc.runtime.history import Record
+from dlc.driver.compile.compile import compile_model, lower
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.open import open_model
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.model import Model
-from dlc.runtime.tensor import Tensor
-from dlc.runtime.weight_files import open_weights
+from dlc.runtime.training.checkpoint import Facts, read_checkpoint, write_checkpoint
+from dlc.runtime.training.history import Record
+from dlc.runtime.weights.files import open_weights
 from tests import example_models
 from tests.fuzz.artifacts import mutated_artifact
 from tests.fuzz.corpus import dumps, networks, texts
 from tests.fuzz.mutation import mutated_bytes
 from tests.runtime import building
+from tests.runtime.artifact.sealing import Json, put_together, take_apart
 from tests.runtime.data.damaged import KINDS as DATA
-from tests.runtime.sealing import Json, put_together, take_apart
 
 SETTINGS = Settings(2, "cpu:x86-64-v3")
 COMPILED = 0.15

@@ -20,7 +20,7 @@ from random import Random
 from benchmarks.fuzz.cases import Kind, Outcome, reason
 from benchmarks.fuzz.file_readers import READERS, Reader
 from dlc.errors import DlcError, InternalError
-from dlc.runtime.picture_files import ENDINGS
+from dlc.runtime.arrays.picture_files import ENDINGS
 
 SECONDS, SECONDS_LARGE = 2.0, 20.0
 LARGE = 1 << 20

@@ -29,14 +29,14 @@ from benchmarks.fuzz.closeness import epsilon, judge
 from benchmarks.fuzz.graph import NAMES, OPSETS, Graph, Maker, Value
 from benchmarks.fuzz.shaken import evaluated
 from dlc.dialects import func
-from dlc.driver.compile import compile_model
-from dlc.driver.opened import SourceModel
-from dlc.driver.settings import Settings
+from dlc.driver.compile.compile import compile_model
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.source_model import SourceModel
 from dlc.importers.onnx import OnnxModel, import_graph
 from dlc.importers.onnx.reading import graph_of
 from dlc.ir.passes import Context
 from dlc.runtime.model import Model
-from tests.importers.onnx_models import results
+from tests.importers.onnx.models import results
 
 Array: TypeAlias = NDArray[Any]
 

@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from tests.fuzz.mutation import mutated_text
-from tests.runtime.sealing import Json
+from tests.runtime.artifact.sealing import Json
 
 WORDS: tuple[str, ...] = (
     *("", "0", "-1", "f32", "B", "$0", "a" * 5_000, "9" * 5_000, "٣", "\x00", "\u202e", "..", "/"),

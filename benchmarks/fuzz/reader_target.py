@@ -21,7 +21,13 @@ from typing import Any
 # Atheris is an extra of an environment of its own, not installed where types are checked.
 atheris: Any = importlib.import_module("atheris")
 
-INSTRUMENTED = ["dlc.runtime", "dlc.text", "dlc.importers", "dlc.frontend", "dlc.driver.open"]
+INSTRUMENTED = [
+    "dlc.runtime",
+    "dlc.text",
+    "dlc.importers",
+    "dlc.frontend",
+    "dlc.driver.source.open",
+]
 """The packages whose branches lead the search: those that read."""
 DAMAGED = 0.5
 """The part of inputs that are changed by what knows the format, sealed files among them."""

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from benchmarks.fuzz.closeness import Array, changed
-from dlc.ir.core import Block, Value
-from dlc.ir.evaluation import Evaluation
+from dlc.ir.core import Block, Evaluation, Value
 
 
 class _Shaken(Evaluation):

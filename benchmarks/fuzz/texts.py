@@ -26,9 +26,9 @@ from benchmarks.fuzz.program import DIMS, Axis, Program, Value
 from benchmarks.fuzz.program_steps import STEPS
 from benchmarks.fuzz.shaken import evaluated
 from dlc.dialects import func
-from dlc.driver.compile import compile_model
-from dlc.driver.open import open_model
-from dlc.driver.settings import Settings
+from dlc.driver.compile.compile import compile_model
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.open import open_model
 from dlc.ir.passes import Manager, parse_passes
 from dlc.runtime.model import Model
 

@@ -12,7 +12,7 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import note, notes, print_json, progress
 from dlc.cli.values import check_kept, output_path
-from dlc.runtime.counts import counted
+from dlc.runtime.system.counts import counted
 
 
 @options.compiling(

@@ -13,7 +13,7 @@ from dlc.cli import options
 from dlc.cli.quick import PlainRun
 from dlc.cli.report import errors_data, note, print_json, progress
 from dlc.errors import NumbersDiffer, visible
-from dlc.runtime.counts import counted
+from dlc.runtime.system.counts import counted
 
 
 @options.compiling("weights", "chosen", "module")

@@ -13,7 +13,7 @@ from dlc.cli import options
 from dlc.cli.report import print_json, progress
 from dlc.cli.values import check_kept, sizes
 from dlc.errors import UsageError, visible
-from dlc.runtime.atomic import check_writable
+from dlc.runtime.system.atomic_write import check_writable
 
 
 @options.compiling(

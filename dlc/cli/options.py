@@ -13,9 +13,9 @@ import typer
 from dlc import driver
 from dlc.cli.values import bounds, pairs, parameters
 from dlc.errors import UsageError
-from dlc.runtime.counts import whole_number
-from dlc.runtime.device_names import device_or_none
-from dlc.text import literals
+from dlc.runtime.system.counts import whole_number
+from dlc.runtime.system.device_names import device_or_none
+from dlc.text.model import literals
 
 Result = TypeVar("Result")
 

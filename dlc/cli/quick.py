@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from dlc import driver
 from dlc.cli.report import print_json
 from dlc.cli.values import check_kept, pairs, sizes
-from dlc.runtime.atomic import check_writable
-from dlc.runtime.counts import whole_number
+from dlc.runtime.system.atomic_write import check_writable
+from dlc.runtime.system.counts import whole_number
 
 ONCE = ("--entry", "--random-inputs", "--threads", "--device")
 VALUED = (*ONCE, "--input", "--output", "--dim")

@@ -16,14 +16,14 @@ from dlc import driver
 from dlc.cli import options
 from dlc.cli.report import INTERRUPTED, note, notes, print_json, progress
 from dlc.cli.values import check_kept, output_path
-from dlc.driver.curve import require_matplotlib
+from dlc.driver.report.loss_curve import require_matplotlib
 from dlc.errors import CallError, DlcError, visible
-from dlc.runtime.atomic import write_file
+from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.data import Dataset
-from dlc.runtime.history import History, as_json
-from dlc.runtime.progress import ProgressLine
-from dlc.runtime.threads import check_threads
-from dlc.runtime.trainer import Progress, Trainer
+from dlc.runtime.system.atomic_write import write_file
+from dlc.runtime.training.history import History, as_json
+from dlc.runtime.training.progress import ProgressLine
+from dlc.runtime.training.trainer import Progress, Trainer
 
 DIVERGED = "D0815"
 

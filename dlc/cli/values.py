@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dlc.errors import UsageError
-from dlc.runtime.atomic import check_writable, is_stream
-from dlc.runtime.counts import whole_number
+from dlc.runtime.system.atomic_write import check_writable, is_stream
+from dlc.runtime.system.counts import whole_number
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -32,11 +32,11 @@ from enum import IntEnum
 from types import FunctionType
 from typing import cast
 
-from dlc.codegen import llvm
-from dlc.codegen.image import link
 from dlc.codegen.kernels import ObjectCache, cache_key, kept
+from dlc.codegen.link.image import link
+from dlc.codegen.llvm import target_machine
 from dlc.ir.native import Code, Record
-from dlc.runtime.code import LoadedImage, load_image
+from dlc.runtime.cpu.executable_memory import LoadedImage, load_image
 from dlc.target.cpu import HOST, CpuTarget
 
 LEVEL = 2
@@ -59,7 +59,9 @@ def compile_function(
     target = CpuTarget.named(HOST)
     key = cache_key(_sources(function, record), target, LEVEL)
     data = kept(
-        cache, key, lambda: llvm.compile_object(_text([function], entry=True), target, LEVEL)
+        cache,
+        key,
+        lambda: target_machine.compile_object(_text([function], entry=True), target, LEVEL),
     )
     image = link({function.__name__: data})
     loaded = load_image(image.code, hashlib.sha256(image.code).digest(), image.imports)

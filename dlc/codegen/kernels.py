@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeAlias
 
-from dlc.codegen import llvm, ptx
-from dlc.codegen.image import Image, link
-from dlc.codegen.loop_to_llvm import function_text
-from dlc.codegen.ptx import GPU_LEVEL, assemble, has_ptxas, kernel_ptx, whole_ptx
-from dlc.codegen.simt_to_llvm import kernel_text
+from dlc.codegen.link.image import Image, link
+from dlc.codegen.llvm import target_machine
+from dlc.codegen.llvm.loop import function_text
+from dlc.codegen.nvptx import ptx
+from dlc.codegen.nvptx.ptx import GPU_LEVEL, assemble, has_ptxas, kernel_ptx, whole_ptx
+from dlc.codegen.nvptx.simt import kernel_text
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
 from dlc.target.cpu import CpuTarget
@@ -48,7 +49,7 @@ def assembly(texts: Iterable[str], processor: Processor, level: int) -> str:
     if isinstance(processor, GpuTarget):
         made = [kernel_ptx(text, processor.name) for text in texts]
         return whole_ptx(made, processor.name)
-    return "\n".join(llvm.assembly(text, processor, level) for text in texts)
+    return "\n".join(target_machine.assembly(text, processor, level) for text in texts)
 
 
 def compile_kernels(
@@ -79,7 +80,7 @@ def _cached_ptx(text: str, gpu: GpuTarget, cache: ObjectCache | None) -> str:
 def cached_object(text: str, target: CpuTarget, level: int, cache: ObjectCache | None) -> bytes:
     """The object file of a text, from the cache if it is there."""
     key = cache_key(text, target, level)
-    return kept(cache, key, lambda: llvm.compile_object(text, target, level))
+    return kept(cache, key, lambda: target_machine.compile_object(text, target, level))
 
 
 def kept(cache: ObjectCache | None, key: str, make: Callable[[], bytes]) -> bytes:
@@ -97,10 +98,10 @@ def facts_of(processor: Processor) -> tuple[str, ...]:
     """What code depends on besides the kernels."""
     if isinstance(processor, GpuTarget):
         return ptx.facts_of(processor)
-    return llvm.facts_of(processor)
+    return target_machine.facts_of(processor)
 
 
 def cache_key(text: str, processor: Processor, level: int) -> str:
     """Changes with everything that the code of a text depends on."""
-    parts = [llvm.version(), *facts_of(processor), str(level), text]
+    parts = [target_machine.version(), *facts_of(processor), str(level), text]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -14,11 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.dialects import array, weight
-from dlc.dialects.kernel import Access, Kernel, array_type
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.dialects.kernel.generic import Access, Kernel, array_type
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType, Type
 
 __all__ = ["HOST", "KNOWN", "PLACED", "Recv", "Send", "has_code", "is_everywhere", "is_gpu"]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlc.dialects.func import Return
-from dlc.ir.builder import Builder
 from dlc.ir.clone import clone, clone_block
-from dlc.ir.core import Block, Op, Value
-from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.core import Array, Block, Builder, Evaluation, Op, Value
 from dlc.ir.needs import Need
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dlc.dialects.simt import WARP
 from dlc.ir.attributes import decode
-from dlc.ir.evaluation import Array
+from dlc.ir.core import Array
 from dlc.ir.types import F32, DType
 
 Numbers = NDArray[np.int64]

@@ -18,10 +18,10 @@ from dlc.ir.attributes import Attribute, Dense
 from dlc.ir.core import Block, Op
 from dlc.ir.define import attribute, region
 from dlc.ir.types import FunctionType, TensorType
-from dlc.runtime import expressions
-from dlc.runtime.checks import MAX_NAME
-from dlc.runtime.expressions import BadExpression
-from dlc.runtime.manifest import Need
+from dlc.runtime.artifact import size_expressions
+from dlc.runtime.artifact.manifest import Need
+from dlc.runtime.artifact.manifest_checks import MAX_NAME
+from dlc.runtime.artifact.size_expressions import BadExpression
 
 Bounds = dict[str, tuple[int, int | None]]
 """Lowest and highest value of named sizes."""
@@ -200,7 +200,7 @@ def _check_updates(op: Op, name: str, type: FunctionType) -> None:
 
 def _check_need(op: Interface, need: Need, bounds: Bounds) -> None:
     try:
-        size = expressions.parse(need.size)
+        size = size_expressions.parse(need.size)
     except BadExpression as error:
         raise op.fail(f"@{op.sym_name} needs what is no size: {error}") from None
     if size.earlier:

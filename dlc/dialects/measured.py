@@ -14,7 +14,7 @@ import numpy as np
 
 from dlc.errors import CallError
 from dlc.ir.attributes import Attribute, DialectAttribute, make_dialect_attribute
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Array, Block, Evaluation, Op, Value
 from dlc.ir.dims import (
     Atom,
     Dim,
@@ -30,7 +30,6 @@ from dlc.ir.dims import (
     substitute,
     symbol,
 )
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import FunctionType, TensorType, Type, ViewType
 
 PLAIN = frozenset({bool, int, float, str})

@@ -21,11 +21,9 @@ from dlc.dialects.array.arithmetic import plus, times
 from dlc.dialects.array.elementwise import show, tensor_type
 from dlc.dialects.array.shape import reshape
 from dlc.dialects.decomposed import Decomposed
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Shape, Size
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, F32, F64, I32, I64, U32, U64, DType, TensorType
 
 KEY = TensorType(U32, (2,))

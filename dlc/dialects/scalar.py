@@ -14,9 +14,8 @@ import numpy as np
 from dlc.dialects import numeric
 from dlc.dialects.fused import fma
 from dlc.dialects.numeric import Function, quiet
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BF16, BOOL, F16, DType, Type, VectorType
 
 FLOAT = frozenset({"float"})

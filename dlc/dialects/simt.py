@@ -6,7 +6,8 @@ that go on while threads compute, and what the threads of one warp do together: 
 values, and multiply matrices of which each of them holds a part. A warp is 32 threads that run together.
 
 Between two barriers a thread must not touch memory that another thread of its block writes, and in one
-launch no block may touch what another one writes: `dlc.dialects.warps` evaluates kernels and finds both.
+launch no block may touch what another one writes: `dlc.evaluation.gpu.warps` evaluates kernels and finds
+both.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Array, Block, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BF16, BOOL, F16, F32, POINTER, DType, Type, VectorType
 from dlc.runtime.abi import MAX_BLOCK, WARP
 

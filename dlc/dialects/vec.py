@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlc.dialects.machine import machine, number
+from dlc.dialects.loop.memory import machine, number
 from dlc.dialects.scalar import COMBINERS, element
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import INDEX, Type, VectorType
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc.ir.attributes import Symbol
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Array, Block, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
 from dlc.ir.dims import product
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType, Type
 
 OPTIMIZER = "$optimizer."

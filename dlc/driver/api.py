@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from dlc.driver.auto import automatic
-from dlc.driver.make import CompileRequest, make_model
+from dlc.driver.compile.settings import Settings
 from dlc.driver.python_arguments import (
     Bounds,
     Setting,
@@ -19,14 +18,15 @@ from dlc.driver.python_arguments import (
     weights_of,
     whole,
 )
-from dlc.driver.settings import Settings
-from dlc.driver.train import make_trainer
-from dlc.driver.weights import Given
+from dlc.driver.run.auto_device import automatic
+from dlc.driver.run.request import CompileRequest, make_model
+from dlc.driver.run.train import make_trainer
+from dlc.driver.source.weight_sources import Given
 from dlc.errors import memory_needed
 from dlc.errors.options import in_python
-from dlc.runtime.device_names import device_or_none
 from dlc.runtime.model import Model
-from dlc.runtime.trainer import Trainer
+from dlc.runtime.system.device_names import device_or_none
+from dlc.runtime.training.trainer import Trainer
 
 PRECISION = '"ieee" or "tf32"'
 TARGET = 'what to compile for, such as "cpu" or "cuda"'

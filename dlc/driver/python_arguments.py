@@ -14,10 +14,10 @@ from typing import SupportsIndex, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.driver.weights import Given
+from dlc.driver.source.weight_sources import Given
 from dlc.errors import UsageError
-from dlc.frontend.values import Datum, Items
-from dlc.runtime.tensor import Tensor
+from dlc.frontend.elaboration.values import Datum, Items
+from dlc.runtime.arrays.tensor import Tensor
 
 Setting: TypeAlias = (
     "bool | int | float | str | np.generic | Sequence[Setting] | NDArray[np.generic]"

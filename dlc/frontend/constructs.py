@@ -5,36 +5,27 @@ Importing this module makes all of them known.
 
 from __future__ import annotations
 
-from dlc.frontend import (
-    builtin_calls,
-    builtins,
-    choices,
-    derivatives,
-    expressions,
-    indexing,
-    layers,
-    operators,
-    scans,
-    statements,
-    stored,
-    updates,
-    whiles,
-)
-from dlc.frontend.evaluator import Evaluator
+from dlc.frontend import builtins, indexing, updates
+from dlc.frontend.elaboration import statements
+from dlc.frontend.elaboration.evaluator import Evaluator
+from dlc.frontend.expressions import basic, builtin_calls, choices, derivatives, operators
+from dlc.frontend.loops import scans, whiles
+from dlc.frontend.modules import layers
+from dlc.frontend.weights import stored_tensors
 
 __all__ = [
     "Evaluator",
+    "basic",
     "builtin_calls",
     "builtins",
     "choices",
     "derivatives",
-    "expressions",
     "indexing",
     "layers",
     "operators",
     "scans",
     "statements",
-    "stored",
+    "stored_tensors",
     "updates",
     "whiles",
 ]

@@ -13,22 +13,16 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.limits import attach_limits
 from dlc.errors import Diagnostic, DlcError, ModelError, UsageError
 from dlc.errors.suggest import did_you_mean
-from dlc.frontend.calls import Function
 from dlc.frontend.constructs import Evaluator
+from dlc.frontend.elaboration.calls import Function
+from dlc.frontend.elaboration.problems import Poisoned, Problems, Stop
+from dlc.frontend.elaboration.scope import Home, Scope
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.weight import Weight
 from dlc.frontend.exports import entry_point
-from dlc.frontend.files import File
-from dlc.frontend.imports import Loader, is_library
-from dlc.frontend.instances import Instance
-from dlc.frontend.names import resolve
-from dlc.frontend.problems import Poisoned, Problems, Stop
-from dlc.frontend.promises import (
-    check_limits,
-    check_places,
-    checked_places,
-    limits_in,
-    unkept,
-)
-from dlc.frontend.roots import (
+from dlc.frontend.modules.file_names import renamed
+from dlc.frontend.modules.instances import Instance
+from dlc.frontend.modules.roots import (
     Layer,
     instances_of,
     layers_of,
@@ -36,19 +30,25 @@ from dlc.frontend.roots import (
     root_instance,
     weights_of,
 )
-from dlc.frontend.scope import Home, Scope
-from dlc.frontend.settings import blaming_settings
-from dlc.frontend.trace import Trace
-from dlc.frontend.train_step import Purpose, train_functions
-from dlc.frontend.training import Training, check_training
-from dlc.frontend.weight import Weight
-from dlc.frontend.weight_names import renamed
-from dlc.frontend.weights import source_of
+from dlc.frontend.sources.files import File
+from dlc.frontend.sources.imports import Loader, is_library
+from dlc.frontend.sources.names import resolve
+from dlc.frontend.sources.promises import (
+    check_limits,
+    check_places,
+    checked_places,
+    limits_in,
+    unkept,
+)
+from dlc.frontend.sources.settings import blaming_settings
+from dlc.frontend.training.block import Training, check_training
+from dlc.frontend.training.step import Purpose, train_functions
+from dlc.frontend.weights.symbols import source_of
 from dlc.ir.dims import MAX_FACTOR, Dim, symbol
 from dlc.ir.location import FileLocation
 from dlc.ir.value_map import ValueMap
-from dlc.runtime.collector import without_collections
-from dlc.text import ast
+from dlc.runtime.system.gc_pause import without_collections
+from dlc.text.model import ast
 from dlc.text.source import Source, Span
 
 __all__ = ["Elaborated", "elaborate"]

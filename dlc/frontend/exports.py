@@ -9,22 +9,22 @@ import numpy as np
 from dlc.dialects import array, func
 from dlc.dialects.interface import bounds_attribute
 from dlc.errors import Diagnostic, ModelError
-from dlc.frontend.calls import Function, check_result
-from dlc.frontend.evaluator import Evaluator
-from dlc.frontend.keys import seed_default
-from dlc.frontend.problems import Poisoned
-from dlc.frontend.scope import Scope
-from dlc.frontend.tensors import as_tensor, tensor_type
-from dlc.frontend.trace import Frame
-from dlc.frontend.types import declared_type, dtype_named
-from dlc.frontend.values import UNKNOWN, Datum, Record, describe
+from dlc.frontend.elaboration.calls import Function, check_result
+from dlc.frontend.elaboration.evaluator import Evaluator
+from dlc.frontend.elaboration.keys import seed_default
+from dlc.frontend.elaboration.problems import Poisoned
+from dlc.frontend.elaboration.scope import Scope
+from dlc.frontend.elaboration.tensors import as_tensor, tensor_type
+from dlc.frontend.elaboration.trace import Frame
+from dlc.frontend.elaboration.types import declared_type, dtype_named
+from dlc.frontend.elaboration.values import UNKNOWN, Datum, Record, describe
 from dlc.ir.attributes import Attribute, Dense
 from dlc.ir.core import Block, Value
 from dlc.ir.dims import Dim, Size, names, symbol
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
 from dlc.runtime.model import Model
-from dlc.text import ast
+from dlc.text.model import ast
 from dlc.text.source import Span
 
 __all__ = ["begin", "entry_point", "finish"]

@@ -13,12 +13,10 @@ from dlc.dialects import array
 from dlc.dialects.array import show
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.errors import ModelError
-from dlc.frontend.chains import Chain
-from dlc.frontend.evaluator import Evaluator, evaluates
-from dlc.frontend.instances import Stack
-from dlc.frontend.problems import Poisoned
-from dlc.frontend.scope import Scope
-from dlc.frontend.tensors import (
+from dlc.frontend.elaboration.evaluator import Evaluator, evaluates
+from dlc.frontend.elaboration.problems import Poisoned
+from dlc.frontend.elaboration.scope import Scope
+from dlc.frontend.elaboration.tensors import (
     as_tensor,
     broadcast_to,
     convert,
@@ -26,12 +24,14 @@ from dlc.frontend.tensors import (
     tensor_type,
     unify,
 )
-from dlc.frontend.trace import Trace
-from dlc.frontend.values import UNKNOWN, Datum, Items, Range, Record, describe
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.values import UNKNOWN, Datum, Items, Range, Record, describe
+from dlc.frontend.modules.chains import Chain
+from dlc.frontend.modules.instances import Stack
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size, interval
 from dlc.ir.types import BOOL, I64
-from dlc.text import ast
+from dlc.text.model import ast
 from dlc.text.source import Span
 
 __all__ = ["indexed", "updated"]

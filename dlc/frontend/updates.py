@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dlc.dialects.array.index import MODES
 from dlc.frontend.builtins.registry import SPECIALS
-from dlc.frontend.evaluator import Evaluator, Special, evaluates
+from dlc.frontend.elaboration.evaluator import Evaluator, Special, evaluates
+from dlc.frontend.elaboration.scope import Scope
+from dlc.frontend.elaboration.tensors import as_tensor
+from dlc.frontend.elaboration.values import Datum, describe
 from dlc.frontend.indexing import updated
-from dlc.frontend.scope import Scope
-from dlc.frontend.tensors import as_tensor
-from dlc.frontend.values import Datum, describe
-from dlc.text import ast
+from dlc.text.model import ast
 
 
 def _update(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:

@@ -8,7 +8,7 @@ from typing import Final
 
 from dlc.frontend.builtins import BUILTINS, CONSTANTS
 from dlc.ir.types import LANGUAGE_DTYPES
-from dlc.text.words import NEVER_NAMES
+from dlc.text.model.words import NEVER_NAMES
 
 MEANT: Final = (
     frozenset((*BUILTINS, *CONSTANTS, "training"))

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Block, Builder, Op, Value
 
 
 def clone(op: Op, operands: Sequence[Value], regions: Sequence[Block] = ()) -> Op:

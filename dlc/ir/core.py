@@ -3,24 +3,29 @@
 An operation has operands, results, attributes and regions, as in MLIR. A region of ours has exactly one
 block (control flow is structured), so one object, `Block`, is both. Blocks hold their operations in a
 doubly linked list and values count their uses, so that inserting, erasing and replacing take constant
-time for each operation touched.
+time for each operation touched. A `Builder` places operations, an `Evaluation` runs them with NumPy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar, dataclass_transform
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar, dataclass_transform
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dlc.errors import ModelError
 from dlc.ir.attributes import Attribute, Dense, exact_items
+from dlc.ir.dims import Shape, Size, evaluate
 from dlc.ir.fields import attribute, operand, operands, region
 from dlc.ir.location import Location, UnknownLocation
 from dlc.ir.types import Type
 
 if TYPE_CHECKING:
-    from dlc.ir.builder import Builder
-    from dlc.ir.evaluation import Array, Evaluation
     from dlc.ir.needs import Need
+
+Array: TypeAlias = NDArray[np.generic]
 
 PENDING = UnknownLocation("not placed yet")
 """The location of an operation that no builder has placed; the verifier refuses it."""
@@ -378,3 +383,145 @@ OpClass = TypeVar("OpClass", bound=type[Op])
 
 OPS: dict[str, type[Op]] = {}
 """Every operation known, by name. Importing a dialect's module fills it."""
+
+
+class Builder:
+    """Puts operations into a block, before a given one or at the end.
+
+    Calling it with a new operation places that and gives back its single result, so that expressions
+    read as mathematics: `emit(Add(emit(Multiply(x, y)), z))`.
+    """
+
+    __slots__ = ("before", "block", "location")
+
+    def __init__(self, block: Block, location: Location, before: Op | None = None) -> None:
+        self.block = block
+        self.location = location
+        self.before = before
+
+    @classmethod
+    def before_op(cls, op: Op, location: Location | None = None) -> Builder:
+        """A builder that places just before an operation, by default with its location."""
+        assert op.parent is not None
+        return cls(op.parent, location or op.location, op)
+
+    def place(self, op: Op) -> Op:
+        """Put the operation at the point; later ones follow it."""
+        op.location = self.location
+        self.block.insert(op, self.before)
+        return op
+
+    def __call__(self, op: Op, name: str | None = None) -> Value:
+        """Place an operation that has one result, perhaps name the result, and give it back."""
+        self.place(op)
+        (result,) = op.results
+        if name is not None:
+            result.name = name
+        return result
+
+    def all(self, op: Op) -> tuple[Value, ...]:
+        """Place an operation and give back all its results."""
+        return self.place(op).results
+
+    def at(self, location: Location) -> Builder:
+        """The same point with another location."""
+        return Builder(self.block, location, self.before)
+
+    @contextmanager
+    def into(self, block: Block) -> Generator[None]:
+        """Stand at the end of another block for a while, which thus gets a body."""
+        outer = self.block, self.before
+        self.block, self.before = block, None
+        yield
+        self.block, self.before = outer
+
+
+class Evaluation:
+    """One run: the numbers that the dims have, the weights, and who wants to see each value.
+
+    `observe(value, array)` is called for every value computed. The IR stays as it is while it is run.
+    """
+
+    __slots__ = ("_made", "_observe", "_scopes", "dims", "weights")
+
+    def __init__(
+        self,
+        dims: Mapping[str, int] | None = None,
+        weights: Mapping[str, Array] | None = None,
+        observe: Callable[[Value, Array], None] | None = None,
+    ) -> None:
+        self.dims: dict[str, int] = dict(dims or {})
+        self.weights = weights or {}
+        self._observe = observe
+        self._made: dict[Op, Block] = {}
+        self._scopes: list[dict[Value, Array]] = []
+
+    def size(self, size: Size) -> int:
+        """The number that a size is in this run."""
+        return size if isinstance(size, int) else evaluate(size, self.dims)
+
+    def shape(self, shape: Shape) -> tuple[int, ...]:
+        return tuple([self.size(size) for size in shape])
+
+    def run(
+        self,
+        block: Block,
+        arguments: Sequence[Array],
+        lift: Callable[[Value, Array], Array] | None = None,
+    ) -> tuple[Array, ...]:
+        """The operands of the block's terminator, from the arrays its arguments stand for.
+
+        A block of an operation that is not isolated also sees the values around it, each through
+        `lift` where that is given.
+        """
+        op = block.parent
+        inherits = op is not None and not op.isolated and bool(self._scopes)
+        known: dict[Value, Array] = dict(self._scopes[-1]) if inherits else {}
+        if lift is not None:
+            known = {value: lift(value, array) for value, array in known.items()}
+        for argument, array in zip(block.arguments, arguments, strict=True):
+            known[argument] = array
+            self.see(argument, array)
+        return self.run_ops(block, known)
+
+    def run_ops(self, ops: Iterable[Op], known: dict[Value, Array]) -> tuple[Array, ...]:
+        """The operands of the terminator that ends these operations of one block.
+
+        `known` has what they use that comes before them, and gets what they compute.
+        """
+        self._scopes.append(known)
+        try:
+            return self._steps(ops, known)
+        finally:
+            self._scopes.pop()
+
+    def _steps(self, ops: Iterable[Op], known: dict[Value, Array]) -> tuple[Array, ...]:
+        for op in ops:
+            if op.terminator:
+                return tuple([known[operand] for operand in op.operands])
+            results = op.evaluate(self, *[known[operand] for operand in op.operands])
+            if not isinstance(results, tuple):
+                results = (results,)
+            for value, array in zip(op.results, results, strict=True):
+                known[value] = array
+                self.see(value, array)
+        raise AssertionError("no terminator ends the operations")
+
+    def once(self, op: Op, make: Callable[[Op], Block]) -> Block:
+        """The block that stands for an operation: made when that is first run, not in each round."""
+        if op not in self._made:
+            self._made[op] = make(op)
+        return self._made[op]
+
+    def value(self, value: Value) -> Array:
+        """The array that a value of the innermost block is."""
+        return self._scopes[-1][value]
+
+    def constant(self, value: Value, array: Array) -> Array:
+        """What a value is that counts as a constant for derivatives: itself, where nobody takes any."""
+        return array
+
+    def see(self, value: Value, array: Array) -> None:
+        """Show a value to whoever asked for it."""
+        if self._observe is not None:
+            self._observe(value, array)

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TypeAlias
 
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.log import DecisionLog
 from dlc.ir.value_map import EQUAL, Equal, Gone, Relation, ValueMap
 

@@ -14,9 +14,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dlc.ir.core import Value
+from dlc.ir.core import Array, Evaluation, Value
 from dlc.ir.dims import Shape
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType
 
 

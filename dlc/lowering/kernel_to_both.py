@@ -15,11 +15,11 @@ from dlc.ir.core import Op
 from dlc.ir.dims import ceil_divide
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import U8
-from dlc.lowering.kernel_to_loop import LOWERINGS
-from dlc.lowering.kernel_to_simt import lowering_for_gpu
-from dlc.lowering.loop_writer import Lowered, Writer
-from dlc.lowering.lower_kernels import Lowering, lower_kernels
-from dlc.lowering.words import for_each
+from dlc.lowering.cpu.kernel_to_loop import LOWERINGS
+from dlc.lowering.gpu.kernel_to_simt import lowering_for_gpu
+from dlc.lowering.kernel_code.lower_kernels import Lowering, lower_kernels
+from dlc.lowering.kernel_code.words import for_each
+from dlc.lowering.kernel_code.writer import Lowered, Writer
 from dlc.target import Target, gpu_of
 from dlc.target.gpu_costs import GpuCosts
 

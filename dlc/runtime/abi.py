@@ -54,7 +54,7 @@ tiles * cost over a wave stays below 2**52.
 
 **Time**, in the order of the table, is counted in waves: the barriers that end waves before it. So a wave
 without a barrier of its own is counted as one with those after it, up to a barrier. Memory plans
-(`dlc.runtime.plan`) say from which wave to which a root of the arena is in use.
+(`dlc.runtime.artifact.plan`) say from which wave to which a root of the arena is in use.
 
 **Argument**: `ARG_WORDS` words, `ArgWord`. Its value is, by `ArgKind`:
 `SIZE` sizes[offset]; `POINTER` roots[root] + sizes[offset] + counter * sizes[stride] (no counter: -1;
@@ -237,5 +237,5 @@ IMPORTS = (
 """The outside functions that code in an artifact may call; anything else is refused.
 
 Those of BLAS have Fortran's interface with 32-bit integers (without the lengths of strings); the caller of
-a program that uses them wraps the call in `dlc.runtime.blas.single_threaded`.
+a program that uses them wraps the call in `dlc.runtime.cpu.blas.single_threaded`.
 """

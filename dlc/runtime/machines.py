@@ -9,22 +9,22 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from dlc.runtime.artifact import Artifact
-from dlc.runtime.buffers import Bytes, aligned_array
-from dlc.runtime.compiled import CompiledProgram
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import Manifest, Target
+from dlc.runtime.artifact.refusal import Where
+from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.calling.frames import CallFrame, Frame, FrameSource
+from dlc.runtime.calling.sized_program import CompiledProgram
+from dlc.runtime.cpu.native import Native, check_interface, load_native, misfit
 from dlc.runtime.cuda import devices
-from dlc.runtime.device_names import CPU, FIRST_GPU
-from dlc.runtime.entry import EntryPoint
-from dlc.runtime.frames import CallFrame, Frame, FrameSource
-from dlc.runtime.manifest import Manifest, Target
-from dlc.runtime.native import Native, check_interface, load_native, misfit
-from dlc.runtime.refusal import Where
-from dlc.runtime.weights import Preparation, WeightRoots, WeightStore
+from dlc.runtime.system.buffers import Bytes, aligned_array
+from dlc.runtime.system.device_names import CPU, FIRST_GPU
+from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
 
 if TYPE_CHECKING:
     from dlc.runtime.cuda.driver import Driver
-    from dlc.runtime.cuda.machine import GpuMachine
-    from dlc.runtime.mixed.machine import MixedMachine
+    from dlc.runtime.gpu.machine import GpuMachine
+    from dlc.runtime.hetero.machine import MixedMachine
 
 
 class Machine(FrameSource, Protocol):
@@ -145,8 +145,8 @@ def load_machine(
 
 
 def _gpu_machine() -> type[GpuMachine]:
-    return import_module("dlc.runtime.cuda.machine").GpuMachine
+    return import_module("dlc.runtime.gpu.machine").GpuMachine
 
 
 def _mixed_machine() -> type[MixedMachine]:
-    return import_module("dlc.runtime.mixed.machine").MixedMachine
+    return import_module("dlc.runtime.hetero.machine").MixedMachine

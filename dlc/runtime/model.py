@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, NamedTuple, Self, SupportsIndex
 
 from dlc.errors import UsageError, memory_needed
 from dlc.errors.suggest import did_you_mean
-from dlc.runtime import model_report
-from dlc.runtime import weights as weight_tables
-from dlc.runtime.artifact import Artifact
-from dlc.runtime.buffers import as_bytes
-from dlc.runtime.collector import without_collections
-from dlc.runtime.container import Data
-from dlc.runtime.device_names import device_or_none
-from dlc.runtime.entry import EntryPoint, Runner
-from dlc.runtime.files import check_path
-from dlc.runtime.loaded import Loaded, load_code
-from dlc.runtime.threads import check_threads
-from dlc.runtime.weight_files import open_weights
-from dlc.runtime.weights import WeightViews
+from dlc.runtime import model_repr
+from dlc.runtime.artifact.container import Data
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.calling.entry import EntryPoint, Runner
+from dlc.runtime.cpu.threads import check_threads
+from dlc.runtime.loaded_code import Loaded, load_code
+from dlc.runtime.system.buffers import as_bytes
+from dlc.runtime.system.device_names import device_or_none
+from dlc.runtime.system.gc_pause import without_collections
+from dlc.runtime.system.mapped_files import check_path
+from dlc.runtime.weights import model_weights as weight_tables
+from dlc.runtime.weights.files import open_weights
+from dlc.runtime.weights.model_weights import WeightViews
 
 if TYPE_CHECKING:
     from dlc.runtime.cuda.driver import Driver
@@ -289,10 +289,10 @@ class Model:
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        return model_report.as_text(self)
+        return model_repr.as_text(self)
 
     def _repr_html_(self) -> str:
-        return model_report.as_html(self)
+        return model_repr.as_html(self)
 
 
 def _again(data: bytes, threads: int, max_memory: int | None, device: str | None) -> Model:

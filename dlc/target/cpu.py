@@ -1,7 +1,7 @@
 """Processors: what each has, as passes, lowerings and LLVM ask it.
 
-`dlc.runtime.cpu` has the features of every x86-64 processor with a name, for the loader checks them, too.
-Here a processor's features become facts once, and nothing else reads them.
+`dlc.runtime.cpu.features` has the features of every x86-64 processor with a name, for the loader checks
+them, too. Here a processor's features become facts once, and nothing else reads them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from dlc.errors import UsageError
 from dlc.ir.types import DType
-from dlc.runtime.cpu import LEVELS, NAMED, host_caches, host_features
+from dlc.runtime.cpu.features import LEVELS, NAMED, host_caches, host_features
 from dlc.target.cpu_costs import USUAL_COSTS, CpuCosts
 from dlc.target.products import AVX2, AVX512, ProductBlocking
 
@@ -46,8 +46,8 @@ CACHES: Mapping[str, tuple[int, int]] = MappingProxyType(
 class CpuTarget:
     """A processor that code is made for.
 
-    `features` is sorted, in LLVM's names, and complete with respect to `dlc.runtime.cpu.FEATURES`: code for
-    this processor runs on every machine that has them.
+    `features` is sorted, in LLVM's names, and complete with respect to
+    `dlc.runtime.cpu.features.FEATURES`: code for this processor runs on every machine that has them.
 
     >>> CpuTarget.named("x86-64-v3").vector_bytes
     32

@@ -8,7 +8,7 @@ from typing import Final
 
 from dlc.errors import ModelError
 from dlc.ir.dims import Size, check_number, floor_divide, maximum, minimum, symbol
-from dlc.runtime.expressions import BadExpression, Operator, Step, postfix
+from dlc.runtime.artifact.size_expressions import BadExpression, Operator, Step, postfix
 
 __all__ = ["MAX_DIVISIONS", "MAX_TERMS", "parse_size"]
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import costs
 from dlc.target.cpu_costs import USUAL_COSTS
 from dlc.target.table import rows
-from tests.runtime.fake_gpu import FakeGpu, fake_gpu
+from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
 
 CHOSEN = {"other_element", "tile"}
 

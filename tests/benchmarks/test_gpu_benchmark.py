@@ -20,11 +20,11 @@ from benchmarks.gpu_serve import NARROW, Spec
 from benchmarks.training_cases import NETWORKS
 from benchmarks.turns import NotReady
 from dlc.dialects import func
-from dlc.driver.make import CompileRequest, make_model
-from dlc.driver.open import open_model
+from dlc.driver.run.request import CompileRequest, make_model
+from dlc.driver.source.open import open_model
 from dlc.runtime.cuda import devices
 from dlc.runtime.cuda.driver import Driver, NoGpu
-from tests.runtime.fake_gpu import FakeGpu, fake_gpu
+from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
 
 LINE = Path(__file__).parents[1] / "gpu/line.dlm"
 

@@ -21,7 +21,7 @@ from benchmarks.training_cases import (
 )
 from benchmarks.training_table import row, speed
 from benchmarks.turns import NotReady, Process, take_turns
-from dlc.driver.open import open_training
+from dlc.driver.source.open import open_training
 
 CASES = {**TABLE, **STEPS}
 QUICK = {**QUICK_TABLE, **QUICK_STEPS}

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Mapping
 from dataclasses import fields
 
-from dlc.driver.open import read_ir
-from dlc.driver.pipelines import PIPELINE
-from dlc.driver.verify_each import EachPass
+from dlc.driver.compile.pipelines import PIPELINE
+from dlc.driver.compile.verify_each import EachPass
+from dlc.driver.source.open import read_ir
 from dlc.ir.log import Decision
 from dlc.ir.passes import PASSES, Context, Manager, Options, parse_passes
 from dlc.target import Target
 from dlc.target.gpu import GpuTarget
-from dlc.text.ir_short import print_short
+from dlc.text.ir.short import print_short
 from tests.cases.golden import Case
 
 assert PIPELINE and PASSES, "the modules that define the passes are loaded"

@@ -10,10 +10,9 @@ import pytest
 
 from dlc.cli import main
 from dlc.driver import CompileRequest, Request, check_gradients
-from dlc.driver.entries import find_function
-from dlc.driver.neighbourhood import Neighbourhood
-from dlc.ir.core import Value
-from dlc.ir.evaluation import Array
+from dlc.driver.compile.entries import find_function
+from dlc.driver.gradcheck.neighbourhood import Neighbourhood
+from dlc.ir.core import Array, Value
 
 TRAINED = """\
 dlc 1

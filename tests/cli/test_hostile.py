@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 
 from tests.cli.conftest import Command
-from tests.importers.onnx_models import model_of
-from tests.runtime.sealing import put_together, take_apart
+from tests.importers.onnx.models import model_of
+from tests.runtime.artifact.sealing import put_together, take_apart
 
 LAYER = """\
 dlc 1

@@ -8,8 +8,8 @@ from typing import cast
 import numpy as np
 import pytest
 
-from dlc.runtime import safetensors
-from dlc.runtime.tensor import Tensor
+from dlc.runtime.arrays import safetensors
+from dlc.runtime.arrays.tensor import Tensor
 from tests.cli.conftest import Command
 
 PRINTED = """\
@@ -384,7 +384,7 @@ def test_what_is_wrong_with_the_call_is_said_before_the_model_is_compiled(
     def compiled(*_: object, **__: object) -> None:
         raise AssertionError("it is compiled")
 
-    monkeypatch.setattr("dlc.driver.make.compile_model", compiled)
+    monkeypatch.setattr("dlc.driver.run.request.compile_model", compiled)
     for mistake in (
         (),
         ("--input", "x=[[1, 2]]", "--input", "q=1"),
@@ -453,7 +453,7 @@ def test_the_code_of_an_untrusted_artifact_does_not_run(
         raise AssertionError("the file's own code is run")
 
     dlc("compile", "rows.dlm")
-    monkeypatch.setattr("dlc.driver.make.load_model", trusted)
+    monkeypatch.setattr("dlc.driver.run.request.load_model", trusted)
     given = ("--input", "x=[[1, 2, 3]]")
     assert dlc("run", "rows.dlc", *given, "--untrusted").out == PRINTED
     assert "own code is run" in dlc("run", "rows.dlc", "--max-memory", "1GiB", *given).err

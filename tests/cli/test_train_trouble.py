@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dlc.cli import main
-from dlc.runtime.checkpoint import read_checkpoint
+from dlc.runtime.training.checkpoint import read_checkpoint
 
 MODEL = """\
 dlc 1
@@ -242,7 +242,7 @@ def test_mistakes_are_told_before_anything_is_compiled(
     told: list[str],
 ) -> None:
     assert main(["train", "line.dlm", "--set", "epochs=1", "--checkpoint", "half.safetensors"]) == 0
-    monkeypatch.setattr("dlc.driver.train.compile_model", None)
+    monkeypatch.setattr("dlc.driver.run.train.compile_model", None)
     capsys.readouterr()
     assert main(["train", "line.dlm", *told]) == 2
     assert "error[D0501]" in (err := capsys.readouterr().err) or "error[D0925]" in err

@@ -13,10 +13,10 @@ from random import Random
 
 import pytest
 
-from dlc.codegen.image import link
 from dlc.codegen.integer_functions import OutsideSubset, compile_function, internal_functions
-from dlc.codegen.llvm import compile_object
-from dlc.runtime.code import load_image
+from dlc.codegen.link.image import link
+from dlc.codegen.llvm.target_machine import compile_object
+from dlc.runtime.cpu.executable_memory import load_image
 from dlc.target.cpu import CpuTarget
 
 FACTOR = 3

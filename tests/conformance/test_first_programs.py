@@ -18,17 +18,17 @@ from PIL import Image
 import dlc
 from dlc.cli import main
 from dlc.dialects import func, mem
-from dlc.driver.calls import Request
-from dlc.driver.compile import lower
-from dlc.driver.inspect import inspect_file
-from dlc.driver.interpret import evaluate_entry
-from dlc.driver.settings import Settings
-from dlc.driver.watch import Watch
+from dlc.driver.compile.compile import lower
+from dlc.driver.compile.settings import Settings
+from dlc.driver.report.inspect import inspect_file
+from dlc.driver.run.calls import Request
+from dlc.driver.run.interpret import evaluate_entry
+from dlc.driver.run.watch import Watch
 from dlc.errors import ModelError
-from dlc.runtime.certificate import read_certificate
-from dlc.text.ir_printer import print_module
+from dlc.runtime.artifact.certificate import read_certificate
+from dlc.text.ir.printer import print_module
 from tests.frontend.programs import Numbers, Program, as_list
-from tests.runtime.fake_gpu import fake_gpu, no_gpu
+from tests.runtime.gpu.fake_gpu import fake_gpu, no_gpu
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
@@ -413,9 +413,9 @@ def test_a_product_that_needs_more_memory_than_is_free_is_one_sentence_and_code_
     def drawn(*_: object) -> None:
         raise AssertionError("it must be known before anything is allocated")
 
-    monkeypatch.setattr("dlc.driver.calls.random_value", drawn)
-    monkeypatch.setattr("dlc.runtime.memory._all_memory", lambda: 1 << 40)
-    monkeypatch.setattr("dlc.runtime.memory.free_memory", lambda: 10_700_000_000)
+    monkeypatch.setattr("dlc.driver.run.calls.random_value", drawn)
+    monkeypatch.setattr("dlc.runtime.system.available_memory._all_memory", lambda: 1 << 40)
+    monkeypatch.setattr("dlc.runtime.system.available_memory.free_memory", lambda: 10_700_000_000)
     for device in ("cpu:0", "cpu:1"):
         given = ["examples/matrices.dlm", "--set", "n=30000", "--place", f"unit={device}"]
         monkeypatch.chdir(HERE.parent.parent)

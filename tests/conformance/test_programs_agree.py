@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlc.driver.calls import Request, call
-from dlc.driver.interpret import evaluate_entry
-from dlc.driver.make import CompileRequest, make_model
-from dlc.driver.settings import Settings
-from dlc.runtime.tensor import Tensor
+from dlc.driver.compile.settings import Settings
+from dlc.driver.run.calls import Request, call
+from dlc.driver.run.interpret import evaluate_entry
+from dlc.driver.run.request import CompileRequest, make_model
+from dlc.runtime.arrays.tensor import Tensor
 
 FOLDER = Path(__file__).parent / "programs"
 TOLERANCE = {"f64": 1e-12, "f32": 3e-6, "f16": 2e-3, "bf16": 1e-2}

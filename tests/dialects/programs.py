@@ -13,14 +13,12 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.interface import Bounds, bounds_attribute
 from dlc.dialects.measured import dims_of
 from dlc.ir.attributes import Dense
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
-from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.core import Array, Block, Builder, Evaluation, Op, Value
 from dlc.ir.location import UnknownLocation
 from dlc.ir.passes import Context
 from dlc.ir.types import F64, DType, TensorType, Type
 from dlc.ir.verify import verify
-from dlc.passes.autodiff import autodiff
+from dlc.passes.graph.autodiff import autodiff
 
 HERE = UnknownLocation("a test")
 

@@ -8,10 +8,8 @@ import pytest
 from dlc.dialects import array
 from dlc.dialects.func import Return
 from dlc.errors import ModelError
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block
+from dlc.ir.core import Block, Builder, Evaluation
 from dlc.ir.dims import Shape, symbol
-from dlc.ir.evaluation import Evaluation
 from dlc.ir.types import F64, TensorType
 from tests.op_examples.example import HERE, Numbers
 

@@ -9,8 +9,7 @@ import pytest
 
 from dlc.dialects import array
 from dlc.ir.attributes import Dense
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.types import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType, TensorType
 from tests.op_examples.example import HERE
 

@@ -11,10 +11,8 @@ from dlc.dialects import array, rng
 from dlc.dialects.func import Return
 from dlc.errors import CallError, ModelError
 from dlc.errors.catalog import PAGES
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Block, Builder, Evaluation, Op, Value
 from dlc.ir.dims import Shape, symbol
-from dlc.ir.evaluation import Evaluation
 from dlc.ir.types import BOOL, F32, F64, I32, I64, U8, U32, TensorType
 from tests.op_examples.example import HERE, Build, Example, given
 

@@ -7,14 +7,12 @@ import pytest
 
 from dlc.dialects import array, flow
 from dlc.errors import CallError, ModelError
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Array, Block, Builder, Evaluation, Value
 from dlc.ir.dims import symbol
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, F64, I32, I64, TensorType
 from dlc.ir.verify import verify
-from dlc.text.ir_parser import parse_module
-from dlc.text.ir_printer import print_module
+from dlc.text.ir.parser import parse_module
+from dlc.text.ir.printer import print_module
 from tests.dialects.programs import HERE, Build, evaluate, program, region, run, tensor
 
 SCALAR = tensor()

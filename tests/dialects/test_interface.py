@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlc.driver.open import read_ir
+from dlc.driver.source.open import read_ir
 from dlc.errors import ModelError
 
 FUNCTION = """\

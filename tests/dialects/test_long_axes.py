@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import dlc
-from dlc.driver.make import CompileRequest
-from dlc.driver.show import Shown, show_stage
+from dlc.driver.report.show import Shown, show_stage
+from dlc.driver.run.request import CompileRequest
 from dlc.errors import CallError, ModelError
 
 SIZE = 2**31

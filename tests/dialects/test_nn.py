@@ -14,8 +14,7 @@ from dlc.dialects import array, flow, nn
 from dlc.dialects.decomposed import decomposition
 from dlc.errors import CallError, ModelError
 from dlc.ir.attributes import decode, encode
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import symbol
 from dlc.ir.types import BF16, BOOL, F16, F32, F64, I32, I64, U8, DType, TensorType
 from tests.dialects.programs import (

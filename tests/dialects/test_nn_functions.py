@@ -12,8 +12,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from dlc.dialects import array, flow, nn, rng
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, symbol
 from dlc.ir.types import BF16, F32, F64, U8, U64, TensorType
 from tests.dialects.programs import (

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from dlc.dialects import array, rng
 from dlc.dialects.func import Return
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Array, Block, Builder, Evaluation, Op, Value
 from dlc.ir.dims import Shape, symbol
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import F32, F64, I32, I64, DType, TensorType
 from tests.op_examples.example import HERE, Numbers
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import dlc
 from dlc.driver.python_arguments import bounds_of, settings_of
-from dlc.frontend.values import Items
+from dlc.frontend.elaboration.values import Items
 
 TEXT = "dlc 1\ndim B = 1..64\nexport fn f(x: f32[B]) -> f32[B] = 2 * x\n"
 MODULES = """\

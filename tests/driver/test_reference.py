@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import dlc
-from dlc.driver.open import open_model, open_training
 from dlc.driver.reference import Page, documentation, keywords, list_entries
 from dlc.driver.reference.example_graph import operations_of
 from dlc.driver.reference.library import TEXTS, example_of
+from dlc.driver.source.open import open_model, open_training
 from dlc.errors import UsageError
 from dlc.frontend.builtins.registry import BUILTINS, SPECIALS
-from dlc.frontend.imports import library_names, library_source
+from dlc.frontend.sources.imports import library_names, library_source
 from dlc.ir.core import OPS
 from dlc.ir.passes import PASSES
 from dlc.ir.types import LANGUAGE_DTYPES
-from dlc.text import words
+from dlc.text.model import words
 from tests.frontend.programs import Program
 
 OWN = {name for name, kind in OPS.items() if kind.__module__.startswith("dlc.")}

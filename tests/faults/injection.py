@@ -26,7 +26,7 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from dlc.runtime import buffers, pages
+from dlc.runtime.system import buffers, pages
 
 R = TypeVar("R")
 

@@ -18,14 +18,14 @@ from onnx import helper
 import dlc
 from dlc.cli import main
 from dlc.errors import DlcError
-from dlc.runtime import safetensors
-from dlc.runtime.artifact import Artifact
-from dlc.runtime.checkpoint import read_checkpoint
+from dlc.runtime.arrays import safetensors
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.model import Model
-from dlc.runtime.tensor import Tensor
-from dlc.runtime.trainer import Trainer
-from dlc.runtime.weight_files import open_weights
-from tests.importers.onnx_models import model_of
+from dlc.runtime.training.checkpoint import read_checkpoint
+from dlc.runtime.training.trainer import Trainer
+from dlc.runtime.weights.files import open_weights
+from tests.importers.onnx.models import model_of
 
 MODEL = """\
 dlc 1

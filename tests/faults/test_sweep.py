@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from dlc.errors import DlcError
-from dlc.runtime.pages import Pages
+from dlc.runtime.system.pages import Pages
 from tests.faults.injection import ERRORS, Faults, failing
 from tests.faults.operations import OPERATIONS, Operation
 

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 import dlc
 from dlc.dialects import func
-from dlc.driver.build import interface_of
-from dlc.driver.open import open_model
-from dlc.driver.opened import SourceModel
-from dlc.driver.weights import Given, gather
-from dlc.ir.evaluation import Array, Evaluation
+from dlc.driver.compile.build_artifact import interface_of
+from dlc.driver.source.open import open_model
+from dlc.driver.source.source_model import SourceModel
+from dlc.driver.source.weight_sources import Given, gather
+from dlc.ir.core import Array, Evaluation
 from dlc.ir.passes import Manager, parse_passes
-from dlc.runtime.binding import Binder
-from dlc.runtime.call_arguments import ArgumentReader
-from dlc.runtime.tensor import Tensor
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.calling.call_arguments import ArgumentReader
+from dlc.runtime.calling.dim_binding import Binder
 
 Numbers: TypeAlias = "NDArray[np.float64 | np.float32 | np.int64 | np.int32 | np.uint8 | np.bool_]"
 """A result, of whatever dtype."""

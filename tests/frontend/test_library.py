@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.frontend.imports import library_names
+from dlc.frontend.sources.imports import library_names
 from tests.frontend.programs import Program, as_list
 
 Floats: TypeAlias = NDArray[np.float64]

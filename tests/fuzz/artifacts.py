@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import cast
 
-from tests.runtime.sealing import Json, put_together, take_apart
+from tests.runtime.artifact.sealing import Json, put_together, take_apart
 
 
 def mutated_artifact(random_: random.Random, file: bytes) -> bytes:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from onnx import helper
 
-from dlc.driver.compile import lower
-from dlc.driver.settings import Settings
-from dlc.text.ir_printer import print_module
+from dlc.driver.compile.compile import lower
+from dlc.driver.compile.settings import Settings
+from dlc.text.ir.printer import print_module
 from tests import documents, example_models
-from tests.importers.onnx_models import model_of
+from tests.importers.onnx.models import model_of
 
 SETTINGS = Settings(2, "cpu:x86-64-v3")
 

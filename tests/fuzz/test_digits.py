@@ -14,13 +14,13 @@ import pytest
 
 import dlc
 from dlc.cli import main
-from dlc.driver.make import CompileRequest
 from dlc.driver.memory.asked import ModelMemory
-from dlc.driver.show import Shown, show_stage
+from dlc.driver.report.show import Shown, show_stage
+from dlc.driver.run.request import CompileRequest
 from dlc.errors import DlcError, InternalError
 from dlc.runtime.model import Model
 from tests.runtime import building
-from tests.runtime.sealing import Json, put_together, take_apart
+from tests.runtime.artifact.sealing import Json, put_together, take_apart
 
 NUMBERS = {
     "5,000 digits": "9" * 5000,

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlc.driver.cache import DiskCache
+from dlc.driver.compile.cache import DiskCache
 from dlc.errors import DlcError
-from dlc.runtime import npz, safetensors
-from dlc.runtime.artifact import Artifact
-from dlc.runtime.tensor import Tensor
+from dlc.runtime.arrays import npz, safetensors
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.contents import Artifact
 from tests.runtime.building import tiny
 
 ARRAYS = {

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dlc.driver.make import CompileRequest, make_artifact
-from dlc.driver.open import open_model
-from dlc.driver.show import Shown, show_stage
+from dlc.driver.report.show import Shown, show_stage
+from dlc.driver.run.request import CompileRequest, make_artifact
+from dlc.driver.source.open import open_model
 from dlc.errors import ArtifactError, ModelError
 from tests.runtime import building
-from tests.runtime.sealing import put_together, take_apart
+from tests.runtime.artifact.sealing import put_together, take_apart
 
 TEXTS = [
     ("export fn f(x: f32[9223372036854775808]) -> f32 = sum(x)", "D0329", r"is beyond 2\*\*62"),

@@ -2,7 +2,8 @@
 
 IR may begin at its loops: it is compiled, and what is made of it passes the checks of a loader.
 
-Artifacts are treated likewise in tests/runtime/test_lies.py, weights in tests/runtime/test_weight_files.py.
+Artifacts are treated likewise in tests/runtime/artifact/test_manifest_checks.py, weights in
+tests/runtime/weights/test_files.py.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from random import Random
 
 import pytest
 
-from dlc.driver.compile import compile_model, lower
-from dlc.driver.open import open_model
-from dlc.driver.opened import SourceModel
-from dlc.driver.settings import Settings
+from dlc.driver.compile.compile import compile_model, lower
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.open import open_model
+from dlc.driver.source.source_model import SourceModel
 from dlc.errors import ArtifactError, DlcError, InternalError
 from dlc.runtime.model import Model
 from tests.fuzz.corpus import dumps, networks, texts

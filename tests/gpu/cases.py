@@ -22,27 +22,26 @@ from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
 from dlc.dialects.measured import measuring
-from dlc.driver.calls import Arguments, Request, call, call_with
-from dlc.driver.compile import compile_model
-from dlc.driver.inputs import random_value
-from dlc.driver.interpret import evaluate_entry
-from dlc.driver.make import CompileRequest
-from dlc.driver.open import open_training
-from dlc.driver.opened import SourceModel
-from dlc.driver.settings import Settings
+from dlc.driver.compile.compile import compile_model
+from dlc.driver.compile.settings import Settings
+from dlc.driver.run.calls import Arguments, Request, call, call_with
+from dlc.driver.run.inputs import random_value
+from dlc.driver.run.interpret import evaluate_entry
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.source.open import open_training
+from dlc.driver.source.source_model import SourceModel
 from dlc.errors import CallError
 from dlc.ir.attributes import decode
-from dlc.ir.builder import Builder
-from dlc.ir.core import OPS, Block
+from dlc.ir.core import OPS, Block, Builder
 from dlc.ir.passes import Context
 from dlc.ir.types import BF16, TensorType
-from dlc.runtime.artifact import Artifact
+from dlc.runtime.arrays.dtypes import DTYPES
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import Entry, Input
 from dlc.runtime.cuda.devices import driver_of
-from dlc.runtime.dtypes import DTYPES
-from dlc.runtime.manifest import Entry, Input
 from dlc.runtime.model import Model
-from dlc.runtime.tensor import Tensor
-from dlc.runtime.trainer import Trainer
+from dlc.runtime.training.trainer import Trainer
 from tests.op_examples.derivative import by_differences, derivative, inputs_of
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, HERE, TOLERANCE, Example, Numbers

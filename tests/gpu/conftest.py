@@ -12,8 +12,8 @@ from typing import cast
 
 import pytest
 
-from dlc.driver.here import to_run_here
-from dlc.driver.settings import Settings
+from dlc.driver.compile.host_target import to_run_here
+from dlc.driver.compile.settings import Settings
 from dlc.errors import Unsupported
 from tests.gpu import report
 from tests.gpu.cases import Case

@@ -9,7 +9,7 @@ import pytest
 from dlc.runtime.model import Model
 from tests.gpu.cases import Case, Conditions, Derivatives, Network, Operator, Program, Training
 from tests.gpu.workshop import Workshop
-from tests.runtime.fake_gpu import FakeGpu, fake_gpu
+from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
 
 SMALL: list[Case] = [
     Operator("array.add", 2),

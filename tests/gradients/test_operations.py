@@ -17,11 +17,10 @@ import pytest
 from dlc.dialects import func
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
-from dlc.driver.compile import compile_model
-from dlc.driver.opened import SourceModel
-from dlc.driver.settings import Settings
-from dlc.ir.builder import Builder
-from dlc.ir.core import OPS
+from dlc.driver.compile.compile import compile_model
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.source_model import SourceModel
+from dlc.ir.core import OPS, Builder
 from dlc.ir.passes import Context
 from dlc.runtime.model import Model
 from tests import op_examples

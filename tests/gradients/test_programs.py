@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from dlc.driver.calls import Request
-from dlc.driver.check_values import values_of
-from dlc.driver.entries import entry_functions
-from dlc.driver.gradcheck import Check, Effort, compile_gradients
-from dlc.driver.make import CompileRequest
-from dlc.driver.settings import Settings
+from dlc.driver.compile.entries import entry_functions
+from dlc.driver.compile.settings import Settings
+from dlc.driver.gradcheck.check import Check, Effort, compile_gradients
+from dlc.driver.gradcheck.check_values import values_of
+from dlc.driver.run.calls import Request
+from dlc.driver.run.request import CompileRequest
 from dlc.runtime.model import Model
 
 FOLDER = Path(__file__).parent / "programs"

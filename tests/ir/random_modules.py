@@ -30,8 +30,7 @@ from dlc.ir.attributes import (
     encode,
     make_dialect_attribute,
 )
-from dlc.ir.builder import Builder
-from dlc.ir.core import OPS, Block, Op, Value
+from dlc.ir.core import OPS, Block, Builder, Op, Value
 from dlc.ir.define import fields_of
 from dlc.ir.dims import MAX_FACTOR, Dim, Shape, Size
 from dlc.ir.location import FileLocation, FusedLocation, Location, UnknownLocation

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dlc.dialects import array, flow
-from dlc.ir.builder import Builder
 from dlc.ir.clone import clone, clone_block, clone_into, move_into
-from dlc.ir.core import Block, Value
-from dlc.ir.evaluation import Evaluation
+from dlc.ir.core import Block, Builder, Evaluation, Value
 from dlc.ir.location import FileLocation
 from dlc.ir.types import BOOL, TensorType
 from tests.dialects.programs import HERE, region, tensor

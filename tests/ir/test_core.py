@@ -8,8 +8,7 @@ import pytest
 
 from dlc.errors import ModelError
 from dlc.ir.attributes import Attribute
-from dlc.ir.builder import Builder
-from dlc.ir.core import ORDER_STEP, PENDING, Block, Op, Value
+from dlc.ir.core import ORDER_STEP, PENDING, Block, Builder, Op, Value
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.location import FileLocation
 from dlc.ir.types import F32, F64, TensorType

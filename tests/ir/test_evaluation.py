@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from dlc.dialects import array, func
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Array, Block, Builder, Evaluation, Op, Value
 from dlc.ir.dims import symbol
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.location import UnknownLocation
 from dlc.ir.types import F32, TensorType
 from tests.ir import toy

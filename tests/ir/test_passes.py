@@ -21,8 +21,8 @@ from dlc.ir.passes import (
     define_pass,
     parse_passes,
 )
-from dlc.passes.cse import cse
-from dlc.passes.fuse import fuse
+from dlc.passes.graph.cse import cse
+from dlc.passes.kernel.fuse import fuse
 
 RAN: list[str] = []
 

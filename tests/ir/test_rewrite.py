@@ -9,11 +9,9 @@ import pytest
 
 from dlc.dialects import func
 from dlc.ir.attributes import Symbol
-from dlc.ir.builder import Builder
 from dlc.ir.clone import clone, clone_block, clone_into, move_into
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Array, Block, Builder, Evaluation, Op, Value
 from dlc.ir.dims import symbol
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.location import FileLocation
 from dlc.ir.log import DecisionLog

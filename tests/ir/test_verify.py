@@ -9,8 +9,7 @@ from dlc.dialects.builtin import Module
 from dlc.errors import Diagnostic, ModelError
 from dlc.errors.catalog import PAGES
 from dlc.ir.attributes import Symbol
-from dlc.ir.builder import Builder
-from dlc.ir.core import PENDING, Block, Op, Value
+from dlc.ir.core import PENDING, Block, Builder, Op, Value
 from dlc.ir.location import FileLocation
 from dlc.ir.types import F32, F64, FunctionType, TensorType
 from dlc.ir.verify import MAX_FINDINGS, verify

@@ -10,29 +10,27 @@ import numpy as np
 from dlc.dialects import func, kernel, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import bounds_attribute
-from dlc.driver.build import Sources, build_artifact, interface_of
-from dlc.driver.code import CodeMaker
-from dlc.driver.pipelines import pipeline
-from dlc.driver.weights import Weights
+from dlc.driver.compile.build_artifact import Sources, build_artifact, interface_of
+from dlc.driver.compile.code_maker import CodeMaker
+from dlc.driver.compile.pipelines import pipeline
+from dlc.driver.source.weight_sources import Weights
+from dlc.evaluation.compare_levels import Compare, compare_loops, planned_copy
+from dlc.evaluation.plan import evaluate_plan
 from dlc.ir.attributes import decode
-from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_block
-from dlc.ir.core import Block, Op, Value
-from dlc.ir.evaluation import Array, Evaluation
+from dlc.ir.core import Array, Block, Builder, Evaluation, Op, Value
 from dlc.ir.fingerprint import fingerprint
 from dlc.ir.location import FileLocation
 from dlc.ir.passes import Context, Manager, Options, Pipeline
 from dlc.ir.types import DType, TensorType
 from dlc.ir.verify import verify
-from dlc.lowering.loop_check import Compare, compare_loops, planned_copy
-from dlc.lowering.plan_evaluation import evaluate_plan
-from dlc.lowering.return_counts import return_counts
-from dlc.runtime.artifact import Artifact
-from dlc.runtime.manifest import Entry
+from dlc.planning.return_counts import return_counts
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import Entry
 from dlc.runtime.model import Model
 from dlc.target import Target
 from dlc.target.cpu import CpuTarget
-from dlc.text.ir_printer import print_module
+from dlc.text.ir.printer import print_module
 
 Program = Callable[..., Sequence[Value]]
 """Places operations with the builder on the arguments and gives the results."""

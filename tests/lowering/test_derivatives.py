@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from dlc.dialects import array, flow, nn
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import symbol
 from dlc.ir.types import F32, TensorType
 from tests.dialects.programs import Build, emitted, gradient, region

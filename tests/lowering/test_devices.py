@@ -11,15 +11,15 @@ import pytest
 import dlc
 from dlc.dialects import func, mem
 from dlc.dialects.comm import Recv, Send
-from dlc.driver.compile import compile_model, lower
-from dlc.driver.open import open_model, open_training
-from dlc.driver.opened import SourceModel
-from dlc.driver.settings import Settings
+from dlc.driver.compile.compile import compile_model, lower
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.open import open_model, open_training
+from dlc.driver.source.source_model import SourceModel
 from dlc.errors import ModelError, Unsupported
-from dlc.passes.devices import devices_of
-from dlc.runtime.dtypes import DTYPES
-from dlc.runtime.spelling import python_name
-from dlc.text.ir_printer import print_module
+from dlc.passes.graph.device_placement import devices_of
+from dlc.runtime.arrays.dtypes import DTYPES
+from dlc.runtime.artifact.spelling import python_name
+from dlc.text.ir.printer import print_module
 from tests.frontend.programs import Program, as_list
 
 MOVED = """dlc 1

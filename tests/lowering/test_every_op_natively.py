@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from dlc.dialects import func
-from dlc.dialects.kernel_products import Product
+from dlc.dialects.kernel.products import Product
 from dlc.dialects.measured import measuring
-from dlc.driver.build import Sources, build_artifact, interface_of
-from dlc.driver.code import CodeMaker
-from dlc.driver.pipelines import pipeline
-from dlc.driver.settings import Settings
-from dlc.driver.weights import Weights
+from dlc.driver.compile.build_artifact import Sources, build_artifact, interface_of
+from dlc.driver.compile.code_maker import CodeMaker
+from dlc.driver.compile.pipelines import pipeline
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.weight_sources import Weights
 from dlc.ir.attributes import decode
 from dlc.ir.passes import Context, Manager
 from dlc.ir.types import BF16, TensorType
-from dlc.lowering.return_counts import return_counts
+from dlc.planning.return_counts import return_counts
+from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.model import Model
-from dlc.runtime.tensor import Tensor
 from tests.lowering.everywhere import OBJECTS
 from tests.op_examples.every import OPERATORS
 from tests.op_examples.example import EXAMPLES, TOLERANCE, Example, Input, Numbers

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from dlc.dialects import array
-from dlc.driver.build import Sources, build_artifact, interface_of
-from dlc.driver.code import CodeMaker
-from dlc.driver.pipelines import pipeline
-from dlc.driver.weights import Weights
+from dlc.driver.compile.build_artifact import Sources, build_artifact, interface_of
+from dlc.driver.compile.code_maker import CodeMaker
+from dlc.driver.compile.pipelines import pipeline
+from dlc.driver.source.weight_sources import Weights
 from dlc.errors import CallError
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F32, I32, TensorType
 from dlc.runtime.model import Model

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from dlc.dialects import array, flow
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Block, Builder, Value
 from dlc.ir.types import F32, I64, TensorType
 from tests.lowering.everywhere import HERE, Program, check
 

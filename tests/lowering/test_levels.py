@@ -10,8 +10,7 @@ import pytest
 from dlc.dialects import array, nn
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.ir.attributes import Dense
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.passes import Options, parse_passes
 from dlc.ir.types import F16, F32, F64, DType, TensorType
 from tests.lowering.everywhere import Program, called, model_of, random_inputs, text_after

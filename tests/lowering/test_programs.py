@@ -8,8 +8,7 @@ import pytest
 
 from dlc.dialects import array
 from dlc.dialects.array.elementwise import tensor_type
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size, symbol
 from dlc.ir.types import F32, F64, I8, I32, I64, U8, TensorType
 from tests.lowering.everywhere import check

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 import dlc
-from dlc.driver.calls import Request
-from dlc.driver.interpret import evaluate_entry
-from dlc.driver.make import CompileRequest
+from dlc.driver.run.calls import Request
+from dlc.driver.run.interpret import evaluate_entry
+from dlc.driver.run.request import CompileRequest
 
 Pair: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]
 

@@ -7,9 +7,9 @@ import pytest
 
 import dlc
 from dlc.cli.values import bounds
-from dlc.driver.calls import Request
-from dlc.driver.interpret import evaluate_entry
-from dlc.driver.make import CompileRequest
+from dlc.driver.run.calls import Request
+from dlc.driver.run.interpret import evaluate_entry
+from dlc.driver.run.request import CompileRequest
 from dlc.errors import CallError, ModelError
 
 PARTS = {

@@ -9,8 +9,7 @@ import numpy as np
 from dlc.dialects import array
 from dlc.dialects.flow.reverse import Backward, is_float, pull_back
 from dlc.dialects.func import Return
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block
+from dlc.ir.core import Block, Builder
 from dlc.ir.value_map import ValueMap
 from tests.op_examples.example import HERE, Example, Numbers
 

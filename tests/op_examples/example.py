@@ -18,10 +18,8 @@ from dlc.dialects.builtin import Module
 from dlc.dialects.func import Return
 from dlc.dialects.interface import bounds_attribute
 from dlc.ir.attributes import decode, encode
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Block, Builder, Evaluation, Op, Value
 from dlc.ir.dims import Shape
-from dlc.ir.evaluation import Evaluation
 from dlc.ir.location import UnknownLocation
 from dlc.ir.types import BF16, F16, F32, F64, DType, TensorType
 

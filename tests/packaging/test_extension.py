@@ -32,9 +32,9 @@ from dlc.dialects import array
 from dlc.dialects.array.arithmetic import plus
 from dlc.dialects.decomposed import Decomposed
 from dlc.frontend.builtins.registry import builtin
-from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum
-from dlc.ir.builder import Builder
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.values import Datum
+from dlc.ir.core import Builder
 from dlc.ir.core import Value
 from dlc.ir.define import op, operand
 from dlc.ir.types import Type

@@ -15,15 +15,15 @@ from itertools import chain
 
 import numpy as np
 
-from dlc.codegen.engine import engine_image
-from dlc.codegen.image import Image as LinkedImage
-from dlc.codegen.image import link
-from dlc.codegen.llvm import compile_object
+from dlc.codegen.engine.assemble import engine_image
+from dlc.codegen.link.image import Image as LinkedImage
+from dlc.codegen.link.image import link
+from dlc.codegen.llvm.target_machine import compile_object
 from dlc.runtime import abi
-from dlc.runtime.artifact import Artifact
-from dlc.runtime.certificate import Certificate, RootRecord, certificate_bytes
-from dlc.runtime.container import Data
-from dlc.runtime.manifest import (
+from dlc.runtime.artifact.certificate import Certificate, RootRecord, certificate_bytes
+from dlc.runtime.artifact.container import Data
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import (
     Compiler,
     CpuCode,
     Default,

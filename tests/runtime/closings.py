@@ -16,11 +16,11 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.driver.compile import compile_model
-from dlc.driver.open import open_model
-from dlc.driver.settings import Settings
+from dlc.driver.compile.compile import compile_model
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.open import open_model
 from dlc.errors import CallError
-from dlc.runtime.artifact import Artifact
+from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.model import Model
 
 Array = NDArray[np.generic]

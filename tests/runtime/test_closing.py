@@ -12,15 +12,15 @@ from weakref import ref
 import numpy as np
 import pytest
 
-from dlc.driver.compile import compile_model
-from dlc.driver.open import open_model
-from dlc.driver.settings import Settings
+from dlc.driver.compile.compile import compile_model
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.open import open_model
 from dlc.errors import CallError
-from dlc.runtime.buffers import Bytes
-from dlc.runtime.frames import Frame
+from dlc.runtime.calling.frames import Frame
 from dlc.runtime.model import Model
+from dlc.runtime.system.buffers import Bytes
 from tests.runtime import closings
-from tests.runtime.fake_gpu import FakeGpu, fake_gpu
+from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
 
 ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(0).standard_normal((16, closings.WIDTH)).astype(np.float32)

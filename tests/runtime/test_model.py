@@ -14,14 +14,24 @@ import pytest
 from numpy.typing import NDArray
 
 from dlc.errors import ArtifactError, CallError, Unsupported, UsageError
-from dlc.runtime import blas
 from dlc.runtime.abi import Status
-from dlc.runtime.manifest import Dim, Entry, Input, Library, Measured, Need, Op, Output, Program
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.manifest import (
+    Dim,
+    Entry,
+    Input,
+    Library,
+    Measured,
+    Need,
+    Op,
+    Output,
+    Program,
+)
+from dlc.runtime.calling.status import failure
+from dlc.runtime.cpu import blas
 from dlc.runtime.model import Model, load
-from dlc.runtime.status import failure
-from dlc.runtime.tensor import Tensor
 from tests.runtime import building
-from tests.runtime.sealing import Json, put_together, take_apart
+from tests.runtime.artifact.sealing import Json, put_together, take_apart
 
 F32 = NDArray[np.float32]
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -537,7 +547,7 @@ def test_memory_that_the_system_refuses_is_an_error_with_a_number(
     def fits(what: str, needed: int) -> None:
         asked.append((what, needed))
 
-    monkeypatch.setattr("dlc.runtime.entry.check_free", fits)
+    monkeypatch.setattr("dlc.runtime.calling.entry.check_free", fits)
     model = Model(_hungry().artifact())
     assert f"does not have {1 << 60} bytes" in refused(lambda: model.f(X, X), "D0613")
     assert asked[-1] == ("a call of f", (1 << 60) + X.nbytes)

@@ -7,19 +7,18 @@ from dataclasses import replace
 import llvmlite.binding as llvm
 import pytest
 
-from dlc.codegen.llvm import cpu_name, flags_of, parsed
+from dlc.codegen.llvm.target_machine import cpu_name, flags_of, parsed
 from dlc.dialects import array, mem
-from dlc.dialects.kernel_products import Gemm
-from dlc.dialects.schedule import PackInline
-from dlc.driver.pipelines import pipeline
-from dlc.driver.settings import Settings
+from dlc.dialects.kernel.products import Gemm
+from dlc.dialects.kernel.schedule import PackInline
+from dlc.driver.compile.pipelines import pipeline
+from dlc.driver.compile.settings import Settings
 from dlc.errors import UsageError
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import F16, F32, F64, TensorType
-from dlc.lowering.expand import expansions_for
-from dlc.passes.panel_width import panel_columns
+from dlc.lowering.kernel_code.expand import expansions_for
+from dlc.passes.kernel.panel_width import panel_columns
 from dlc.target import Target, cpu_of
 from dlc.target.cpu import HOST, TARGETS, CpuTarget
 from dlc.target.cpu_costs import CpuCosts

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from dlc.dialects import array, mem, simt
-from dlc.driver.pipelines import Device, pipeline
+from dlc.driver.compile.pipelines import Device, pipeline
 from dlc.errors import UsageError
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.passes import Context, Manager, Options
 from dlc.ir.types import BF16, F16, F32, F64, DType, TensorType
 from dlc.target import Target

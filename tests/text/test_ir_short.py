@@ -7,20 +7,20 @@ from collections.abc import Generator
 import pytest
 
 from dlc.dialects.builtin import Module
-from dlc.driver.compile import lower
-from dlc.driver.pipelines import STAGES
-from dlc.driver.settings import Settings
+from dlc.driver.compile.compile import lower
+from dlc.driver.compile.pipelines import STAGES
+from dlc.driver.compile.settings import Settings
 from dlc.errors import ModelError
 from dlc.ir.attributes import Attribute
 from dlc.ir.core import Op
 from dlc.ir.location import UnknownLocation
-from dlc.text.ir_printer import print_module
-from dlc.text.ir_short import parse_short, print_short
+from dlc.text.ir.printer import print_module
+from dlc.text.ir.short import parse_short, print_short
 from tests import example_models, op_examples
 from tests.ir import toy
 from tests.ir.random_modules import RandomModule
 from tests.op_examples.example import EXAMPLES
-from tests.text.test_ir_printer import ATTRIBUTES, CONSTANTS, holding, same
+from tests.text.ir.test_printer import ATTRIBUTES, CONSTANTS, holding, same
 
 assert op_examples.__doc__, "importing it makes the examples known"
 

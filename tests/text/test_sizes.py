@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlc.ir.dims import MAX_NESTING, Size, maximum, minimum, symbol
-from dlc.runtime.expressions import MAX_DEPTH
+from dlc.runtime.artifact.size_expressions import MAX_DEPTH
 from dlc.text.sizes import MAX_DIVISIONS, MAX_TERMS, parse_size
 
 B, T = symbol("B"), symbol("T")

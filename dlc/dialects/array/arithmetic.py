@@ -18,8 +18,7 @@ from dlc.dialects.array.elementwise import (
     is_number,
     tensor_type,
 )
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.define import op
 from dlc.ir.types import BOOL
 

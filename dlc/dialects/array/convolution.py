@@ -16,11 +16,9 @@ from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import Reverse, inverse, reshape, transpose
 from dlc.errors import CallError
 from dlc.ir.attributes import Dense
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Shape, Size
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.needs import Need
 from dlc.ir.types import TensorType
 

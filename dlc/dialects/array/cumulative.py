@@ -27,10 +27,8 @@ from dlc.dialects.array.reduce import (
 )
 from dlc.dialects.array.shape import Reverse, check_axis, iota
 from dlc.ir.attributes import Dense
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import DType, TensorType
 
 __all__ = ["Cumulative", "CumulativeProduct", "CumulativeSum", "ReduceProduct"]

@@ -8,11 +8,9 @@ from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.measured import Measuring, places
 from dlc.errors import ModelError
 from dlc.ir.attributes import decode
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Array, Builder, Evaluation, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Dim, Size, symbol
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, I64, TensorType
 
 __all__ = ["NonZero", "compress"]

@@ -13,8 +13,7 @@ from dlc.dialects.array.linear import DotGeneral
 from dlc.dialects.array.reduce import Broadcast, ReduceSum
 from dlc.dialects.array.shape import Iota, reshape, transpose
 from dlc.errors import ModelError
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size
 from dlc.ir.types import I64
 

@@ -13,10 +13,8 @@ import numpy as np
 
 from dlc.dialects import numeric, scalar
 from dlc.ir.attributes import INLINE_BYTES, Dense
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, DType, TensorType
 
 __all__ = [

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from dlc.dialects.array.shape import LARGEST_I32
-from dlc.ir.core import Op
+from dlc.ir.core import Array, Evaluation, Op
 from dlc.ir.define import attribute, op
 from dlc.ir.dims import Size
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.needs import Need
 from dlc.ir.types import I32, I64, DType, TensorType
 

@@ -31,14 +31,12 @@ from dlc.dialects.array.shape import (
     numbered,
 )
 from dlc.ir.attributes import Dense, decode
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.needs import Need
 from dlc.ir.types import I32, I64, DType, TensorType
 from dlc.runtime.abi import Status
-from dlc.runtime.status import failure
+from dlc.runtime.calling.status import failure
 
 __all__ = [
     "ArgMax", "ArgMin", "CumulativeMax", "CumulativeMin", "ReduceMax", "ReduceMin",

@@ -24,8 +24,7 @@ from dlc.dialects.array.elementwise import (
     constant_like,
     is_number,
 )
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.define import op
 
 __all__ = [

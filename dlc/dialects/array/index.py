@@ -25,14 +25,12 @@ from dlc.dialects.array.elementwise import (
 )
 from dlc.dialects.array.reduce import Broadcast
 from dlc.dialects.array.shape import Reshape, check_axes, iota
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Shape
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import I64, TensorType
 from dlc.runtime.abi import Status
-from dlc.runtime.status import failure
+from dlc.runtime.calling.status import failure
 
 __all__ = ["Gather", "Scatter", "put_along", "take_along"]
 

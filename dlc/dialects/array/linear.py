@@ -9,11 +9,9 @@ from dlc.dialects.array.elementwise import folded, show, tensor_type
 from dlc.dialects.array.shape import Transpose, inverse, reshape, transpose
 from dlc.dialects.decomposed import Decomposed
 from dlc.ir.attributes import Dense
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import product
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType
 
 __all__ = ["DotGeneral", "MatMul", "swap_last"]

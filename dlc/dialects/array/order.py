@@ -16,15 +16,13 @@ from dlc.dialects.array.index import put_along
 from dlc.dialects.array.pieces import is_negative
 from dlc.dialects.array.shape import check_axis, check_numbered, iota, numbered
 from dlc.ir.attributes import decode
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Size
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.needs import Need
 from dlc.ir.types import I32, DType, TensorType
 from dlc.runtime.abi import Status
-from dlc.runtime.status import failure
+from dlc.runtime.calling.status import failure
 
 __all__ = ["Sort", "TopK"]
 

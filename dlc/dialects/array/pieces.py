@@ -23,15 +23,13 @@ from dlc.dialects.array.reduce import ReduceSum
 from dlc.dialects.array.shape import check_axis
 from dlc.errors import CallError
 from dlc.ir.attributes import Dense
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Dim, Shape, Size, interval, maximum
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.needs import Need
 from dlc.ir.types import BOOL, I64, TensorType
 from dlc.runtime.abi import Status
-from dlc.runtime.status import failure
+from dlc.runtime.calling.status import failure
 
 __all__ = ["Concatenate", "DynamicSlice", "DynamicUpdateSlice", "Pad", "Slice", "slice_axis"]
 

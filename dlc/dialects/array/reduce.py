@@ -11,11 +11,9 @@ from dlc.dialects import numeric, scalar
 from dlc.dialects.array.elementwise import folded, show, tensor_type
 from dlc.dialects.array.shape import are_rising, check_axes, inverse, reshape, transpose
 from dlc.ir.attributes import Dense
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Shape, product
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import DType, TensorType
 
 __all__ = ["Broadcast", "ReduceAnd", "ReduceOr", "ReduceSum", "Reduction"]

@@ -11,11 +11,9 @@ import numpy as np
 from dlc.dialects import numeric, scalar
 from dlc.dialects.array.elementwise import folded, tensor_type
 from dlc.ir.attributes import Dense
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Shape, Size, product
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.needs import Need
 from dlc.ir.types import I32, I64, DType, TensorType
 

@@ -21,11 +21,9 @@ from dlc.dialects.array.shape import Reshape
 from dlc.dialects.decomposed import Decomposed
 from dlc.errors import CallError
 from dlc.ir.attributes import decode
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Array, Builder, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.dims import Size
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.needs import Need
 from dlc.ir.types import I64, DType, TensorType
 

@@ -17,10 +17,8 @@ from dlc.dialects.flow.reverse import (
     sweep,
     zeros,
 )
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Array, Block, Builder, Evaluation, Value
 from dlc.ir.define import op, operand, operands, region
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import BOOL, TensorType, Type
 
 __all__ = ["If"]

@@ -9,11 +9,9 @@ from dlc.dialects.decomposed import Decomposed
 from dlc.dialects.flow.regions import Yield, check_arguments, types_of, yielded
 from dlc.dialects.flow.reverse import Backward, is_float, pull_back, repeated, sweep, zeros
 from dlc.errors import ModelError
-from dlc.ir.builder import Builder
 from dlc.ir.clone import clone_block, clone_into, move_into
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Array, Block, Builder, Evaluation, Value
 from dlc.ir.define import attribute, op, operand, operands, region
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import Type
 from dlc.ir.value_map import ValueMap
 

@@ -18,14 +18,12 @@ from dlc.dialects.flow.regions import (
 )
 from dlc.dialects.flow.residuals import arrange, captured, redirect
 from dlc.dialects.flow.reverse import Backward, Structured
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Array, Block, Builder, Evaluation, Value
 from dlc.ir.define import attribute, op, operands, region
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.location import Location
 from dlc.ir.types import BOOL, TensorType, Type
 from dlc.runtime.abi import Status
-from dlc.runtime.status import failure
+from dlc.runtime.calling.status import failure
 
 __all__ = ["While"]
 

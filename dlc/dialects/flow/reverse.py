@@ -12,8 +12,7 @@ from collections.abc import Collection, Sequence
 from dlc.dialects import array
 from dlc.dialects.array.elementwise import show
 from dlc.ir.attributes import decode
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Op, Value
+from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.location import Location
 from dlc.ir.types import TensorType
 from dlc.ir.value_map import EQUAL, ValueMap

@@ -19,10 +19,9 @@ from dlc.dialects.flow.regions import (
 )
 from dlc.dialects.flow.residuals import arrange, captured, redirect
 from dlc.dialects.flow.reverse import Backward, Structured, repeated
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Array, Block, Evaluation, Value
 from dlc.ir.define import attribute, op, operands, region
 from dlc.ir.dims import Size
-from dlc.ir.evaluation import Array, Evaluation
 from dlc.ir.types import TensorType, Type
 
 __all__ = ["Scan"]

@@ -10,8 +10,7 @@ import math
 
 from dlc.dialects import array, flow
 from dlc.dialects.array.arithmetic import plus, times
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Block, Builder, Value
 
 __all__ = [
     "clip", "elu", "gelu", "hardsigmoid", "hardswish", "leaky_relu", "mish", "prelu", "relu", "selu",

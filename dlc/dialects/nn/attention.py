@@ -18,8 +18,7 @@ from dlc.dialects.flow.regions import grow
 from dlc.dialects.flow.reverse import Backward, Structured, zeros
 from dlc.dialects.nn.rows import in_dtype, numbers, spread, total, widened
 from dlc.dialects.nn.softmax import LogSumExp, Softmax
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Builder, Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, I32, TensorType, wide

@@ -10,8 +10,7 @@ from dlc.dialects.nn.loss import CrossEntropy
 from dlc.dialects.nn.normalize import LayerNorm, RMSNorm, normalized
 from dlc.dialects.nn.rows import along, in_dtype, mean, spread, total, widened
 from dlc.dialects.nn.softmax import LogSoftmax
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.types import DType
 
 __all__ = [

@@ -9,8 +9,7 @@ from dlc.dialects.array import show, tensor_type
 from dlc.dialects.array.shape import reshape
 from dlc.dialects.decomposed import Decomposed
 from dlc.dialects.nn.rows import along
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Builder, Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.dims import Size, product
 from dlc.ir.types import TensorType

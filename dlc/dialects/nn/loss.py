@@ -12,8 +12,7 @@ from dlc.dialects.nn.rows import (
     widened,
 )
 from dlc.dialects.nn.softmax import LogSumExp
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.define import op, operand
 from dlc.ir.types import I64, TensorType, wide
 

@@ -9,8 +9,7 @@ from dlc.dialects.array import show, tensor_type
 from dlc.dialects.array.arithmetic import plus, square
 from dlc.dialects.decomposed import Decomposed
 from dlc.dialects.nn.rows import along, check_floats, in_dtype, mean, spread, widened
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Builder, Op, Value
 from dlc.ir.define import attribute, op, operand, operands
 from dlc.ir.types import TensorType
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dlc.dialects import array
 from dlc.dialects.array import LAYOUTS, Padding, tensor_type
 from dlc.dialects.nn.rows import in_dtype, mean, widened
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 
 __all__ = ["avg_pool", "global_avg_pool", "global_max_pool", "max_pool"]
 

@@ -7,8 +7,7 @@ from dlc.dialects.array import show, tensor_type
 from dlc.dialects.decomposed import Decomposed
 from dlc.dialects.nn.linear import Linear
 from dlc.dialects.nn.rows import check_floats
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Block, Builder, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.types import TensorType
 

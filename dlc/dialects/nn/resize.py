@@ -21,8 +21,7 @@ from dlc.dialects.array import tensor_type
 from dlc.dialects.array.arithmetic import plus
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import along, in_dtype, numbers
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size
 from dlc.ir.types import I64, TensorType
 

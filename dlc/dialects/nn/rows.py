@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from dlc.dialects import array
 from dlc.dialects.array import tensor_type
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Size, product
 from dlc.ir.types import DType, TensorType, wide
 

@@ -7,8 +7,7 @@ from dlc.dialects.array import tensor_type
 from dlc.dialects.array.shape import check_axis
 from dlc.dialects.decomposed import Decomposed
 from dlc.dialects.nn.rows import check_floats, in_dtype, spread, total, widened
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Builder, Op, Value
 from dlc.ir.define import attribute, op, operand
 from dlc.ir.types import TensorType
 

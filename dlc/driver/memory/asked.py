@@ -8,23 +8,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dlc.dialects import weight
-from dlc.driver.compile import compile_model
-from dlc.driver.entries import interfaces
+from dlc.driver.call_memory.facts import EntryMemory, entry_memory
+from dlc.driver.call_memory.needs import Need, need_of
+from dlc.driver.compile.compile import compile_model
+from dlc.driver.compile.entries import interfaces
 from dlc.driver.entry_choice import choose
-from dlc.driver.make import CompileRequest
-from dlc.driver.memory.facts import EntryMemory, entry_memory
-from dlc.driver.memory.needs import Need, need_of
-from dlc.driver.opened import SourceModel
-from dlc.driver.train import OWN, plan_training
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.run.train import OWN, plan_training
+from dlc.driver.source.source_model import SourceModel
 from dlc.errors import UsageError
 from dlc.errors.suggest import did_you_mean
 from dlc.ir.dims import Shape
-from dlc.runtime import manifest
-from dlc.runtime.artifact import Artifact
-from dlc.runtime.counts import whole_number
-from dlc.runtime.loaded import Loaded, load_code
-from dlc.runtime.manifest import EVALUATE, STEP
-from dlc.runtime.sizing import Sizing
+from dlc.runtime.artifact import manifest
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import EVALUATE, STEP
+from dlc.runtime.calling.specialization import Sizing
+from dlc.runtime.loaded_code import Loaded, load_code
+from dlc.runtime.system.counts import whole_number
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dlc.driver.call_memory.facts import EntryMemory, Root, sizes_text
 from dlc.driver.memory.asked import ModelMemory
-from dlc.driver.memory.facts import EntryMemory, Root, sizes_text
 from dlc.driver.memory.report import shortened, waves_text
-from dlc.driver.outputs import JSON
+from dlc.driver.run.outputs import JSON
 from dlc.driver.tables import Table
 
 ROWS = 20

@@ -8,7 +8,7 @@ from dlc.driver.memory.asked import ModelMemory
 from dlc.driver.memory.page import html_page
 from dlc.driver.memory.picture import svg_file
 from dlc.driver.memory.trace import trace_file
-from dlc.runtime.atomic import write_file
+from dlc.runtime.system.atomic_write import write_file
 
 WRITERS: Mapping[str, Callable[[ModelMemory], str]] = {
     "html": html_page,

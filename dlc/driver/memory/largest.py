@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dlc.driver.call_memory.facts import sizes_text
+from dlc.driver.call_memory.needs import WORDS
+from dlc.driver.call_memory.refuse import refusal
 from dlc.driver.memory.asked import Asked, Planned, plans_of
-from dlc.driver.memory.facts import sizes_text
-from dlc.driver.memory.needs import WORDS
-from dlc.driver.memory.refuse import refusal
 from dlc.driver.memory.report import exact
-from dlc.driver.outputs import JSON
+from dlc.driver.run.outputs import JSON
 from dlc.errors import CallError, Unsupported, UsageError
 
 BEYOND = 1 << 40

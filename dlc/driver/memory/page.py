@@ -12,11 +12,11 @@ import json
 from collections.abc import Iterator
 from html import escape
 
+from dlc.driver.call_memory.facts import EntryMemory, Root, Work, sizes_text
 from dlc.driver.memory.asked import ModelMemory
-from dlc.driver.memory.facts import EntryMemory, Root, Work, sizes_text
 from dlc.driver.memory.picture import LEFT, STYLE, TOP, colours, draw, kind_of
 from dlc.driver.memory.report import also_text, percent, waves_text
-from dlc.runtime.model_report import bytes_text
+from dlc.runtime.model_repr import bytes_text
 
 ROWS = 100
 """How many of the values at a peak stand in its table."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from dlc.driver.call_memory.facts import EntryMemory, Root, Value, Work, sizes_text
 from dlc.driver.memory.asked import ModelMemory
-from dlc.driver.memory.facts import EntryMemory, Root, Value, Work, sizes_text
-from dlc.driver.outputs import JSON
+from dlc.driver.run.outputs import JSON
 from dlc.driver.tables import Table
-from dlc.runtime.counts import counted
-from dlc.runtime.model_report import bytes_text
+from dlc.runtime.model_repr import bytes_text
+from dlc.runtime.system.counts import counted
 
 ROWS = 24
 """How many of the values at the peak are told; the rest is summed up."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from dlc.driver.call_memory.facts import EntryMemory, Root, Work, sizes_text
 from dlc.driver.memory.asked import ModelMemory
-from dlc.driver.memory.facts import EntryMemory, Root, Work, sizes_text
 from dlc.driver.memory.report import also_text
-from dlc.driver.outputs import JSON
+from dlc.driver.run.outputs import JSON
 
 WAVE = 1000.0
 """Microseconds of a wave."""

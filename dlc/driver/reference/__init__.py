@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Final
 
-from dlc.driver.extensions import load_extensions
 from dlc.driver.reference import functions, keywords, library, operations, signs
 from dlc.driver.reference.page import Entry, Page
+from dlc.driver.source.extensions import load_extensions
 from dlc.errors import UsageError
 from dlc.errors.suggest import suggestions
 

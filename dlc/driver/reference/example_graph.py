@@ -13,8 +13,8 @@ from dlc.dialects.builtin import Module
 from dlc.errors import DlcError
 from dlc.frontend.builtins.registry import BUILTINS, SPECIALS
 from dlc.frontend.elaborate import elaborate
-from dlc.frontend.evaluator import Special
-from dlc.frontend.values import Builtin
+from dlc.frontend.elaboration.evaluator import Special
+from dlc.frontend.elaboration.values import Builtin
 from dlc.ir.core import OPS, Op
 
 Nested: TypeAlias = "float | list[Nested]"

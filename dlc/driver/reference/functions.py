@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dlc.driver.initial import INITIALISERS as FORMULAS
 from dlc.driver.reference.derivatives import derivative_through
 from dlc.driver.reference.example_graph import operations_of, result_type
 from dlc.driver.reference.page import Page, Part
+from dlc.driver.source.weight_initializers import INITIALISERS as FORMULAS
 from dlc.frontend.builtins.registry import BUILTINS, KINDS, SPECIALS
-from dlc.frontend.evaluator import Special
-from dlc.frontend.initialisers import INITIALISERS
-from dlc.frontend.values import Builtin
+from dlc.frontend.elaboration.evaluator import Special
+from dlc.frontend.elaboration.values import Builtin
+from dlc.frontend.weights.initialisers import INITIALISERS
 
 
 def pages() -> Iterator[Page]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from dlc.driver.reference.page import Page, Part
-from dlc.frontend.imports import library_source
-from dlc.text import ast
-from dlc.text.parser import parse_or_raise
+from dlc.frontend.sources.imports import library_source
+from dlc.text.model import ast
+from dlc.text.model.parser import parse_or_raise
 
 TEXTS: Final[Mapping[str, str]] = {"nn": "nn.dlm", "optimizers": "optimizers.dlm"}
 """The texts that gather the library, by the group that `dlc ops` shows."""

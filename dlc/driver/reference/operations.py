@@ -14,18 +14,18 @@ from functools import cache, partial
 from textwrap import dedent
 
 from dlc import dialects
-from dlc.driver.compile import lower
-from dlc.driver.open import open_model, open_training
+from dlc.driver.compile.compile import lower
+from dlc.driver.compile.settings import Settings
 from dlc.driver.reference.derivatives import derivative_of
 from dlc.driver.reference.example_graph import example_graphs
 from dlc.driver.reference.page import Page, Part
 from dlc.driver.reference.showcase import CALLED, IR, TRAINED
-from dlc.driver.settings import Settings
+from dlc.driver.source.open import open_model, open_training
 from dlc.ir.core import OPS, Op
 from dlc.ir.define import fields_of
 from dlc.ir.passes import PASSES, Pass
-from dlc.text.ir_parser import parse_ops
-from dlc.text.ir_printer import print_module
+from dlc.text.ir.parser import parse_ops
+from dlc.text.ir.printer import print_module
 
 assert dialects.__doc__, "the modules that define the operations are loaded"
 

@@ -10,9 +10,9 @@ from dlc.dialects.nn import activations, functions
 from dlc.dialects.nn.softmax import LogSoftmax, LogSumExp, Softmax
 from dlc.frontend.builtins.axes import one_axis, with_ones
 from dlc.frontend.builtins.registry import add_builtin, builtin
-from dlc.frontend.tensors import refuse_mixture, tensor_type, unify
-from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum
+from dlc.frontend.elaboration.tensors import refuse_mixture, tensor_type, unify
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.values import Datum
 from dlc.ir.core import Value
 
 GROUP: Final = "between layers"

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from dlc.dialects.array import show
 from dlc.dialects.array.shape import reshape
-from dlc.frontend.tensors import tensor_type
-from dlc.frontend.trace import Trace
+from dlc.frontend.elaboration.tensors import tensor_type
+from dlc.frontend.elaboration.trace import Trace
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape
 

@@ -10,10 +10,10 @@ from dlc.dialects.array.shape import transpose
 from dlc.dialects.nn import functions
 from dlc.frontend.builtins.axes import one_axis
 from dlc.frontend.builtins.registry import builtin
-from dlc.frontend.keys import random_key
-from dlc.frontend.tensors import as_tensor, dtype_of, tensor_type, unify
-from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum
+from dlc.frontend.elaboration.keys import random_key
+from dlc.frontend.elaboration.tensors import as_tensor, dtype_of, tensor_type, unify
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.values import Datum
 from dlc.ir.core import Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import F32, DType, TensorType

@@ -10,9 +10,9 @@ import numpy as np
 from dlc.dialects import array, flow
 from dlc.dialects.array import show
 from dlc.frontend.builtins.registry import add_builtin, builtin
-from dlc.frontend.tensors import broadcast_to, dtype_of, unify
-from dlc.frontend.trace import Trace
-from dlc.frontend.values import Callee, Datum, is_number
+from dlc.frontend.elaboration.tensors import broadcast_to, dtype_of, unify
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.values import Callee, Datum, is_number
 from dlc.ir import dims
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Dim

@@ -7,9 +7,9 @@ from typing import Final
 from dlc.dialects import array
 from dlc.dialects.array import show
 from dlc.frontend.builtins.registry import builtin
-from dlc.frontend.tensors import as_tensor, broadcast_to, dtype_of, literal, tensor_type
-from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, describe, is_number
+from dlc.frontend.elaboration.tensors import as_tensor, broadcast_to, dtype_of, literal, tensor_type
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.values import Datum, describe, is_number
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Shape, Size
 from dlc.ir.types import BOOL, I32, I64, DType, TensorType

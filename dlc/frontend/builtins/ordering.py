@@ -9,9 +9,9 @@ from dlc.dialects.array import show
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.frontend.builtins.axes import one_axis
 from dlc.frontend.builtins.registry import builtin
-from dlc.frontend.tensors import as_tensor, broadcast_to, dtype_of, tensor_type, unify
-from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, Record
+from dlc.frontend.elaboration.tensors import as_tensor, broadcast_to, dtype_of, tensor_type, unify
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.values import Datum, Record
 from dlc.ir.core import Value
 from dlc.ir.dims import Size, symbol
 from dlc.ir.types import I32

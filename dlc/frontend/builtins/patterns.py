@@ -11,9 +11,9 @@ from dlc.dialects import array
 from dlc.dialects.array import show
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.frontend.builtins.registry import builtin
-from dlc.frontend.tensors import dtype_of, refuse_mixture, tensor_type
-from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum
+from dlc.frontend.elaboration.tensors import dtype_of, refuse_mixture, tensor_type
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.values import Datum
 from dlc.ir.core import Value
 from dlc.ir.dims import Size, floor_divide, product
 

@@ -10,9 +10,9 @@ from dlc.dialects.array import show
 from dlc.dialects.nn import pooling, resize
 from dlc.dialects.nn.linear import Conv, Linear
 from dlc.frontend.builtins.registry import add_builtin, builtin
-from dlc.frontend.tensors import refuse_mixture, tensor_type
-from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, Items, Record, describe
+from dlc.frontend.elaboration.tensors import refuse_mixture, tensor_type
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.values import Datum, Items, Record, describe
 from dlc.ir.core import Value
 from dlc.ir.dims import Dim, Size, maximum
 

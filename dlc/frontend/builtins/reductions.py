@@ -9,9 +9,9 @@ from dlc.dialects import array
 from dlc.dialects.array import show
 from dlc.frontend.builtins.axes import Axes, one_axis, reduced_axes, with_ones
 from dlc.frontend.builtins.registry import add_builtin, builtin
-from dlc.frontend.tensors import as_tensor, dtype_of, tensor_type, unify
-from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, Record
+from dlc.frontend.elaboration.tensors import as_tensor, dtype_of, tensor_type, unify
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.values import Datum, Record
 from dlc.ir.core import Value
 from dlc.ir.dims import product
 from dlc.ir.types import BOOL

@@ -16,8 +16,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from dlc.frontend.evaluator import Special
-from dlc.frontend.values import Builtin, Datum, Parameter
+from dlc.frontend.elaboration.evaluator import Special
+from dlc.frontend.elaboration.values import Builtin, Datum, Parameter
 from dlc.ir.types import LANGUAGE_DTYPES
 
 __all__ = ["BUILTINS", "CONSTANTS", "KINDS", "SPECIALS", "add_builtin", "builtin"]

@@ -9,9 +9,9 @@ from dlc.dialects.array import show
 from dlc.dialects.nn.attention import Attention
 from dlc.dialects.nn.recurrent import LSTM
 from dlc.frontend.builtins.registry import builtin
-from dlc.frontend.tensors import broadcast_to, dtype_of, tensor_type
-from dlc.frontend.trace import Trace
-from dlc.frontend.values import Datum, Record
+from dlc.frontend.elaboration.tensors import broadcast_to, dtype_of, tensor_type
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.values import Datum, Record
 from dlc.ir.core import Value
 from dlc.ir.types import BOOL
 

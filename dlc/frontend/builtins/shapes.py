@@ -11,9 +11,15 @@ from dlc.dialects.array.shape import reshape as reshaped
 from dlc.dialects.array.shape import transpose as transposed
 from dlc.frontend.builtins.axes import Axes, one_axis, some_axes
 from dlc.frontend.builtins.registry import builtin
-from dlc.frontend.tensors import as_tensor, broadcast_to, dtype_of, natural_dtype, tensor_type
-from dlc.frontend.trace import Trace
-from dlc.frontend.values import (
+from dlc.frontend.elaboration.tensors import (
+    as_tensor,
+    broadcast_to,
+    dtype_of,
+    natural_dtype,
+    tensor_type,
+)
+from dlc.frontend.elaboration.trace import Trace
+from dlc.frontend.elaboration.values import (
     PLACEHOLDER,
     Datum,
     Items,

@@ -8,11 +8,10 @@ import numpy as np
 
 from dlc.dialects import array, flow
 from dlc.dialects.array.arithmetic import plus
-from dlc.frontend.trace import capture
+from dlc.frontend.elaboration.trace import capture
 from dlc.importers.onnx.facts import Graph
 from dlc.importers.onnx.step import Constant, Importer, NodeResults, Step
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, I64, TensorType
 

@@ -22,8 +22,7 @@ from dlc.importers.onnx.step import (
     stretched,
 )
 from dlc.ir.attributes import decode, encode
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Builder, Op, Value
 from dlc.ir.types import F64, DType
 
 

@@ -39,10 +39,8 @@ from dlc.importers.onnx.reading import read_graph
 from dlc.importers.onnx.step import FOLDED, Constant, Importer, NodeResults, Operand, Step
 from dlc.importers.onnx.symbolic import fold_sizes
 from dlc.ir.attributes import Symbol
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Block, Builder, Evaluation, Value
 from dlc.ir.dims import Bounds, Shape
-from dlc.ir.evaluation import Evaluation
 from dlc.ir.location import FileLocation
 from dlc.ir.types import TensorType, Type
 from dlc.ir.value_map import ValueMap

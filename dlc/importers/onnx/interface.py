@@ -15,7 +15,7 @@ from dlc.importers.onnx.facts import Array, Graph, Input, Output, Tensor
 from dlc.ir.attributes import encode
 from dlc.ir.dims import Bounds, Shape, Size, names, substitute, symbol
 from dlc.ir.types import TensorType
-from dlc.text.words import NEVER_NAMES
+from dlc.text.model.words import NEVER_NAMES
 
 MEANINGLESS = ("torch_jit_export", "torch_jit", "main_graph", "graph", "tf2onnx", "main", "test")
 """What exporters call every graph; its entry point is `run`."""

@@ -12,8 +12,7 @@ from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.rows import in_dtype, numbers
 from dlc.importers.onnx.step import FOLDED, Constant, Importer, NodeResults, Step
 from dlc.ir.attributes import decode, encode
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, F64, I64, TensorType
 

@@ -11,8 +11,7 @@ from dlc.dialects.array.shape import reshape, transpose
 from dlc.dialects.nn.normalize import normalized
 from dlc.dialects.nn.rows import in_dtype, mean, numbers, spread, total, widened
 from dlc.importers.onnx.step import Importer, NodeResults, Step, common_shape, stretched
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import product
 from dlc.ir.types import F32, I64
 

@@ -1,7 +1,7 @@
 """Reading an ONNX file: the only place that knows protobuf. Nothing in the file is believed.
 
 Counts are compared with the bytes that are really there before anything is made of them, and external
-data may only lie in the model's folder (see `dlc.runtime.files`).
+data may only lie in the model's folder (see `dlc.runtime.system.mapped_files`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dlc.errors import ArtifactError, ModelError, Unsupported, UsageError
 from dlc.importers.onnx.expansion import DOMAINS, expanded
 from dlc.importers.onnx.facts import DTYPES, Array, Attribute, Graph, Input, Node, Output, Tensor
 from dlc.ir.types import BF16, BOOL, F16, DType
-from dlc.runtime.dtypes import MAX_RANK
-from dlc.runtime.files import map_file, map_inside
+from dlc.runtime.arrays.dtypes import MAX_RANK
+from dlc.runtime.system.mapped_files import map_file, map_inside
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto

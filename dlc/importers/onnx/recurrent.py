@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from dlc.dialects import array, flow, nn
 from dlc.dialects.array.shape import reshape, transpose
 from dlc.importers.onnx.step import Importer, NodeResults, Step
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import TensorType
 

@@ -18,8 +18,7 @@ from dlc.errors import DlcError, ModelError, Unsupported
 from dlc.errors.options import option
 from dlc.importers.onnx.facts import DTYPES, Array, Graph, Node, Tensor
 from dlc.ir.attributes import INLINE_BYTES, Dense, decode
-from dlc.ir.builder import Builder
-from dlc.ir.core import Block, Value
+from dlc.ir.core import Block, Builder, Value
 from dlc.ir.dims import Bounds, Dim, Shape, Size, names
 from dlc.ir.types import I64, DType, TensorType, Type
 

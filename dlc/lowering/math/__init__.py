@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dlc.dialects import scalar
-from dlc.ir.builder import Builder
-from dlc.ir.core import Op, Value
+from dlc.ir.core import Builder, Op, Value
 from dlc.lowering.math import (
     error_function,
     exponential,

@@ -12,11 +12,10 @@ from typing import Self
 import numpy as np
 
 from dlc.dialects import scalar
-from dlc.ir.builder import Builder
-from dlc.ir.core import Value
+from dlc.dialects.expr import Expr, Number
+from dlc.ir.core import Builder, Value
 from dlc.ir.dims import Dim
 from dlc.ir.types import F32, F64, I32, I64, U32, U64, DType
-from dlc.lowering.expr import Expr, Number
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.runtime.buffers import address
 from dlc.runtime.cuda import staging
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.cuda.memory import DeviceBytes, SpareBytes
+from dlc.runtime.system.buffers import address
 
 Array = NDArray[np.generic]
 

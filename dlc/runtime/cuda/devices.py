@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlc.errors import Unsupported
 from dlc.runtime.cuda.driver import Driver, NoGpu
 from dlc.runtime.cuda.nvidia import open_driver
-from dlc.runtime.device_names import CPU, device_named
+from dlc.runtime.system.device_names import CPU, device_named
 
 
 def driver_of(device: str) -> Driver:

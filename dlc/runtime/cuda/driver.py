@@ -26,7 +26,7 @@ class Kernel(NamedTuple):
 
 
 class Setters(NamedTuple):
-    """The kernels that set conditions of graphs (`dlc.runtime.cuda.conditions`), of one thread each."""
+    """The kernels that set conditions of graphs (`dlc.runtime.gpu.conditions`), of one thread each."""
 
     branch: Kernel
     round: Kernel

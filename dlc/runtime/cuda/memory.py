@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dlc.runtime.buffers import Bytes, address
 from dlc.runtime.cuda import staging
 from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.system.buffers import Bytes, address
 
 SMALL = 1 << 20
 """Bytes of results up to which their memory is kept for others."""

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dlc.errors import CallError, UsageError
-from dlc.runtime.buffers import aligned_array
 from dlc.runtime.cuda.devices import driver_of
 from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.system.buffers import aligned_array
 
 Array = NDArray[np.generic]
 

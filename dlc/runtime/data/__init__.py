@@ -4,7 +4,7 @@
 what the loss takes, and that no value is changed on the way. The order of an epoch depends on the seed
 and the number of the epoch alone, so that training can go on from any position with the same batches.
 
->>> from dlc.runtime.manifest import Input
+>>> from dlc.runtime.artifact.manifest import Input
 >>> from dlc.runtime.data import open_data
 >>> import numpy as np
 >>> wanted = [Input("x", "f32", ("B", "2")), Input("y", "i32", ("B",))]
@@ -14,9 +14,9 @@ and the number of the epoch alone, so that training can go on from any position 
 [[0, 3], [4, 2], [1]]
 """
 
+from dlc.runtime.artifact.manifest import DataSource
 from dlc.runtime.data.dataset import Batch, Dataset
 from dlc.runtime.data.opening import open_data
 from dlc.runtime.data.source import Setting, source_of
-from dlc.runtime.manifest import DataSource
 
 __all__ = ["Batch", "DataSource", "Dataset", "Setting", "open_data", "source_of"]

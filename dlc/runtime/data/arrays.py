@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dlc.runtime.arrays.dtypes import DTYPES
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.manifest import DataSource, Input
 from dlc.runtime.data.fields import ArrayField, Field, Table
 from dlc.runtime.data.fitting import Fitting, check_dtype, label_of, missing, one_number, refusal
 from dlc.runtime.data.place import Place
-from dlc.runtime.dtypes import DTYPES
-from dlc.runtime.manifest import DataSource, Input
-from dlc.runtime.tensor import Tensor
 
 _NPY = ".npy"
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dlc.errors import ModelError
+from dlc.runtime.arrays.dtypes import BF16, DType, bf16_bits, bf16_values
 from dlc.runtime.data.fields import Array
 from dlc.runtime.data.fitting import refusal, whole_range
-from dlc.runtime.dtypes import BF16, DType, bf16_bits, bf16_values
 
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 

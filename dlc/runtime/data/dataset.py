@@ -7,12 +7,12 @@ from collections.abc import Generator, Mapping, Sequence
 from math import prod
 from typing import TypeAlias
 
-from dlc.runtime.buffers import aligned_array
-from dlc.runtime.data.ahead import made_ahead
+from dlc.runtime.arrays.dtypes import DTYPES
+from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.data.fields import Array, Table
 from dlc.runtime.data.order import Rows, epoch_purpose, order
-from dlc.runtime.dtypes import DTYPES
-from dlc.runtime.manifest import Input
+from dlc.runtime.data.prefetch import made_ahead
+from dlc.runtime.system.buffers import aligned_array
 
 Batch: TypeAlias = dict[str, Array]
 """An array for each input, as it is stored: contiguous, of its dtype, bf16 as its bits in uint16."""

@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dlc.runtime.arrays.dtypes import BF16, DType, bf16_bits, bf16_values
 from dlc.runtime.data.order import Rows
-from dlc.runtime.dtypes import BF16, DType, bf16_bits, bf16_values
 
 Array = NDArray[np.generic]
 Numbers = NDArray[np.uint8]

@@ -8,12 +8,12 @@ import numpy as np
 
 from dlc.errors import CallError, ModelError
 from dlc.errors.suggest import did_you_mean
-from dlc.runtime import expressions
-from dlc.runtime.binding import Binder
+from dlc.runtime.arrays.dtypes import DTYPES, DType
+from dlc.runtime.artifact import size_expressions
+from dlc.runtime.artifact.manifest import Dim, Entry, Input
+from dlc.runtime.artifact.spelling import describe
+from dlc.runtime.calling.dim_binding import Binder
 from dlc.runtime.data.fields import Array, Field
-from dlc.runtime.dtypes import DTYPES, DType
-from dlc.runtime.manifest import Dim, Entry, Input
-from dlc.runtime.spelling import describe
 
 _DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 """Binary digits of a float: whole numbers up to 2 to that power are exact."""
@@ -161,7 +161,7 @@ class Fitting:
             for item in self.wanted
         ]
         mentioned = {
-            n for item in items for size in item.shape for n in expressions.parse(size).names
+            n for item in items for size in item.shape for n in size_expressions.parse(size).names
         }
         bounded = {dim.name: dim for dim in self._dims}
         known = tuple(bounded.get(n, Dim(n)) for n in sorted(mentioned))

@@ -8,13 +8,13 @@ from typing import cast
 import numpy as np
 
 from dlc.errors import CallError, ModelError
-from dlc.runtime import dlpack
-from dlc.runtime.arguments import as_array
+from dlc.runtime.arrays import dlpack
+from dlc.runtime.arrays.dtypes import BF16, DTYPES, DType, dtype_of
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.manifest import Input
+from dlc.runtime.calling.arguments import as_array
 from dlc.runtime.data.fields import Array, ArrayField, Field, Table
 from dlc.runtime.data.fitting import Fitting, check_dtype, missing, one_number, refusal
-from dlc.runtime.dtypes import BF16, DTYPES, DType, dtype_of
-from dlc.runtime.manifest import Input
-from dlc.runtime.tensor import Tensor
 
 NAME = "the arrays"
 WAY_OUT = "give an array of numbers"

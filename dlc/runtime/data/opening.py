@@ -11,6 +11,7 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from dlc.errors import UsageError
+from dlc.runtime.artifact.manifest import DataKind, DataSource, Dim, Input
 from dlc.runtime.data.arrays import array_table
 from dlc.runtime.data.dataset import Dataset, Examples
 from dlc.runtime.data.fields import Table
@@ -23,7 +24,6 @@ from dlc.runtime.data.source import check_source
 from dlc.runtime.data.stream import Stream
 from dlc.runtime.data.tables import csv_table
 from dlc.runtime.data.windows import text_table
-from dlc.runtime.manifest import DataKind, DataSource, Dim, Input
 
 Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | Iterable[object]"
 """A file or folder, an array for each input, or batches."""

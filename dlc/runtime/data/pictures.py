@@ -12,15 +12,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dlc.errors import ModelError
+from dlc.runtime.arrays.dtypes import DTYPES, DType
+from dlc.runtime.arrays.picture_files import (
+    CHANNELS,
+    ENDINGS,
+    decoded,
+    open_picture,
+    require_pillow,
+)
+from dlc.runtime.artifact.manifest import DataSource, Input
+from dlc.runtime.artifact.spelling import describe
 from dlc.runtime.data.fields import Array, ArrayField, Field, Table, convert
 from dlc.runtime.data.fitting import Fitting, check_dtype, label_of, missing, refusal
 from dlc.runtime.data.order import Rows
 from dlc.runtime.data.place import Place
 from dlc.runtime.data.source import NAMES
-from dlc.runtime.dtypes import DTYPES, DType
-from dlc.runtime.manifest import DataSource, Input
-from dlc.runtime.picture_files import CHANNELS, ENDINGS, decoded, open_picture, require_pillow
-from dlc.runtime.spelling import describe
 
 _U8 = DTYPES["u8"]
 

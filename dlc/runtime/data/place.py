@@ -1,7 +1,7 @@
 """A file or folder of examples: named by a model's text, or by the user.
 
-What a text names lies in the folder of that text (see `dlc.runtime.files`); what the user names may lie
-anywhere.
+What a text names lies in the folder of that text (see `dlc.runtime.system.mapped_files`); what the user
+names may lie anywhere.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlc.errors import UsageError
-from dlc.runtime.files import map_file, map_inside
-from dlc.runtime.weight_files import WeightFile, open_weights, open_weights_inside
+from dlc.runtime.system.mapped_files import map_file, map_inside
+from dlc.runtime.weights.files import WeightFile, open_weights, open_weights_inside
 
 
 class Place(NamedTuple):

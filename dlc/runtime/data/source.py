@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast, get_args
 
 from dlc.errors import ModelError
-from dlc.runtime.manifest import DataKind, DataSource
+from dlc.runtime.artifact.manifest import DataKind, DataSource
 
 Setting: TypeAlias = "bool | int | float | str | None"
 """The value of an option in a text."""

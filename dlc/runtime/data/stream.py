@@ -8,12 +8,12 @@ from typing import cast
 import numpy as np
 
 from dlc.errors import ModelError
-from dlc.runtime.data.ahead import made_ahead
+from dlc.runtime.arrays.dtypes import DTYPES
 from dlc.runtime.data.dataset import Batch, Dataset
 from dlc.runtime.data.fields import Array, convert
 from dlc.runtime.data.fitting import Fitting, check_dtype, missing, refusal
 from dlc.runtime.data.given import stored
-from dlc.runtime.dtypes import DTYPES
+from dlc.runtime.data.prefetch import made_ahead
 
 NAME = "the iterable"
 

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dlc.runtime.counts import whole_number
+from dlc.runtime.arrays.dtypes import DTYPES
+from dlc.runtime.artifact.manifest import DataSource, Input
 from dlc.runtime.data.columns import Cells, check_widths, is_number, numbers, texts, unreadable
 from dlc.runtime.data.fields import Array, ArrayField, Field, Table
 from dlc.runtime.data.fitting import Fitting, label_of, missing, refusal
 from dlc.runtime.data.place import Place
-from dlc.runtime.dtypes import DTYPES
-from dlc.runtime.manifest import DataSource, Input
+from dlc.runtime.system.counts import whole_number
 
 _COLUMNS = re.compile(r"columns\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\)")
 

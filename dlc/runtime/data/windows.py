@@ -13,13 +13,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from dlc.runtime.counts import counted
+from dlc.runtime.arrays.dtypes import DTYPES, DType
+from dlc.runtime.artifact.manifest import DataSource
 from dlc.runtime.data.fields import Array, Field, Numbers, Table, convert
 from dlc.runtime.data.fitting import Fitting, check_dtype, label_of, refusal
 from dlc.runtime.data.order import Rows
 from dlc.runtime.data.place import Place
-from dlc.runtime.dtypes import DTYPES, DType
-from dlc.runtime.manifest import DataSource
+from dlc.runtime.system.counts import counted
 
 _WINDOW = re.compile(r"window\(\s*([0-9]{1,9})\s*\)")
 _U8 = DTYPES["u8"]

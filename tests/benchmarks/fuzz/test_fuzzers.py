@@ -19,10 +19,10 @@ from benchmarks.fuzz.file_readers import READERS
 from benchmarks.fuzz.pool import Pool
 from benchmarks.fuzz.summary import Summary
 from dlc.dialects import array
-from dlc.driver.compile import compile_model
-from dlc.driver.opened import SourceModel
-from dlc.driver.settings import Settings
-from dlc.runtime.artifact import Artifact
+from dlc.driver.compile.compile import compile_model
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.source_model import SourceModel
+from dlc.runtime.artifact.contents import Artifact
 
 
 @pytest.fixture(autouse=True)

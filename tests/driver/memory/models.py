@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from dlc.driver.make import CompileRequest
 from dlc.driver.memory.asked import Asked, ModelMemory, memory_of
+from dlc.driver.run.request import CompileRequest
 
 CHAIN = """dlc 1
 dim B = 1..64

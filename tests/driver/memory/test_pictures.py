@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from dlc.driver.call_memory.facts import EntryMemory, Root, Value
 from dlc.driver.memory.asked import ModelMemory
-from dlc.driver.memory.facts import EntryMemory, Root, Value
 from dlc.driver.memory.page import html_page
 from dlc.driver.memory.picture import LEFT, TOP, svg_file
 from dlc.driver.memory.trace import in_rows, trace_file

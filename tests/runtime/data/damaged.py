@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlc.runtime.checkpoint import Facts, read_checkpoint, write_checkpoint
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.data import open_data, source_of
-from dlc.runtime.history import Record
-from dlc.runtime.manifest import Input
-from dlc.runtime.tensor import Tensor
+from dlc.runtime.training.checkpoint import Facts, read_checkpoint, write_checkpoint
+from dlc.runtime.training.history import Record
 from tests.runtime.data.sources import LABEL, X, Y
 
 PIECES = [

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dlc.errors import DlcError
+from dlc.runtime.artifact.manifest import Dim, Input
 from dlc.runtime.data import Batch, Dataset, Setting, open_data, source_of
-from dlc.runtime.manifest import Dim, Input
 
 IMAGE = Input("image", "u8", ("B", "2", "2", "1"))
 LABEL = Input("label", "i32", ("B",))

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.runtime import safetensors
+from dlc.runtime.arrays import safetensors
+from dlc.runtime.arrays.dtypes import DTYPES, bf16_bits
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.manifest import Dim, Input
 from dlc.runtime.data import Dataset, open_data, source_of
-from dlc.runtime.dtypes import DTYPES, bf16_bits
-from dlc.runtime.manifest import Dim, Input
-from dlc.runtime.tensor import Tensor
 from tests.runtime.data.sources import IMAGE, LABEL, X, Y, in_order, opened, part, refused
 
 ROOT = Path(__file__).parents[3]
@@ -98,7 +98,7 @@ def test_the_shipped_digits_can_be_read() -> None:
 READ_MAPPED = """
 import resource, sys
 from dlc.runtime.data import open_data, source_of
-from dlc.runtime.manifest import Input
+from dlc.runtime.artifact.manifest import Input
 wanted = [Input("x", "u8", ("B", "D"))]
 data = open_data(source_of("npy", "x.npy", {}, {}), wanted, sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

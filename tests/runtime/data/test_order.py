@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dlc.runtime.buffers import address
+from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.data import Dataset, open_data, source_of
-from dlc.runtime.data.ahead import made_ahead
 from dlc.runtime.data.order import order
-from dlc.runtime.manifest import Input
+from dlc.runtime.data.prefetch import made_ahead
+from dlc.runtime.system.buffers import address
 from tests.runtime.data.sources import LABEL, X, Y, in_order, part
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.runtime.canonical import dump, load
+from dlc.runtime.artifact.canonical_json import dump, load
+from dlc.runtime.artifact.manifest import DataSource, Input
+from dlc.runtime.artifact.schema import decode, encode
 from dlc.runtime.data import Dataset, Setting, open_data, source_of
-from dlc.runtime.manifest import DataSource, Input
-from dlc.runtime.schema import decode, encode
 from tests.runtime.data.sources import LABEL, in_order, opened, part, refused
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.manifest import Input
 from dlc.runtime.data import Dataset, Setting, open_data, source_of
 from dlc.runtime.data.columns import is_number
-from dlc.runtime.manifest import Input
-from dlc.runtime.tensor import Tensor
 from tests.runtime.data.sources import X, Y, in_order, opened, part, refused
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "data"

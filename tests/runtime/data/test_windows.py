@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dlc.runtime.artifact.manifest import Dim, Input
 from dlc.runtime.data import Dataset, open_data, source_of
-from dlc.runtime.manifest import Dim, Input
 from tests.runtime.data.sources import in_order, opened, part, refused
 
 IDS = Input("ids", "u8", ("B", "T"))

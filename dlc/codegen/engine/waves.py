@@ -1,0 +1,307 @@
+"""How the engine does a wave, as LLVM text: sharing its tiles, running kernels, the barrier before it.
+
+Barriers are paid late: a wave leaves behind that one is owed, and it is passed before the first step
+that another thread's work could matter to. So waves that thread 0 does alone need none between them.
+"""
+
+from __future__ import annotations
+
+from dlc.codegen.engine.decisions import WalkWord
+from dlc.codegen.engine.walk import LAST_IN_WAVE, ORDER_SHIFT, call_tables, step_words, walk_word
+from dlc.runtime.abi import (
+    ARG_WORDS,
+    STEP_WORDS,
+    CallWord,
+    FaultWord,
+    Status,
+    StepWord,
+    TraceWord,
+)
+
+WAVES = f"""
+; ---- waves
+
+; This thread's stretch of a wave that costs `%sum` and employs `%workers` threads.
+; Stops at the first tile that fails.
+define internal void @work(ptr %walk, i64 %step, i64 %calls, i64 %sum, i64 %workers) {{
+entry:
+  %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
+{call_tables("PROGRAM", "SIZES")}
+{walk_word("THREAD")}
+  %is_alone = icmp eq i64 %workers, 1
+  br i1 %is_alone, label %next, label %divide
+
+divide:
+  %next_thread = add i64 %thread, 1
+  %share_begin = call i64 @share_begin(i64 %sum, i64 %thread, i64 %workers)
+  %share_end = call i64 @share_begin(i64 %sum, i64 %next_thread, i64 %workers)
+  br label %next
+
+next:
+  %from = phi i64 [0, %entry], [%share_begin, %divide], [%from, %continue]
+  %to = phi i64 [0, %entry], [%share_end, %divide], [%to, %continue]
+  %index = phi i64 [0, %entry], [0, %divide], [%index_after, %continue]
+  %begin = phi i64 [0, %entry], [0, %divide], [%end, %continue]
+  %more = icmp slt i64 %index, %calls
+  br i1 %more, label %measure, label %done
+
+measure:
+  %index_after = add i64 %index, 1
+  %words = mul i64 %index_after, {STEP_WORDS}
+  %op = add i64 %step, %words
+  %fields = call ptr @at(ptr %program, i64 %op)
+  %tiles_index = call i64 @get(ptr %fields, i64 {StepWord.D})
+  %tiles = call i64 @get(ptr %sizes, i64 %tiles_index)
+  br i1 %is_alone, label %compute, label %cut
+
+cut:
+  %cost_index = call i64 @get(ptr %fields, i64 {StepWord.E})
+  %cost = call i64 @get(ptr %sizes, i64 %cost_index)
+  %first_cut = call i64 @first_tile(i64 %from, i64 %begin, i64 %cost, i64 %tiles)
+  %last_cut = call i64 @first_tile(i64 %to, i64 %begin, i64 %cost, i64 %tiles)
+  %product = mul i64 %tiles, %cost
+  %end_cut = add i64 %begin, %product
+  br label %compute
+
+compute:
+  %first = phi i64 [0, %measure], [%first_cut, %cut]
+  %last = phi i64 [%tiles, %measure], [%last_cut, %cut]
+  %end = phi i64 [0, %measure], [%end_cut, %cut]
+  %some = icmp slt i64 %first, %last
+  br i1 %some, label %run, label %continue
+
+run:
+  %status = call i64 @run_kernel(ptr %walk, i64 %op, i64 %index, i64 %first, i64 %last)
+  %fine = icmp eq i64 %status, {Status.OK}
+  br i1 %fine, label %continue, label %failed
+
+continue:
+  br label %next
+
+failed:
+  call void @put(ptr %walk, i64 {WalkWord.FAILED}, i64 1)
+  br label %done
+
+done:
+  ret void
+}}
+
+; Runs tiles `%first` up to `%last` of an op, the wave's number `%index`; returns the status.
+define internal i64 @run_kernel(ptr %walk, i64 %step, i64 %index, i64 %first, i64 %last) {{
+entry:
+  %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
+  %args = call ptr @at(ptr %walk, i64 {WalkWord.ARGS})
+  %fault = call ptr @at(ptr %walk, i64 {WalkWord.FAULT})
+{call_tables("PROGRAM")}
+{step_words("A", "B", "C", "F")}
+  %first_argument = call i64 @argument_word(ptr %program, i64 %b)
+  br label %next
+
+next:
+  %number = phi i64 [0, %entry], [%number_after, %add]
+  %more = icmp slt i64 %number, %c
+  br i1 %more, label %add, label %ready
+
+add:
+  %words = mul i64 %number, {ARG_WORDS}
+  %argument = add i64 %first_argument, %words
+  %value = call i64 @resolve(ptr %walk, ptr %call, i64 %argument)
+  call void @put(ptr %args, i64 %number, i64 %value)
+  %number_after = add i64 %number, 1
+  br label %next
+
+ready:
+  %code = call ptr @pointer(ptr %call, i64 {CallWord.CODE})
+  %kernel = getelementptr i8, ptr %code, i64 %a
+  call void @put(ptr %fault, i64 {FaultWord.STATUS}, i64 {Status.OK})
+  %records = call i64 @get(ptr %call, i64 {CallWord.TRACE})
+  %is_traced = icmp ne i64 %records, 0
+  br i1 %is_traced, label %trace, label %plain
+
+plain:
+  call void %kernel(ptr %args, i64 %first, i64 %last, ptr %fault)
+  br label %check
+
+trace:
+  %start = call i64 @cycles()
+  call void %kernel(ptr %args, i64 %first, i64 %last, ptr %fault)
+  %end = call i64 @cycles()
+{walk_word("THREAD")}
+  call void @record(ptr %call, i64 %f, i64 %thread, i64 %start, i64 %end)
+  br label %check
+
+check:
+  %status = call i64 @get(ptr %fault, i64 {FaultWord.STATUS})
+  %fine = icmp eq i64 %status, {Status.OK}
+  br i1 %fine, label %done, label %failed
+
+failed:
+{walk_word("ORDER")}
+  %place = or i64 %order, %index
+  call void @note_fault(ptr %call, i64 %place, i64 %f, ptr %fault)
+  br label %done
+
+done:
+  ret i64 %status
+}}
+
+; Writes a trace record if there is room.
+define internal void @record(ptr %call, i64 %op, i64 %thread, i64 %start, i64 %end) {{
+  %count = call ptr @at(ptr %call, i64 {CallWord.TRACE_COUNT})
+  %number = atomicrmw add ptr %count, i64 1 monotonic
+  %capacity = call i64 @get(ptr %call, i64 {CallWord.TRACE_CAPACITY})
+  %fits = icmp ult i64 %number, %capacity
+  br i1 %fits, label %write, label %done
+
+write:
+  %records = call ptr @pointer(ptr %call, i64 {CallWord.TRACE})
+  %words = mul i64 %number, {TraceWord.COUNT}
+  %record = call ptr @at(ptr %records, i64 %words)
+  call void @put(ptr %record, i64 {TraceWord.OP}, i64 %op)
+  call void @put(ptr %record, i64 {TraceWord.THREAD}, i64 %thread)
+  call void @put(ptr %record, i64 {TraceWord.START}, i64 %start)
+  call void @put(ptr %record, i64 {TraceWord.END}, i64 %end)
+  br label %done
+
+done:
+  ret void
+}}
+
+; Passes the barrier that is owed, if any; returns 1 if the call is to end here.
+define internal i64 @pay(ptr %walk) {{
+entry:
+{walk_word("OWED")}
+  %owes = icmp ne i64 %owed, 0
+  br i1 %owes, label %pass, label %none
+
+none:
+  ret i64 0
+
+pass:
+  %pool = call ptr @pointer(ptr %walk, i64 {WalkWord.POOL})
+{walk_word("THREAD")}
+{walk_word("THREADS")}
+{walk_word("BARRIERS")}
+{walk_word("FAILED")}
+  %barrier = add i64 %barriers, 1
+  call void @put(ptr %walk, i64 {WalkWord.BARRIERS}, i64 %barrier)
+  call void @put(ptr %walk, i64 {WalkWord.OWED}, i64 0)
+  call void @put(ptr %walk, i64 {WalkWord.SHARED}, i64 0)
+  %leave = call i64 @barrier(ptr %pool, i64 %thread, i64 %threads, i64 %barrier, i64 %failed)
+  ret i64 %leave
+}}
+
+; From here on a barrier stands before whatever comes next, even if thread 0 does it alone.
+define internal void @owe(ptr %walk) alwaysinline {{
+  call void @put(ptr %walk, i64 {WalkWord.OWED}, i64 1)
+  call void @put(ptr %walk, i64 {WalkWord.SHARED}, i64 1)
+  ret void
+}}
+
+; One wave, and the barrier before it. Returns 1 if the call is to end here.
+define internal i64 @wave(ptr %walk, i64 %step) {{
+entry:
+  %call = call ptr @pointer(ptr %walk, i64 {WalkWord.CALL})
+{call_tables("PROGRAM", "SIZES")}
+{walk_word("THREAD")}
+{walk_word("THREADS")}
+{walk_word("ORDER")}
+{step_words("A", "B", "C")}
+  %order_after = add i64 %order, {1 << ORDER_SHIFT}
+  call void @put(ptr %walk, i64 {WalkWord.ORDER}, i64 %order_after)
+  %one_thread = icmp eq i64 %threads, 1
+  %is_serial = icmp ne i64 %c, 0
+  %is_alone = or i1 %one_thread, %is_serial
+  br i1 %is_alone, label %divided, label %divide
+
+divide:
+  %cost = call i64 @wave_cost(ptr %program, ptr %sizes, i64 %step)
+  %crew = call i64 @employed_threads(i64 %cost, i64 %threads)
+  br label %divided
+
+divided:
+  %sum = phi i64 [0, %entry], [%cost, %divide]
+  %workers = phi i64 [1, %entry], [%crew, %divide]
+  %several = icmp sgt i64 %workers, 1
+  %shared_now = zext i1 %several to i64
+  %shared_before = call i64 @get(ptr %walk, i64 {WalkWord.SHARED})
+  %shared = or i64 %shared_before, %shared_now
+  %matters = icmp ne i64 %shared, 0
+  br i1 %matters, label %meet, label %begin
+
+meet:
+  %leave = call i64 @pay(ptr %walk)
+  %goes_on = icmp eq i64 %leave, 0
+  br i1 %goes_on, label %met, label %end
+
+met:
+  ; Without a barrier owed, what was shared before stays so.
+  %still_shared = call i64 @get(ptr %walk, i64 {WalkWord.SHARED})
+  %shared_then = or i64 %still_shared, %shared_now
+  call void @put(ptr %walk, i64 {WalkWord.SHARED}, i64 %shared_then)
+  br label %begin
+
+begin:
+  %failed = call i64 @get(ptr %walk, i64 {WalkWord.FAILED})
+  %sound = icmp eq i64 %failed, 0
+  %employed = icmp slt i64 %thread, %workers
+  %works = and i1 %sound, %employed
+  br i1 %works, label %work, label %finish
+
+work:
+  call void @work(ptr %walk, i64 %step, i64 %a, i64 %sum, i64 %workers)
+  br label %finish
+
+finish:
+  %barrier_owed = call i64 @get(ptr %walk, i64 {WalkWord.OWED})
+  %owed_now = or i64 %barrier_owed, %b
+  call void @put(ptr %walk, i64 {WalkWord.OWED}, i64 %owed_now)
+  call void @notice_cancel(ptr %walk, ptr %call)
+  %stop = call i64 @get(ptr %call, i64 {CallWord.STOP_AFTER})
+  %may_stop = icmp sge i64 %stop, 0
+  br i1 %may_stop, label %look_for_stop, label %judge
+
+look_for_stop:
+  %here = call i64 @has_op(ptr %program, i64 %step, i64 %stop)
+  %is_here = icmp ne i64 %here, 0
+  br i1 %is_here, label %stop_here, label %judge
+
+stop_here:
+  call void @end_early(ptr %walk, i64 {LAST_IN_WAVE}, i64 %stop, i64 {Status.STOPPED}, i64 0)
+  ret i64 1
+
+judge:
+  ; With others on their way, a failure waits for the next barrier.
+  %failed_now = call i64 @get(ptr %walk, i64 {WalkWord.FAILED})
+  %alone = zext i1 %one_thread to i64
+  %ends = and i64 %failed_now, %alone
+  ret i64 %ends
+
+end:
+  ret i64 1
+}}
+
+; Thread 0 looks whether someone wants the call to end.
+define internal void @notice_cancel(ptr %walk, ptr %call) {{
+entry:
+  %flag = call ptr @pointer(ptr %call, i64 {CallWord.CANCEL})
+{walk_word("THREAD")}
+  %none = icmp eq ptr %flag, null
+  %other = icmp ne i64 %thread, 0
+  %skip = or i1 %none, %other
+  br i1 %skip, label %done, label %look
+
+look:
+  %value = load atomic i32, ptr %flag monotonic, align 4
+  %wanted = icmp ne i32 %value, 0
+  br i1 %wanted, label %cancel, label %done
+
+cancel:
+  call void @end_early(ptr %walk, i64 {LAST_IN_WAVE}, i64 -1, i64 {Status.CANCELLED}, i64 0)
+  call void @put(ptr %walk, i64 {WalkWord.FAILED}, i64 1)
+  br label %done
+
+done:
+  ret void
+}}
+"""

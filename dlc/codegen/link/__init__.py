@@ -1,0 +1,1 @@
+"""A linker: object files become one position-independent image."""

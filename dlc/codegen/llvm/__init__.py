@@ -1,0 +1,1 @@
+"""LLVM: the text of lowered kernels, and machine code made of it."""

@@ -1,0 +1,1 @@
+"""PTX for NVIDIA GPUs: the text of GPU kernels, and what `ptxas` makes of it."""

@@ -1,0 +1,128 @@
+"""PTX and machine code for NVIDIA GPUs: LLVM makes the one, `ptxas` the other where it is installed.
+
+`ptxas` comes with NVIDIA's toolkit, or as the wheel `nvidia-cuda-nvcc`. Without it an artifact has PTX
+only, which the driver compiles when the artifact is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from dlc.codegen.llvm.target_machine import own_pointers, parsed
+from dlc.errors import InternalError, UsageError
+from dlc.target.gpu import TRIPLE, GpuTarget
+
+GPU_LEVEL = 3
+"""How hard LLVM tries; what a thread does is short."""
+
+_HEAD = re.compile(r"^(//.*|\.version.*|\.target.*|\.address_size.*|)$")
+_FUNCTION = re.compile(r"Compiling entry function '(\w+)' for")
+_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one kernel takes of the processor, as `ptxas` says: registers of a thread, bytes."""
+
+    registers: int
+    shared: int
+    stack: int
+    spilled: int
+
+
+def facts_of(gpu: GpuTarget) -> tuple[str, ...]:
+    """What code for a GPU depends on besides the kernels."""
+    return TRIPLE, gpu.name, str(gpu.ptx)
+
+
+def kernel_ptx(text: str, architecture: str) -> str:
+    """The PTX of a module of LLVM IR, without what stands once at the head of a file."""
+    machine = _machine(architecture)
+    module = parsed(text, TRIPLE, machine, GPU_LEVEL)
+    with own_pointers(True):
+        lines = machine.emit_assembly(module).splitlines()
+    first = next(k for k, line in enumerate(lines) if not _HEAD.match(line))
+    return "\n".join([*lines[first:], ""])
+
+
+def whole_ptx(kernels: Sequence[str], architecture: str) -> str:
+    """A file of PTX with these kernels."""
+    version = GpuTarget.named(architecture).ptx
+    head = f".version {version // 10}.{version % 10}\n.target {architecture}\n.address_size 64\n"
+    return "\n".join([head, *kernels])
+
+
+def assemble(ptx: str, architecture: str) -> tuple[bytes, dict[str, Usage]]:
+    """Machine code ("cubin") for a file of PTX, and what each kernel takes.
+
+    Raises UsageError (D0926) where `ptxas` is not installed, InternalError where it refuses our text.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "kernels.ptx"), Path(folder, "kernels.cubin")
+        source.write_text(ptx)
+        command = [find_ptxas(), "-v", f"-arch={architecture}", str(source), "-o", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise InternalError(f"ptxas refuses our text: {' '.join(done.stderr.split())[:2000]}")
+        return target.read_bytes(), _usage(done.stderr)
+
+
+def has_ptxas() -> bool:
+    """Whether the assembler is installed."""
+    try:
+        find_ptxas()
+    except UsageError:
+        return False
+    return True
+
+
+def find_ptxas() -> str:
+    """The assembler's path: of the installed wheel, else of the toolkit. Raises UsageError (D0926)."""
+    spec = find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for found in sorted(Path(folder).glob("*/bin/ptxas")):
+            return str(found)
+    found = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+    if found is None:
+        raise UsageError(
+            "there is no ptxas here",
+            code="D0926",
+            help="install the wheel nvidia-cuda-nvcc, or NVIDIA's toolkit",
+        )
+    return found
+
+
+def _usage(report: str) -> dict[str, Usage]:
+    """What `ptxas -v` tells of each kernel."""
+    usage: dict[str, Usage] = {}
+    name, stack, spilled = "", 0, 0
+    for line in report.splitlines():
+        if found := _FUNCTION.search(line):
+            name = found[1]
+        elif found := _SPILLS.search(line):
+            stack, spilled = int(found[1]), int(found[2]) + int(found[3])
+        elif found := _USED.search(line):
+            shared = _SHARED.search(line)
+            usage[name] = Usage(int(found[1]), int(shared[1]) if shared else 0, stack, spilled)
+    return usage
+
+
+@cache
+def _machine(architecture: str) -> llvm.TargetMachine:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(
+        cpu=architecture, features=f"+ptx{GpuTarget.named(architecture).ptx}", opt=GPU_LEVEL
+    )

@@ -1,0 +1,193 @@
+"""Which values lie in each root of the arena, and why: the alias classes of a program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dlc.codegen.program.certificate import Placed
+from dlc.dialects import mem, weight
+from dlc.dialects.measured import at_most
+from dlc.ir.core import Value
+from dlc.ir.dims import Size
+from dlc.ir.types import ViewType
+from dlc.runtime.artifact.arena_values import ArenaValues, How, ValueRecord
+
+
+def arena_values(
+    program: mem.Program, placed: Sequence[Placed], calls: Mapping[mem.Call, int], ops: int
+) -> ArenaValues:
+    """The values in the roots of a program, of which `calls` gives the op ids, all of which are `ops`."""
+    told, uses = _Labels(program), _Uses(program.limit_of)
+    labels = [""] * ops
+    for call, number in calls.items():
+        labels[number] = told.of(call)
+        uses.add(call, number)
+    roots = {each.root.result: number for number, each in enumerate(placed)}
+    views = [
+        op
+        for op in program.body
+        if isinstance(op, mem.View) and op.root in roots and op.result.uses
+    ]
+    joined = uses.joined(views)
+    return ArenaValues(
+        tuple(labels),
+        tuple(
+            ValueRecord(
+                view.result.name or "",
+                _type(view),
+                roots[view.root],
+                "joined" if view in joined else _how(view, uses),
+                tuple(uses.made_by.get(view.result, joined.get(view, ()))),
+                tuple(uses.read_by.get(view.result, ())),
+                str(view.location.place or ""),
+            )
+            for view in views
+        ),
+    )
+
+
+@dataclass(slots=True)
+class _Uses:
+    """Which calls write and read each view, by op id, and what each writer of a view reads."""
+
+    limits: Mapping[str, Size]
+    made_by: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
+    read_by: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
+    sources: dict[Value, set[Value]] = field(default_factory=dict[Value, set[Value]])
+    whole: dict[Value, int] = field(default_factory=dict[Value, int])
+    """The first op that writes from the start of a root."""
+    pieces: dict[Value, list[int]] = field(default_factory=dict[Value, list[int]])
+    """The ops that write pieces of a root."""
+    entire: set[Value] = field(default_factory=set[Value])
+    """The roots that some op writes at once, and not over what is there."""
+
+    def add(self, call: mem.Call, number: int) -> None:
+        split = len(call.views) - call.writes
+        reads, writes = call.views[:split], call.views[split:]
+        for view in dict.fromkeys(reads):
+            self.read_by.setdefault(view, []).append(number)
+        for view in dict.fromkeys(writes):
+            self.made_by.setdefault(view, []).append(number)
+            self.sources.setdefault(view, set()).update(reads)
+            if isinstance(view.op, mem.View):
+                over = any(_same_stretch(view.op, source) for source in reads)
+                self._add_written(view.op, number, over)
+
+    def _add_written(self, view: mem.View, number: int, over: bool) -> None:
+        """An op writes a view, perhaps over what it reads there."""
+        if view.offset == 0 and not view.counters:
+            self.whole.setdefault(view.root, number)
+        if self.is_piece(view):
+            self.pieces.setdefault(view.root, []).append(number)
+        elif not over:
+            self.entire.add(view.root)
+
+    def is_piece(self, view: mem.View) -> bool:
+        """Whether a view is of a part of its root only."""
+        root = view.root.op
+        assert isinstance(root, mem.Root)
+        return bool(view.counters) or at_most(_bytes(view), self.limits) != root.bytes
+
+    def joined(self, views: Sequence[mem.View]) -> dict[mem.View, list[int]]:
+        """The views of all of a root that is written in pieces only, one for each, with the ops that do."""
+        found: dict[Value, mem.View] = {}
+        for view in views:
+            if (
+                view.root in self.pieces
+                and view.root not in self.entire
+                and view.result not in self.made_by
+                and not self.is_piece(view)
+            ):
+                found.setdefault(view.root, view)
+        return {view: list(dict.fromkeys(self.pieces[root])) for root, view in found.items()}
+
+
+def _how(view: mem.View, uses: _Uses) -> How:
+    """Why a value is where it is."""
+    made_by = uses.made_by.get(view.result)
+    if made_by is None:
+        return "view"
+    if any(_same_stretch(view, source) for source in uses.sources[view.result]):
+        return "in place"
+    if uses.is_piece(view):
+        return "part"
+    return "own" if uses.whole.get(view.root) in made_by else "again"
+
+
+def _same_stretch(view: mem.View, other: Value) -> bool:
+    """Whether two views are of the same bytes."""
+    match other.op:
+        case mem.View() as found:
+            return (
+                found.root is view.root
+                and (found.offset, found.counters, found.steps)
+                == (view.offset, view.counters, view.steps)
+                and _bytes(found) == _bytes(view)
+            )
+        case _:
+            return False
+
+
+def _bytes(view: mem.View) -> Size:
+    type = view.type
+    assert isinstance(type, ViewType)
+    return type.tensor.size * type.dtype.bytes
+
+
+def _type(view: mem.View) -> str:
+    """The type of a value, as the language writes it."""
+    type = view.type
+    assert isinstance(type, ViewType)
+    return (
+        f"{type.dtype.name}[{', '.join(map(str, type.shape))}]" if type.shape else type.dtype.name
+    )
+
+
+class _Labels:
+    """What calls compute, with the layer whose weights they read."""
+
+    def __init__(self, program: mem.Program) -> None:
+        self._sources: dict[str, tuple[str, ...]] = {}
+        """Of what is derived or constant, the trained weights that it comes from."""
+        for op in program.parent or ():
+            match op:
+                case weight.Source(sym_name=name, constant=True):
+                    self._sources[name] = ()
+                case weight.Derived(sym_name=name, sources=sources):
+                    found = [leaf for source in sources for leaf in self._leaves(source.name)]
+                    self._sources[name] = tuple(found)
+                case _:
+                    pass
+
+    def of(self, call: mem.Call) -> str:
+        """Both, as far as they are known."""
+        weights = [name for view in call.views for name in self._weights(view)]
+        return " ".join(text for text in (call.label, _layer(weights)) if text)
+
+    def _weights(self, view: Value) -> tuple[str, ...]:
+        """The weights that a view is of; training has them as inputs."""
+        match view.op:
+            case mem.Weight(symbol=symbol):
+                return self._leaves(symbol.name)
+            case mem.View(root=root) if isinstance(root.op, mem.Root) and root.op.kind == "input":
+                name = view.name or ""
+                return (name,) if "." in name and not name.startswith(weight.OPTIMIZER) else ()
+            case _:
+                return ()
+
+    def _leaves(self, name: str) -> tuple[str, ...]:
+        return self._sources.get(name, (name,))
+
+
+def _layer(weights: Sequence[str]) -> str:
+    """The path of the module that has all of these weights; where names have no dots, what they share."""
+    dotted = all("." in name for name in weights)
+    paths = [name.split(".")[:-1] if dotted else re.split("(?=_)", name) for name in weights]
+    shared: list[str] = []
+    for parts in zip(*paths, strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return ("." if dotted else "").join(shared)

@@ -1,0 +1,146 @@
+"""Attention and its gradient as kernels, which never hold all scores at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dlc.dialects.kernel.generic import Kernel, array_type
+from dlc.dialects.kernel.products import panel_count, unpanelled
+from dlc.ir.attributes import decode, encode
+from dlc.ir.core import Array, Evaluation, Value
+from dlc.ir.define import attribute, op, operand, operands
+from dlc.ir.dims import Size
+from dlc.ir.types import BOOL, DType, TensorType, wide
+
+MOST_NARROW = 128
+"""Elements that queries and values of f16 and bf16 may have: their sums stay in registers."""
+
+
+@op("kernel.attention")
+class Attention(Kernel):
+    """`softmax(scale * query @ keys.T + mask) @ values`, as `nn.attention` says it.
+
+    query is [.., m, d], keys [.., n, d], values [.., n, e], a mask [.., m, n] of bools or numbers. With
+    `panel` columns to a panel, keys are `[.., p, d, panel]`, the transposed keys in panels, and values
+    `[.., p, n, panel]`; then `count` and `width` are n and e. With `logarithms` there is a second result.
+    """
+
+    query: Value = operand()
+    keys: Value = operand()
+    values: Value = operand()
+    mask: Sequence[Value] = operands(doc="one or none")
+    outs: Sequence[Value] = operands()
+    scale: float = attribute()
+    count: Size = attribute()
+    width: Size = attribute()
+    causal: Size | None = attribute(default=None)
+    panel: int = attribute(default=0)
+    logarithms: bool = attribute(default=False)
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        query = array_type(self.query)
+        *batch, m, d = query.shape
+        expected = (*batch, self.count, d), (*batch, self.count, self.width)
+        if self.panel:
+            keys, values = (panel_count(size, self.panel) for size in (self.count, self.width))
+            expected = (
+                (*batch, keys, d, self.panel),
+                (*batch, values, self.count, self.panel),
+            )
+        found = array_type(self.keys).shape, array_type(self.values).shape
+        if found != expected:
+            raise self.fail(f"kernel.attention of {query.text} needs {expected}, found {found}")
+        result = query.with_shape((*batch, m, self.width))
+        row = TensorType(wide(query.dtype), (*batch, m))
+        return (result, row) if self.logarithms else (result,)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        dtype = array_type(self.query).dtype
+        query, keys, values, *masks = (
+            _wide(array, array_type(value).dtype)
+            for array, value in zip(inputs, self.operands[: 3 + len(self.mask)], strict=False)
+        )
+        if self.panel:
+            keys = unpanelled(keys, at.size(self.count))
+            values = unpanelled(values, at.size(self.width))
+        else:
+            keys = np.swapaxes(keys, -1, -2)
+        with np.errstate(all="ignore"):
+            scores = _scores(self, at, query, keys, masks)
+            largest = np.max(scores, -1, keepdims=True, initial=-np.inf)
+            powers = np.exp(scores - largest)
+            totals = np.sum(powers, -1, keepdims=True)
+            result = encode(np.matmul(powers / totals, values), dtype)
+            # Where nothing is seen, the sum of nothing has the logarithm -inf.
+            found = np.add(np.log(totals), largest)
+            found[largest == -np.inf] = -np.inf
+        return (result, found[..., 0]) if self.logarithms else (result,)
+
+
+@op("kernel.attention_gradient")
+class AttentionGradient(Kernel):
+    """A part of `nn.attention_gradient`: what the queries receive, or `by_keys` what keys and values do.
+
+    Each is a kernel of its own, which computes the weights again: one goes through the keys for some
+    queries, the other one through the queries for some keys, so that nothing is added up in an order
+    that may change.
+    """
+
+    query: Value = operand()
+    keys: Value = operand()
+    values: Value = operand()
+    dy: Value = operand()
+    statistics: Sequence[Value] = operands(doc="the logarithms and the means")
+    mask: Sequence[Value] = operands(doc="one or none")
+    outs: Sequence[Value] = operands()
+    scale: float = attribute()
+    causal: Size | None = attribute(default=None)
+    by_keys: bool = attribute(default=False)
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        query, keys, values = (array_type(v) for v in (self.query, self.keys, self.values))
+        return (keys, values) if self.by_keys else (query,)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        dtype = array_type(self.query).dtype
+        query, keys, values, dy, logarithms, means, *masks = (
+            _wide(array, array_type(value).dtype)
+            for array, value in zip(inputs, self.operands[: 6 + len(self.mask)], strict=False)
+        )
+        with np.errstate(all="ignore"):
+            scores = _scores(self, at, query, np.swapaxes(keys, -1, -2), masks)
+            p = np.exp(np.subtract(scores, logarithms[..., None]))
+            received = np.matmul(dy, np.swapaxes(values, -1, -2))
+            ds = np.multiply(p, np.subtract(received, means[..., None]))
+            ds *= np.asarray(self.scale, ds.dtype)
+            if not self.by_keys:
+                return (encode(np.matmul(ds, keys), dtype),)
+            turned = (np.swapaxes(array, -1, -2) for array in (ds, p))
+            return tuple(
+                [encode(np.matmul(*two), dtype) for two in zip(turned, (query, dy), strict=True)]
+            )
+
+
+def _scores(
+    op: Attention | AttentionGradient,
+    at: Evaluation,
+    query: Array,
+    columns: Array,
+    masks: Sequence[Array],
+) -> Array:
+    """Scores, scaled and masked, from queries and keys as columns."""
+    scores = np.matmul(query, columns) * np.asarray(op.scale, query.dtype)
+    for mask, value in zip(masks, op.mask, strict=True):
+        hidden = array_type(value).dtype is BOOL
+        scores = np.where(mask, scores, -np.inf) if hidden else scores + mask
+    if op.causal is not None:
+        m, n = scores.shape[-2:]
+        scores = np.where(np.tri(m, n, at.size(op.causal)) > 0, scores, -np.inf)
+    return scores
+
+
+def _wide(array: Array, dtype: DType) -> Array:
+    """Numbers in the dtype that attention is computed in: f16 and bf16 in f32."""
+    return array if dtype is BOOL else decode(array, dtype).astype(wide(dtype).numpy)

@@ -1,0 +1,75 @@
+"""Kernels from formulas: the element at some indices, folds, and rows that are kept.
+
+generic(emit, [x, y], shape, lambda at, arrays: arrays[0][at] + arrays[1][at])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from dlc.dialects import kernel
+from dlc.dialects.expr import Expr, constant, exprs, values
+from dlc.ir.core import Block, Builder, Value
+from dlc.ir.dims import Shape, Size
+from dlc.ir.types import INDEX, wide
+
+Element: TypeAlias = Callable[[list[Expr]], Expr]
+"""The value at some inner indices."""
+
+
+class Array:
+    """An array that a formula reads: `a[[i, j]]` is an element."""
+
+    __slots__ = ("emit", "value")
+
+    def __init__(self, emit: Builder, value: Value) -> None:
+        self.emit = emit
+        self.value = value
+
+    def __getitem__(self, place: Sequence[Expr]) -> Expr:
+        return Expr(self.emit, self.emit(kernel.Load(self.value, values(place))))
+
+    def wide(self, place: Sequence[Expr]) -> Expr:
+        """An element, converted to the dtype in which kernels compute."""
+        element = self[place]
+        return element.cast(wide(element.dtype))
+
+
+Formula: TypeAlias = Callable[[list[Expr], list[Array]], Expr | Array]
+"""The element at some indices, or the staged row, from the arrays that the kernel reads."""
+
+
+def generic(emit: Builder, inputs: Sequence[Value], domain: Shape, formula: Formula) -> Value:
+    """A kernel with one result over `domain` whose element or row is given by the formula."""
+    types = [kernel.array_type(value) for value in inputs]
+    body = Block([*[INDEX] * len(domain), *types], [f"i{axis}" for axis in range(len(domain))])
+    inner = Builder(body, emit.location)
+    indices = exprs(inner, body.arguments[: len(domain)])
+    arrays = [Array(inner, array) for array in body.arguments[len(domain) :]]
+    inner.place(kernel.Yield([formula(indices, arrays).value]))
+    return emit(kernel.Generic(inputs, [], body, domain))
+
+
+def fold(emit: Builder, extents: Shape, combine: str, element: Element) -> Expr:
+    """The element combined over all inner indices."""
+    return Expr(emit, emit(kernel.Fold(_inner(emit, extents, element), extents, combine)))
+
+
+def stage(emit: Builder, extents: Shape, element: Element) -> Array:
+    """A row of values that can be loaded again."""
+    return Array(emit, emit(kernel.Stage(_inner(emit, extents, element), extents)))
+
+
+def _inner(emit: Builder, extents: Shape, element: Element) -> Block:
+    body = Block([INDEX] * len(extents), [f"k{axis}" for axis in range(len(extents))])
+    with emit.into(body):
+        emit.place(kernel.Yield([element(exprs(emit, body.arguments)).value]))
+    return body
+
+
+def size(emit: Builder, value: Size) -> Expr:
+    """A size as an index."""
+    if isinstance(value, int):
+        return constant(emit, value, INDEX)
+    return Expr(emit, emit(kernel.ExtentOf(value)))

@@ -1,0 +1,80 @@
+"""Operations that put pieces together without looking at each element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dlc.dialects.kernel.generic import Access, Kernel, array_type
+from dlc.ir.core import Array, Evaluation, Op, Value
+from dlc.ir.define import attribute, op, operand, operands
+from dlc.ir.dims import Shape, Size
+from dlc.ir.types import TensorType
+
+
+@op("kernel.concatenate")
+class Concatenate(Kernel):
+    """The rows of matrices one behind the other: `[m, n1]`, `[m, n2]`, .. as `[m, n1 + n2 + ..]`."""
+
+    inputs: Sequence[Value] = operands()
+    outs: Sequence[Value] = operands()
+
+    def reads(self, number: int) -> Access:
+        return Access.UNIT_STRIDE
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        return (_side_by_side(self, self.inputs),)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return np.concatenate(inputs[: len(self.inputs)], axis=1)
+
+
+@op("kernel.join")
+class Join(Op):
+    """The same as `kernel.concatenate`, but no work: who makes a piece writes it to its place in the whole.
+
+    An array is a piece of one whole only, and who reads a piece finds it there.
+    """
+
+    pieces: Sequence[Value] = operands()
+
+    def infer(self) -> TensorType:
+        return _side_by_side(self, self.pieces)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        return np.concatenate(inputs, axis=1)
+
+    def start(self, piece: int) -> Size:
+        """The first column of a piece."""
+        return sum((array_type(value).shape[1] for value in self.pieces[:piece]), 0)
+
+
+@op("kernel.part")
+class Part(Op):
+    """The elements of an array from `starts` on: no work, they are read where they lie in the source."""
+
+    source: Value = operand()
+    starts: Shape = attribute()
+    shape: Shape = attribute()
+
+    def infer(self) -> TensorType:
+        type = array_type(self.source)
+        if len(self.starts) != type.rank or len(self.shape) != type.rank:
+            raise self.fail(f"{self.name} of {type.text} needs {type.rank} starts and sizes")
+        return type.with_shape(self.shape)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
+        starts, sizes = at.shape(self.starts), at.shape(self.shape)
+        ranges = [slice(start, start + n) for start, n in zip(starts, sizes, strict=True)]
+        return inputs[0][tuple(ranges)]
+
+
+def _side_by_side(op: Op, matrices: Sequence[Value]) -> TensorType:
+    types = [array_type(value) for value in matrices]
+    first, *others = types
+    fits = all(type.rank == 2 and type.shape[0] == first.shape[0] for type in types)
+    if not fits or any(type.dtype is not first.dtype for type in others):
+        raise op.fail(f"{op.name} of {', '.join(type.text for type in types)}")
+    width: Size = sum((type.shape[1] for type in others), first.shape[1])
+    return first.with_shape((first.shape[0], width))

@@ -1,0 +1,236 @@
+"""Kernels that are products: `kernel.gemm` and `kernel.conv` with a formula, the *epilogue*.
+
+The epilogue is applied to each finished sum, so that what follows a product costs no pass over memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dlc.dialects.kernel.generic import Access, Kernel, array_type, grid
+from dlc.dialects.kernel.schedule import Packed, Schedule, SplitK
+from dlc.ir.attributes import decode
+from dlc.ir.core import Array, Block, Evaluation, Value
+from dlc.ir.define import attribute, op, operand, operands, region
+from dlc.ir.dims import Shape, Size, floor_divide
+from dlc.ir.types import F32, DType, TensorType
+
+
+class Product(Kernel):
+    """Sums of products with an epilogue, the formula that makes each result from its sum.
+
+    The epilogue has an index for each axis of `domain`, the sum (in f32 for f16 and bf16), and an
+    argument for each extra array that it reads.
+    """
+
+    lhs: Value = operand()
+    rhs: Value = operand()
+    extras: Sequence[Value] = operands()
+    outs: Sequence[Value] = operands()
+    epilogue: Block = region()
+    domain: Shape = attribute()
+
+    isolated = True
+
+    def reads(self, number: int) -> Access:
+        """Factors are read in rows of neighbours, by vector instructions and BLAS alike."""
+        extras = range(len(self.operands) - sum(self.segments), len(self.operands))
+        return Access.STRIDED if number in extras else Access.UNIT_STRIDE
+
+    @property
+    def accumulator(self) -> DType:
+        """The dtype of the sums."""
+        return sum_dtype(array_type(self.lhs).dtype)
+
+    @property
+    def columns(self) -> Size:
+        """The size of the last axis of the result."""
+        return self.domain[-1]
+
+    def finish(self, at: Evaluation, sums: Array, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        """Apply the epilogue to all finished sums in NumPy."""
+        shape = at.shape(self.domain)
+        extras = inputs[2 : 2 + len(self.extras)]
+        values = at.run(self.epilogue, [*grid(shape, len(shape)), sums, *extras])
+        return tuple([np.array(np.broadcast_to(value, shape), order="C") for value in values])
+
+
+@op("kernel.gemm")
+class Gemm(Product):
+    """Matrix products: sums over k of `lhs[.., m, k] * rhs[.., k, n]`; `domain` is (.., m, n).
+
+    An operand that is `transposed` is stored with its last two axes swapped; `rhs_shared` means that
+    rhs has no batch axes. The `schedule` says how it is computed and, where it is `Packed`, that rhs is
+    stored in panels, `[.., p, k, columns]`; where it is `SplitK`, `domain` is (parts, .., m, n).
+    """
+
+    inner: Size = attribute(doc="k, the length of the sums")
+    lhs_transposed: bool = attribute(default=False)
+    rhs_transposed: bool = attribute(default=False)
+    rhs_shared: bool = attribute(default=False)
+    schedule: Schedule | None = attribute(default=None)
+
+    def reads(self, number: int) -> Access:
+        packed = isinstance(self.schedule, Packed)
+        return Access.CONTIGUOUS if number == 1 and packed else super().reads(number)
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        *batch, m, n = self.domain[1:] if isinstance(self.schedule, SplitK) else self.domain
+        lhs = (self.inner, m) if self.lhs_transposed else (m, self.inner)
+        rhs = (n, self.inner) if self.rhs_transposed else (self.inner, n)
+        if isinstance(self.schedule, Packed):
+            columns = self.schedule.columns
+            rhs = (panel_count(n, columns), self.inner, columns)
+        expected = (*batch, *lhs), (*(() if self.rhs_shared else batch), *rhs)
+        found = array_type(self.lhs).shape, array_type(self.rhs).shape
+        if expected != found:
+            raise self.fail(f"kernel.gemm over {self.domain} needs {expected}, found {found}")
+        return epilogue_types(self.epilogue, self.domain)
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        source = array_type(self.lhs).dtype
+        lhs, rhs = (decode(array, source).astype(self.accumulator.numpy) for array in inputs[:2])
+        if isinstance(self.schedule, Packed):
+            rhs = unpanelled(rhs, at.size(self.domain[-1]))
+        if self.lhs_transposed:
+            lhs = lhs.swapaxes(-1, -2)
+        if self.rhs_transposed:
+            rhs = rhs.swapaxes(-1, -2)
+        if not isinstance(self.schedule, SplitK):
+            return self.finish(at, np.matmul(lhs, rhs), inputs)
+        length, parts = at.size(self.schedule.steps), range(at.size(self.domain[0]))
+        steps = [slice(number * length, (number + 1) * length) for number in parts]
+        sums = [np.matmul(lhs[..., each], rhs[..., each, :]) for each in steps]
+        return self.finish(at, np.stack(sums), inputs)
+
+
+def panel_count(columns: Size, panel: int) -> Size:
+    """How many panels hold these columns."""
+    return floor_divide(columns + (panel - 1), panel)
+
+
+def unpanelled(array: Array, columns: int) -> Array:
+    """`[.., p, k, panel]` as `[.., k, columns]`."""
+    swapped = np.moveaxis(array, -3, -2)
+    *rows, count, panel = swapped.shape
+    return swapped.reshape(*rows, count * panel)[..., :columns]
+
+
+def sum_dtype(dtype: DType) -> DType:
+    """The dtype in which sums of products are kept: f32 for f16 and bf16, else the dtype itself."""
+    return F32 if dtype.is_float and dtype.bits == 16 else dtype
+
+
+def epilogue_types(epilogue: Block, domain: Shape) -> tuple[TensorType, ...]:
+    """The results of a kernel whose epilogue yields these scalars."""
+    types: list[TensorType] = []
+    for value in epilogue.terminator.operands:
+        assert isinstance(value.type, DType)
+        types.append(TensorType(value.type, domain))
+    return tuple(types)
+
+
+@op("kernel.conv")
+class Conv(Product):
+    """Convolution of pictures.
+
+    `y[b, i, j, o] = sum over h, w, c of lhs[b, i*s + h*d - p, j*s + w*d - p, c] * rhs[h, w, c, o]`, with
+    strides s, dilations d and low paddings p. `domain` is (pixels of all results, output channels). With
+    g groups, the g-th part of the input channels makes the g-th part of the output channels. rhs is
+    `[h, w, c, o]`, c being the channels of a group, or where the `schedule` is `Packed` the matrices
+    `[h * w * c, o]` of all groups in panels as in `kernel.gemm`. `blank` are zeros, as many as lhs has
+    channels: what is read outside the picture. With `SplitK` the sums are over so many channels each, and
+    the first axis of `domain` says over which, as in `kernel.gemm`; there is one group then. Without a
+    schedule a processor computes it channel by channel.
+    """
+
+    blank: Value = operand()
+    window: tuple[int, int] = attribute()
+    strides: tuple[int, int] = attribute()
+    padding: tuple[tuple[Size, Size], tuple[Size, Size]] = attribute(doc="(low, high) by axis")
+    dilations: tuple[int, int] = attribute()
+    groups: int = attribute(default=1)
+    schedule: Packed | SplitK | None = attribute(default=None)
+
+    def reads(self, number: int) -> Access:
+        return Access.CONTIGUOUS if number in (1, 2) else super().reads(number)
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        batch, height, width, channels = array_type(self.lhs).shape
+        pixels, outputs = self.domain[-2:]
+        taps, inputs = self.window[0] * self.window[1], channels // self.groups
+        rhs = (*self.window, inputs, outputs)
+        if isinstance(self.schedule, Packed):
+            columns = self.schedule.columns
+            count = self.groups * panel_count(outputs // self.groups, columns)
+            rhs = (count, taps * inputs, columns)
+        out_height, out_width = self.extents
+        if array_type(self.rhs).shape != rhs or pixels != batch * out_height * out_width:
+            raise self.fail(f"kernel.conv over {self.domain} needs {rhs}")
+        if array_type(self.blank).shape != (channels,) or not (height or width):
+            raise self.fail(f"kernel.conv needs {channels} zeros")
+        return epilogue_types(self.epilogue, self.domain)
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each output channel is made from one input channel, its own."""
+        return self.groups > 1 and self.groups == array_type(self.lhs).shape[-1] == self.columns
+
+    @property
+    def extents(self) -> tuple[Size, Size]:
+        """Height and width of a result."""
+        _, *spatial, _ = array_type(self.lhs).shape
+        found = [
+            floor_divide(size + low + high - dilation * (taps - 1) - 1, stride) + 1
+            for size, (low, high), taps, stride, dilation in zip(
+                spatial, self.padding, self.window, self.strides, self.dilations, strict=True
+            )
+        ]
+        return found[0], found[1]
+
+    def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
+        source = array_type(self.lhs).dtype
+        picture, weights = (
+            decode(array, source).astype(self.accumulator.numpy) for array in inputs[:2]
+        )
+        low_high = [tuple(at.shape(pair)) for pair in self.padding]
+        padded = np.pad(picture, [(0, 0), *low_high, (0, 0)])
+        if not isinstance(self.schedule, SplitK):
+            return self.finish(at, self._sums(at, padded, weights), [*inputs[:2], *inputs[3:]])
+        length, parts = at.size(self.schedule.steps), range(at.size(self.domain[0]))
+        channels = [slice(number * length, (number + 1) * length) for number in parts]
+        sums = [self._sums(at, padded[..., each], weights[:, :, each]) for each in channels]
+        return self.finish(at, np.stack(sums), [*inputs[:2], *inputs[3:]])
+
+    def _sums(self, at: Evaluation, padded: Array, weights: Array) -> Array:
+        """The convolution itself, `[pixels, outputs]`."""
+        height, width = at.shape(self.extents)
+        taps = [
+            padded[
+                :,
+                self._walk(0, h, height),
+                self._walk(1, w, width),
+            ]
+            for h in range(self.window[0])
+            for w in range(self.window[1])
+        ]
+        pixels, outputs = at.shape(self.domain[-2:])
+        rows = np.stack(taps, axis=-2).reshape(pixels, len(taps), self.groups, -1)
+        rows = np.moveaxis(rows, 2, 0).reshape(self.groups, pixels, -1)
+        sums = np.matmul(rows, self._matrices(weights, outputs))
+        return np.moveaxis(sums, 0, 1).reshape(pixels, outputs)
+
+    def _matrices(self, weights: Array, outputs: int) -> Array:
+        """The weights as one matrix `[h * w * c, o]` for each group."""
+        each = outputs // self.groups
+        if isinstance(self.schedule, Packed):
+            return unpanelled(weights.reshape(self.groups, -1, *weights.shape[1:]), each)
+        split = weights.reshape(-1, self.groups, each)
+        return np.moveaxis(split, 1, 0)
+
+    def _walk(self, axis: int, tap: int, count: int) -> slice:
+        """The elements along an axis that one tap of the window meets."""
+        start, stride = tap * self.dilations[axis], self.strides[axis]
+        return slice(start, start + (count - 1) * stride + 1, stride)

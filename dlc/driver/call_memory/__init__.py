@@ -1,0 +1,1 @@
+"""What a call of an entry point needs of memory, in numbers."""

@@ -1,0 +1,94 @@
+"""What a call of an entry point takes: working memory, the scratch of each thread, results, weights.
+
+The arrays that it is given are the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dlc.runtime.abi import MAX_THREADS
+from dlc.runtime.artifact import manifest
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.calling.specialization import Binding
+from dlc.runtime.loaded_code import Loaded
+
+WORDS = {
+    "given": "weights, state and batch",
+    "weights": "weights",
+    "results": "results",
+    "arena": "values on the way",
+    "scratch": "scratch",
+    "preparation": "what prepares the weights",
+}
+"""What each part is called where people read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The bytes that one thread takes besides the weights, and each further one."""
+
+    fixed: int
+    scratch: int
+
+    @property
+    def least(self) -> int:
+        return self.fixed + self.scratch
+
+    def threads_within(self, room: int) -> int:
+        """How many threads there may be."""
+        return (
+            min(MAX_THREADS, (room - self.fixed) // self.scratch) if self.scratch else MAX_THREADS
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The bytes that an entry point takes at these sizes; `weights` with what is prepared of them."""
+
+    entry: manifest.Entry
+    dims: Mapping[str, int]
+    weights: int
+    given: int
+    """Of the arrays that it is given, which `least` leaves out."""
+    results: int
+    call: Taken
+    prepare: Taken
+    """The first call prepares the weights before it does anything else."""
+
+    @property
+    def least(self) -> int:
+        """All of it on one thread."""
+        return self.weights + max(self.call.least, self.prepare.least)
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """What is taken on one thread, by what it is; in all that is `least`."""
+        more = max(0, self.prepare.least - self.call.least)
+        return {
+            "weights": self.weights,
+            "results": self.results,
+            "arena": self.call.fixed - self.results,
+            "scratch": self.call.scratch,
+            "preparation": more,
+        }
+
+    def threads_within(self, most: int) -> int:
+        """How many threads there may be."""
+        room = most - self.weights
+        return min(self.call.threads_within(room), self.prepare.threads_within(room))
+
+
+def need_of(artifact: Artifact, loaded: Loaded, entry: manifest.Entry, at: Binding) -> Need:
+    """What an entry point needs at the sizes of a binding."""
+    weights = len(artifact.section("weights"))
+    prepare = Taken(0, 0)
+    if loaded.prepare is not None and loaded.target.prepare is not None:
+        weights += loaded.target.prepare.bytes
+        sized = loaded.prepare.at({}, ())
+        prepare = Taken(sized.arena, sized.scratch)
+    pairs = zip(entry.outputs, at.outputs, strict=True)
+    results = sum(storage.bytes for output, storage in pairs if not output.updates)
+    call = Taken(results + at.sized.arena, at.sized.scratch)
+    return Need(entry, at.dims, weights, at.given, results, call, prepare)

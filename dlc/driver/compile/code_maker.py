@@ -1,0 +1,129 @@
+"""The kernels of a module as the code of an artifact: an image for a processor, PTX for a GPU, or both."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+from dlc.codegen.engine.assemble import engine_image
+from dlc.codegen.kernels import (
+    ObjectCache,
+    Processor,
+    assemble_ptx,
+    compile_kernels,
+    compile_ptx,
+    kernel_texts,
+)
+from dlc.codegen.link.image import Image as LinkedImage
+from dlc.codegen.llvm.target_machine import cpu_name
+from dlc.dialects import loop, simt
+from dlc.dialects.builtin import Module
+from dlc.lowering.kernel_to_both import TRANSFER
+from dlc.runtime.abi import COPY, ON_GPU
+from dlc.runtime.artifact import manifest
+from dlc.runtime.artifact.container import Data
+from dlc.runtime.cpu import blas
+from dlc.target.cpu import CpuTarget
+from dlc.target.gpu import GpuTarget
+
+PTX, CUBIN = "code/cuda/ptx", "code/cuda/cubin"
+"""The sections of code for a GPU."""
+
+KernelKind: TypeAlias = type[loop.Func | simt.Func]
+"""Kernels of processors, or of GPUs."""
+
+
+class Code(NamedTuple):
+    """What was made of the kernels: the number that programs call each by, and what the artifact holds."""
+
+    name: str
+    """Of the target."""
+    numbers: Mapping[str, int]
+    sections: Mapping[str, Data]
+    cpu: manifest.CpuCode | None = None
+    gpu: manifest.GpuCode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CodeMaker:
+    """How kernels become machine code: for which processor, how carefully, and what is kept."""
+
+    processor: Processor
+    level: int
+    cache: ObjectCache | None = None
+    gpu: GpuTarget | None = None
+    """The GPU for what is placed on one."""
+
+    def make(self, module: Module) -> Code:
+        """The code of a module at loop level."""
+        if isinstance(self.processor, GpuTarget):
+            return self._for_gpu(module, self.processor)
+        on_gpu = [op for op in module.body if isinstance(op, simt.Func)]
+        loops = [op for op in module.body if isinstance(op, loop.Func)]
+        copies = [op.sym_name for op in loops if TRANSFER in op.attributes]
+        if not on_gpu and not copies:
+            return self._for_cpu(module, self.processor)
+        assert self.gpu is not None
+        one, other = self._for_cpu(module, self.processor), self._for_gpu(module, self.gpu)
+        numbers = {
+            **one.numbers,
+            **{name: ON_GPU + number for name, number in other.numbers.items()},
+            **dict.fromkeys(copies, COPY),
+        }
+        sections = {**one.sections, **other.sections}
+        return Code(f"{one.name}+{other.name}", numbers, sections, one.cpu, other.gpu)
+
+    def _for_cpu(self, module: Module, processor: CpuTarget) -> Code:
+        texts = texts_of(module, loop.Func)
+        image = compile_kernels(texts, processor, self.level, self.cache)
+        if not image.code:  # all of it is on a GPU, and a section has bytes
+            image = replace(image, code=b"\0")
+        engine = engine_image()
+        native = manifest.CpuCode(
+            triple=processor.triple,
+            processor=cpu_name(processor),
+            features=processor.features,
+            code=_image("code/cpu", image),
+            engine=_image("engine/cpu", engine),
+            library=_library(image),
+        )
+        sections = {"code/cpu": image.code, "engine/cpu": engine.code}
+        return Code("cpu", image.entries, sections, cpu=native)
+
+    def _for_gpu(self, module: Module, gpu: GpuTarget) -> Code:
+        kernels = [op for op in module.body if isinstance(op, simt.Func)]
+        ptx = compile_ptx(texts_of(module, simt.Func).values(), gpu, self.cache)
+        cubin = assemble_ptx(ptx, gpu, self.cache)
+        rows = tuple([manifest.GpuKernel(op.sym_name, op.threads) for op in kernels])
+        facts = manifest.GpuCode(gpu.name, PTX, CUBIN if cubin else "", rows)
+        numbers = {op.sym_name: number for number, op in enumerate(kernels)}
+        name = f"cuda:{gpu.name}"
+        return Code(name, numbers, {PTX: ptx.encode(), CUBIN: cubin}, gpu=facts)
+
+
+def texts_of(module: Module, kind: KernelKind) -> dict[str, str]:
+    """The LLVM text of each kernel of a kind, by name; copies between devices are none."""
+    texts = kernel_texts(module)
+    return {
+        op.sym_name: texts[op.sym_name]
+        for op in module.body
+        if isinstance(op, kind) and TRANSFER not in op.attributes
+    }
+
+
+def _library(image: LinkedImage) -> manifest.Library | None:
+    """The BLAS that the code calls, if it calls one."""
+    return blas_in_use() if any(name in blas.NAMES for name in image.imports) else None
+
+
+def blas_in_use() -> manifest.Library:
+    """The BLAS of this process, as the artifact names it."""
+    found = blas.library()
+    return manifest.Library("BLAS", found.config, found.core)
+
+
+def _image(section: str, image: LinkedImage) -> manifest.Image:
+    symbols = tuple(manifest.Symbol(name, offset) for name, offset in sorted(image.entries.items()))
+    return manifest.Image(section, hashlib.sha256(image.code).hexdigest(), image.imports, symbols)

@@ -1,0 +1,290 @@
+"""Compiling: a module at some level becomes an artifact, by the pipelines of its optimisation level."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dlc.dialects.limits import limits_of
+from dlc.driver.compile.build_artifact import Sources, build_artifact
+from dlc.driver.compile.cache import open_cache
+from dlc.driver.compile.code_maker import CodeMaker
+from dlc.driver.compile.compile_cache import key_of, recall, remember
+from dlc.driver.compile.decisions import recorded
+from dlc.driver.compile.entries import interfaces, settle_interfaces
+from dlc.driver.compile.job import CompileJob, check_kept
+from dlc.driver.compile.memory_limit import check_bounded, kept_within
+from dlc.driver.compile.native_planner import machine_code
+from dlc.driver.compile.reproduce import reproducer
+from dlc.driver.compile.settings import Settings
+from dlc.driver.compile.verify_each import EachPass
+from dlc.driver.source.dim_bounds import narrow
+from dlc.driver.source.source_model import SourceModel
+from dlc.driver.source.stages import first_below_graph
+from dlc.driver.source.weight_sources import Given, Weights, gather
+from dlc.errors import ArtifactError, DlcError, ModelError, Place, Unsupported
+from dlc.errors.options import option
+from dlc.ir.core import Op
+from dlc.ir.passes import Context, Manager, Pass
+from dlc.ir.verify import verify
+from dlc.lowering.graph_to_kernel.negative_sizes import check_least
+from dlc.passes.graph.device_placement import unplace
+from dlc.runtime.artifact import manifest
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.model import Model
+from dlc.runtime.system.gc_pause import without_collections
+from dlc.text.ir.printer import print_module
+from dlc.version import VERSION
+
+Observer = Callable[[str, Op], None]
+
+MORE_RECOMPUTED = (0.25, 4.0)
+"""How much longer a call may take for values that are computed again, tried where memory has a limit."""
+
+
+@dataclass(slots=True)
+class Report:
+    """How long the parts of a compilation took, in seconds."""
+
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    notes: tuple[str, ...] = ()
+    cached: int = 0
+    compiled: int = 0
+    recalled: bool = False
+    """Whether the same graph was compiled before, and everything came from the cache."""
+
+
+# Lowering.
+
+
+def lower(
+    model: SourceModel, settings: Settings, stage: str, after: Observer | None = None
+) -> CompileJob:
+    """Bring the module of a model to a later stage, in place."""
+    job = CompileJob.of(model, settings)
+    lower_to(job, stage, after)
+    return job
+
+
+def lower_to(job: CompileJob, stage: str, after: Observer | None = None) -> None:
+    """Walk down to a stage; `after` sees the module after each pass."""
+    model, check = job.model, EachPass() if job.settings.verify_each else None
+    model.context.options = job.options
+    model.context.compiler = machine_code
+
+    def observe(name: str, module: Op) -> None:
+        if check is not None:
+            check.after(name, module)
+        if after is not None:
+            after(name, module)
+
+    if job.settings.kind == "cuda":
+        unplace(model.module)
+    manager = Manager(
+        model.context,
+        before=None if check is None else check.before,
+        after=observe,
+        reproduce=_reproducer(job, stage),
+    )
+    manager.run(model.module, job.pipeline(model.stage, stage))
+    verify(model.module)
+    model.stage = stage
+
+
+def _reproducer(job: CompileJob, stage: str) -> Callable[[Pass[...]], str] | None:
+    """What writes a file when a pass fails, where the model can be read again."""
+    reopen = job.model.reopen
+    if reopen is None:
+        return None
+
+    def read_again() -> tuple[Op, Context]:
+        again = reopen()
+        return again.module, again.context
+
+    usual = Settings().flags
+    flags = [flag for flag in job.settings.flags if flag not in usual]
+    passes = job.pipeline(job.model.read_at, stage)
+    return reproducer(read_again, passes, job.options, flags, Path.cwd())
+
+
+# Compiling.
+
+
+def compile_model(
+    model: SourceModel,
+    settings: Settings,
+    weights: Given = None,
+    *,
+    report: Report | None = None,
+    after: Observer | None = None,
+) -> Artifact:
+    """The artifact of a model, at whatever stage it is.
+
+    Raises ArtifactError (D0616) for IR below the graph that nobody said to trust, Unsupported for what its
+    text demands and compiled code would not keep.
+    """
+    _check_trusted(model)
+    check_kept(model)
+    report = report or Report()
+    job = CompileJob.of(model, settings)
+    limit_place = _narrow(job)
+    artifact = _compiled(job, weights, report, after)
+    most = job.settings.max_memory
+    if most is None:
+        return artifact
+    for budget in MORE_RECOMPUTED:
+        try:
+            return kept_within(artifact, most, limit_place)
+        except Unsupported:
+            if not job.can_recompute:
+                raise
+        job = job.with_recompute(budget)
+        _narrow(job)
+        artifact = _compiled(job, weights, report, after)
+    return kept_within(artifact, most, limit_place)
+
+
+def _check_trusted(model: SourceModel) -> None:
+    """Only in a graph is every index checked: below it code may reach any memory of the process."""
+    below = None if model.trust_ir else first_below_graph(model.module)
+    if below is None:
+        return
+    name = next(iter(model.listings), model.name)
+    with model.quoting():
+        raise ArtifactError(
+            f"{name} has {below.name}, which is below the graph and may use any memory, as a program may",
+            code="D0616",
+            place=below.location.place,
+            help=f"compile the model's text or its graph; or say {option('trust_ir', True)}, "
+            "if you trust it as a program",
+        )
+
+
+def _narrow(job: CompileJob) -> Place | None:
+    """Narrow the dims of a model to what was chosen; gives the place of its limit of the memory.
+
+    Raises ModelError where there is such a limit and dims have no upper bound (D0708), and for values
+    whose size the bounds let be below 0 (D0715).
+    """
+    model, settings = job.model, job.settings
+    limits = limits_of(model.module)
+    place = next((limit.place for limit in limits if limit.name == "memory"), None)
+    try:
+        named = {n: bound for n, bound in settings.dims.items() if n not in model.numbers}
+        narrow(model.module, named)
+        check_least(model.module)
+        if settings.max_memory is not None:
+            check_bounded(interfaces(model.module), place)
+    except DlcError as error:
+        error.sources.update(model.texts)
+        raise
+    return place
+
+
+def _compiled(job: CompileJob, weights: Given, report: Report, after: Observer | None) -> Artifact:
+    """The artifact, from the cache if the same graph was compiled before."""
+    start = time.perf_counter()
+    model, settings = job.model, job.settings
+    with model.quoting():
+        settle_interfaces(model.module)
+    interface = tuple(interfaces(model.module))
+    if not interface:
+        raise ModelError(
+            f"{model.name} has no entry point",
+            code="D0222",
+            help="write `export` before the function that the artifact is to have",
+        )
+    cache = open_cache()
+    if cache is None or after is not None or settings.verify_each:
+        return _built(job, interface, weights, report, after)
+    key = key_of(
+        model.module,
+        (
+            *(model.name, model.stage, *settings.flags, str(settings.recompute)),
+            str(job.options.batch),
+            *(repr(model.layers), repr(interface)),
+            *map(str, model.context.log),
+        ),
+        model.texts,
+        settings.processor,
+    )
+    kept = recall(cache, key)
+    if kept is not None:
+        gathered = _gathered(model, weights, kept.names)
+        report.recalled, report.notes = True, gathered.notes
+        report.seconds["recall"] = time.perf_counter() - start
+        return kept.complete(gathered, model.training)
+    artifact = _built(job, interface, weights, report, after)
+    remember(cache, key, artifact)
+    return artifact
+
+
+def _gathered(model: SourceModel, weights: Given, names: Collection[str] | None = None) -> Weights:
+    """The numbers of the weights of these names, or of all that the module has."""
+    seed = 0 if model.training is None else model.training.seed
+    return gather(model.module, weights, model.folder, model.arrays, seed, names)
+
+
+@without_collections()
+def _built(
+    job: CompileJob,
+    interface: tuple[manifest.Entry, ...],
+    weights: Given,
+    report: Report,
+    after: Observer | None,
+) -> Artifact:
+    """The artifact of a model: down to the graph, the plan and the loops, then machine code."""
+    model, settings = job.model, job.settings
+    if model.stage == "graph":
+        lower_to(job, "graph", after)
+    gathered = _gathered(model, weights)
+    report.notes = gathered.notes
+    sources = Sources(
+        model.name,
+        model.texts,
+        print_module(model.module),
+        flags=settings.flags,
+        layers=model.layers,
+        version=VERSION,
+        training=model.training,
+    )
+    start = time.perf_counter()
+    if model.stage != "loop":
+        lower_to(job, "plan", after)
+        sources = replace(sources, plan=print_module(model.module))
+    lower_to(job, "loop", after)
+    sources = replace(sources, decisions=recorded(model.context.log))
+    lowered = time.perf_counter()
+    cache = open_cache()
+    code = CodeMaker(settings.processor, settings.level, cache, settings.gpu)
+    artifact = _linked(model, interface, gathered, sources, code)
+    report.seconds |= {"lower": lowered - start, "code": time.perf_counter() - lowered}
+    if cache is not None:
+        report.cached, report.compiled = cache.hits, cache.misses
+    return artifact
+
+
+def _linked(
+    model: SourceModel,
+    interface: tuple[manifest.Entry, ...],
+    weights: Weights,
+    sources: Sources,
+    code: CodeMaker,
+) -> Artifact:
+    """The artifact of a lowered module. A plan that users wrote is checked as a loader checks it.
+
+    Raises ModelError (D0164) for what a loader would refuse.
+    """
+    try:
+        artifact = build_artifact(model.module, interface, weights, sources, code)
+        if model.read_at in ("plan", "loop"):
+            Model(artifact, untrusted=True).close()
+    except ArtifactError as error:
+        raise ModelError(
+            f"what is made of {model.name} would not be loaded: {error.diagnostics[0].message}",
+            code="D0164",
+            help="compile it from its kernels or its graph",
+        ) from None
+    return artifact

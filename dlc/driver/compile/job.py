@@ -1,0 +1,74 @@
+"""A compilation with its choices resolved: once, before its first pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dlc.dialects.limits import limits_of
+from dlc.driver.compile.pipelines import Device, pipeline
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.source_model import SourceModel
+from dlc.errors import DlcError, Unsupported
+from dlc.ir.passes import Options, Pass
+from dlc.passes.graph.device_placement import uses_gpu
+
+
+@dataclass(frozen=True, slots=True)
+class CompileJob:
+    """A model that is compiled, and all that decides what becomes of it.
+
+    `settings` are the user's choices narrowed to what the model's text promises, `options` what passes
+    are told of them. A job walks down through the levels: `model.stage` is where it is.
+    """
+
+    model: SourceModel
+    settings: Settings
+    options: Options
+
+    @classmethod
+    def of(cls, model: SourceModel, settings: Settings) -> CompileJob:
+        """The job of compiling a model as a user chose.
+
+        Raises UsageError or ModelError (D0709) for choices and promises that exclude each other.
+        """
+        try:
+            settings = settings.keeping(limits_of(model.module))
+        except DlcError as error:
+            error.sources.update(model.texts)
+            raise
+        # A promise is about the largest sizes that there may be, not about those that are usual.
+        training = model.training if settings.max_memory is None else None
+        batch = None if training is None else training.batch
+        return cls(model, settings, replace(settings.options(), batch=batch))
+
+    @property
+    def device(self) -> Device:
+        """What the module is lowered for, as it is now: what a GPU was to do may be dead code by now."""
+        if self.settings.kind == "cuda":
+            return Device.CUDA
+        return Device.HETERO if uses_gpu(self.model.module) else Device.CPU
+
+    def pipeline(self, first: str, last: str) -> tuple[Pass[...], ...]:
+        """The passes from one stage to another."""
+        return pipeline(first, last, self.settings.level, self.device)
+
+    @property
+    def can_recompute(self) -> bool:
+        """Whether compiling the model once more could need less memory."""
+        again = self.model.reopen is not None and self.model.read_at == "graph"
+        return again and self.settings.level > 0 and "recompute" not in self.settings.disabled
+
+    def with_recompute(self, budget: float) -> CompileJob:
+        """The same job from its beginning, with more time for values that are computed again."""
+        assert self.model.reopen is not None
+        return CompileJob(
+            self.model.reopen(),
+            replace(self.settings, recompute=budget),
+            replace(self.options, recompute=budget),
+        )
+
+
+def check_kept(model: SourceModel) -> None:
+    """Raises Unsupported (D0707) for what a model's text demands and compiled code would not keep."""
+    if model.unkept:
+        raise Unsupported(model.unkept, sources=model.texts)

@@ -1,0 +1,201 @@
+"""Checking every pass: the module is still right, and every function still gives the same numbers.
+
+Functions are evaluated in NumPy at small sizes on random inputs, before the first pass and after each
+one; once they have a plan, in its memory. A pass may reorder sums and drop the sign of zero; more than
+rounding is an error. Where kernels become loops, each is compared with some tiles of its loops.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+import numpy as np
+
+from dlc.dialects import func, kernel, mem, weight
+from dlc.dialects.builtin import Module
+from dlc.dialects.loop.memory import BadAccess
+from dlc.driver.compile.build_artifact import EntryPoint
+from dlc.driver.source.weight_sources import Array, derive
+from dlc.errors import DlcError, NumbersDiffer
+from dlc.errors.options import option
+from dlc.evaluation.compare_levels import Compared, compare_loops, planned_copy
+from dlc.evaluation.plan import PlanConflict, evaluate_plan
+from dlc.ir.attributes import decode, encode
+from dlc.ir.core import Evaluation, Op
+from dlc.ir.fingerprint import fingerprint
+from dlc.ir.types import DType, TensorType
+from dlc.ir.verify import verify
+
+TOLERANCE: Mapping[str, float] = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16": 1e-1}
+"""How far results may be apart, relative to the largest; other dtypes must agree exactly."""
+
+LOOPS = "lower_to_loops"
+"""The pass that turns kernels into loops."""
+
+_USUAL_SIZE = 3
+
+
+@dataclass(slots=True)
+class EachPass:
+    """Hang `before` and `after` on a pass manager.
+
+    `skipped` names functions that cannot be evaluated on random inputs (an index out of range, say),
+    with the reason: of those only the form is checked.
+    """
+
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+    compared: dict[str, Compared] = field(default_factory=dict[str, Compared])
+    """What was seen of the loops of each function."""
+    _expected: dict[str, tuple[Array, ...]] | None = None
+    _plans: dict[str, mem.Program] = field(default_factory=dict[str, mem.Program])
+    _seen: object = None
+    """The fingerprint of the module when its functions were compared last."""
+
+    def before(self, name: str, module: Op) -> None:
+        """Note what every function gives, before the first pass."""
+        if name == LOOPS:
+            programs = [op for op in _functions(module) if _has_kernels(op)]
+            self._plans = {program.sym_name: planned_copy(program) for program in programs}
+        if self._expected is None:
+            self._expected = {}
+            for function in _functions(module):
+                try:
+                    self._expected[function.sym_name] = _evaluated(function, module)
+                except DlcError as error:
+                    self.skipped[function.sym_name] = str(error)
+
+    def after(self, name: str, module: Op) -> None:
+        """Verify the module and compare. Raises ModelError, or NumbersDiffer naming the pass."""
+        verify(module)
+        assert self._expected is not None
+        now = fingerprint(module)
+        if now == self._seen:  # the pass has left everything as it was
+            return
+        self._seen = now
+        for function in _functions(module):
+            expected = self._expected.get(function.sym_name)
+            if expected is None:
+                continue
+            try:
+                self._look(name, function, module, expected)
+            except (PlanConflict, BadAccess) as error:
+                raise NumbersDiffer(
+                    f"pass {name} leaves @{function.sym_name} with wrong use of memory: {error}",
+                    code="D0951",
+                    place=function.location.place,
+                    help="please report the model",
+                ) from error
+
+    def _look(self, name: str, function: EntryPoint, module: Op, expected: Sequence[Array]) -> None:
+        planned = self._plans.get(function.sym_name) if name == LOOPS else None
+        if planned is None:
+            compare(name, function, expected, _evaluated(function, module))
+        elif isinstance(function, mem.Program):
+            self.compared[function.sym_name] = _loops_compared(planned, function, module)
+
+
+def _loops_compared(planned: mem.Program, program: mem.Program, module: Op) -> Compared:
+    """Compare the kernels of a plan with their loops. Raises NumbersDiffer naming the kernel."""
+    at, inputs = _call(program, module)
+    return compare_loops(planned, program, inputs, at, compare_kernel)
+
+
+def compare_kernel(op: kernel.Kernel, expected: Array, found: Array, dtype: DType) -> None:
+    """Raises NumbersDiffer (D0951) where loops write something else than the kernel computes."""
+    apart = distance(expected, found, dtype)
+    if apart > TOLERANCE.get(dtype.name, 0.0):
+        raise NumbersDiffer(
+            f"the loops of {op.name} are off by {apart:.3g} of its largest element",
+            code="D0951",
+            place=op.location.place,
+            help="please report the model",
+        )
+
+
+def compare(
+    name: str, function: EntryPoint, expected: Sequence[Array], found: Sequence[Array]
+) -> None:
+    """Raises NumbersDiffer (D0951) where results differ by more than rounding."""
+    types = function.function_type.results
+    for index, (type, one, other) in enumerate(zip(types, expected, found, strict=True)):
+        assert isinstance(type, TensorType)
+        apart = distance(one, other, type.dtype)
+        if apart > TOLERANCE.get(type.dtype.name, 0.0):
+            raise NumbersDiffer(
+                f"pass {name} changes result {index} of {function.sym_name} by {apart:.3g} of its "
+                "largest element",
+                code="D0951",
+                place=function.location.place,
+                help=f"{option('disable', name)} leaves the pass out; please report the model",
+            )
+
+
+def distance(one: Array, other: Array, dtype: DType) -> float:
+    """The largest difference relative to the largest finite element; infinite for other NaNs."""
+    if one.shape != other.shape:
+        return float("inf")
+    left = decode(one, dtype).astype(np.float64)
+    right = decode(other, dtype).astype(np.float64)
+    finite = np.isfinite(left)
+    if not np.array_equal(left[~finite], right[~finite], equal_nan=True):
+        return float("inf")
+    left, right = left[finite], right[finite]
+    if left.size == 0:
+        return 0.0
+    apart = np.abs(left - right).max()
+    if dtype.is_float:
+        apart = apart / max(1.0, float(np.abs(left).max()))
+    return float("inf") if np.isnan(apart) else float(apart)
+
+
+def _functions(module: Op) -> list[EntryPoint]:
+    return [op for op in module.regions[0] if isinstance(op, func.Func | mem.Program)]
+
+
+def _has_kernels(function: EntryPoint) -> TypeGuard[mem.Program]:
+    """Whether a function is a plan whose kernels are no loops yet."""
+    kernels = any(isinstance(op, kernel.Kernel) for op in function.walk())
+    return isinstance(function, mem.Program) and kernels
+
+
+def _evaluated(function: EntryPoint, module: Op) -> tuple[Array, ...]:
+    at, inputs = _call(function, module)
+    with np.errstate(all="ignore"):
+        if isinstance(function, func.Func):
+            return at.run(function.body, inputs)
+        return evaluate_plan(function, inputs, at.dims, at.weights)
+
+
+def _call(function: EntryPoint, module: Op) -> tuple[Evaluation, list[Array]]:
+    """Small sizes, weights, and inputs for a function."""
+    dims = {
+        name: max(low, _USUAL_SIZE if high is None else min(_USUAL_SIZE, high))
+        for name, (low, high) in function.bounds.items()
+    }
+    at = Evaluation(dims, _weights(module))
+    inputs = [
+        _random(f"{function.sym_name}/{index}", type, at)
+        for index, type in enumerate(function.function_type.inputs)
+    ]
+    return at, inputs
+
+
+def _weights(module: Op) -> dict[str, Array]:
+    """Random source weights, and the derived ones computed from them."""
+    assert isinstance(module, Module)
+    sources = [op for op in module.body if isinstance(op, weight.Source)]
+    stored = {op.sym_name: _random(op.sym_name, op.type, Evaluation()) for op in sources}
+    return derive(module, stored)
+
+
+def _random(name: str, type: object, at: Evaluation) -> Array:
+    """Small numbers that depend on the name alone; integers are 0 or 1, to serve as indices."""
+    assert isinstance(type, TensorType)
+    stream = np.random.Generator(np.random.Philox(key=zlib.crc32(name.encode())))
+    shape = at.shape(type.shape)
+    if type.dtype.is_float:
+        return encode(stream.standard_normal(shape), type.dtype)
+    return stream.integers(0, 2, shape).astype(type.dtype.numpy)

@@ -1,0 +1,1 @@
+"""Comparing derivatives with finite differences."""

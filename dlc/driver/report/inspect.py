@@ -1,0 +1,252 @@
+"""What is in a model file: entry points, layers, weights; of an artifact also sections and imports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+from dlc.dialects import weight
+from dlc.driver.compile.entries import interfaces, settle_interfaces
+from dlc.driver.report.interface import entry_data, sizes_data
+from dlc.driver.source.open import open_model
+from dlc.driver.source.source_model import SourceModel
+from dlc.driver.tables import Table
+from dlc.frontend.elaboration.values import Datum
+from dlc.ir.types import TensorType
+from dlc.runtime.artifact.certificate import device_bytes
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import Compiler, Entry, Layer, Manifest, Target
+from dlc.runtime.artifact.size_expressions import BadExpression
+from dlc.runtime.artifact.spelling import dims_text
+from dlc.runtime.calling.signature import signature_text
+from dlc.runtime.loaded_code import load_code
+from dlc.runtime.model_repr import bytes_text
+from dlc.runtime.system.counts import counted
+from dlc.runtime.system.device_names import FIRST_GPU
+
+
+@dataclass(frozen=True, slots=True)
+class WeightRow:
+    """One weight. `begins` is an initialiser or a file, empty where the numbers are in the file itself.
+
+    An artifact does not say of each weight whether it is trained.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+    bytes: int
+    trained: bool | None
+    begins: str = ""
+
+    @property
+    def type(self) -> str:
+        """Its type, as the language writes it."""
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]" if self.shape else self.dtype
+
+
+class Memory(NamedTuple):
+    """How many bytes an entry point works in on a device, at the largest sizes that have a bound."""
+
+    entry: str
+    device: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What only an artifact has: who made it, for which machines, and of which parts it is made."""
+
+    compiler: Compiler
+    targets: tuple[Target, ...]
+    sections: tuple[tuple[str, int], ...]
+    memory: tuple[Memory, ...]
+
+    @property
+    def imports(self) -> list[tuple[str, str]]:
+        """Each symbol that its code asks for, by target."""
+        return [
+            (target.name, name)
+            for target in self.targets
+            if target.cpu is not None
+            for name in target.cpu.code.imports
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The facts about a model; `stage` is a level of IR, or `artifact`."""
+
+    model: str
+    stage: str
+    parameters: int
+    entries: tuple[Entry, ...]
+    layers: tuple[Layer, ...]
+    weights: tuple[WeightRow, ...]
+    compiled: Compiled | None = None
+
+    @property
+    def text(self) -> str:
+        """All of it, for people."""
+        size = bytes_text(sum(row.bytes for row in self.weights))
+        count = counted(len(self.weights), "weight")
+        facts = [f"model: {self.model}", f"parameters: {self.parameters:,} in {count}, {size}"]
+        if self.compiled is None:
+            facts.insert(1, f"stage: {self.stage}")
+        else:
+            made = self.compiled.compiler
+            facts.insert(1, f"made by: {made.name} {made.version} {' '.join(made.flags)}")
+        tables = [
+            _entry_table(self.entries),
+            _layer_table(self.layers),
+            _weight_table(self.weights),
+        ]
+        if self.compiled is not None:
+            tables += _compiled_tables(self.compiled)
+        return "\n\n".join(["\n".join(facts), *[table.text for table in tables if table.rows]])
+
+    def data(self) -> dict[str, object]:
+        """All of it, for programs: `docs/json.md` says what each name means."""
+        found: dict[str, object] = {
+            "model": self.model,
+            "stage": self.stage,
+            "parameters": self.parameters,
+            "entries": [entry_data(entry) for entry in self.entries],
+            "layers": [layer._asdict() for layer in self.layers],
+            "weights": [{**asdict(row), "shape": sizes_data(row.shape)} for row in self.weights],
+        }
+        if self.compiled is not None:
+            found |= _compiled_data(self.compiled)
+        return found
+
+
+def inspect_file(
+    path: str, *, module: str | None = None, parameters: Mapping[str, Datum] | None = None
+) -> Inspection:
+    """What is in a model, whatever its kind. Nothing in it runs.
+
+    `module` names the root module of a text, `parameters` gives values to its parameters. Raises
+    ModelError or ArtifactError where the file is wrong.
+    """
+    if Path(path).suffix == ".dlc" and module is None and not parameters:
+        return _artifact(path)
+    return _model(open_model(Path(path), module=module, settings=parameters or {}))
+
+
+def _artifact(path: str) -> Inspection:
+    artifact = Artifact.read(path)
+    facts: Manifest = artifact.manifest
+    sections = [(name, len(data)) for name, data in artifact.sections.items()]
+    weights = [
+        WeightRow(row.name, row.dtype, row.shape, row.bytes, trained=None) for row in facts.weights
+    ]
+    memory = tuple(_memory(artifact))
+    compiled = Compiled(facts.compiler, facts.targets, tuple(sections), memory)
+    return Inspection(
+        facts.model,
+        "artifact",
+        facts.parameters,
+        facts.entries,
+        facts.layers,
+        tuple(weights),
+        compiled,
+    )
+
+
+def _memory(artifact: Artifact) -> Iterator[Memory]:
+    """The parts of the arena; of sizes that make no sense together there is nothing to tell.
+
+    A plan for a GPU alone is that of one device, which a certificate calls the host.
+    """
+    loaded = load_code(artifact, untrusted=True)
+    programs, target = loaded.programs, loaded.target
+    on_gpu = target.gpu is not None and target.cpu is None
+    for entry in artifact.manifest.entries:
+        dims = {
+            d.name: d.lower if d.upper is None else d.upper for d in entry.dims if not d.measured
+        }
+        try:
+            stated, plan = programs[entry.name].evidence(dims)
+        except BadExpression:
+            continue
+        for device, size in device_bytes(plan, stated).items():
+            yield Memory(entry.name, FIRST_GPU if on_gpu else device, size)
+
+
+def _model(opened: SourceModel) -> Inspection:
+    with opened.quoting():
+        settle_interfaces(opened.module)
+    sources = [op for op in opened.module.body if isinstance(op, weight.Source)]
+    return Inspection(
+        opened.name,
+        opened.stage,
+        sum(_count(op.type) for op in sources if op.trained),
+        tuple(interfaces(opened.module)),
+        opened.layers,
+        tuple([_source_row(op) for op in sources]),
+    )
+
+
+def _source_row(op: weight.Source) -> WeightRow:
+    type = op.type
+    shape = tuple([size if isinstance(size, int) else str(size) for size in type.shape])
+    size = _count(type) * type.dtype.bytes
+    return WeightRow(
+        op.sym_name, type.dtype.name, shape, size, op.trained, op.init or op.file or ""
+    )
+
+
+def _count(type: TensorType) -> int:
+    return prod(size for size in type.shape if isinstance(size, int))
+
+
+def _entry_table(entries: Sequence[Entry]) -> Table:
+    rows = [
+        (signature_text(entry), dims_text(entry.dims), entry.doc.split("\n")[0])
+        for entry in entries
+    ]
+    return Table("entry points", ("entry point", "dims", "what it is"), tuple(rows))
+
+
+def _layer_table(layers: Sequence[Layer]) -> Table:
+    rows = [(layer.path or ".", layer.type, layer.parameters) for layer in layers]
+    return Table("layers", ("layer", "module", "parameters"), tuple(rows))
+
+
+def _weight_table(weights: Sequence[WeightRow]) -> Table:
+    rows = [(row.name, row.type, row.bytes, row.begins) for row in weights]
+    return Table("weights", ("name", "type", "bytes", "begins with"), tuple(rows))
+
+
+def _compiled_tables(compiled: Compiled) -> list[Table]:
+    targets = [
+        (target.name, target.processor, " ".join(target.features), len(target.kernels))
+        for target in compiled.targets
+    ]
+    return [
+        Table("targets", ("target", "processor", "features", "kernels"), tuple(targets)),
+        Table("memory", ("entry point", "device", "bytes"), compiled.memory),
+        Table("sections", ("section", "bytes"), compiled.sections),
+        Table("imports", ("target", "symbol"), tuple(compiled.imports)),
+    ]
+
+
+def _compiled_data(compiled: Compiled) -> dict[str, object]:
+    return {
+        "compiler": compiled.compiler._asdict(),
+        "targets": [
+            {
+                "name": target.name,
+                "processor": target.processor,
+                "features": list(target.features),
+                "kernels": list(target.kernels.values()),
+            }
+            for target in compiled.targets
+        ],
+        "memory": [row._asdict() for row in compiled.memory],
+        "sections": [{"name": name, "bytes": size} for name, size in compiled.sections],
+        "imports": [{"target": target, "symbol": symbol} for target, symbol in compiled.imports],
+    }

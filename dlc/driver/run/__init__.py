@@ -1,0 +1,1 @@
+"""Running a model: inputs from files, calls, results, evaluation and training."""

@@ -1,0 +1,223 @@
+"""One call of an entry point from texts: which one, with which inputs, giving which results.
+
+Only the runtime is needed: this is what `dlc run x.dlc` loads.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dlc.driver.entry_choice import choose
+from dlc.driver.run.inputs import ZEROS, Value, bytes_of, random_value, read_value, shape_of, zeros
+from dlc.driver.run.results import Results, check_files, results_of
+from dlc.errors import UsageError
+from dlc.errors.suggest import did_you_mean
+from dlc.runtime.artifact.manifest import Entry, Input
+from dlc.runtime.artifact.spelling import describe, python_name
+from dlc.runtime.calling.dim_binding import Binder
+from dlc.runtime.model import Model, load
+from dlc.runtime.system.available_memory import check_free
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What an entry point is to be called with: values and sizes by the names that Python gives them."""
+
+    entry: str
+    named: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asks for: texts of inputs by name, sizes, and a seed for the inputs left out.
+
+    `files` says where results go, by their names; `words` is the command line, which is suggested with
+    what it lacks.
+    """
+
+    path: str
+    entry: str | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    dims: Mapping[str, int] = field(default_factory=dict[str, int])
+    seed: int | None = None
+    resize: bool = False
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    words: tuple[str, ...] = ()
+
+    def arguments(self, entries: Iterable[Entry]) -> Arguments:
+        """What the one of these entry points that is meant is called with; all else is checked too.
+
+        Raises UsageError: D0904 where it is not clear which is meant; D0906 for inputs, sizes and results
+        that are unknown or missing, with a command that works; D0907 for values that cannot be read;
+        CallError for values and sizes that do not fit.
+        """
+        known = {entry.name: entry for entry in entries}
+        entry = known[choose(known, self.entry)]
+        self._check_names(entry)
+        check_files(entry, self.files)
+        binder = Binder(entry)
+        binder.check_bounds(self.dims)
+        self._check_complete(entry, binder)
+        values = self._values(entry, binder)
+        self._check_sizes(entry, values)
+        sizes = self._sizes(entry, binder, values)
+        given = {**values, **{name: sizes[name] for name in binder.free}}
+        named = {python_name(name): value for name, value in given.items()}
+        return Arguments(entry.name, named)
+
+    def _values(self, entry: Entry, binder: Binder) -> dict[str, Value]:
+        """The inputs by name, without those that are left to their defaults."""
+        found: dict[str, Value] = {}
+        for item in entry.inputs:
+            text = self.inputs.get(item.name, ZEROS)
+            if text != ZEROS:
+                found[item.name] = read_value(text, item, resize=self.resize)
+        sizes = self._sizes(entry, binder, found)
+        self._check_room(entry, sizes)
+        for item in entry.inputs:
+            if self.inputs.get(item.name) == ZEROS:
+                found[item.name] = zeros(item, sizes)
+            elif self._is_made(item) and self.seed is not None:
+                found[item.name] = random_value(item, sizes, self.seed)
+        return found
+
+    def _check_room(self, entry: Entry, sizes: Mapping[str, int]) -> None:
+        """Raises Unsupported (D0705) if less is free than the inputs to be made and the results take."""
+        made = [item for item in entry.inputs if self._is_made(item)]
+        for item in made:
+            shape_of(item, sizes)  # one that is too large alone is told by its name
+        own = [output for output in entry.outputs if not output.updates]
+        check_free(f"a call of {entry.name}", sum(bytes_of(t, sizes) for t in (*made, *own)))
+
+    def _is_made(self, item: Input) -> bool:
+        """Whether an input gets zeros or random numbers."""
+        if item.name in self.inputs:
+            return self.inputs[item.name] == ZEROS
+        return item.default is None and self.seed is not None
+
+    def _check_complete(self, entry: Entry, binder: Binder) -> None:
+        """Every input has a value and every size that no input shows has a number."""
+        if self.seed is not None:
+            return
+        inputs = [
+            item for item in entry.inputs if item.name not in self.inputs and item.default is None
+        ]
+        sizes = [name for name in binder.free if name not in self.dims]
+        if inputs or sizes:
+            raise self._missing(binder, inputs, sizes)
+
+    def _check_names(self, entry: Entry) -> None:
+        inputs = [item.name for item in entry.inputs]
+        dims = [dim.name for dim in entry.dims]
+        _check_known(f"{entry.name} has no input", self.inputs, inputs)
+        _check_known(f"{entry.name} has no size", self.dims, dims)
+
+    def _check_sizes(self, entry: Entry, found: Mapping[str, Value]) -> None:
+        """Refuse a size that was given otherwise than an input shows it."""
+        for item in entry.inputs:
+            shape = found[item.name].shape if item.name in found else ()
+            for name, size in zip(item.shape, shape, strict=False):
+                if self.dims.get(name, size) != size:
+                    raise UsageError(
+                        f"--dim {name}={self.dims[name]}, but {item.name} has {size} for {name}",
+                        code="D0906",
+                        help=f"leave --dim {name} out: the input tells it",
+                    )
+
+    def _sizes(self, entry: Entry, binder: Binder, found: Mapping[str, Value]) -> dict[str, int]:
+        """A number for each size: the one given, the one that inputs tell, or the nearest to 4."""
+        sizes = {
+            dim.name: max(dim.lower, 4 if dim.upper is None else min(4, dim.upper))
+            for dim in entry.dims
+        }
+        shapes = {
+            number: found[item.name].shape
+            for number, item in enumerate(entry.inputs)
+            if item.name in found
+        }
+        free = {name: sizes[name] for name in binder.free}
+        return {**sizes, **binder.told(shapes, {**free, **self.dims}), **self.dims}
+
+    def _missing(self, binder: Binder, inputs: Sequence[Input], sizes: Sequence[str]) -> UsageError:
+        wanted = [*[f"{item.name}: {describe(item)}" for item in inputs], *sizes]
+        are = "is" if len(wanted) == 1 else "are"
+        one = "--input NAME=FILE" if inputs else f"--dim {sizes[0]}={binder.example(sizes[0])}"
+        help = f"{one} gives one"
+        if inputs or not binder.is_tied(sizes):  # else not any number goes with the inputs given
+            words = shlex.join(("dlc", *self.words, "--random-inputs", "0"))
+            help = f"{words} works; {help}"
+        return UsageError(
+            f"{', '.join(wanted)} {are} missing, of {binder.entry.name}", code="D0906", help=help
+        )
+
+
+def _check_known(what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            listed = f"there are {', '.join(known)}" if known else "there are none"
+            raise UsageError(
+                f"{what} {name}",
+                code="D0906",
+                help=did_you_mean(name, known) or listed,
+            )
+
+
+def load_model(
+    path: str,
+    *,
+    weights: str | os.PathLike[str] | Mapping[str, object] | None = None,
+    threads: int | None = None,
+    max_memory: int | None = None,
+    device: str | None = None,
+) -> Model:
+    """An artifact, perhaps with other weights: those of a file, or arrays by name."""
+    model = load(path, threads=threads, max_memory=max_memory, device=device)
+    return model if weights is None else model.with_weights(weights)
+
+
+def call(model: Model, request: Request) -> Results:
+    """Call the entry point that is meant."""
+    arguments = request.arguments([point.entry for point in model.entry_points.values()])
+    return call_with(model, arguments)
+
+
+def call_with(model: Model, arguments: Arguments) -> Results:
+    """Call an entry point with arguments that were read before."""
+    point = model.entry_points[arguments.entry]
+    # `out` is not among the names.
+    result = _interruptible(model, lambda: point(**arguments.named))  # pyright: ignore[reportArgumentType]
+    return results_of(point, result)
+
+
+def _interruptible(model: Model, action: Callable[[], object]) -> object:
+    """Do something with the model in a thread beside: Python hears of Ctrl-C only between its own steps.
+
+    Then the call is asked to end, and ends at its next barrier.
+    """
+    outcome: list[object] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(action())
+        except BaseException as error:  # noqa: BLE001 - it is raised again below
+            failure.append(error)
+
+    beside = threading.Thread(target=run)
+    try:
+        beside.start()
+    except RuntimeError:  # the system has no thread for it, so Ctrl-C waits for the call
+        return action()
+    try:
+        beside.join()
+    except KeyboardInterrupt:
+        model.cancel()
+        beside.join()
+        raise
+    if failure:
+        raise failure[0]
+    return outcome[0]

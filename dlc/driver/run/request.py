@@ -1,0 +1,237 @@
+"""From a model in a file to an artifact or a model that can be called, as the user's choices say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from dlc.driver.compile.compile import Report, compile_model
+from dlc.driver.compile.entries import interfaces
+from dlc.driver.compile.gradient_entry import add_gradient, gradient_function
+from dlc.driver.compile.host_target import placed_here, to_run_here
+from dlc.driver.compile.pipelines import STAGES
+from dlc.driver.compile.settings import AUTO, Settings
+from dlc.driver.run.calls import Request, call, call_with, load_model
+from dlc.driver.run.interpret import evaluate_entry
+from dlc.driver.run.results import Results
+from dlc.driver.run.watch import Watch
+from dlc.driver.source.importing import Asked
+from dlc.driver.source.open import open_model, open_training
+from dlc.driver.source.source_model import SourceModel
+from dlc.driver.source.weight_sources import INIT, Given, lacks_file
+from dlc.errors import UsageError
+from dlc.frontend.elaboration.values import Datum
+from dlc.ir.log import Decision
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.cpu.threads import check_threads
+from dlc.runtime.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRequest:
+    """Which model, and what the user chose about it.
+
+    With `text` the model is that text, called `path`. `gradient` is `(entry, y, x)`: the entry point
+    also gives the derivative of its result `y` by its input `x`. With `untrusted` the machine code of an
+    artifact is never run: what runs is compiled from its graph. IR below the graph is compiled only with
+    `trust_ir`. `places` has devices of submodules by path, `device` is the one that the model runs on,
+    where that is not the first GPU, or the processor. `to_train` is for the functions that train the model
+    instead of those that it exports. `decided` is what was chosen for the user, which the decision log
+    begins with. `shapes` and `fixed` are what is asked of an ONNX file, as texts.
+    """
+
+    path: str
+    text: str | None = None
+    module: str | None = None
+    parameters: Mapping[str, Datum] = field(default_factory=dict[str, Datum])
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
+    device: str | None = None
+    weights: Given = None
+    settings: Settings = field(default_factory=Settings)
+    gradient: tuple[str | None, str, str] | None = None
+    untrusted: bool = False
+    trust_ir: bool = False
+    to_train: bool = False
+    decided: tuple[Decision, ...] = ()
+    shapes: Mapping[str, str] = field(default_factory=dict[str, str])
+    fixed: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether what runs where is still to be chosen (`dlc.driver.run.auto_device`)."""
+        return self.settings.target.partition(":")[0] == AUTO
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the file is an artifact that is what the user chose, as it is."""
+        fresh = isinstance(self.weights, str) and self.weights.startswith(INIT)
+        return (
+            self.path.endswith(".dlc")
+            and not (fresh or self.untrusted)
+            and self.text is None
+            and self.gradient is None
+            and self.settings == Settings()
+            and not self.parameters
+            and not self.places
+            and self.module is None
+            and not self.shapes
+            and not self.fixed
+        )
+
+    def to_run_here(self) -> CompileRequest:
+        """The same, for a machine that is this one. Raises Unsupported (D0714) where there is no GPU."""
+        return replace(self, settings=to_run_here(self.settings, self.device))
+
+    def with_gpu_for(self, opened: SourceModel) -> CompileRequest:
+        """The same, with this machine's GPU for what a model has on one.
+
+        Raises Unsupported (D0714) where it has, and there is no GPU.
+        """
+        return replace(self, settings=placed_here(self.settings, opened.module, self.device))
+
+    def meant(self, opened: SourceModel, request: Request) -> Request:
+        """The request, with what it leaves to be understood.
+
+        Where it names no entry point, that is the one that the derivative is of. Where a weight file of
+        the model is missing, the command that it suggests does without.
+        """
+        if self.weights is None and lacks_file(opened.module, opened.folder):
+            request = replace(request, words=(*request.words, "--weights", f"{INIT}0"))
+        left = {name: size for name, size in request.dims.items() if name not in opened.numbers}
+        request = replace(request, dims=left)
+        if self.gradient is None or request.entry is not None:
+            return request
+        entry, result, _ = self.gradient
+        return replace(request, entry=gradient_function(opened, entry, result).sym_name)
+
+    def open(self) -> SourceModel:
+        """The model, read."""
+        opened = self._open_training() if self.to_train else self._open_model()
+        opened.trust_ir = self.trust_ir
+        if self.gradient is not None:
+            add_gradient(opened, *self.gradient)
+            opened.reopen = self.open
+        for decision in self.decided:
+            opened.context.log.add(decision)
+        return opened
+
+    def _open_model(self) -> SourceModel:
+        return open_model(
+            self.path,
+            text=self.text,
+            module=self.module,
+            settings=self.parameters,
+            places=self.places,
+            asked=Asked(self.shapes, self.fixed, self.settings.dims),
+        )
+
+    def _open_training(self) -> SourceModel:
+        return open_training(
+            self.path,
+            text=self.text,
+            module=self.module,
+            settings=self.parameters,
+            places=self.places,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompileResult:
+    """An artifact, what is to be said about it, and how long its making took."""
+
+    artifact: Artifact
+    report: Report
+    passes: Mapping[str, float]
+    """Seconds spent in each pass."""
+
+
+def make_artifact(wanted: CompileRequest, *, stage: str | None = None) -> CompileResult:
+    """Compile a model from the stage that it is at, which is `stage` where one is named.
+
+    Raises UsageError: D0905 for a model at another stage, D0915 for what is no stage of IR.
+    """
+    opened = wanted.open()
+    if stage is not None:
+        _begin_at(opened, stage)
+    return _compiled(wanted, opened)
+
+
+def make_model(wanted: CompileRequest, threads: int | None = None) -> tuple[Model, CompileResult]:
+    """Compile a model to be called in this process. Raises Unsupported (D0714) where there is no GPU."""
+    result = make_here(wanted)
+    return Model(result.artifact, threads=threads, device=wanted.device), result
+
+
+def make_here(wanted: CompileRequest) -> CompileResult:
+    """Compile a model for this machine. Raises Unsupported (D0714) where it lacks the GPU for it."""
+    wanted = wanted.to_run_here()
+    opened = wanted.open()
+    return _compiled(wanted.with_gpu_for(opened), opened)
+
+
+def run_model(
+    wanted: CompileRequest,
+    request: Request,
+    threads: int | None = None,
+    max_memory: int | None = None,
+) -> tuple[Results, tuple[str, ...]]:
+    """Call the entry point that is meant, compiling the model if it is not: results and notes.
+
+    What is wrong about the call is said before anything is compiled. `max_memory` is the most bytes that
+    a call may work in.
+    """
+    check_threads(threads)
+    wanted = wanted.to_run_here()
+    if wanted.is_compiled:
+        return _run_artifact(wanted, request, threads, max_memory), ()
+    opened = wanted.open()
+    arguments = wanted.meant(opened, request).arguments(interfaces(opened.module))
+    result = _compiled(wanted.with_gpu_for(opened), opened)
+    artifact, device = result.artifact, wanted.device
+    with Model(artifact, threads=threads, max_memory=max_memory, device=device) as model:
+        return call_with(model, arguments), result.report.notes
+
+
+def evaluate_model(
+    wanted: CompileRequest, request: Request, watch: Watch
+) -> tuple[Results, tuple[str, ...]]:
+    """The same without compiling: each operation says in NumPy what it computes."""
+    opened = wanted.open()
+    return evaluate_entry(opened, wanted.meant(opened, request), wanted.weights, watch)
+
+
+def _run_artifact(
+    wanted: CompileRequest, request: Request, threads: int | None, max_memory: int | None
+) -> Results:
+    with load_model(
+        wanted.path,
+        weights=wanted.weights,
+        threads=threads,
+        max_memory=max_memory,
+        device=wanted.device,
+    ) as model:
+        return call(model, request)
+
+
+def _begin_at(opened: SourceModel, stage: str) -> None:
+    """Take a model to be at a stage."""
+    if stage not in STAGES:
+        raise UsageError(
+            f"there is no stage {stage!r} of IR",
+            code="D0915",
+            help=f"stages of IR are {', '.join(STAGES)}",
+        )
+    if stage not in opened.stages:
+        raise UsageError(
+            f"{opened.name} is at {opened.stage} level, not at {stage}",
+            code="D0905",
+            help=f"say --from {opened.stage}, or leave it out",
+        )
+    opened.stage = opened.read_at = stage
+
+
+def _compiled(wanted: CompileRequest, opened: SourceModel) -> CompileResult:
+    report = Report()
+    artifact = compile_model(opened, wanted.settings, wanted.weights, report=report)
+    report.notes = (*opened.remarks, *report.notes)
+    return CompileResult(artifact, report, opened.context.seconds)

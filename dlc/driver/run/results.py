@@ -1,0 +1,90 @@
+"""What a call gave, what each result is called, and into which files results can go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from numpy.typing import ArrayLike
+
+from dlc.driver.run.pictures import PICTURES
+from dlc.errors import UsageError
+from dlc.errors.suggest import did_you_mean
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.manifest import Entry, Output
+from dlc.runtime.calling.entry import EntryPoint
+
+TEXT = ".txt"
+ENDINGS = (".npy", ".safetensors", TEXT, *PICTURES)
+"""Of files that results are written to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a call gave: each result with its declaration, in order."""
+
+    entry: str
+    values: tuple[tuple[Output, Tensor], ...]
+
+    @property
+    def named(self) -> dict[str, Tensor]:
+        """The results by what they are called."""
+        names = _names(self.entry, [output for output, _ in self.values])
+        return dict(zip(names, [value for _, value in self.values], strict=True))
+
+
+def results_of(point: EntryPoint, result: object) -> Results:
+    """What a call returned, sorted by the declared results."""
+    found = cast("tuple[ArrayLike, ...]", result if isinstance(result, tuple) else (result,))
+    pairs = zip(point.outputs, found, strict=True)
+    return Results(point.name, tuple([(output, Tensor(value)) for output, value in pairs]))
+
+
+def named_values(values: Mapping[str, Tensor]) -> Results:
+    """Arrays by name as results of nothing in particular."""
+    return Results("values", tuple([(Output(n, v.dtype), v) for n, v in values.items()]))
+
+
+def _names(entry: str, outputs: Sequence[Output]) -> list[str]:
+    """What each result is called: by its own name, or by that of the entry point."""
+    return [output.name or entry for output in outputs]
+
+
+def check_files(entry: Entry, files: Mapping[str, str]) -> None:
+    """Whether results of these names can go to these files.
+
+    Raises UsageError: D0906 for results that do not exist, D0909 for other endings and for numbers that
+    are no text.
+    """
+    outputs = [output for output in entry.outputs if not output.hidden]
+    names = _names(entry.name, outputs)
+    for name, path in files.items():
+        other = next((n for n in files if n != name and files[n] == path), None)
+        if other is not None:
+            raise UsageError(
+                f"{name} and {other} would both be written to {path}",
+                code="D0906",
+                help="name a file for each",
+            )
+        if name not in names:
+            raise UsageError(
+                f"{entry.name} has no result {name}",
+                code="D0906",
+                help=did_you_mean(name, names) or f"there are {', '.join(names)}",
+            )
+        ending = Path(path).suffix.lower()
+        if ending not in ENDINGS:
+            raise UsageError(
+                f"{path}: results are not written to {Path(path).suffix or 'files without ending'}",
+                code="D0909",
+                help="use .npy, .safetensors, .txt for text, or a picture such as .png",
+            )
+        output = outputs[names.index(name)]
+        if ending == TEXT and (output.dtype != "u8" or not 1 <= len(output.shape) <= 2):
+            raise UsageError(
+                f"{path}: {name} is no text, which is u8 with one axis, or two for one text a line",
+                code="D0909",
+                help="use .npy or .safetensors",
+            )

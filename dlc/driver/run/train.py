@@ -1,0 +1,200 @@
+"""Training: from the text of a model to a trainer, and from a trained model to one that is called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dlc.driver.compile.compile import Report, compile_model
+from dlc.driver.compile.entries import interfaces
+from dlc.driver.compile.host_target import placed_here
+from dlc.driver.compile.settings import Settings
+from dlc.driver.run.calls import Arguments
+from dlc.driver.run.interpret import evaluate_arguments
+from dlc.driver.run.request import CompileRequest, CompileResult, make_artifact
+from dlc.driver.run.watch import Watch
+from dlc.driver.source.open import open_training
+from dlc.driver.source.source_model import SourceModel
+from dlc.driver.source.weight_sources import Weights
+from dlc.errors import CallError, UsageError
+from dlc.errors.options import option
+from dlc.frontend.elaboration.values import Datum
+from dlc.frontend.training.entries import MOST
+from dlc.ir.passes import Manager
+from dlc.passes.graph.autodiff import autodiff
+from dlc.runtime.artifact.contents import SUFFIX, Artifact
+from dlc.runtime.artifact.manifest import STEP, Training
+from dlc.runtime.data import Dataset
+from dlc.runtime.data.opening import Given
+from dlc.runtime.training.checkpoint import Facts, read_checkpoint
+from dlc.runtime.training.trainer import PROGRESS, Trainer, open_examples, progress_of, training_of
+
+OWN = ("batch", "epochs", "seed")
+"""Entries of a `train` block that may be set from outside."""
+
+
+def make_trainer(wanted: CompileRequest, threads: int | None = None) -> tuple[Trainer, Report]:
+    """A trainer for a model with a `train` block, or for an artifact that was made to train.
+
+    `wanted.parameters` may also set `batch`, `epochs` and `seed`. Data is looked for beside the model.
+    Raises Unsupported (D0714) where it is to run on a GPU and there is none.
+    """
+    return plan_training(wanted.to_run_here()).trainer(threads)
+
+
+def plan_training(wanted: CompileRequest, resume: str | None = None) -> Planned:
+    """A training that was read and checked, to be compiled; with `resume` it goes on from a checkpoint.
+
+    Raises UsageError: D0814 for an artifact that does not train, D0925 where what is wanted contradicts the
+    checkpoint, or how far a saved trainer had come.
+    """
+    seed = None if resume is None else _seed_of(resume, read_checkpoint(resume).facts, wanted)
+    if wanted.text is None and wanted.path.endswith(SUFFIX):
+        artifact = Artifact.read(wanted.path)
+        if resume is None and artifact.section(PROGRESS):
+            seed = _seed_of(wanted.path, progress_of(artifact), wanted)
+        artifact = _set(artifact, wanted)
+        return Planned(wanted, artifact, training_of(artifact), resume, seed)
+    if resume is not None:
+        wanted = replace(wanted, weights=resume)
+    opened = _open(wanted)
+    assert opened.training is not None
+    return Planned(wanted, opened, opened.training, resume, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A training before it is compiled, so that mistakes are told at once.
+
+    `seed` is that of the checkpoint `resume`, or of the saved trainer, if it goes on from one.
+    """
+
+    wanted: CompileRequest
+    source: SourceModel | Artifact
+    facts: Training
+    resume: str | None
+    seed: int | None
+
+    def data(self, given: Given | None = None) -> Dataset:
+        """The examples that the model names, or those given in their place, checked."""
+        match self.source:
+            case Artifact(manifest=manifest):
+                entries = manifest.entries
+            case opened:
+                entries = interfaces(opened.module)
+        seed = self.facts.seed if self.seed is None else self.seed
+        return open_examples(self.facts, entries, self._folder, given, seed=seed)
+
+    @property
+    def files(self) -> list[str]:
+        """The files of examples that the model names."""
+        named = (self.facts.data.path, self.facts.data.test_path)
+        return [os.path.join(self._folder, path) for path in named if path]
+
+    def trainer(self, threads: int | None = None) -> tuple[Trainer, Report]:
+        """The trainer, compiled where it is not, and what is to be said about that."""
+        report = Report()
+        match self.source:
+            case Artifact() as artifact:
+                pass
+            case opened:
+                wanted = self.wanted
+                settings = placed_here(wanted.settings, opened.module, wanted.device)
+                artifact = compile_model(opened, settings, wanted.weights, report=report)
+                report.notes = (*opened.remarks, *report.notes)
+        device = self.wanted.device
+        trainer = Trainer(artifact, threads=threads, folder=self._folder, device=device)
+        if self.resume is not None:
+            trainer.resume(self.resume)
+        return trainer, report
+
+    @property
+    def _folder(self) -> str:
+        return os.path.dirname(self.wanted.path) or "."
+
+
+def _seed_of(path: str, done: Facts, wanted: CompileRequest) -> int:
+    """The seed that a training goes on with, of which a file says how far it has come."""
+    found = done.seed
+    seed = wanted.parameters.get("seed", found)
+    if wanted.weights is not None or seed != found:
+        brings = f"the seed {found}, which --set makes {seed}"
+        raise UsageError(
+            f"{path} brings {brings if wanted.weights is None else 'weights, and so does --weights'}",
+            code="D0925",
+            help="leave that out, or begin anew: --weights FILE without --resume",
+        )
+    return found
+
+
+def make_trained(wanted: CompileRequest, trainer: Trainer) -> CompileResult:
+    """The artifact with the model's entry points and the trained weights."""
+    settings = {k: v for k, v in wanted.parameters.items() if k not in OWN}
+    return make_artifact(replace(wanted, parameters=settings, weights=trainer.trained()))
+
+
+def check_last_step(wanted: CompileRequest, trainer: Trainer) -> None:
+    """Evaluate the last step of a trainer that remembers it, as `dlc run --check-nan` does.
+
+    Raises CallError (D0912) at the example or the first operation that the trouble begins with.
+    """
+    opened = _open(wanted)
+    Manager(opened.context).run(opened.module, (autodiff,))
+    arguments = Arguments(STEP, trainer.last_inputs())
+    try:
+        evaluate_arguments(opened, arguments, Weights((), memoryview(b"")), Watch(check_nan=True))
+    except CallError as error:
+        step = f"this was step {trainer.steps}"
+        made = f"{step}; keep what it is computed from where it has a value"
+        told = [replace(found, help=made if found.place else step) for found in error.diagnostics]
+        raise CallError(told, sources=error.sources) from None
+
+
+def _open(wanted: CompileRequest) -> SourceModel:
+    own = {name: value for name, value in wanted.parameters.items() if name in OWN}
+    rest = {name: value for name, value in wanted.parameters.items() if name not in OWN}
+    opened = open_training(
+        wanted.path, text=wanted.text, module=wanted.module, settings=rest, places=wanted.places
+    )
+    for decision in wanted.decided:
+        opened.context.log.add(decision)
+    assert opened.training is not None
+    opened.training = _changed(opened.training, own)
+    return opened
+
+
+def _set(artifact: Artifact, wanted: CompileRequest) -> Artifact:
+    """An artifact with the entries of its `train` block that the user sets."""
+    facts = artifact.manifest.training
+    others = [name for name in wanted.parameters if name not in OWN]
+    if wanted.settings.target != Settings().target:
+        others.append(option("target"))
+    if wanted.weights is not None:
+        others.append(option("weights"))
+    if wanted.settings.max_memory is not None:
+        others.append(option("max_memory"))
+    if wanted.settings.dims:
+        others.append(option("dims"))
+    if others:
+        raise UsageError(
+            f"{wanted.path} is compiled: {others[0]} cannot be set any more",
+            code="D0905",
+            help="train the text of the model",
+        )
+    if facts is None or not wanted.parameters:
+        return artifact
+    manifest = artifact.manifest._replace(training=_changed(facts, wanted.parameters))
+    return replace(artifact, manifest=manifest)
+
+
+def _changed(facts: Training, own: Mapping[str, Datum]) -> Training:
+    for name, value in own.items():
+        least = 0 if name == "seed" else 1
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+            raise UsageError(
+                f"{name} is a whole number from {least} to {MOST}, found {value}",
+                code="D0902",
+                help=f"write {option('settings', {name: max(least, 1)})}",
+            )
+    return facts._replace(**own)

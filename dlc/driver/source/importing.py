@@ -1,0 +1,158 @@
+"""From an ONNX model to model text and a weight file beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import Diagnostic, DlcError, UsageError
+from dlc.export.model_text import write_model
+from dlc.importers.onnx import OnnxModel, read_onnx
+from dlc.ir.dims import Bounds, Shape, Size
+from dlc.ir.value_map import ValueMap
+from dlc.runtime.arrays import safetensors
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.system.atomic_write import check_writable, write_file
+from dlc.runtime.system.mapped_files import map_file
+from dlc.text.sizes import parse_size
+
+_MADE = "made"
+"""The free text by which a weight file is known as one that an import wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What was written."""
+
+    text: Path
+    weights: Path | None
+    """None for a model without weights."""
+    parameters: int
+    renamed: Mapping[str, str]
+    """What is called otherwise than in the file: inputs, results and sizes."""
+    warnings: tuple[Diagnostic, ...] = ()
+    """What the file says otherwise than its nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of an ONNX file: texts of other shapes and of the only values of inputs, and bounds."""
+
+    shapes: Mapping[str, str] = field(default_factory=dict[str, str])
+    fixed: Mapping[str, str] = field(default_factory=dict[str, str])
+    bounds: Bounds = field(default_factory=dict[str, tuple[int, int | None]])
+
+    def check_for(self, path: Path) -> None:
+        """Raise UsageError (D0919) where another kind of file is asked for shapes or values."""
+        if path.suffix != ".onnx" and (self.shapes or self.fixed):
+            raise UsageError(
+                f"--{'shape' if self.shapes else 'fix'} is for an .onnx file, not for {path.name}",
+                code="D0919",
+                help="leave it out",
+            )
+
+    def read(self, path: Path, values: ValueMap | None = None) -> OnnxModel:
+        """The model in a file, with what is asked. Raises UsageError (D0901) for what cannot be read."""
+        return read_onnx(
+            path,
+            shapes={name: _shape(name, text) for name, text in self.shapes.items()},
+            fixed={name: _value(name, text) for name, text in self.fixed.items()},
+            bounds=self.bounds,
+            values=values,
+        )
+
+
+def import_model(
+    path: str | Path,
+    out: str | Path | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, str] | None = None,
+    fixed: Mapping[str, str] | None = None,
+) -> Imported:
+    """Write the `.dlm` of an `.onnx` file, and its weights beside it under the same name.
+
+    `dims` gives numbers to sizes that the file only names, `shapes` other shapes to its inputs, such as
+    `{"image": "B,3,32*H,32*W"}`, `fixed` values to inputs that decide shapes, such as `{"axes": "[1]"}`:
+    they are inputs no longer. Raises Unsupported, before anything is written, with every operator
+    that is not imported; UsageError (D0924) where the weights would replace what another program wrote.
+    """
+    path = Path(path)
+    if path.suffix != ".onnx":
+        raise UsageError(
+            f"{path.name} is no ONNX file",
+            code="D0903",
+            help="dlc import takes .onnx files",
+        )
+    target = Path(path.with_suffix(".dlm").name) if out is None else Path(out)
+    if target.suffix != ".dlm":
+        raise UsageError(f"{target.name} is no name for model text: it ends in .dlm", code="D0903")
+    wanted = {name: _shape(name, text) for name, text in (shapes or {}).items()}
+    values = {name: _value(name, text) for name, text in (fixed or {}).items()}
+    weights = target.with_suffix(".safetensors")
+    check_writable(target)
+    made = read_onnx(path, shapes=wanted, dims=dims, fixed=values)
+    docs = f"{path.stem}, imported from {path.name}."
+    written = write_model(made, target.stem, weights.name, docs)
+    tensors = {
+        name: Tensor.from_bits(weight.array, weight.dtype.name)
+        for name, weight in written.weights.items()
+    }
+    if tensors:
+        _check_own(weights)
+        safetensors.write(weights, tensors, {_MADE: "dlc import"})
+    write_file(target, [written.text.encode()])
+    count = sum(weight.array.size for weight in written.weights.values())
+    return Imported(target, weights if tensors else None, count, made.renamed, made.warnings)
+
+
+def _check_own(weights: Path) -> None:
+    """Refuse to replace a weight file that no import has written: nobody named it."""
+    if not weights.exists():
+        return
+    try:
+        own = _MADE in safetensors.metadata(map_file(weights), str(weights))
+    except DlcError:
+        own = False
+    if not own:
+        other = weights.with_name(f"new-{weights.stem}.dlm")
+        raise UsageError(
+            f"the weights would replace {weights}, which was not written by an import",
+            code="D0924",
+            help=f"name the new model otherwise, such as {other}",
+        )
+
+
+def _value(name: str, text: str) -> NDArray[np.generic]:
+    """A value of a command line: a number, true or false, or lists of them."""
+    try:
+        found = np.asarray(json.loads(text))
+    except ValueError:
+        found = np.empty(0, object)
+    if found.dtype.kind not in "bif":
+        raise UsageError(
+            f"--fix {name}={text} is no number or list of numbers",
+            code="D0901",
+            help=f"write --fix {name}=[1,2]",
+        )
+    return found
+
+
+def _shape(name: str, text: str) -> Shape:
+    """A shape of a command line: `B,3,32*H,32*W`."""
+    found: list[Size] = []
+    for part in text.strip("[]").split(","):
+        try:
+            found.append(parse_size(part))
+        except ValueError as error:
+            raise UsageError(
+                f"--shape {name}={text}: {error}",
+                code="D0901",
+                help="write sizes with commas between them: --shape image=B,3,224,224",
+            ) from None
+    return tuple(found)

@@ -1,0 +1,63 @@
+"""A model between the reading of its file and its compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dlc.dialects.builtin import Module
+from dlc.driver.source.weight_sources import Array
+from dlc.errors import Diagnostic, DlcError, render
+from dlc.ir.passes import Context
+from dlc.runtime.artifact import manifest
+
+
+@dataclass(slots=True)
+class SourceModel:
+    """A model that was read: its module at `stage`, and what is known about where it came from."""
+
+    module: Module
+    context: Context
+    name: str
+    texts: Mapping[str, str]
+    """What it was read from, by file name, as far as an artifact keeps it."""
+    folder: Path
+    stage: str = "graph"
+    layers: tuple[manifest.Layer, ...] = ()
+    read_at: str = "graph"
+    """The stage at which it was read."""
+    stages: tuple[str, ...] = ("graph",)
+    """The stages at which it may be taken to be."""
+    reopen: Callable[[], SourceModel] | None = None
+    """Reads it once more."""
+    warnings: tuple[Diagnostic, ...] = ()
+    unkept: tuple[Diagnostic, ...] = ()
+    """What its text demands and compiled code would not keep: limits and devices."""
+    arrays: Mapping[str, Array] | None = None
+    """The numbers of its weights, where the file itself has them."""
+    training: manifest.Training | None = None
+    """How it trains, if its functions are those that train it."""
+    listings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Texts that nobody wrote and messages refer to: the graph of an artifact, by what it is called."""
+    numbers: frozenset[str] = frozenset()
+    """Sizes that it had by name and that were asked to be numbers."""
+    can_train: bool = False
+    """Whether its text says how it trains."""
+    trust_ir: bool = False
+    """Whether IR below the graph, which may use any memory, is compiled."""
+
+    @contextmanager
+    def quoting(self) -> Generator[None]:
+        """Errors that are raised meanwhile show the lines that they are about."""
+        try:
+            yield
+        except DlcError as error:
+            error.sources.update({**self.listings, **self.texts})
+            raise
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The warnings about its text, as they are shown."""
+        return tuple(render(warning, self.texts) for warning in self.warnings)

@@ -1,0 +1,269 @@
+"""Evaluating a plan with NumPy, in the arena that it lays out.
+
+Every value is written where the plan says and read from there, so a value that is overwritten too early
+shows as a wrong number. The arena starts out full of NaN. The kernels of a wave run in any order: here
+they all read before any of them writes what the others might read, and a value that one kernel of a wave
+writes where another one reads is a conflict. Kernels that are lowered run tile by tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from dlc.dialects import kernel, loop, mem, simt
+from dlc.dialects.builtin import Module
+from dlc.dialects.loop.memory import POISON, Bytes, Stretch
+from dlc.evaluation.gpu.warps import Launch
+from dlc.evaluation.loop import run_tile
+from dlc.ir.core import Array, Block, Evaluation, Op, Value
+from dlc.ir.types import TensorType, ViewType
+from dlc.lowering.kernel_code.writer import Function
+from dlc.planning.arena import align
+from dlc.planning.storage import replaceable
+from dlc.runtime.abi import Status
+from dlc.runtime.calling.status import failure
+
+
+class PlanConflict(Exception):
+    """Two kernels of a wave use the same memory, and one of them writes it."""
+
+
+def evaluate_plan(
+    program: mem.Program,
+    inputs: Sequence[Array],
+    dims: Mapping[str, int] | None = None,
+    weights: Mapping[str, Array] | None = None,
+) -> tuple[Array, ...]:
+    """The results of an entry point whose kernels are in the plan, or lowered to loops.
+
+    Raises PlanConflict where the plan would let kernels of one wave disturb each other.
+    """
+    return PlanRun(program, inputs, Evaluation(dims, weights)).run()
+
+
+def arena_offsets(roots: Iterable[mem.Root], at: Evaluation) -> dict[int, int]:
+    """Where each arena root lies in bytes, by its number: at its offset, or just above those below it.
+
+    What lies above what may be a chain of any length, so what is not known yet waits on a stack.
+    """
+    arena = {root.number: root for root in roots if root.kind == "arena"}
+    starts: dict[int, int] = {}
+    pending = list(arena)
+    while pending:
+        root = arena[pending[-1]]
+        below = () if root.offset is not None else root.above or ()
+        unknown = [number for number in below if number not in starts]
+        if unknown:
+            pending += unknown
+            continue
+        pending.pop()
+        ends = [starts[number] + align(at.size(arena[number].bytes)) for number in below]
+        starts[root.number] = max(ends, default=0) if root.offset is None else root.offset
+    return starts
+
+
+def function_of(call: mem.Call) -> Function:
+    """The lowered kernel that a call calls."""
+    program = mem.program_of(call)
+    assert program is not None
+    assert program.parent is not None
+    module = program.parent.parent
+    assert isinstance(module, Module)
+    found = module.symbol(call.kernel.name)
+    assert isinstance(found, loop.Func | simt.Func)
+    return found
+
+
+class PlanRun:
+    """A program being evaluated, and its memory."""
+
+    def __init__(self, program: mem.Program, inputs: Sequence[Array], at: Evaluation) -> None:
+        self.program = program
+        self.at = at
+        self.counters: dict[int, int] = {}
+        self.memory: dict[Value, Bytes] = {}
+        self.inputs: dict[int, Bytes] = {}
+        self.outputs: dict[int, Bytes] = {}
+        self._roots(inputs)
+
+    def run(self) -> tuple[Array, ...]:
+        self._work(self.program.body)
+        self.measure()
+        updates = self.program.updates
+        results: list[Array] = []
+        for number, type in enumerate(self.program.function_type.results):
+            assert isinstance(type, TensorType)
+            updated = updates.get(number)
+            memory = self.outputs[number] if updated is None else self.inputs[updated]
+            shape = self.at.shape(type.shape)
+            count = int(np.prod(shape))  # fewer than there is room for, where the call measures
+            results.append(memory.view(type.dtype.numpy)[:count].reshape(shape))
+        return tuple(results)
+
+    def _roots(self, inputs: Sequence[Array]) -> None:
+        roots = [op for op in self.program.body if isinstance(op, mem.Root)]
+        places = arena_offsets(roots, self.at)
+        ends = [
+            places[root.number] + self.at.size(root.bytes) for root in roots if root.kind == "arena"
+        ]
+        arena = np.full(max(ends, default=0), POISON, np.uint8)
+        for root in roots:
+            count = self.at.size(root.bytes)
+            match root.kind:
+                case "arena":
+                    start = places[root.number]
+                    self.memory[root.result] = arena[start : start + count]
+                case "input":
+                    data = np.array(inputs[root.number], order="C").reshape(-1)
+                    self.memory[root.result] = data.view(np.uint8)
+                    self.inputs[root.number] = self.memory[root.result]
+                case _:
+                    self.memory[root.result] = np.full(count, POISON, np.uint8)
+                    self.outputs[root.number] = self.memory[root.result]
+
+    # Work.
+
+    def _work(self, block: Block) -> None:
+        for op in block:
+            match op:
+                case mem.Wave():
+                    self.wave(op)
+                case mem.Loop(body=body, counter=counter, length=length):
+                    for number in range(self.at.size(length)):
+                        self.counters[counter] = number
+                        self._work(body)
+                case mem.While():
+                    self._while(op)
+                case mem.Choose(condition=condition, then=then, otherwise=otherwise):
+                    self._work(then if self.array(condition) else otherwise)
+                case _:
+                    pass
+
+    def _while(self, loop: mem.While) -> None:
+        self.counters[loop.counter] = 0
+        while True:
+            self._work(loop.test)
+            if not self.array(loop.condition):
+                return
+            rounds = self.counters[loop.counter]
+            if rounds == loop.limit:
+                raise failure(Status.LIMIT, rounds, 0, loop.location.place)
+            self._work(loop.body)
+            self.counters[loop.counter] += 1
+
+    def wave(self, wave: mem.Wave) -> None:
+        """Run the kernels of a wave."""
+        for op in wave.body:
+            if isinstance(op, mem.Call):
+                self._call(op)
+        kernels = [op for op in wave.body if isinstance(op, kernel.Kernel)]
+        computed = [self.results(op) for op in kernels]
+        self._refuse_conflicts(kernels)
+        for op, results in zip(kernels, computed, strict=True):
+            for target, result in zip(op.targets, results, strict=True):
+                self.array(target)[...] = result
+
+    def _call(self, call: mem.Call) -> None:
+        """Run a lowered kernel."""
+        views = [self.stretch(view) for view in call.views]
+        self.measure()
+        sizes, scratch = self.at.shape(call.sizes), self.at.size(call.scratch)
+        function = function_of(call)
+        # Tiles are independent, so they run in any order: here the last comes first.
+        tiles = reversed(range(self.at.size(call.tiles)))
+        if isinstance(function, loop.Func):
+            for tile in tiles:
+                run_tile(function, views, sizes, tile, scratch)
+        else:
+            launch = Launch(function, views, sizes, scratch)
+            for tile in tiles:
+                launch.run(tile)
+
+    def measure(self) -> None:
+        """Look at what was counted so far."""
+        for op in self.program.body:
+            if isinstance(op, mem.MeasuredSize):
+                self.at.dims[op.dim] = int(self.array(op.view))
+
+    def stretch(self, view: Value) -> Stretch:
+        """The memory of a view: from its first element to its last, where there are most of them."""
+        op: Op | None = view.op
+        if not isinstance(op, mem.View):
+            return Stretch(str(op), self.array(view).reshape(-1).view(np.uint8), writable=False)
+        most = {name: self.at.size(limit) for name, limit in self.program.limit_of.items()}
+        at = Evaluation({**self.at.dims, **most})
+        shape, strides = at.shape(op.type.shape), at.shape(op.type.strides)
+        elements = sum((n - 1) * by for n, by in zip(shape, strides, strict=True)) + 1
+        size = 0 if 0 in shape else elements * op.type.dtype.bytes
+        start = self._start(op)
+        name = f"{view.name or 'a view'} of {op.type}"
+        if not size:
+            # A formula may look at a place that it then does not choose: that reads what it likes.
+            return Stretch(name, np.full(8, POISON, np.uint8), writable=False)
+        root = op.root.op
+        updated = self.program.updates.values()
+        writable = isinstance(root, mem.Root) and (root.kind != "input" or root.number in updated)
+        return Stretch(name, self._memory_of(op.root)[start : start + size], writable)
+
+    def _start(self, view: mem.View) -> int:
+        """Where in its root a view begins at this point of the loops, in bytes."""
+        start = self.at.size(view.offset)
+        for counter, step in zip(view.counters, view.steps, strict=True):
+            start += self.counters[counter] * self.at.size(step)
+        return start
+
+    def results(self, op: kernel.Kernel) -> tuple[Array, ...]:
+        """What a kernel computes from memory as it is."""
+        reads = op.operands[: len(op.operands) - len(op.targets)]
+        results = op.evaluate(self.at, *[self.array(view) for view in reads])
+        return results if isinstance(results, tuple) else (results,)
+
+    def _refuse_conflicts(self, kernels: Sequence[kernel.Kernel]) -> None:
+        for writer in kernels:
+            for target in writer.targets:
+                written = self.array(target)
+                for other in kernels:
+                    for used in other.operands:
+                        if (
+                            used is not target
+                            and np.shares_memory(written, self.array(used))
+                            and not (other is writer and self._is_in_place(writer, target, used))
+                        ):
+                            raise PlanConflict(f"{writer} writes what {other} uses")
+
+    def _is_in_place(self, op: kernel.Kernel, target: Value, used: Value) -> bool:
+        """Whether a kernel writes exactly the elements that it reads, each over itself."""
+        places = replaceable(op)
+        if target.type is not used.type:
+            return False
+        same = self.array(target).ctypes.data == self.array(used).ctypes.data
+        reads = op.operands[: len(op.operands) - len(op.targets)]
+        return same and all(k in places for k, view in enumerate(reads) if view is used)
+
+    def array(self, view: Value) -> Array:
+        """The window on memory that a view is at this point of the loops."""
+        op: Op | None = view.op
+        match op:
+            case mem.Constant(value=value, type=type):
+                return value.array.reshape(self.at.shape(type.shape))
+            case mem.Weight(symbol=symbol, type=type):
+                return self.at.weights[symbol.name].reshape(self.at.shape(type.shape))
+            case mem.View(root=root, type=type):
+                return self._window(self._memory_of(root), type, self._start(op))
+            case _:
+                raise AssertionError(f"{op} is no view")
+
+    def _memory_of(self, root: Value) -> Bytes:
+        """The bytes of a root, or of the constant or weight that a view is a part of."""
+        found = self.memory.get(root)
+        return self.array(root).reshape(-1).view(np.uint8) if found is None else found
+
+    def _window(self, memory: Bytes, type: ViewType, start: int) -> Array:
+        shape = self.at.shape(type.shape)
+        step = type.dtype.bytes
+        strides = tuple([stride * step for stride in self.at.shape(type.strides)])
+        if 0 in shape:
+            return np.zeros(shape, type.dtype.numpy)
+        return np.ndarray(shape, type.dtype.numpy, memory.data, start, strides)

@@ -1,0 +1,224 @@
+"""What is known about the values of a graph: numbers, weights, and what follows from these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import copysign
+
+import numpy as np
+
+from dlc.dialects import array, nn, weight
+from dlc.dialects.array import tensor_type
+from dlc.export.model_text.terms import Code, Index, Item, Weight
+from dlc.importers.onnx.facts import Array
+from dlc.ir.attributes import decode
+from dlc.ir.core import Block, Evaluation, Op, Value
+from dlc.ir.dims import Shape
+from dlc.ir.types import F64, DType, TensorType
+
+NEW = Code("new")
+ALL = Code(":")
+MAX_PLAIN = 1e6
+"""Whole numbers below are written without a point."""
+SMALL = 64
+"""What follows from weights is stored if it is not larger than they are, or than this."""
+
+LARGER = 64
+LEAST = 1 << 16
+"""What follows from weights is computed while writing if it is not so much larger, or than this."""
+PADDED = (array.ReduceWindow, nn.Conv)
+"""Operations that may read any number of elements beside those of their operands."""
+
+
+class Graph:
+    """The operations of a function, with the numbers of its weights by symbol."""
+
+    def __init__(
+        self, block: Block, arrays: Mapping[str, Array], origins: Mapping[str, str]
+    ) -> None:
+        self.origins = origins
+        """What the weight symbols were called in the file that they come from."""
+        self._at = Evaluation(None, arrays)
+        self._arrays: dict[Value, Array] = {}
+        self._fixed: dict[Value, int] = {}
+        for op in [inner for outer in block for inner in outer.walk()]:
+            size = self._fixed_size(op)
+            if size is not None:
+                self._fixed.update(dict.fromkeys(op.results, size))
+
+    def _fixed_size(self, op: Op) -> int | None:
+        """How many elements the weights have that alone decide an operation; None if others do.
+
+        None also for one that makes far more than they have: it is computed by the call.
+        """
+        types = [result.type for result in op.results]
+        if op.regions or not op.pure or isinstance(op, PADDED):
+            return None
+        if not all(isinstance(type, TensorType) and type.is_static for type in types):
+            return None
+        made = sum(int(tensor_type(result).size) for result in op.results)  # pyright: ignore[reportArgumentType]
+        if isinstance(op, weight.Get | array.Constant):
+            return made
+        if not isinstance(op, array.Fill) and not op.operands:
+            return None
+        if any(value not in self._fixed for value in op.operands):
+            return None
+        size = sum(self._fixed[value] for value in op.operands) or 1
+        return size if made <= max(LARGER * size, LEAST) else None
+
+    # What is known ----------------------------------------------------------------------------
+
+    def is_stored(self, value: Value) -> bool:
+        """Whether a value follows from weights alone and may be stored in their place."""
+        size = self._fixed.get(value)
+        return size is not None and int(tensor_type(value).size) <= max(size, SMALL)  # pyright: ignore[reportArgumentType]
+
+    def array(self, value: Value) -> Array:
+        """The elements of a value that follows from weights alone."""
+        pending = [value]
+        while pending:
+            current = pending[-1]
+            op = current.op
+            assert op is not None and current in self._fixed
+            missing = [operand for operand in op.operands if operand not in self._arrays]
+            if current in self._arrays or not missing:
+                pending.pop()
+                self._evaluate(op)
+            else:
+                pending += missing
+        return self._arrays[value]
+
+    def _evaluate(self, op: Op) -> None:
+        if op.results[0] in self._arrays:
+            return
+        found = op.evaluate(self._at, *[self._arrays[operand] for operand in op.operands])
+        results = found if isinstance(found, tuple) else (found,)
+        self._arrays.update(zip(op.results, results, strict=True))
+
+    def weight(self, value: Value, *, trained: bool = True, flipped: Sequence[int] = ()) -> Weight:
+        """A stored value as a weight, perhaps with its elements reversed along axes."""
+        found = self.array(value)
+        dtype = tensor_type(value).dtype
+        if flipped:
+            found = np.flip(found, tuple(flipped))
+        return Weight(found, dtype, self._origin(value), trained and dtype.is_float)
+
+    def _origin(self, value: Value) -> str:
+        """The name of the first weight that a value follows from."""
+        pending = [value]
+        while pending:
+            op = pending.pop().op
+            if isinstance(op, weight.Get):
+                return self.origins.get(op.symbol.name, op.symbol.name)
+            if op is not None:
+                pending += reversed(op.operands)
+        return value.name or ""
+
+    def number(self, value: Value) -> bool | int | float | None:
+        """The number that is in every place of a value; None where they differ or are not known."""
+        op = value.op
+        match op:
+            case array.Fill():
+                return op.value
+            case array.Constant() if op.value.is_splat:
+                first = decode(op.value.array.ravel()[:1], op.value.type.dtype)
+                number: object = first[0].item()
+                assert isinstance(number, bool | int | float)
+                return number
+            case array.Broadcast() | array.Reshape() | array.Transpose():
+                return self.number(op.source)
+            case _:
+                return None
+
+    def is_used_only_by(self, value: Value, users: set[Op]) -> bool:
+        """Whether nothing else needs a value."""
+        return all(user in users for user in value.uses)
+
+    # Stretching -------------------------------------------------------------------------------
+
+    def operands(
+        self, values: Sequence[Value], shape: Shape, *, all_numbers: bool = False
+    ) -> list[Item]:
+        """Operands of an element-wise operation whose result has this shape, as short as may be.
+
+        Numbers stand for tensors of one number, and what the language stretches by itself is not
+        stretched in the text; at least one tensor stays, and all of the shape can be told from them.
+        """
+        found: list[Item] = [self._short(value, shape) for value in values]
+        if all(not isinstance(item, Value | Index) for item in found) and not all_numbers:
+            found[0] = values[0]
+        if not all_numbers and _joint([_shape(item) for item in found]) != shape:
+            found[0] = values[0]
+            if _joint([_shape(item) for item in found]) != shape:
+                found = list(values)
+        return found
+
+    def _short(self, value: Value, shape: Shape) -> Item:
+        number = self.number(value)
+        if number is None:
+            return unstretched(value, shape)
+        found = short(number, tensor_type(value).dtype)
+        plain = isinstance(found, float) and found.is_integer() and abs(found) < MAX_PLAIN
+        return int(found) if plain and (found or copysign(1, found) > 0) else found
+
+
+def short(number: float, dtype: DType) -> float:
+    """A number of a tensor of this dtype, as the shortest that rounds to the same element."""
+    if not isinstance(number, float) or dtype is F64 or not dtype.is_float:
+        return number
+    with np.errstate(over="ignore"):
+        return float(str(np.float32(number)))
+
+
+def unstretched(value: Value, shape: Shape) -> Value | Index:
+    """What stretches to the value: the value itself where nothing was stretched."""
+    op = value.op
+    if not isinstance(op, array.Broadcast):
+        return value
+    inner = op.source
+    squeezed = inner.op
+    if isinstance(squeezed, array.Reshape) and _stretches(squeezed.source, inner, op):
+        return squeezed.source
+    own = tensor_type(inner).rank
+    if op.axes == tuple(range(len(shape) - own, len(shape))):
+        return inner
+    first = op.axes[0]
+    places = tuple([ALL if axis in op.axes else NEW for axis in range(first, len(shape))])
+    return Index(inner, places)
+
+
+def _stretches(source: Value, squeezed: Value, op: array.Broadcast) -> bool:
+    """Whether the language makes `op` of `source`, which loses its axes of size 1 before."""
+    own, shape = tensor_type(source).shape, op.shape
+    lead = len(shape) - len(own)
+    if lead < 0:
+        return False
+    kept = [k for k, size in enumerate(own) if size == shape[lead + k]]
+    return (
+        all(size == 1 for k, size in enumerate(own) if k not in kept)
+        and tensor_type(squeezed).shape == tuple([own[k] for k in kept])
+        and op.axes == tuple([lead + k for k in kept])
+    )
+
+
+def _shape(item: Item) -> Shape:
+    match item:
+        case Value():
+            return tensor_type(item).shape
+        case Index(source=Value() as source, places=places):
+            rest = iter(tensor_type(source).shape)
+            return tuple([1 if place == NEW else next(rest) for place in places])
+        case _:
+            return ()
+
+
+def _joint(shapes: Sequence[Shape]) -> Shape | None:
+    """The shape that shapes stretch to, as far as they do."""
+    rank = max(map(len, shapes), default=0)
+    found: list[int | object] = []
+    for axis in range(-rank, 0):
+        sizes = {shape[axis] for shape in shapes if len(shape) >= -axis} - {1}
+        if len(sizes) > 1:
+            return None
+        found.append(sizes.pop() if sizes else 1)
+    return tuple(found)  # pyright: ignore[reportReturnType]

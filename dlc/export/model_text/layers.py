@@ -1,0 +1,180 @@
+"""Readings of layers of the library: a product with weights of its own, and normalisation by figures."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from dlc.dialects import array, nn
+from dlc.dialects.array import LAYOUTS, tensor_type
+from dlc.export.model_text.functions import conv_settings, dims_setting, is_transposed, one_if_equal
+from dlc.export.model_text.graph import Graph, short
+from dlc.export.model_text.pattern import HOLES, matched
+from dlc.export.model_text.spelling import reads
+from dlc.export.model_text.terms import Item, Layer, Term, Weight
+from dlc.ir.core import Value
+from dlc.ir.dims import product
+from dlc.ir.types import F32, DType
+
+NAMES = ("", "Conv1d", "Conv2d", "Conv3d")
+TRANSPOSED = ("", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
+FIRST = {3: "ncw", 4: "nchw", 5: "ncdhw"}
+"""The layouts with the channels second, by the number of axes."""
+
+Settings = list[tuple[str, Item]]
+
+
+@reads(nn.Conv)
+def _conv(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, nn.Conv)
+    settings = conv_settings(op)
+    if settings is None or graph.is_stored(op.source) or not _own(graph, op.kernel, *op.bias):
+        return None
+    layout = LAYOUTS[op.dims]
+    kernel = tensor_type(op.kernel)
+    window = tuple([_int(kernel.shape[axis]) for axis in layout.kernel_spatial])
+    inputs = tensor_type(op.source).shape[layout.channel]
+    outputs = tensor_type(value).shape[layout.channel]
+    found: Settings = [("", inputs), ("", outputs), ("kernel", one_if_equal(window)), *settings]
+    if not op.bias:
+        found.insert(-1 if settings and settings[-1][0] == "dims" else len(found), ("bias", False))
+    flipped = layout.kernel_spatial if is_transposed(op) else ()
+    weights = [("w", graph.weight(op.kernel, flipped=flipped))]
+    weights += [("b", graph.weight(bias)) for bias in op.bias]
+    names = TRANSPOSED if is_transposed(op) else NAMES
+    return _layer(names[len(window)], found, kernel.dtype, weights, op.source)
+
+
+@reads(array.Add)
+def _linear_and_bias(graph: Graph, value: Value) -> Term | None:
+    """A matrix product with a weight, and a bias for each column."""
+    op = value.op
+    assert isinstance(op, array.Add)
+    for inner, bias in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        found = _rows(graph, inner)
+        wide = bias.op
+        if found is None or not graph.is_used_only_by(inner, {op}):
+            continue
+        if not isinstance(wide, array.Broadcast) or wide.axes != (tensor_type(value).rank - 1,):
+            continue
+        source, matrix = found
+        row = wide.source
+        if not _own(graph, row):
+            continue
+        weights = [("w", graph.weight(matrix)), ("b", graph.weight(row))]
+        return _linear(matrix, weights, source)
+    return None
+
+
+@reads(nn.Linear)
+def _linear_at_once(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, nn.Linear)
+    if not _own(graph, op.weight, *op.bias):
+        return None
+    weights = [("w", graph.weight(op.weight)), *[("b", graph.weight(bias)) for bias in op.bias]]
+    return _linear(op.weight, weights, op.source)
+
+
+@reads(array.MatMul, array.Reshape)
+def _linear_alone(graph: Graph, value: Value) -> Term | None:
+    found = _rows(graph, value)
+    if found is None:
+        return None
+    source, matrix = found
+    return _linear(matrix, [("w", graph.weight(matrix))], source)
+
+
+def _linear(matrix: Value, weights: list[tuple[str, Weight]], source: Value) -> Layer:
+    inputs, outputs = tensor_type(matrix).shape
+    settings: Settings = [("", inputs), ("", outputs)]
+    if len(weights) == 1:
+        settings.append(("bias", False))
+    return _layer("Linear", settings, tensor_type(matrix).dtype, weights, source)
+
+
+def _rows(graph: Graph, value: Value) -> tuple[Value, Value] | None:
+    """The rows and the matrix of weights whose product a value is."""
+    op = value.op
+    if isinstance(op, array.Reshape):
+        inner = op.source.op
+        if not isinstance(inner, array.MatMul) or not graph.is_used_only_by(op.source, {op}):
+            return None
+        rows = inner.lhs.op
+        if not isinstance(rows, array.Reshape):
+            return None
+        source = rows.source
+        shape = tensor_type(source).shape
+        if rows.shape != (product(shape[:-1]), shape[-1]) or op.shape[:-1] != shape[:-1]:
+            return None
+    elif isinstance(op, array.MatMul):
+        inner, source = op, op.lhs
+    else:
+        return None
+    if tensor_type(inner.rhs).rank != 2 or not _own(graph, inner.rhs) or graph.is_stored(source):
+        return None
+    return source, inner.rhs
+
+
+@reads(array.Add)
+def _batch_norm(graph: Graph, value: Value) -> Term | None:
+    """Normalisation by figures that were gathered in training; the channels are the second axis."""
+    type = tensor_type(value)
+    if type.rank < 2 or (type.rank > 2 and type.rank not in FIRST):
+        return None
+    row = type.with_shape((type.shape[1],))
+    build = partial(nn.batch_norm, axis=1, eps=HOLES[0])
+    found = matched(graph, value, build, [type, row, row, row, row])
+    if found is None:
+        return None
+    (source, *rows), (eps,) = found
+    if not _own(graph, *rows) or graph.is_stored(source):
+        return None
+    names = ("scale", "shift", "running_mean", "running_var")
+    weights = [
+        (name, graph.weight(row, trained=name in ("scale", "shift")))
+        for name, row in zip(names, rows, strict=True)
+    ]
+    settings: Settings = [("", type.shape[1])]
+    eps = short(eps, type.dtype)
+    settings += [("eps", eps)] if eps != 1e-5 else []
+    settings += dims_setting(FIRST[type.rank]) if type.rank > 2 else []
+    return _layer("BatchNorm", settings, type.dtype, weights, source)
+
+
+@reads(nn.LayerNorm)
+def _layer_norm(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, nn.LayerNorm)
+    type = tensor_type(op.source)
+    if op.axis != type.rank - 1 or not op.scale or not _own(graph, *op.scale, *op.shift):
+        return None
+    eps = short(op.eps, type.dtype)
+    settings: Settings = [("", type.shape[-1])]
+    settings += [("eps", eps)] if eps != 1e-5 else []
+    settings += [] if op.shift else [("bias", False)]
+    weights = [("scale", graph.weight(op.scale[0]))]
+    weights += [("shift", graph.weight(shift)) for shift in op.shift]
+    return _layer("LayerNorm", settings, type.dtype, weights, op.source)
+
+
+def _layer(
+    name: str,
+    settings: Settings,
+    dtype: DType,
+    weights: list[tuple[str, Weight]],
+    source: Value,
+) -> Layer:
+    if dtype is not F32:
+        settings.append(("F", dtype))
+    return Layer(name, tuple(settings), tuple(weights), source)
+
+
+def _own(graph: Graph, *values: Value) -> bool:
+    """Whether these are weights that one operation alone uses."""
+    return all(graph.is_stored(value) and len(value.uses) == 1 for value in values)
+
+
+def _int(size: object) -> int:
+    assert isinstance(size, int)
+    return size

@@ -1,0 +1,84 @@
+"""What has a name in a body and in all braces in it: the members of its module, and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlc.dialects.array import tensor_type
+from dlc.export.model_text.expressions import setting, type_text
+from dlc.export.model_text.names import Names, brief, readable, short_name
+from dlc.export.model_text.terms import Item, Layer, Weight
+from dlc.ir.core import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A declaration of a module: `use`, `param` or `state`."""
+
+    text: str
+    remark: str
+
+
+class Members:
+    """Declares weights and layers at their first use, and gives values their names, each once."""
+
+    def __init__(
+        self,
+        given: Mapping[Value, str],
+        weights: Mapping[Value, Weight],
+        shapes: Mapping[Value, Sequence[Item]] | None,
+        scope: Iterable[str],
+    ) -> None:
+        self.declared: list[Member] = []
+        self.paths: dict[str, Weight] = {}
+        """The weights by their path in the module."""
+        self.shapes = shapes
+        self._weights = weights
+        self._called = dict(given)
+        self._layers: dict[Layer, str] = {}
+        self._names = Names([*given.values(), *scope])
+
+    def known(self, value: Value) -> str | None:
+        """What a value is called, if it has a name or is a weight."""
+        if value not in self._called and value in self._weights:
+            self._called[value] = self._param(value)
+        return self._called.get(value)
+
+    def give(self, value: Value, otherwise: str) -> str:
+        """A name for a value: its own if that is one for people."""
+        self._called[value] = self._names.of(readable(value.name, otherwise))
+        return self._called[value]
+
+    def call(self, value: Value, text: str) -> None:
+        """Write a value like this from now on."""
+        self._called[value] = text
+
+    def _param(self, value: Value) -> str:
+        weight = self._weights[value]
+        name = self._names.of("w" if self.shapes is not None else readable(weight.origin, "w"))
+        kind = "param" if weight.trained else "state"
+        type = type_text(tensor_type(value))
+        if self.shapes is not None:
+            sizes = ", ".join(setting(item) for item in self.shapes[value])
+            type = f"{weight.dtype.name}[{sizes}]"
+        self.declared.append(Member(f"{kind} {name}: {type}", brief(weight.origin)))
+        self.paths[name] = weight
+        return name
+
+    def layer(self, layer: Layer) -> str:
+        """What a layer is called."""
+        found = self._layers.get(layer)
+        if found is not None:
+            return found
+        name = self._names.numbered(short_name(layer.module))
+        self._layers[layer] = name
+        settings = [
+            f"{key}={setting(item)}" if key else setting(item) for key, item in layer.settings
+        ]
+        origins = [brief(weight.origin) for _, weight in layer.weights if weight.origin]
+        remark = ", ".join(origins) if len(origins) <= 3 else f"{origins[0]} ... {origins[-1]}"
+        self.declared.append(Member(f"use {name} = {layer.module}({', '.join(settings)})", remark))
+        for path, weight in layer.weights:
+            self.paths[f"{name}.{path}"] = weight
+        return name

@@ -1,0 +1,354 @@
+"""Spellings of what rearranges tensors, takes parts of them and combines elements along axes."""
+
+from __future__ import annotations
+
+from string import ascii_lowercase
+
+from dlc.dialects import array
+from dlc.dialects.array import tensor_type
+from dlc.dialects.array.shape import inverse
+from dlc.export.model_text.graph import ALL, Graph
+from dlc.export.model_text.spelling import reads, spells
+from dlc.export.model_text.terms import Call, Code, Cut, Index, Infix, Item, Term
+from dlc.ir.core import Value
+from dlc.ir.dims import Dim, Shape, product
+from dlc.ir.types import BOOL, F32, I32
+
+REDUCTIONS: dict[type[array.Reduction], str] = {
+    array.ReduceSum: "sum",
+    array.ReduceProduct: "product",
+    array.ReduceMax: "max",
+    array.ReduceMin: "min",
+    array.ReduceAnd: "all",
+    array.ReduceOr: "any",
+}
+CUMULATIVE: dict[type[array.Cumulative], str] = {
+    array.CumulativeSum: "cumsum",
+    array.CumulativeProduct: "cumprod",
+    array.CumulativeMax: "cummax",
+    array.CumulativeMin: "cummin",
+}
+Named = tuple[tuple[str, Item], ...]
+
+
+# The same elements ------------------------------------------------------------------------------
+
+
+@reads(array.Reshape)
+def _kept(graph: Graph, value: Value) -> Term | None:
+    """A reduction whose axes stay with size 1."""
+    op = value.op
+    assert isinstance(op, array.Reshape)
+    inner = op.source.op
+    if not isinstance(inner, array.Reduction) or not graph.is_used_only_by(op.source, {op}):
+        return None
+    source = tensor_type(inner.source).shape
+    kept = tuple([1 if axis in inner.axes else size for axis, size in enumerate(source)])
+    if op.shape != kept or type(inner) not in REDUCTIONS:
+        return None
+    return _reduced(inner, keepdims=True)
+
+
+@reads(array.Reshape)
+def _rows_times_matrix(graph: Graph, value: Value) -> Term | None:
+    """`x @ w` where x has more axes than a matrix."""
+    op = value.op
+    assert isinstance(op, array.Reshape)
+    product_op = op.source.op
+    if not isinstance(product_op, array.MatMul) or not graph.is_used_only_by(op.source, {op}):
+        return None
+    rows = product_op.lhs.op
+    if not isinstance(rows, array.Reshape):
+        return None
+    left, right = tensor_type(rows.source).shape, tensor_type(product_op.rhs).shape
+    if len(left) < 3 or len(right) != 2 or (*left[:-1], right[1]) != op.shape:
+        return None
+    if rows.shape != (product(left[:-1]), left[-1]):
+        return None
+    return Infix("@", rows.source, product_op.rhs)
+
+
+@reads(array.Reshape)
+def _element(graph: Graph, value: Value) -> Term | None:
+    """A slice that takes one place of an axis, which then goes: `x[:, 2]`."""
+    op = value.op
+    assert isinstance(op, array.Reshape)
+    inner = op.source.op
+    if not isinstance(inner, array.Slice) or not graph.is_used_only_by(op.source, {op}):
+        return None
+    sizes = tensor_type(inner.source).shape
+    taken = {
+        axis
+        for axis, (size, start, limit) in enumerate(
+            zip(sizes, inner.starts, inner.limits, strict=True)
+        )
+        if limit - start == 1 and size != 1
+    }
+    left = tuple([n for axis, n in enumerate(tensor_type(op.source).shape) if axis not in taken])
+    if not taken or op.shape != left:
+        return None
+    places = [inner.starts[axis] if axis in taken else cut for axis, cut in enumerate(_cuts(inner))]
+    while places[-1] == Cut():
+        places.pop()
+    return Index(inner.source, tuple(places))
+
+
+@spells(array.Reshape)
+def _reshape(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, array.Reshape)
+    source, shape = tensor_type(op.source).shape, op.shape
+    if len(source) > 2 and len(shape) == 2 and shape == (source[0], product(source[1:])):
+        return Call("flatten", (op.source,))
+    ones = [axis for axis, size in enumerate(source) if size == 1]
+    if ones and shape == tuple([size for size in source if size != 1]):
+        return Call("squeeze", (op.source,), (("axis", _axes(ones)),))
+    return Call("reshape", (op.source, _with_hole(shape)))
+
+
+def _with_hole(shape: Shape) -> Item:
+    """The shape, with `_` for a size that is no plain name or number if there is one."""
+    texts = [str(size) for size in shape]
+    hard = [
+        k for k, text in enumerate(texts) if isinstance(shape[k], Dim) and not text.isidentifier()
+    ]
+    if not hard or 0 in shape:
+        return shape
+    return (*shape[: hard[0]], Code("_"), *shape[hard[0] + 1 :])
+
+
+@spells(array.Broadcast)
+def _broadcast(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, array.Broadcast)
+    (item,) = graph.operands([value], op.shape, all_numbers=True)
+    if not isinstance(item, Value | Index):
+        return Call("full", (op.shape, item), _dtype_unless_natural(value, item))
+    if item is value:
+        item = op.source
+    return Call("broadcast", (item, op.shape))
+
+
+def _dtype_unless_natural(value: Value, item: Item) -> Named:
+    natural = BOOL if isinstance(item, bool) else I32 if isinstance(item, int) else F32
+    dtype = tensor_type(value).dtype
+    return () if dtype is natural else (("dtype", dtype),)
+
+
+@reads(array.Transpose)
+def _taken(graph: Graph, value: Value) -> Term | None:
+    """A gather along one axis, whose index stands where the axis stood."""
+    op = value.op
+    assert isinstance(op, array.Transpose)
+    inner = op.source.op
+    if not isinstance(inner, array.Gather) or len(inner.axes) != 1:
+        return None
+    if not graph.is_used_only_by(op.source, {op}) or op.axes != _in_place(inner):
+        return None
+    return _indexed(inner)
+
+
+def _in_place(op: array.Gather) -> tuple[int, ...]:
+    """The order of axes that puts those of the index where the first that it names was."""
+    front, first = tensor_type(op.indices[0]).rank, op.axes[0]
+    rest = tensor_type(op.source).rank - len(op.axes)
+    return (*range(front, front + first), *range(front), *range(front + first, front + rest))
+
+
+def _indexed(op: array.Gather) -> Term:
+    named = dict(zip(op.axes, op.indices, strict=True))
+    return Index(op.source, tuple([named.get(axis, ALL) for axis in range(op.axes[-1] + 1)]))
+
+
+@spells(array.Gather)
+def _gather(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, array.Gather)
+    if list(op.axes) != sorted(op.axes):
+        return None
+    order = _in_place(op)
+    if order == tuple(range(len(order))):
+        return _indexed(op)
+    return Call("permute", (_indexed(op), inverse(order)))
+
+
+@spells(array.Scatter)
+def _scatter(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, array.Scatter)
+    if op.axes != tuple(range(len(op.axes))):
+        return None
+    named: Named = (("at", tuple(op.indices)),)
+    named += () if op.mode == "set" else (("mode", op.mode),)
+    return Call("update", (op.target, op.updates), named)
+
+
+@spells(array.NonZero)
+def _nonzero(graph: Graph, value: Value) -> Term:
+    """The places and how many they are."""
+    op = value.op
+    assert isinstance(op, array.NonZero)
+    named: Named = () if op.bound is None else (("bound", op.bound),)
+    return Call("nonzero", (op.source,), named)
+
+
+@spells(array.Transpose)
+def _transpose(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, array.Transpose)
+    rank = len(op.axes)
+    if rank >= 2 and op.axes == (*range(rank - 2), rank - 1, rank - 2):
+        return Call("transpose", (op.source,))
+    return Call("permute", (op.source, op.axes))
+
+
+@spells(array.Reverse)
+def _reverse(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, array.Reverse)
+    return Call("flip", (op.source,), (("axis", _axes(op.axes)),))
+
+
+# Parts ------------------------------------------------------------------------------------------
+
+
+@spells(array.Slice)
+def _slice(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, array.Slice)
+    places = _cuts(op)
+    while places and places[-1] == Cut():
+        places.pop()
+    return Index(op.source, tuple(places or [ALL]))
+
+
+def _cuts(op: array.Slice) -> list[Cut]:
+    """What is taken of each axis."""
+    places: list[Cut] = []
+    for size, start, limit, step in zip(
+        tensor_type(op.source).shape, op.starts, op.limits, op.steps, strict=True
+    ):
+        stop: Item = None if limit == size else limit
+        places.append(Cut(None if start == 0 else start, stop, step))
+    return places
+
+
+@spells(array.Concatenate)
+def _concatenate(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, array.Concatenate)
+    return Call("concat", (tuple(op.sources),), (("axis", op.axis),))
+
+
+@spells(array.Pad)
+def _pad(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, array.Pad)
+    if any(op.interior):
+        return None
+    number = graph.number(op.value)
+    pairs = tuple(zip(op.low, op.high, strict=True))
+    filler: Item = op.value if number is None else number
+    return Call("pad", (op.source, pairs), () if number == 0 else (("value", filler),))
+
+
+@spells(array.Iota)
+def _iota(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, array.Iota)
+    named: Named = () if op.dtype is I32 else (("dtype", op.dtype),)
+    if len(op.shape) == 1:
+        return Call("arange", (op.shape[0],), named)
+    return Call("iota", (op.shape, op.axis), named)
+
+
+# Along axes -------------------------------------------------------------------------------------
+
+
+@spells(*REDUCTIONS)
+def _reduction(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, array.Reduction)
+    return _reduced(op)
+
+
+def _reduced(op: array.Reduction, *, keepdims: bool = False) -> Term:
+    named: list[tuple[str, Item]] = []
+    if len(op.axes) < tensor_type(op.source).rank:
+        named.append(("axis", _axes(op.axes)))
+    if keepdims:
+        named.append(("keepdims", True))
+    return Call(REDUCTIONS[type(op)], (op.source,), tuple(named))
+
+
+@spells(*CUMULATIVE)
+def _cumulative(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, array.Cumulative)
+    flags = (("reverse", op.reverse), ("exclusive", op.exclusive))
+    named = tuple([(name, flag) for name, flag in flags if flag])
+    return Call(CUMULATIVE[type(op)], (op.source,), (("axis", op.axis), *named))
+
+
+@spells(array.ArgMax, array.ArgMin)
+def _arg(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, array.ArgMax | array.ArgMin)
+    name = "argmax" if isinstance(op, array.ArgMax) else "argmin"
+    places = Call(name, (op.source,), (("axis", op.axis),))
+    return places if op.dtype is I32 else Call(op.dtype.name, (places,))
+
+
+@spells(array.TopK)
+def _top_k(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, array.TopK)
+    named: Named = (("axis", op.axis),) if op.largest else (("axis", op.axis), ("largest", False))
+    return Call("top_k", (op.source, op.k), named)
+
+
+@spells(array.Sort)
+def _sort(graph: Graph, value: Value) -> Term | None:
+    op = value.op
+    assert isinstance(op, array.Sort)
+    if op.values:
+        return None
+    named: Named = (("axis", op.axis),)
+    return Call("sort", (op.keys,), (*named, ("descending", True)) if op.descending else named)
+
+
+# Products ---------------------------------------------------------------------------------------
+
+
+@spells(array.MatMul)
+def _matmul(graph: Graph, value: Value) -> Term:
+    op = value.op
+    assert isinstance(op, array.MatMul)
+    return Infix("@", op.lhs, op.rhs)
+
+
+@spells(array.DotGeneral)
+def _dot_general(graph: Graph, value: Value) -> Term:
+    """A product along any axes, with letters for them."""
+    op = value.op
+    assert isinstance(op, array.DotGeneral)
+    letters = iter(ascii_lowercase)
+    left = {axis: next(letters) for axis in range(tensor_type(op.lhs).rank)}
+    shared = dict(
+        zip(
+            (*op.rhs_batch, *op.rhs_contract),
+            [left[axis] for axis in (*op.lhs_batch, *op.lhs_contract)],
+            strict=True,
+        )
+    )
+    right = {axis: shared.get(axis) or next(letters) for axis in range(tensor_type(op.rhs).rank)}
+    batch = "".join(left[axis] for axis in op.lhs_batch)
+    used = (*op.lhs_batch, *op.lhs_contract)
+    rows = "".join(left[axis] for axis in left if axis not in used)
+    columns = "".join(right[axis] for axis in right if axis not in shared)
+    sides = f"{''.join(left.values())},{''.join(right.values())}->{batch}{rows}{columns}"
+    return Call("einsum", (sides, op.lhs, op.rhs))
+
+
+def _axes(axes: list[int] | tuple[int, ...]) -> Item:
+    return axes[0] if len(axes) == 1 else tuple(axes)

@@ -1,0 +1,156 @@
+"""An imported model as model text, with the weights that it reads."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlc.dialects import func, weight
+from dlc.dialects.array import tensor_type
+from dlc.dialects.measured import Measuring
+from dlc.errors import Diagnostic, Unsupported
+from dlc.export.model_text import elementwise, functions, layers, shapes
+from dlc.export.model_text.blocks import Block, Repetition
+from dlc.export.model_text.body import Body, braced, line, write_body
+from dlc.export.model_text.expressions import type_text
+from dlc.export.model_text.graph import Graph
+from dlc.export.model_text.names import Names, as_type
+from dlc.export.model_text.regions import Reader, opened
+from dlc.export.model_text.terms import Term, Weight, values_of
+from dlc.frontend.sources.imports import library_names
+from dlc.importers.onnx import OnnxModel
+from dlc.importers.onnx.facts import Node, counted
+from dlc.ir.core import Op, Value
+from dlc.text.model.fmt import format_source
+
+SPELLED = (layers, functions, shapes, elementwise)
+"""The modules that fill the table of spellings, those that recognise most first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A model text, and the numbers of its weights by their path."""
+
+    text: str
+    weights: Mapping[str, Weight]
+
+
+def write_model(made: OnnxModel, name: str, weight_file: str, docs: str) -> Written:
+    """The text of the only function of an imported model.
+
+    `name` is that of the model, `weight_file` that of the file the weights will lie in, beside the text;
+    `docs` is said at its head. Raises Unsupported (D0712) with every operator that is not written as text.
+    """
+    body_of_file = made.module.body
+    (function,) = [opened(op) for op in body_of_file if isinstance(op, func.Func)]
+    origins = {op.sym_name: op.key for op in body_of_file if isinstance(op, weight.Source)}
+    graph = Graph(function.body, made.arrays, origins)
+    reader = Reader(graph)
+    terms = reader.terms(function.body, function.results_returned)
+    if reader.missing:
+        raise _unspelled(reader.missing, made)
+    inputs = function.input_names
+    given = dict(zip(function.body.arguments, inputs, strict=True))
+    stored = {value: graph.weight(value) for value in _weights(graph, terms, function)}
+    sizes = tuple(function.bounds)
+    taken = Names([*sizes, *library_names()])
+    root = taken.of(as_type(name))
+    blocks = Repetition(terms, stored, function.results_returned, taken, sizes).run()
+    counted = {op.brings for op in function.walk() if isinstance(op, Measuring)}
+    scope = (*sizes, *counted, function.sym_name)
+    body = write_body(terms, given, stored, function.results_returned, scope=scope)
+    modules = [_module(block, stored, sizes) for block in blocks]
+    entry = _function(function, body, counted)
+    text = _file(function, body, entry, root, weight_file, docs, modules)
+    return Written(format_source(text, f"{name}.dlm"), body.weights)
+
+
+def _weights(graph: Graph, terms: Mapping[Value, Term], function: func.Func) -> Iterable[Value]:
+    """The values that are read from the weight file without belonging to a layer."""
+    needed = [value for term in terms.values() for value in values_of(term)]
+    for value in dict.fromkeys([*needed, *function.results_returned]):
+        if value not in terms and value.op is not None:
+            yield value
+
+
+def _unspelled(ops: Iterable[Op], made: OnnxModel) -> Unsupported:
+    """The error for operations without a spelling: the nodes that they stand for, by operator."""
+    found = [op.location.place for op in ops]
+    places = {place.line: place for place in found if place is not None}
+    nodes: dict[str, list[Node]] = defaultdict(list)
+    for number in sorted(places):
+        node = made.nodes[number - 1]
+        nodes[node.kind].append(node)
+    problems = [
+        Diagnostic(
+            "D0712",
+            f"dlc import does not write {kind} as model text: {counted(alike)}",
+            places[alike[0].line],
+            help="compile the ONNX file itself: dlc compile and dlc run take it",
+        )
+        for kind, alike in nodes.items()
+    ]
+    file = next(iter(places.values())).file
+    return Unsupported(problems, sources={file: made.listing})
+
+
+# The text -----------------------------------------------------------------------------------------
+
+
+def _file(
+    function: func.Func,
+    body: Body,
+    entry: str,
+    root: str,
+    weight_file: str,
+    docs: str,
+    modules: Sequence[str],
+) -> str:
+    lines = ["dlc 1", *[f"## {said}".rstrip() for said in docs.splitlines()], ""]
+    declared = "".join([*modules, *[member.text for member in body.members]])
+    imported = sorted({*_USED.findall(declared)} & library_names())
+    if imported:
+        lines.append(f"import nn ({', '.join(imported)})")
+    for name, (low, high) in function.bounds.items():
+        lines.append(f"dim {name} = {low}..{'' if high is None else high}")
+    source = f' from "{weight_file}"' if body.weights else ""
+    lines += ["", *modules, f"module {root}{source} {{"]
+    lines += [line(member.text, member.remark) for member in body.members]
+    lines += ["", entry, "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _module(block: Block, stored: Mapping[Value, Weight], sizes: Sequence[str]) -> str:
+    """A module for what is repeated."""
+    given = {block.source: block.argument}
+    scope = (*sizes, *block.parameters)
+    body = write_body(block.terms, given, stored, [block.result], block.shapes, scope)
+    lines = [f"module {block.name}({', '.join(block.parameters)}) {{"]
+    lines += [member.text for member in body.members]
+    lines += [f"fn call({block.argument}) {_block(body.statements, body.results[0])}", "}", ""]
+    return "\n".join(lines)
+
+
+def _block(statements: Sequence[str], result: str) -> str:
+    """Statements and a result, or the result alone."""
+    return braced([*statements, f"return {result}"]) if statements else f"= {result}"
+
+
+_USED = re.compile(r"use \w+ = (\w+)\(")
+
+
+def _function(function: func.Func, body: Body, counted: Collection[str]) -> str:
+    """The entry point; `counted` are the sizes that no caller knows."""
+    parameters = [
+        f"{name}: {type_text(tensor_type(argument))}"
+        for name, argument in zip(function.input_names, function.body.arguments, strict=True)
+    ]
+    types = [type_text(tensor_type(value), counted) for value in function.results_returned]
+    results = function.result_names
+    fields = ", ".join(f"{name}: {type}" for name, type in zip(results, types, strict=True))
+    values = ", ".join(f"{name} = {text}" for name, text in zip(results, body.results, strict=True))
+    value = f"({values})" if len(results) > 1 else body.results[0]
+    head = f"export fn {function.sym_name}({', '.join(parameters)}) -> ({fields})"
+    return f"{head} {_block(body.statements, value)}"

@@ -1,0 +1,1 @@
+"""The core of elaboration: values, names in scope, types, calls, and where operations are put."""

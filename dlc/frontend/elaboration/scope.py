@@ -1,0 +1,73 @@
+"""What names mean inside a function: its own values first, then its module, then its file."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from dlc.frontend.elaboration.values import Datum, Marker
+from dlc.ir.types import TensorType
+from dlc.text.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["MISSING", "Home", "Scope"]
+
+MISSING: Final = Marker("nothing")
+"""What a search gives for a name that is not there."""
+
+
+class Home(ABC):
+    """What stands around a function: an instance of a module, or a file."""
+
+    source: Source
+
+    @abstractmethod
+    def find(self, name: str) -> Datum:
+        """What the name means there, or MISSING."""
+
+    @abstractmethod
+    def is_dim(self, name: str) -> bool:
+        """Whether the name is at most a `dim`, so that a signature may bind it."""
+
+    @abstractmethod
+    def known(self) -> Iterator[str]:
+        """Every name that means something there, for suggestions."""
+
+    def weights(self) -> Iterator[tuple[str, TensorType]]:
+        """The weights there whose types are known, without making operations."""
+        return iter(())
+
+
+class Scope:
+    """The names of a block and of the blocks around it, up to the function's home."""
+
+    __slots__ = ("home", "names", "parent")
+
+    def __init__(self, home: Home, parent: Scope | None = None) -> None:
+        self.home = home
+        self.parent = parent
+        self.names: dict[str, Datum] = {}
+
+    def inner(self) -> Scope:
+        """The scope of a block in this one."""
+        return Scope(self.home, self)
+
+    def find(self, name: str) -> Datum:
+        """What a name means here, or MISSING."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.names.get(name, MISSING)
+            if found is not MISSING:
+                return found
+            scope = scope.parent
+        return self.home.find(name)
+
+    def known(self) -> Iterator[str]:
+        """Every name that means something here, nearest first."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield from reversed(scope.names)
+            scope = scope.parent
+        yield from self.home.known()

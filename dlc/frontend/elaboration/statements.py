@@ -1,0 +1,158 @@
+"""Blocks: statements one after the other, each of which may be wrong without the others being so."""
+
+from __future__ import annotations
+
+from dlc.dialects import weight
+from dlc.errors import ModelError
+from dlc.frontend.elaboration.evaluator import Evaluator, evaluates
+from dlc.frontend.elaboration.patterns import names_of, unpack
+from dlc.frontend.elaboration.problems import Poisoned
+from dlc.frontend.elaboration.scope import Scope
+from dlc.frontend.elaboration.tensors import as_tensor, broadcast_to, dtype_of, tensor_type
+from dlc.frontend.elaboration.types import Expectation, Matcher
+from dlc.frontend.elaboration.values import UNKNOWN, Datum, Hole, describe
+from dlc.ir.core import Value
+from dlc.text.model import ast
+
+__all__ = ["run_statement"]
+
+
+@evaluates(ast.Block)
+def _block(ev: Evaluator, node: ast.Block, scope: Scope) -> Datum:
+    """The value of its `return`."""
+    inner = scope.inner()
+    result: Datum = None
+    returned = False
+    for statement in node.statements:
+        if isinstance(statement, ast.Return):
+            result, returned = _returned(ev, statement, inner), True
+        else:
+            run_statement(ev, statement, inner)
+    if not returned:
+        raise ev.at.fail(
+            "D0333", "this block returns nothing", node.span, help="end it with `return value`"
+        )
+    if result is UNKNOWN:
+        raise Poisoned
+    return result
+
+
+def _returned(ev: Evaluator, statement: ast.Return, scope: Scope) -> Datum:
+    try:
+        return ev.eval(statement.value, scope)
+    except ModelError as error:
+        ev.report(error)
+    except Poisoned:
+        pass
+    return UNKNOWN
+
+
+def run_statement(ev: Evaluator, statement: ast.Statement, scope: Scope) -> None:
+    """Do what a statement says. An error in it is recorded, and the names it gives become unknown."""
+    try:
+        match statement:
+            case ast.Let():
+                _let(ev, statement, scope)
+            case ast.Require():
+                require(ev, statement, scope)
+            case ast.Debug():
+                _debug(ev, statement, scope)
+            case ast.Set():
+                set_state(ev, statement, scope)
+            case ast.Next() | ast.Yield():
+                _outside_loop(ev, statement)
+            case ast.Return():
+                raise AssertionError("blocks take their return themselves")
+    except ModelError as error:
+        ev.report(error)
+        _give_up(statement, scope)
+    except Poisoned:
+        _give_up(statement, scope)
+
+
+def _give_up(statement: ast.Statement, scope: Scope) -> None:
+    if isinstance(statement, ast.Let):
+        scope.names.update(dict.fromkeys(names_of(statement.pattern), UNKNOWN))
+
+
+def _let(ev: Evaluator, statement: ast.Let, scope: Scope) -> None:
+    value = ev.eval(statement.value, scope)
+    if statement.type is not None:
+        place = scope.home.source.place(statement.value.span)
+        matcher = Matcher(ev, scope)
+        value = matcher.value(statement.type, value, Expectation("found", place))
+        matcher.finish()
+    unpack(ev, statement.pattern, value, scope, statement.value.span)
+
+
+def require(ev: Evaluator, statement: ast.Require, scope: Scope) -> None:
+    """Refuse the model if a condition does not hold."""
+    condition = ev.eval(statement.condition, scope)
+    if condition is True:
+        return
+    if condition is not False:
+        raise _undecided(ev, condition, statement)
+    message = "" if statement.message is None else ev.eval(statement.message, scope)
+    if not isinstance(message, str):
+        raise ev.not_known(message, "a text", statement.span)
+    source = scope.home.source
+    text = source.text[statement.condition.span.start : statement.condition.span.end]
+    raise ev.at.fail(
+        "D0211",
+        f"{message} ({text} does not hold)" if message else f"{text} does not hold",
+        statement.condition.span,
+    )
+
+
+def _undecided(ev: Evaluator, condition: Datum, statement: ast.Require) -> Exception:
+    if isinstance(condition, Value | Hole):
+        return ev.at.fail(
+            "D0328",
+            f"`require` is decided when compiling, found {describe(condition)}",
+            statement.condition.span,
+            help="bound a size where it is declared: dim B = 1..1024",
+        )
+    return ev.not_known(condition, "a condition", statement.condition.span)
+
+
+def _debug(ev: Evaluator, statement: ast.Debug, scope: Scope) -> None:
+    """A value that `--values` prints: it gets a name, the program stays the same."""
+    value = ev.eval(statement.value, scope)
+    if isinstance(value, Value) and not isinstance(statement.value, ast.Name):
+        line = scope.home.source.line_of(statement.span.start)
+        ev.at.called(value, f"debug.{line}", statement.value.span)
+
+
+def set_state(ev: Evaluator, statement: ast.Set, scope: Scope) -> None:
+    """Note what a state becomes; where `training` is false it says nothing.
+
+    What is set takes effect at the end of the step, so the name keeps its value here.
+    """
+    at = ev.at
+    if not at.training:
+        return
+    value = ev.eval(statement.value, scope)
+    state = scope.home.find(statement.name)
+    if not isinstance(state, Value):
+        raise at.fail("D0223", f"{statement.name} is no state", statement.name_span)
+    at.stand(statement.value.span)
+    tensor = as_tensor(at, value, dtype_of(state))
+    if not isinstance(value, Value) and not tensor_type(tensor).rank:
+        tensor = broadcast_to(at, tensor, tensor_type(state).shape)
+    if tensor.type is not state.type:
+        raise at.fail(
+            "D0321",
+            f"{describe(value)} set where {describe(state)} is expected",
+            statement.value.span,
+        )
+    at.place(weight.Set(state, tensor))
+
+
+def _outside_loop(ev: Evaluator, statement: ast.Next | ast.Yield) -> None:
+    word = "next" if isinstance(statement, ast.Next) else "yield"
+    raise ev.at.fail(
+        "D0421",
+        f"`{word}` stands outside of a loop's body",
+        statement.span,
+        help="it belongs directly into the braces of scan or while",
+    )

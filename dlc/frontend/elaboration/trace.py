@@ -1,0 +1,291 @@
+"""Where operations are put while a model is elaborated, and what they are labelled with.
+
+A region is built like any other code: its operations may use values of the blocks around it. When it is
+closed, `capture` turns these values into arguments of the region, since regions of the IR are isolated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dlc.dialects.comm import HOST, PLACED
+from dlc.dialects.measured import unused
+from dlc.errors import Diagnostic, Label, ModelError, Place
+from dlc.frontend.elaboration.problems import Problems, Stop
+from dlc.frontend.elaboration.weight import Weight
+from dlc.ir.core import Block, Builder, Op, Value
+from dlc.ir.location import FileLocation, UnknownLocation
+from dlc.ir.types import TensorType
+from dlc.ir.value_map import ValueMap
+from dlc.runtime.arrays.dtypes import MAX_RANK
+from dlc.text.source import Source, Span
+
+__all__ = ["MAX_STEPS", "REGION", "Frame", "Loop", "Trace", "capture"]
+
+MAX_STEPS = 110_000
+"""A model that takes more steps is refused: a loop over layers was probably meant as a `scan`."""
+REGION = 12
+"""As how many steps an operation with regions counts, each time that these are elaborated."""
+
+
+@dataclass(slots=True)
+class Frame:
+    """One function that is being elaborated in place."""
+
+    function: str
+    path: str
+    source: Source
+    depth: int = 0
+    caller: Frame | None = None
+    called_at: Place | None = None
+    draws: int = 0
+    key: str = ""
+    """The path of calls that led here, for the keys of random numbers."""
+    calls: dict[str, int] = field(default_factory=dict[str, int])
+
+    def call(self, function: str, path: str) -> str:
+        """The key of a call from here: its number among the calls of the same function tells it apart."""
+        name = f"{path}:{function}"
+        count = self.calls.get(name, 0)
+        self.calls[name] = count + 1
+        return f"{self.key}/{name}" if count == 0 else f"{self.key}/{name}#{count}"
+
+    def named(self, name: str) -> str:
+        """The path of a value of this function: `blocks.attn.s`."""
+        return f"{self.path}.{name}" if self.path else name
+
+
+class Loop:
+    """A loop while its body is elaborated; `outer` is the block that it will stand in."""
+
+    outer: Block
+
+    def counter(self) -> Value:
+        """The number of the step, an i64 in the body."""
+        raise NotImplementedError
+
+    def slice_of(self, value: Value) -> Value:
+        """This step's part of a value whose first axis counts the steps."""
+        raise NotImplementedError
+
+
+class Trace(Builder):
+    """A builder that knows the place in the text it has reached: `source` and `span`."""
+
+    __slots__ = (
+        "_locations", "_on_trial", "base_key", "bounds", "brought", "declared", "device", "folder", "frame",
+        "gets", "implicit_seed", "loops", "places", "problems", "source", "span", "steps", "stored", "top",
+        "total_steps", "training", "values",
+    )  # fmt: skip
+
+    def __init__(self, source: Source, problems: Problems, values: ValueMap | None = None) -> None:
+        self.top = Block()
+        super().__init__(self.top, UnknownLocation("no expression yet"))
+        self.source = source
+        self.span = Span(0, 0)
+        self.problems = problems
+        self.values = values
+        self.frame = Frame("", "", source)
+        self.steps = 0
+        self.training = False
+        self.total_steps: Value | None = None
+        self.declared: dict[Value, Place] = {}
+        self.base_key: Value | None = None
+        self.implicit_seed = False
+        self.stored: dict[str, Weight] = {}
+        self.folder: Path | None = None
+        self.brought: set[str] = set()
+        self.loops: list[Loop] = []
+        self.device: str | None = None
+        self.places: dict[str, str] = {}
+        """The devices that were chosen for submodules by path, without those that were met."""
+        self.gets: dict[str, Value] = {}
+        self.bounds: dict[str, tuple[int, int | None]] = {}
+        self._locations: dict[tuple[Source, Span], FileLocation] = {}
+        self._on_trial: list[Block] | None = None
+
+    # Operations ---------------------------------------------------------------------------------
+
+    def stand(self, span: Span) -> None:
+        """Go to a place in the text: operations placed from now on come from there."""
+        self.span = span
+        key = (self.source, span)
+        location = self._locations.get(key)
+        if location is None:
+            place = self.source.place(span)
+            location = FileLocation(place.file, place.line, place.column, place.end)
+            self._locations[key] = location
+        self.location = location
+
+    def place(self, op: Op) -> Op:
+        """Put an operation at the end of the block, with the location reached in the text."""
+        for result in op.results:
+            if isinstance(result.type, TensorType):
+                self.check_rank(result.type.rank)
+        op.location = self.location
+        if self.device is not None:
+            op.attributes[PLACED] = self.device
+        self.block.insert(op, None)
+        self.count()  # last: it has its place in the block even where this was one too many
+        return op
+
+    def check_rank(self, axes: int, span: Span | None = None) -> None:
+        """Raises ModelError (D0338) for more axes than a value has."""
+        if axes > MAX_RANK:
+            raise self.fail(
+                "D0338",
+                f"a tensor of {axes:,} axes given where one of at most {MAX_RANK} axes is expected",
+                span,
+                help="make several axes one",
+            )
+
+    def count(self, steps: int = 1) -> None:
+        """Count an operation, a call or an item of a list; stops with D0216 when there are too many.
+
+        What costs more time to elaborate than an operation counts as several.
+        """
+        self.steps += steps
+        if self.steps > MAX_STEPS:
+            raise self.stop(
+                "D0216",
+                f"the model takes more than {MAX_STEPS:,} operations and calls",
+                help="loop over equal layers with `scan`: the block is compiled once",
+            )
+
+    def count_items(self, items: int) -> None:
+        """Count the items of a list, which take less time than operations."""
+        self.count(items // 8)
+
+    @contextmanager
+    def on(self, device: str | None) -> Generator[None]:
+        """Place operations on a device meanwhile, or where they are placed anyway for None."""
+        outer = self.device
+        if device is not None:
+            self.device = None if device == HOST else device
+        try:
+            yield
+        finally:
+            self.device = outer
+
+    def fresh_dim(self, name: str) -> str:
+        """The name of a size that an operation brings: `n`, `n_1`, ..., none of them declared."""
+        unique = unused(name, {*self.bounds, *self.brought})
+        self.brought.add(unique)
+        return unique
+
+    @contextmanager
+    def inside(self, block: Block) -> Generator[Block]:
+        """Fill another block meanwhile."""
+        if self._on_trial is not None and block is not self.top:
+            self._on_trial.append(block)
+        outer, self.block = self.block, block
+        try:
+            yield block
+        finally:
+            self.block = outer
+
+    @contextmanager
+    def looping(self, loop: Loop) -> Generator[None]:
+        """Elaborate the body of a loop meanwhile."""
+        self.loops.append(loop)
+        try:
+            yield
+        finally:
+            self.loops.pop()
+
+    @contextmanager
+    def discarded(self) -> Generator[Block]:
+        """Elaborate only to check: what is placed meanwhile is thrown away, and names nothing."""
+        values, self.values = self.values, None
+        draws, calls = self.frame.draws, dict(self.frame.calls)
+        outer, self._on_trial = self._on_trial, []
+        try:
+            with self.inside(Block()) as block:
+                yield block
+        finally:
+            self.values = values
+            self.frame.draws, self.frame.calls = draws, calls
+            # Blocks that no operation has become a part of, such as a loop's body: the inner first.
+            for block in reversed(self._on_trial):
+                block.clear()
+            self._on_trial = outer
+
+    @contextmanager
+    def scratch(self) -> Generator[None]:
+        """Elaborate something to check it, with inputs and weights of its own, and throw it away."""
+        kept = (self.top, self.gets, self.base_key, self.implicit_seed)
+        try:
+            with self.discarded() as block:
+                self.top, self.gets = block, {}
+                self.base_key, self.implicit_seed = None, False
+                yield
+        finally:
+            self.top, self.gets, self.base_key, self.implicit_seed = kept
+
+    # Names and places ---------------------------------------------------------------------------
+
+    def called(self, value: Value, name: str, span: Span) -> None:
+        """Call a value by the name that the text gives it."""
+        path = self.frame.named(name)
+        if value.name is None:
+            value.name = path
+        if self.values is not None and isinstance(value.type, TensorType):
+            self.values.track(value, path, str(self.source.place(span)))
+
+    def here(self) -> Place:
+        """The place reached in the text."""
+        return self.source.place(self.span)
+
+    def fail(
+        self,
+        code: str,
+        message: str,
+        span: Span | None = None,
+        *,
+        place: Place | None = None,
+        help: str | None = None,
+        labels: Sequence[Label] = (),
+    ) -> ModelError:
+        """The error to raise for something at `place`, at `span`, or at the place reached."""
+        if place is None:
+            place = self.source.place(self.span if span is None else span)
+        return ModelError([Diagnostic(code, message, place, tuple(labels), help)])
+
+    def stop(self, code: str, message: str, *, place: Place | None = None, help: str) -> Stop:
+        """What to raise where looking at the rest makes no sense: the model has no end."""
+        return Stop(
+            Diagnostic(code, message, self.here() if place is None else place, self.calls(), help)
+        )
+
+    def calls(self) -> tuple[Label, ...]:
+        """Labels that say from where the function at hand was called: the nearest and the first."""
+        found: list[Label] = []
+        frame: Frame | None = self.frame
+        while frame is not None and frame.called_at is not None:
+            found.append(Label(frame.called_at, f"{frame.function} is called here"))
+            frame = frame.caller
+        return (*found[:1], *found[1:][-1:])
+
+
+def capture(blocks: Sequence[Block]) -> list[Value]:
+    """Make regions isolated: what they use of the blocks around them becomes arguments, at the end.
+
+    Gives these values in order of use; every block gets an argument for each of them.
+    """
+    own = set(blocks)
+    outer: dict[Value, None] = {}
+    for block in blocks:
+        for op in block:
+            for operand in op.operands:
+                if operand.block not in own:
+                    outer[operand] = None
+    for block in blocks:
+        inner = {value: block.add_argument(value.type, value.name) for value in outer}
+        for op in block:
+            for operand in dict.fromkeys(op.operands):
+                if operand in inner:
+                    op.replace_operand(operand, inner[operand])
+    return list(outer)

@@ -1,0 +1,381 @@
+"""Types in the text against values: dims in a signature are bound by what is given, or checked.
+
+A name in a type is a constant where it means one (a module's parameter, a `const`); otherwise it is a
+variable of the call, and the first place where it stands alone binds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc.errors import Label, ModelError, Place
+from dlc.errors.suggest import suggest
+from dlc.frontend.elaboration.evaluator import Evaluator
+from dlc.frontend.elaboration.literals import literal
+from dlc.frontend.elaboration.other_languages import DTYPE_NAMES
+from dlc.frontend.elaboration.problems import Poisoned, add_labels
+from dlc.frontend.elaboration.scope import MISSING, Scope
+from dlc.frontend.elaboration.tensors import as_tensor, convert, dtype_of, tensor_type
+from dlc.frontend.elaboration.values import (
+    UNKNOWN,
+    Callee,
+    Datum,
+    Hole,
+    Items,
+    Record,
+    describe,
+    is_number,
+)
+from dlc.ir.core import Value
+from dlc.ir.dims import Dim, Shape, Size, floor_divide, names, substitute, symbol
+from dlc.ir.types import LANGUAGE_DTYPES, DType, TensorType
+from dlc.text.model import ast
+from dlc.text.source import Span
+
+__all__ = ["Expectation", "Matcher", "declared_type", "dtype_named", "other_dtype", "type_spelling"]
+
+DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in LANGUAGE_DTYPES}
+UNSOLVED = "?"
+"""Before the name of a dim variable that is still to be solved: no name of the text begins so."""
+
+
+def dtype_named(ev: Evaluator, name: str, span: Span, scope: Scope) -> DType:
+    """The dtype that a type begins with: one of the language, or a `dtype` parameter."""
+    found = DTYPES.get(name)
+    if found is not None:
+        return found
+    meant = scope.find(name)
+    if isinstance(meant, DType):
+        return meant
+    if meant is UNKNOWN:
+        raise Poisoned
+    raise ev.at.fail("D0201", f"no dtype is called {name}", span, help=other_dtype(name))
+
+
+def other_dtype(name: str) -> str:
+    """What to write where no dtype has that name."""
+    near = DTYPE_NAMES.get(name) or suggest(name, DTYPES)
+    return f"did you mean {near}?" if near else f"the dtypes are {', '.join(DTYPES)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Why a value must have a type: the rest of the sentence `A given where B is expected`."""
+
+    verb: str
+    """What happened to the value: given, returned, declared."""
+    place: Place
+    """Where the value stands."""
+    declared: Label | None = None
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """What a message shows beside the place."""
+        return () if self.declared is None else (self.declared,)
+
+
+class Matcher:
+    """One call: binds the dims of its signature, value by value.
+
+    Bound dims become names of `scope`. Dims such as `3 * D` whose D is still unknown wait until the
+    other parameters have been seen; `finish` solves or checks them.
+    """
+
+    __slots__ = ("_waiting", "ev", "scope")
+
+    def __init__(self, ev: Evaluator, scope: Scope) -> None:
+        self.ev = ev
+        self.scope = scope
+        self._waiting: list[tuple[ast.Expr, Size, ast.TensorType, TensorType, Expectation]] = []
+
+    def value(self, type: ast.Type, value: Datum, why: Expectation) -> Datum:
+        """The value as one of the type; raises D0320 where it is none."""
+        if value is UNKNOWN:
+            raise Poisoned
+        match type:
+            case ast.TensorType():
+                return self._tensor(type, value, why)
+            case ast.TupleType():
+                return self._record(type, value, why)
+            case ast.FnType():
+                if not isinstance(value, Callee | DType):
+                    raise self._refused("a function", value, why)
+                return value
+            case ast.DtypeType():
+                if not isinstance(value, DType):
+                    raise self._refused("a dtype", value, why)
+                return value
+
+    def finish(self) -> None:
+        """Solve the dims that have waited, then check them."""
+        waiting, self._waiting = self._waiting, []
+        while waiting:
+            left = [entry for entry in waiting if not self._solve(entry)]
+            if len(left) == len(waiting):
+                node, _, _, _, _ = left[0]
+                raise self.ev.at.fail(
+                    "D0331",
+                    "this size cannot be found out from the argument",
+                    node.span,
+                    help="let another parameter have the size by name",
+                )
+            waiting = left
+
+    # Tensors --------------------------------------------------------------------------------------
+
+    def _tensor(self, type: ast.TensorType, value: Datum, why: Expectation) -> Datum:
+        ev = self.ev
+        dtype = dtype_named(ev, type.dtype, type.span, self.scope)
+        if isinstance(value, int | float | Dim):
+            if not type.dims:
+                return _scalar(ev, value, dtype, why)
+            raise self._refused(type_spelling(ev, type, self.scope), value, why)
+        if isinstance(value, Items):
+            try:
+                value = as_tensor(ev.at, value, dtype)
+            except ModelError as error:
+                raise add_labels(error, why.labels) from None
+        if not isinstance(value, Value):
+            raise self._refused(type_spelling(ev, type, self.scope), value, why)
+        if dtype_of(value) is not dtype:
+            help = None
+            if self._fits(type, tensor_type(value).shape):
+                help = f"convert it: {dtype.name}(...)"
+            raise self._refused(type_spelling(ev, type, self.scope), value, why, help)
+        self._shape(type, value, why)
+        return value
+
+    def _shape(self, type: ast.TensorType, value: Value, why: Expectation) -> None:
+        shape = tensor_type(value).shape
+        pairs = _aligned(type.dims, shape)
+        if pairs is None:
+            raise self._refused(type_spelling(self.ev, type, self.scope), value, why)
+        for dim, size in pairs:
+            node = self._chosen(dim)
+            if isinstance(node, ast.Placeholder):
+                continue
+            entry = (node, size, type, tensor_type(value), why)
+            if not self._solve(entry):
+                self._waiting.append(entry)
+
+    def _chosen(self, node: ast.Expr) -> ast.Expr:
+        """The side of `if c then a else b` that a dim means."""
+        while isinstance(node, ast.If):
+            condition = self.ev.eval(node.condition, self.scope)
+            if not isinstance(condition, bool):
+                raise self.ev.not_known(condition, "a condition", node.condition.span)
+            node = node.chosen if condition else node.otherwise
+        return node
+
+    def _fits(self, type: ast.TensorType, shape: Shape) -> bool:
+        return _aligned(type.dims, shape) is not None
+
+    def _solve(self, entry: tuple[ast.Expr, Size, ast.TensorType, TensorType, Expectation]) -> bool:
+        """Bind or check one dim; False if it must wait for others."""
+        node, size, type, _, _ = entry
+        wanted = self._wanted(node)
+        unknown = [name for name in names(wanted) if name.startswith(UNSOLVED)]
+        if unknown:
+            if len(unknown) > 1:
+                return False
+            (name,) = unknown
+            found = _solution(wanted, name, size)
+            if found is None:
+                return False
+            self._bind(name.removeprefix(UNSOLVED), found, node.span)
+            wanted = substitute(wanted, {name: found})
+        if wanted != size:
+            raise self._wrong_size(entry, type)
+        return True
+
+    def _wanted(self, node: ast.Expr) -> Size:
+        """The size that a dim of the signature says; variables not bound yet are symbols `?D`."""
+        if isinstance(node, ast.Name):
+            known = self.scope.names.get(node.name, MISSING)
+            if known is MISSING and self.scope.home.is_dim(node.name):
+                return symbol(UNSOLVED + node.name)
+            found = self.scope.find(node.name)
+            if isinstance(found, Hole):
+                return symbol(UNSOLVED + node.name) if found.size is None else found.size
+            return self.ev.as_size(found, node.span)
+        free = [
+            child
+            for child in _names_in(node)
+            if self.scope.names.get(child, MISSING) is MISSING and self._is_open(child)
+        ]
+        if not free:
+            return self.ev.size(node, self.scope)
+        inner = self.scope.inner()
+        inner.names.update({name: symbol(UNSOLVED + name) for name in free})
+        return self.ev.size(node, inner)
+
+    def _is_open(self, name: str) -> bool:
+        if self.scope.home.is_dim(name):
+            return True
+        found = self.scope.find(name)
+        return isinstance(found, Hole) and found.size is None
+
+    def _bind(self, name: str, size: Size, span: Span) -> None:
+        found = self.scope.find(name)
+        if isinstance(found, Hole):
+            if not isinstance(size, int):
+                raise self.ev.at.fail(
+                    "D0213",
+                    f"the size of {found.what} becomes {size}, but weights have fixed sizes",
+                    span,
+                    help="write the size in place of `_`",
+                )
+            found.size = size
+        else:
+            self.scope.names[name] = size
+
+    # Errors ---------------------------------------------------------------------------------------
+
+    def _wrong_size(
+        self,
+        entry: tuple[ast.Expr, Size, ast.TensorType, TensorType, Expectation],
+        type: ast.TensorType,
+    ) -> Exception:
+        _, _, _, found, why = entry
+        return self._refused(type_spelling(self.ev, type, self.scope), found, why)
+
+    def _refused(
+        self, expected: str, found: Datum | TensorType, why: Expectation, help: str | None = None
+    ) -> Exception:
+        text = found.text if isinstance(found, TensorType) else describe(found)
+        if help is None and _is_counted(self.ev, found):
+            help = "write _ for a size that is only known when its elements have been counted"
+        return self.ev.at.fail(
+            "D0320" if why.verb == "given" else "D0321",
+            f"{text} {why.verb} where {expected} is expected",
+            place=why.place,
+            help=help,
+            labels=why.labels,
+        )
+
+    # Tuples ---------------------------------------------------------------------------------------
+
+    def _record(self, type: ast.TupleType, value: Datum, why: Expectation) -> Datum:
+        fields = type.fields
+        if len(fields) == 1 and not isinstance(value, Record):
+            value = Record.of((value,))
+        if not isinstance(value, Record) or len(value.items) != len(fields):
+            wanted = f"a tuple of {len(fields)}"
+            raise self._refused(wanted, value, why)
+        items = list(value.items)
+        named = [name for name in value.names if name is not None]
+        order = list(range(len(fields)))
+        if named:
+            by_name = {name: k for k, name in enumerate(value.names)}
+            order = [by_name.get(field.name, k) for k, field in enumerate(fields)]
+            for field in fields:
+                if field.name is not None and field.name not in by_name:
+                    raise self._refused(f"a tuple with {field.name}", value, why)
+        matched = [
+            self.value(field.type, items[k], why) for field, k in zip(fields, order, strict=True)
+        ]
+        return Record(tuple(matched), tuple([field.name for field in fields]))
+
+
+def _is_counted(ev: Evaluator, found: Datum | TensorType) -> bool:
+    """Whether a type has sizes that the function counts itself."""
+    if isinstance(found, Value):
+        found = tensor_type(found)
+    sizes = found.shape if isinstance(found, TensorType) else ()
+    return any(not names(size).isdisjoint(ev.at.brought) for size in sizes)
+
+
+def _scalar(ev: Evaluator, value: float | Dim, dtype: DType, why: Expectation) -> Datum:
+    """A number for a scalar parameter: it stays a number, so that it may be a size too."""
+    if isinstance(value, Dim):
+        return value if dtype.is_integer else convert(ev.at, as_tensor(ev.at, value), dtype)
+    return literal(ev.at, value, dtype, place=why.place, labels=why.labels)
+
+
+def _aligned(dims: tuple[ast.Expr, ...], shape: Shape) -> list[tuple[ast.Expr, Size]] | None:
+    """Each dim of a type with the size it stands for; None if the number of axes differs."""
+    dots = next((k for k, dim in enumerate(dims) if isinstance(dim, ast.Dots)), None)
+    if dots is None:
+        return list(zip(dims, shape, strict=True)) if len(dims) == len(shape) else None
+    tail = len(dims) - dots - 1
+    if len(shape) < dots + tail:
+        return None
+    front = list(zip(dims[:dots], shape[:dots], strict=True))
+    back = list(zip(dims[dots + 1 :], shape[len(shape) - tail :], strict=True)) if tail else []
+    return front + back
+
+
+def _names_in(node: ast.Expr) -> list[str]:
+    """The names in a dim."""
+    found: list[str] = []
+    waiting: list[ast.Expr] = [node]
+    while waiting:
+        match waiting.pop():
+            case ast.Name(name=name):
+                found.append(name)
+            case ast.Binary(first=first, rest=rest):
+                waiting += [first, *[term.operand for term in rest]]
+            case ast.Unary(operand=operand):
+                waiting.append(operand)
+            case ast.Call(arguments=arguments):
+                waiting += [argument.value for argument in arguments]
+            case _:
+                pass
+    return found
+
+
+def _solution(wanted: Size, name: str, size: Size) -> Size | None:
+    """What `name` must be for `wanted` to be `size`; None if that cannot be said."""
+    rest = substitute(wanted, {name: 0})
+    slope = substitute(wanted, {name: 1}) - rest
+    if wanted != symbol(name) * slope + rest or slope == 0 or names(slope) & {name}:
+        return None
+    found = floor_divide(size - rest, slope)
+    return found if found * slope + rest == size else None
+
+
+# Types without values -----------------------------------------------------------------------------
+
+
+def declared_type(ev: Evaluator, type: ast.TensorType, scope: Scope) -> TensorType:
+    """A type whose dims are all known: that of an input of an entry point, or of a weight."""
+    dtype = dtype_named(ev, type.dtype, type.span, scope)
+    ev.at.check_rank(len(type.dims), type.span)
+    shape: list[Size] = []
+    for dim in type.dims:
+        if isinstance(dim, ast.Placeholder | ast.Dots):
+            raise ev.at.fail(
+                "D0332", "every size must be said here", dim.span, help="name it: dim B = 1..1024"
+            )
+        size = ev.size(dim, scope)
+        if isinstance(size, int) and size < 0:
+            raise ev.at.fail("D0329", f"a size cannot be {size}", dim.span)
+        shape.append(size)
+    return TensorType(dtype, tuple(shape))
+
+
+def type_spelling(ev: Evaluator, type: ast.TensorType, scope: Scope) -> str:
+    """A type as a message shows it: dims that are known as what they are, others by name."""
+    dtype = DTYPES.get(type.dtype) or scope.find(type.dtype)
+    name = dtype.name if isinstance(dtype, DType) else type.dtype
+    if not type.dims:
+        return name
+    return f"{name}[{', '.join([_dim_spelling(ev, dim, scope) for dim in type.dims])}]"
+
+
+def _dim_spelling(ev: Evaluator, dim: ast.Expr, scope: Scope) -> str:
+    match dim:
+        case ast.Dots():
+            return ".."
+        case ast.Placeholder():
+            return "_"
+        case ast.Number(text=text):
+            return text
+        case ast.Name(name=name):
+            found = scope.find(name)
+            if isinstance(found, Hole):
+                return "_" if found.size is None else str(found.size)
+            return str(found) if is_number(found) else name
+        case _:
+            source = scope.home.source
+            return source.text[dim.span.start : dim.span.end]

@@ -1,0 +1,1 @@
+"""Expressions of a model text: names, operators, calls of builtins, choices and derivatives."""

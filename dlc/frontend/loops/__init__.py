@@ -1,0 +1,1 @@
+"""Loops of a model text: `scan` and `while`."""

@@ -1,0 +1,184 @@
+"""`names { "encoder.{i}.weight" = blocks[i].w.T }`: how a weight file from elsewhere calls the weights.
+
+The file may have a weight under another name, transposed, or the blocks of a stack one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from dlc.errors import ModelError
+from dlc.errors.suggest import did_you_mean
+from dlc.frontend.elaboration.evaluator import Evaluator
+from dlc.frontend.elaboration.values import Datum, Items
+from dlc.frontend.elaboration.weight import Weight
+from dlc.frontend.modules.chains import Chain
+from dlc.frontend.modules.instances import Core, Instance, Stack
+from dlc.runtime.system.counts import whole_number
+from dlc.text.model import ast
+
+__all__ = ["renamed"]
+
+_HOLE = re.compile(r"\{(\w+)\}")
+
+
+def renamed(ev: Evaluator, owner: Instance, node: ast.Names) -> dict[str, Weight]:
+    """The weights of an instance that a block names, by their symbols, with their keys in files."""
+    found: dict[str, Weight] = {}
+    for entry in node.entries:
+        try:
+            found.update({item.symbol: item for item in _Entry(ev, owner, entry).found()})
+        except ModelError as error:
+            ev.report(error)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A key in the making: numbers go into its braces; `blocks` are the braces that count blocks."""
+
+    text: str
+    blocks: tuple[tuple[str, int], ...] = ()
+
+    def numbered(self, name: str, number: int) -> _Key:
+        """The key with a number for one of its braces."""
+        return replace(self, text=self.text.replace(f"{{{name}}}", str(number)))
+
+    def stacked(self, name: str, count: int) -> _Key:
+        """The key of a stack: the name in braces counts its blocks."""
+        return replace(self, blocks=(*self.blocks, (name, count)))
+
+    def each(self) -> Iterator[str]:
+        """The key of every block, in order."""
+        for numbers in product(*[range(count) for _, count in self.blocks]):
+            key = self
+            for (name, _), number in zip(self.blocks, numbers, strict=True):
+                key = key.numbered(name, number)
+            yield key.text
+
+
+class _Entry:
+    def __init__(self, ev: Evaluator, owner: Instance, entry: ast.NameEntry) -> None:
+        self.ev, self.owner, self.entry = ev, owner, entry
+        self.variables = _HOLE.findall(entry.key.value)
+
+    def found(self) -> Iterator[Weight]:
+        """The weights that the entry names: several if a number walks through a list."""
+        steps, transposed = self._steps()
+        for item, key in self._weights(self.owner, steps, _Key(self.entry.key.value)):
+            if transposed and len(item.type.shape) - item.stacked < 2:
+                raise self._wrong(f"{item.symbol} is {item.type.text}, which has no transpose")
+            yield replace(self._named(item, key), transposed=transposed)
+
+    def _named(self, item: Weight, key: _Key) -> Weight:
+        """The weight with the names that files have for it."""
+        walked = [name for name, _ in key.blocks]
+        for name in _HOLE.findall(key.text):
+            if name not in walked:
+                raise self._wrong(
+                    f"{{{name}}} of the key counts nothing",
+                    f"write [{name}] behind the stack or the list that it walks through",
+                )
+        if not key.blocks:
+            return replace(item, origin=replace(item.origin, key=key.text))
+        if len(key.blocks) != item.stacked:
+            raise self._wrong(
+                f"{item.symbol} lies in a stack further out, which the key does not count",
+                "write the names block in the module that has the outer stack",
+            )
+        return replace(item, parts=tuple(key.each()))
+
+    def _wrong(self, message: str, help: str | None = None) -> ModelError:
+        return self.ev.at.fail("D0224", message, self.entry.target.span, help=help)
+
+    def _steps(self) -> tuple[list[str | ast.Expr], bool]:
+        """The path of the target, outermost first: names, and expressions in brackets."""
+        steps: list[str | ast.Expr] = []
+        node = self.entry.target
+        while True:
+            match node:
+                case ast.Attribute(name=name, value=value):
+                    steps.append(name)
+                    node = value
+                case ast.Index(value=value, items=(item,)) if isinstance(
+                    item, ast.Name | ast.Number
+                ):
+                    steps.append(item)
+                    node = value
+                case ast.Name(name=name):
+                    steps.append(name)
+                    break
+                case _:
+                    raise self._wrong(
+                        "this names no weight", "write its path, such as blocks[i].down.w.T"
+                    )
+        steps.reverse()
+        if len(steps) > 1 and steps[-1] == "T":
+            return steps[:-1], True
+        return steps, False
+
+    def _weights(
+        self, value: Datum, steps: Sequence[str | ast.Expr], key: _Key
+    ) -> Iterator[tuple[Weight, _Key]]:
+        """The weights at a path, each with its key."""
+        if not steps:
+            raise self._wrong(
+                "this is no weight but a module", "add the name of one of its weights"
+            )
+        step, *rest = steps
+        match value:
+            case Instance(core=core):
+                yield from self._member(core, step, rest, key)
+            case Chain(parts) | Items(parts):
+                yield from self._part(parts, step, rest, key)
+            case Stack(count=count, template=template):
+                if not isinstance(step, ast.Name) or step.name not in self.variables:
+                    raise self._wrong(
+                        "a stack is walked by a number that the key has in braces",
+                        'write "layer.{i}.weight" = blocks[i].w',
+                    )
+                yield from self._weights(template, rest, key.stacked(step.name, count))
+            case _:
+                raise self._wrong("this names no weight")
+
+    def _member(
+        self,
+        core: Core,
+        step: str | ast.Expr,
+        rest: Sequence[str | ast.Expr],
+        key: _Key,
+    ) -> Iterator[tuple[Weight, _Key]]:
+        members = core.definition.members
+        node = members.get(step) if isinstance(step, str) else None
+        match node:
+            case ast.Param() | ast.State() if not rest:
+                yield core.weight(node), key
+            case ast.Use():
+                yield from self._weights(core.submodule(node), rest, key)
+            case _:
+                raise self._wrong(
+                    f"{core.definition.name} has no weight or submodule {step}",
+                    did_you_mean(step, members) if isinstance(step, str) else None,
+                )
+
+    def _part(
+        self,
+        parts: Sequence[Datum],
+        step: str | ast.Expr,
+        rest: Sequence[str | ast.Expr],
+        key: _Key,
+    ) -> Iterator[tuple[Weight, _Key]]:
+        """One of a list of layers, or all of them under a number."""
+        if isinstance(step, ast.Name) and step.name in self.variables:
+            for number, part in enumerate(parts):
+                yield from self._weights(part, rest, key.numbered(step.name, number))
+            return
+        number = step.value if isinstance(step, ast.Number) else step
+        if isinstance(number, str):
+            number = whole_number(number)
+        if not isinstance(number, int) or number >= len(parts):
+            raise self._wrong(f"there are {len(parts)} layers, numbered from 0")
+        yield from self._weights(parts[number], rest, key)

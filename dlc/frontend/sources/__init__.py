@@ -1,0 +1,1 @@
+"""Texts and what their names mean: files, imports, settings, limits."""

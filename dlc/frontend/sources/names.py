@@ -1,0 +1,431 @@
+"""Names without values: every function is read, called or not, for names that mean nothing.
+
+What is named and never used is a warning. Elaboration would find the same unknown names, but only in what
+the entry points reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dlc.errors import Diagnostic, Label
+from dlc.errors.suggest import did_you_mean
+from dlc.frontend.builtins.registry import BUILTINS, CONSTANTS, SPECIALS
+from dlc.frontend.elaboration.patterns import names_of
+from dlc.frontend.elaboration.problems import MAX_PROBLEMS, Problems
+from dlc.frontend.elaboration.types import DTYPES, other_dtype
+from dlc.frontend.expressions.basic import TRAINING, unknown_name
+from dlc.frontend.sources.files import File
+from dlc.frontend.sources.imports import library_names
+from dlc.frontend.weights.initialisers import FILES, INITIALISERS
+from dlc.text.model import ast
+from dlc.text.model.tree import children, walk
+from dlc.text.source import Span
+
+__all__ = ["resolve"]
+
+EVERYWHERE = (BUILTINS, CONSTANTS, SPECIALS, DTYPES, INITIALISERS, FILES, TRAINING)
+"""Tables of the names that every text knows; a package may add to the first while dlc runs."""
+UNEVALUATED: dict[str, str] = dict.fromkeys(("grad", "vjp", "value_and_grad"), "wrt")
+"""Functions one of whose arguments is not evaluated."""
+
+
+@dataclass(slots=True)
+class Given:
+    """A name that a `let` gives, and whether anything has used it."""
+
+    node: ast.Let
+    used: bool = False
+
+
+class Names:
+    """The names of a block, and of the blocks around it."""
+
+    __slots__ = ("given", "open", "outer")
+
+    def __init__(self, outer: Names | None, names: Iterable[str] = ()) -> None:
+        self.outer = outer
+        self.given: dict[str, Given | None] = dict.fromkeys(names)
+        self.open = False
+        """Whether names of sizes that nobody declares are given by the arguments of a call."""
+
+    def use(self, name: str) -> bool:
+        """Note that a name is used; False if it means nothing here."""
+        names: Names | None = self
+        while names is not None:
+            if name in names.given:
+                given = names.given[name]
+                if given is not None:
+                    given.used = True
+                return True
+            names = names.outer
+        return any(name in table for table in EVERYWHERE)
+
+    def known(self) -> list[str]:
+        """Every name here, nearest first."""
+        found: list[str] = []
+        names: Names | None = self
+        while names is not None:
+            found += reversed(names.given)
+            names = names.outer
+        return found
+
+
+def resolve(file: File, problems: Problems) -> None:
+    """Report the unknown and the unused names of a text."""
+    resolver = _Resolver(file)
+    for item in file.tree.items:
+        resolver.item(item)
+    problems.report(resolver.found)
+
+
+class _Resolver:
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.source = file.source
+        self.top = Names(None, file.known())
+        self.members: dict[str, ast.Named] = {}
+        self.found: list[Diagnostic] = []
+        self.unknown = 0
+        """How many names mean nothing; after `MAX_PROBLEMS` nobody looks at more of them."""
+
+    # Declarations ---------------------------------------------------------------------------------
+
+    def item(self, item: ast.Item) -> None:
+        """One item of the file."""
+        match item:
+            case ast.Fn():
+                self._fn(item, self.top)
+            case ast.Module():
+                self._module(item)
+            case ast.Const() | ast.Let():
+                self._type(item.type, self.top)
+                self.expression(item.value, self.top)
+            case ast.Dims(entries=entries):
+                for entry in entries:
+                    self._optional((entry.low, entry.high), self.top)
+            case ast.Train():
+                self._train(item)
+            case _:
+                pass
+
+    def _optional(self, nodes: Iterable[ast.Expr | None], names: Names) -> None:
+        for node in nodes:
+            if node is not None:
+                self.expression(node, names)
+
+    def _module(self, module: ast.Module) -> None:
+        self._once([(p.name, p.name_span) for p in module.parameters], "parameter")
+        named = [m for m in module.members if isinstance(m, ast.Named)]
+        self._once([(m.name, m.name_span) for m in named], "member")
+        self.members = {member.name: member for member in named}
+        names = Names(self.top, [p.name for p in module.parameters])
+        for parameter in module.parameters:
+            self._optional((parameter.default,), names)
+            self._type(parameter.type, names)
+        names = Names(names, self.members)
+        for member in module.members:
+            self._member(member, names)
+        self.members = {}
+
+    def _member(self, member: ast.Member, names: Names) -> None:
+        match member:
+            case ast.Param() | ast.State():
+                self._type(member.type, names)
+                self._optional((member.init,), names)
+            case ast.Const():
+                self._type(member.type, names)
+                self.expression(member.value, names)
+            case ast.Use():
+                self.expression(member.value, names)
+            case ast.Fn():
+                self._fn(member, names)
+            case ast.Require():
+                self._optional((member.condition, member.message), names)
+            case ast.Names():
+                pass
+
+    def _once(self, given: Iterable[tuple[str, Span]], what: str) -> None:
+        """Report what is declared twice."""
+        first: dict[str, Span] = {}
+        for name, span in given:
+            if name in first:
+                place = self.source.place(span)
+                label = Label(self.source.place(first[name]), f"{name} is declared here first")
+                self.found.append(
+                    Diagnostic("D0202", f"the {what} {name} is declared twice", place, (label,))
+                )
+            first.setdefault(name, span)
+
+    def _fn(self, fn: ast.Fn, outer: Names) -> None:
+        self._once([(p.name, p.name_span) for p in fn.parameters], "parameter")
+        names = Names(outer)
+        names.open = not fn.exported
+        self._parameters(fn.parameters, names)
+        self._type(fn.result, names)
+        self.expression(fn.body, names)
+        if fn.vjp is not None:
+            rule = Names(names)
+            rule.open = True
+            self._parameters(fn.vjp.parameters, rule)
+            self.expression(fn.vjp.body, rule)
+
+    def _parameters(self, parameters: Iterable[ast.Parameter], names: Names) -> None:
+        for parameter in parameters:
+            self._type(parameter.type, names)
+            self._optional((parameter.default,), names)
+            names.given[parameter.name] = None
+
+    def _train(self, train: ast.Train) -> None:
+        """The functions of a `train` block see the members of its module."""
+        definition = self.file.declared.get(train.name)
+        known: list[str] = []
+        if isinstance(definition, ast.Module):
+            known = [p.name for p in definition.parameters]
+            known += [m.name for m in definition.members if isinstance(m, ast.Named)]
+        outer = Names(self.top, known)
+        seen = Names(outer, ["loss"])
+        seen.open = True
+        for entry in train.entries:
+            if isinstance(entry, ast.Loss):
+                self._parameters(entry.parameters, seen)
+                self._type(entry.result, seen)
+                self.expression(entry.body, seen)
+        for entry in train.entries:
+            if isinstance(entry, ast.Metric):
+                names = Names(seen if entry.parameters is None else outer, ["loss"])
+                names.open = True
+                self._parameters(entry.parameters or (), names)
+                self.expression(entry.body, names)
+
+    # Types ----------------------------------------------------------------------------------------
+
+    def _type(self, type: ast.Type | None, names: Names) -> None:
+        match type:
+            case ast.TensorType(dtype=dtype, dims=dims):
+                if not names.use(dtype):
+                    span = Span(type.span.start, type.span.start + len(dtype))
+                    problem = f"no dtype is called {dtype}"
+                    place, help = self.source.place(span), other_dtype(dtype)
+                    self.found.append(Diagnostic("D0201", problem, place, help=help))
+                for dim in dims:
+                    self._dim(dim, names)
+            case ast.TupleType(fields=fields):
+                for field in fields:
+                    self._type(field.type, names)
+            case _:
+                pass
+
+    def _dim(self, dim: ast.Expr, names: Names) -> None:
+        """A size in a signature: a name that means nothing is a variable of the call."""
+        if isinstance(dim, ast.Dots):
+            return
+        home = _function_level(names)
+        for name in _names_in(dim):
+            if not names.use(name):
+                if home is not None:
+                    home.given[name] = None
+                else:
+                    self._undeclared(dim, name)
+                    return
+        self.expression(dim, names)
+
+    def _undeclared(self, dim: ast.Expr, name: str) -> None:
+        """A size of an entry point or a weight that nothing declares."""
+        if self._is_enough():
+            return
+        where = next(node for node in walk(dim) if isinstance(node, ast.Name) and node.name == name)
+        found = unknown_name(self.source, name, where.span, [*self.top.known()])
+        help = found.help or f"declare the size: dim {name} = 1..1024"
+        self.found.append(Diagnostic(found.code, found.message, found.place, (), help))
+
+    # Expressions ----------------------------------------------------------------------------------
+
+    def expression(self, node: ast.Expr, names: Names) -> None:
+        """Resolve the names in an expression."""
+        match node:
+            case ast.Name(name=name):
+                if not names.use(name):
+                    self._unknown(node, names)
+            case ast.Call():
+                self._call(node, names)
+            case ast.Pipe(first=first, stages=stages):
+                self.expression(first, names)
+                for stage in stages:
+                    if isinstance(stage.function, ast.Name):
+                        self._hidden(stage.function)
+                    self.expression(stage.function, names)
+            case ast.Block(statements=statements):
+                self._block(statements, Names(names))
+            case ast.Scan():
+                self._scan(node, names)
+            case ast.While():
+                for carry in node.carries:
+                    self.expression(carry.value, names)
+                inner = Names(names, [carry.name for carry in node.carries])
+                self.expression(node.condition, inner)
+                self._optional((node.limit,), names)
+                self._block(node.body.statements, inner)
+            case ast.Comprehension(pattern=pattern, source=source, body=body):
+                self.expression(source, names)
+                self.expression(body, Names(names, names_of(pattern)))
+            case _:
+                self._children(node, names)
+
+    def _is_enough(self) -> bool:
+        """Whether more errors would not be told; each takes a search among all names."""
+        self.unknown += 1
+        return self.unknown > MAX_PROBLEMS
+
+    def _unknown(self, node: ast.Name, names: Names) -> None:
+        if self._is_enough():
+            return
+        found = unknown_name(self.source, node.name, node.span, names.known())
+        help = found.help
+        if node.name in library_names():
+            help = f"import it: import nn ({node.name})"
+        self.found.append(Diagnostic(found.code, found.message, found.place, (), help))
+
+    def _children(self, node: ast.Node, names: Names) -> None:
+        for child in children(node):
+            if isinstance(child, Expression):
+                self.expression(child, names)
+            elif not isinstance(child, ast.Device | ast.NewAxis):
+                self._children(child, names)
+
+    def _call(self, node: ast.Call, names: Names) -> None:
+        function = node.function
+        skipped = None
+        if isinstance(function, ast.Name):
+            skipped = UNEVALUATED.get(function.name)
+            self._hidden(function)
+        self.expression(function, names)
+        for argument in node.arguments:
+            if argument.name is None or argument.name != skipped:
+                self.expression(argument.value, names)
+
+    def _hidden(self, function: ast.Name) -> None:
+        """Refuse a member that takes the name of a builtin which is called in its module."""
+        member = self.members.get(function.name)
+        if member is None or function.name not in BUILTINS:
+            return
+        place = self.source.place(member.name_span)
+        label = Label(self.source.place(function.span), f"{function.name} is called here")
+        self.found.append(
+            Diagnostic(
+                "D0212",
+                f"the member {function.name} hides the builtin {function.name}",
+                place,
+                (label,),
+                "give the member another name",
+            )
+        )
+
+    def _scan(self, node: ast.Scan, names: Names) -> None:
+        self.expression(node.source, names)
+        self._optional((node.along,), names)
+        for carry in node.carries:
+            self.expression(carry.value, names)
+        given = [carry.name for carry in node.carries] + names_of(node.pattern)
+        self._block(node.body.statements, Names(names, given))
+
+    # Statements -----------------------------------------------------------------------------------
+
+    def _block(self, statements: Iterable[ast.Statement], names: Names) -> None:
+        lets: list[Given] = []
+        for statement in statements:
+            if isinstance(statement, ast.Let):
+                self._type(statement.type, names)
+                self.expression(statement.value, names)
+                given = Given(statement)
+                if isinstance(statement.pattern, ast.NamePattern):
+                    lets.append(given)
+                for name in names_of(statement.pattern):
+                    names.given[name] = given
+            else:
+                if isinstance(statement, ast.Set):
+                    self._set(statement)
+                self._children(statement, names)
+        for given in lets:
+            if not given.used:
+                self._unused(given.node)
+
+    def _set(self, statement: ast.Set) -> None:
+        """What is set is a state of the module around."""
+        member = self.members.get(statement.name)
+        if isinstance(member, ast.State):
+            return
+        states = [name for name, node in self.members.items() if isinstance(node, ast.State)]
+        what = "a param, which training changes" if isinstance(member, ast.Param) else "no state"
+        self.found.append(
+            Diagnostic(
+                "D0223",
+                f"{statement.name} is {what}",
+                self.source.place(statement.name_span),
+                help=did_you_mean(statement.name, states)
+                or f"declare it: state {statement.name}: f32",
+            )
+        )
+
+    def _unused(self, node: ast.Let) -> None:
+        assert isinstance(node.pattern, ast.NamePattern)
+        name = node.pattern.name
+        if name.startswith("_"):
+            return
+        function = _called(node.value)
+        what = f"the {function}'s result" if function else name
+        self.found.append(
+            Diagnostic(
+                "D0217",
+                f"{what} is never used",
+                self.source.place(node.pattern.span),
+                help=f"use {name}, or leave it out",
+                severity="warning",
+            )
+        )
+
+
+Expression = (
+    ast.Name, ast.Number, ast.String, ast.Bool, ast.Placeholder, ast.Unary, ast.Binary, ast.Compare,
+    ast.Pipe, ast.Call, ast.Index, ast.Attribute, ast.List, ast.Comprehension, ast.Tuple, ast.Range,
+    ast.If, ast.Scan, ast.While, ast.Block, ast.On, ast.Dots, ast.Place,
+)  # fmt: skip
+
+
+def _function_level(names: Names) -> Names | None:
+    """The names of the function around, if its signature binds sizes."""
+    found: Names | None = names
+    while found is not None and not found.open:
+        found = found.outer
+    return found
+
+
+def _names_in(node: ast.Expr) -> list[str]:
+    """The names that stand in a size, functions that are called excepted."""
+    match node:
+        case ast.Name(name=name):
+            return [name]
+        case ast.Call(arguments=arguments):
+            return [name for argument in arguments for name in _names_in(argument.value)]
+        case _:
+            inner = [child for child in children(node) if not isinstance(child, ast.Term)]
+            inner += [child.operand for child in children(node) if isinstance(child, ast.Term)]
+            return [
+                name
+                for child in inner
+                if isinstance(child, Expression)
+                for name in _names_in(child)
+            ]
+
+
+def _called(node: ast.Expr) -> str | None:
+    """The name of the function whose result an expression is."""
+    match node:
+        case ast.Call(function=ast.Name(name=name)):
+            return name
+        case ast.Pipe(stages=stages):
+            last = stages[-1].function
+            return last.name if isinstance(last, ast.Name) else _called(last)
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""The `train` block: what it says, and the functions that train a model."""

@@ -1,0 +1,228 @@
+"""The functions that train a model: one step, and measuring what was trained so far.
+
+`train_step` takes a batch, the number of the step, a seed if anything is random, and every weight and
+state; it gives the loss and what weights and states become. `dlc.updates` names for each result the input
+whose place it takes, so that a step changes them in place. `evaluate` takes a batch and the weights and
+gives the loss and the metrics, with `training` false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from dlc.dialects import array, flow, func, weight
+from dlc.errors import ModelError
+from dlc.frontend.elaboration.evaluator import Evaluator
+from dlc.frontend.elaboration.keys import SEED_NAME
+from dlc.frontend.elaboration.problems import Poisoned
+from dlc.frontend.elaboration.scope import Scope
+from dlc.frontend.elaboration.tensors import broadcast_to, convert, dtype_of, tensor_type
+from dlc.frontend.elaboration.trace import Frame, capture
+from dlc.frontend.elaboration.weight import Weight
+from dlc.frontend.exports import begin, finish
+from dlc.frontend.training.block import Training, declared_input, one_number, scope_of, updated
+from dlc.frontend.training.state_updates import lift_sets
+from dlc.ir.core import Block, Value
+from dlc.ir.types import F32, I32, TensorType
+from dlc.runtime.artifact.manifest import EVALUATE, NUMBER, STEP, TOTAL
+from dlc.text.model import ast
+
+__all__ = ["LOSS", "Purpose", "train_functions"]
+
+LOSS = "loss"
+"""The name of the function that gives the loss alone."""
+Purpose: TypeAlias = Literal["call", "train", "loss"]
+"""What functions are wanted for: the entry points of the text, the two that train, the loss alone."""
+
+_EPSILON = 1e-12
+"""Below any norm of gradients that is not 0: keeps 0 / 0 out of the clipping."""
+
+
+class _Functions:
+    """Makes both functions of a checked `train` block. `states` are the optimizer's, once `step` ran."""
+
+    def __init__(self, ev: Evaluator, training: Training, weights: Sequence[Weight]) -> None:
+        self.ev, self.at = ev, ev.at
+        self.training = training
+        self.weights = {item.symbol: item for item in weights}
+        self.source = training.root.source
+        self.states: list[Weight] = []
+
+    # One step -------------------------------------------------------------------------------------
+
+    def step(self) -> func.Func:
+        """The function of one training step."""
+        scope = self._begin(STEP, self.training.loss.parameters)
+        at = self.at
+        step = at.top.add_argument(TensorType(I32), NUMBER)
+        total = at.top.add_argument(TensorType(I32), TOTAL)
+        at.training, at.total_steps = True, total
+        try:
+            loss, gradients, following = self._differentiated(scope)
+            clipped = self._clipped(gradients)
+            for symbol, gradient in clipped.items():
+                following[at.gets[symbol]] = self._updated(symbol, gradient, step)
+            following.update(lift_sets(at.top))
+        finally:
+            at.training, at.total_steps = False, None
+        if not total.uses:
+            at.top.remove_argument(total.index)
+        names = {get: symbol for symbol, get in at.gets.items()}
+        results = [("loss", loss), *[(names[get], value) for get, value in following.items()]]
+        return self._finish(STEP, results)
+
+    def _differentiated(self, scope: Scope) -> tuple[Value, dict[str, Value], dict[Value, Value]]:
+        """The loss, what each trained weight receives, and what the states become that it sets."""
+        at, loss = self.at, self.training.loss
+        body = Block()
+        with at.inside(body):
+            value = one_number(
+                self.ev, "loss", self.ev.eval(loss.body, scope), loss.body, floats=True
+            )
+            states = lift_sets(body)
+            kept = [at(flow.StopGradient(new)) for new in states.values()]
+            at.place(flow.Yield((value, *kept)))
+        inputs = capture([body])
+        wrt = [k for k, item in enumerate(inputs) if self._is_trained(item)]
+        if not wrt:
+            raise at.fail(
+                "D0531",
+                f"the loss of {self.training.module} depends on no param",
+                loss.body.span,
+                help="train a module that has weights, and use them in the loss",
+            )
+        at.stand(loss.body.span)
+        seeds = [array.fill(at, 1, tensor_type(value))]
+        seeds += [array.fill(at, 0, tensor_type(k)) for k in kept if dtype_of(k).is_float]
+        results = at.all(flow.Vjp(tuple(inputs), tuple(seeds), body, tuple(wrt), True))
+        count = 1 + len(kept)
+        names = {get: symbol for symbol, get in at.gets.items()}
+        gradients = {names[inputs[k]]: g for k, g in zip(wrt, results[count:], strict=True)}
+        following = dict(zip(states, results[1:count], strict=True))
+        return results[0], gradients, following
+
+    def _is_trained(self, value: Value) -> bool:
+        symbol = next((name for name, get in self.at.gets.items() if get is value), None)
+        return symbol is not None and self.weights[symbol].trained and dtype_of(value).is_float
+
+    def _clipped(self, gradients: dict[str, Value]) -> dict[str, Value]:
+        """Each element within `clip_value` of 0, then all together no longer than `clip_norm`."""
+        given = self.training.optimizer.arguments
+        value, norm = given.get("clip_value"), given.get("clip_norm")
+        if isinstance(value, int | float):
+            gradients = {name: self._within(g, value) for name, g in gradients.items()}
+        if isinstance(norm, int | float):
+            gradients = self._shortened(gradients, norm)
+        return gradients
+
+    def _within(self, gradient: Value, limit: float) -> Value:
+        at = self.at
+        low, high = [array.constant_like(at, sign * limit, gradient) for sign in (-1, 1)]
+        return at(array.Minimum(at(array.Maximum(gradient, low)), high))
+
+    def _shortened(self, gradients: Mapping[str, Value], limit: float) -> dict[str, Value]:
+        """The gradients times limit / norm, if their common Euclidean norm is larger."""
+        at = self.at
+        total = array.fill(at, 0, TensorType(F32))
+        for gradient in gradients.values():
+            wide = convert(at, gradient, F32)
+            axes = tuple(range(tensor_type(wide).rank))
+            total = at(array.Add(total, at(array.ReduceSum(at(array.Multiply(wide, wide)), axes))))
+        norm = at(array.Maximum(at(array.Sqrt(total)), array.constant_like(at, _EPSILON, total)))
+        bound = array.constant_like(at, limit, norm)
+        one = array.constant_like(at, 1, norm)
+        factor = at(array.Minimum(at(array.Divide(bound, norm)), one))
+        found: dict[str, Value] = {}
+        for name, gradient in gradients.items():
+            own = convert(at, factor, dtype_of(gradient))
+            scale = broadcast_to(at, own, tensor_type(gradient).shape)
+            found[name] = at(array.Multiply(gradient, scale))
+        return found
+
+    def _updated(self, symbol: str, gradient: Value, step: Value) -> Value:
+        """What a weight becomes; the states that the optimizer keeps for it are added to `states`."""
+        core = self.training.optimizer
+        core.path = f"{weight.OPTIMIZER}{symbol}"
+        value = updated(self.ev, core, self.at.gets[symbol], gradient, step)
+        self.states += [replace(state, constant=True) for state in core.weights.values()]
+        return value
+
+    def loss(self) -> func.Func:
+        """The loss alone, `training` true, with its weights where they are; what it sets is dropped."""
+        loss, at = self.training.loss, self.at
+        scope = self._begin(LOSS, loss.parameters)
+        at.training = True
+        try:
+            value = one_number(
+                self.ev, "loss", self.ev.eval(loss.body, scope), loss.body, floats=True
+            )
+            lift_sets(at.top)
+        finally:
+            at.training = False
+        return finish(self.ev, LOSS, loss.span, [""] * len(loss.parameters), [("loss", value)])
+
+    # Measuring ------------------------------------------------------------------------------------
+
+    def evaluate(self) -> func.Func:
+        """The function that gives the loss and every metric of a batch."""
+        training, ev = self.training, self.ev
+        parameters = {p.name: p for p in training.loss.parameters}
+        for metric in training.measured:
+            parameters |= {p.name: p for p in metric.parameters or () if p.name not in parameters}
+        scope = self._begin(EVALUATE, tuple(parameters.values()))
+        body = training.loss.body
+        loss = one_number(ev, "loss", ev.eval(body, scope), body, floats=True)
+        scope.names["loss"] = loss
+        results = [("loss", loss)]
+        for metric in training.measured:
+            value = ev.eval(metric.body, scope)
+            number = one_number(ev, metric.name, value, metric.body, floats=False)
+            results.append((metric.name, convert(self.at, number, F32)))
+        return self._finish(EVALUATE, results)
+
+    # Both -----------------------------------------------------------------------------------------
+
+    def _begin(self, name: str, parameters: Sequence[ast.Parameter]) -> Scope:
+        training = self.training
+        begin(self.ev, Frame(name, "", self.source), training.loss.span)
+        scope = scope_of(training.root)
+        for parameter in parameters:
+            declared_input(self.ev, parameter, scope)
+        return scope
+
+    def _finish(self, name: str, results: Sequence[tuple[str, Value]]) -> func.Func:
+        """The function, with its weights as arguments."""
+        at = self.at
+        arguments: dict[Value, Value] = {}
+        for symbol, get in at.gets.items():
+            argument = arguments[get] = at.top.add_argument(get.type, symbol)
+            get.replace_by(argument)
+            assert get.op is not None
+            get.op.erase()
+        # An optimizer may leave a weight as it is.
+        results = [(result, arguments.get(value, value)) for result, value in results]
+        # The default of an implicit seed stands behind those of the inputs before it, which have none.
+        names = [argument.name for argument in at.top.arguments]
+        defaults = [""] * names.index(SEED_NAME) if at.implicit_seed else []
+        made = finish(self.ev, name, self.training.loss.span, defaults, results)
+        inputs = set(made.input_names)
+        made.attributes["dlc.updates"] = tuple([n if n in inputs else "" for n, _ in results])
+        return made
+
+
+def train_functions(
+    ev: Evaluator, training: Training, weights: Sequence[Weight], purpose: Purpose
+) -> tuple[list[func.Func], list[Weight]]:
+    """The functions for a purpose, and the states of the optimizer; what is wrong is recorded."""
+    functions = _Functions(ev, training, weights)
+    made: list[func.Func] = []
+    for make in (functions.loss,) if purpose == "loss" else (functions.step, functions.evaluate):
+        try:
+            made.append(make())
+        except ModelError as error:
+            ev.report(error)
+        except Poisoned:
+            pass
+    return made, functions.states

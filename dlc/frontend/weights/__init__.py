@@ -1,0 +1,1 @@
+"""The weights that a model text declares: their types and first values."""

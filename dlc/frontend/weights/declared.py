@@ -1,0 +1,80 @@
+"""The weights that the `param` and `state` of a module declare: their types, and where they start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc.frontend.elaboration.evaluator import Evaluator
+from dlc.frontend.elaboration.scope import Scope
+from dlc.frontend.elaboration.types import declared_type, dtype_named
+from dlc.frontend.elaboration.weight import Origin, Weight
+from dlc.frontend.weights.initialisers import origin_of
+from dlc.ir.dims import Dim
+from dlc.ir.types import TensorType
+from dlc.text.model import ast
+
+__all__ = ["Start", "declared_weight"]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The file that a `from` names, and the path of the module that says so."""
+
+    file: str
+    path: str
+
+    def key(self, symbol: str) -> str:
+        """What the file calls the weight of this symbol."""
+        return symbol.removeprefix(f"{self.path}." if self.path else "")
+
+
+def declared_weight(
+    ev: Evaluator,
+    node: ast.Param | ast.State,
+    scope: Scope,
+    symbol: str,
+    *,
+    stack: tuple[int, ...],
+    like: TensorType | None,
+    start: Start | None,
+) -> Weight:
+    """The weight of that symbol, with the leading sizes of the stack that its instance is in.
+
+    `like` is the type of the weight that an optimizer updates, `start` where weights of the instance
+    start. Raises ModelError: D0326 for what is no tensor, D0221 for a size that is not fixed.
+    """
+    if not isinstance(node.type, ast.TensorType):
+        raise ev.at.fail("D0326", "a weight is a tensor", node.type.span)
+    own = _type(ev, node.type, scope, like)
+    if any(isinstance(size, Dim) for size in own.shape):
+        raise ev.at.fail(
+            "D0221",
+            f"the weight {node.name} is {own.text}, but weights have fixed sizes",
+            node.type.span,
+            help="make the size a parameter of the module",
+        )
+    return Weight(
+        symbol,
+        own.with_shape((*stack, *own.shape)),
+        _origin(origin_of(ev, node.init, scope, own.dtype), node, symbol, start),
+        isinstance(node, ast.Param),
+        len(stack),
+        scope.home.source.place(node.span),
+    )
+
+
+def _type(ev: Evaluator, type: ast.TensorType, scope: Scope, like: TensorType | None) -> TensorType:
+    """The declared type; `..` in the state of an optimizer stands for the weight's shape."""
+    if like is not None and len(type.dims) == 1 and isinstance(type.dims[0], ast.Dots):
+        return like.with_dtype(dtype_named(ev, type.dtype, type.span, scope))
+    return declared_type(ev, type, scope)
+
+
+def _origin(
+    origin: Origin, node: ast.Param | ast.State, symbol: str, start: Start | None
+) -> Origin:
+    """Where it starts: its own file, that of the module, or its initialiser."""
+    key = origin.key or node.key
+    if origin.file is not None or start is None:
+        return Origin(origin.init, origin.file, key or (node.name if origin.file else None))
+    return Origin(origin.init, start.file, key or start.key(symbol))

@@ -1,0 +1,1 @@
+"""Kernels as loops over registers for CPUs, one kernel family a file."""

@@ -1,0 +1,223 @@
+"""`kernel.generic` as loops over registers.
+
+Two ways to use registers: over the last axis of the domain (neighbouring elements in one register), or,
+for kernels that fold along contiguous memory, over the last inner index of the folds. What does not
+depend on the innermost index is computed once outside. Tails are the same code with one lane, so an
+element has the same bits wherever it falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dlc.dialects import kernel, scalar
+from dlc.dialects.expr import Expr, Index, Pointer, index, maximum, minimum
+from dlc.ir.core import Value
+from dlc.ir.dims import Size, ceil_divide, product
+from dlc.ir.passes import Context
+from dlc.ir.types import TensorType
+from dlc.lowering.kernel_code.body import Body, Point, Row, lanes_of, path, split
+from dlc.lowering.kernel_code.lanes import Lane, Uniform, neighbours
+from dlc.lowering.kernel_code.row_access import (
+    checks_depend_on,
+    dense_strides,
+    element_of,
+    has_stage,
+    is_narrow,
+    row_in_result,
+    turned_arrays,
+)
+from dlc.lowering.kernel_code.words import following, for_each, iterate, unravel
+from dlc.lowering.kernel_code.writer import Lowered, Writer
+from dlc.target import cpu_of
+from dlc.target.cpu import CpuTarget
+from dlc.target.work import element_work, tile_rows, tiles
+
+Known = dict[Value, Lane | Row]
+"""What indices of the domain are."""
+
+
+def lower_generic(op: kernel.Kernel, context: Context) -> Lowered:
+    """The function for one kernel in destination form."""
+    assert isinstance(op, kernel.Generic)
+    return _Generic(op, cpu_of(context.options)).lower()
+
+
+class _Generic:
+    def __init__(self, op: kernel.Generic, cpu: CpuTarget) -> None:
+        self.op = op
+        self.writer = Writer(op)
+        self.lanes = lanes_of(op.body, cpu.vector_bytes)
+        self.costs = cpu.costs
+        self.is_narrow = is_narrow(op)
+        self.folds_in_registers = has_stage(op.body) or kernel.folds_along_memory(op)
+        if checks_depend_on(op, op.indices[-1:]) and not self.folds_in_registers:
+            self.lanes = 1
+        arrays = {argument: view for view, argument in enumerate(op.arrays)}
+        self.body = Body(
+            self.writer,
+            arrays,
+            self.lanes,
+            folds_in_registers=self.folds_in_registers,
+            branches=True,
+            room=self._room,
+        )
+        self.scratch: Size = 0
+        self._scratch: Value | None = None
+
+    def lower(self) -> Lowered:
+        op = self.op
+        columns: Size = 1
+        if self.is_narrow:
+            *outer, inner, columns = op.domain
+            write = self._narrow_rows
+        elif op.domain and not self.folds_in_registers:
+            *outer, inner = op.domain
+            write = self._elements
+        else:
+            outer, inner = list(op.domain), 1
+            write = self._one_element
+        work = element_work(op.body, self.lanes, self.costs) * columns
+        tiles, cost = self._tiles(outer, inner, work, write)
+        scratch = () if self._scratch is None else (self._scratch,)
+        return self.writer.finish(tiles, cost, self.scratch, scratch)
+
+    def _tiles(
+        self,
+        outer: Sequence[Size],
+        inner: Size,
+        work: Size,
+        write: Callable[[list[Expr], Index, Expr], None],
+    ) -> tuple[Size, Size]:
+        """The loop over the rows of a tile; with a single row, tiles are stretches of it instead.
+
+        `work` is that of one of the `inner` elements of a row.
+        """
+        writer = self.writer
+        if not outer:
+            chunk = self._stretch(work)
+            extent = writer.size(inner, "extent", 0)
+            length = writer.size(chunk, "stretch")
+            write([], writer.first * length, minimum(writer.last * length, extent))
+            return tiles(inner, chunk, work)
+        rows, per_tile = product(outer), tile_rows(inner * work, self.costs)
+        count = writer.size(per_tile, "rows_per_tile")
+        lower = writer.first * count
+        upper = minimum(writer.last * count, writer.size(rows, "rows"))
+        extents = [writer.size(size, "extent", axis) for axis, size in enumerate(outer)]
+        stop = index(writer.emit, 1 if inner == 1 else writer.size(inner, "extent", len(outer)))
+        if not (self.folds_in_registers or self.is_narrow) and turned_arrays(self.op):
+            self._down_the_rows(lower, upper, extents, stop)
+        else:
+            self._each_row(lower, upper, extents, lambda places: write(places, 0, stop))
+        return tiles(rows, per_tile, inner * work)
+
+    def _each_row(
+        self,
+        lower: Expr,
+        upper: Expr,
+        extents: Sequence[Expr],
+        write: Callable[[list[Expr]], None],
+    ) -> None:
+        """`write` for each row from one number up to another, given the index along each axis."""
+        emit = self.writer.emit
+
+        def row(_: Expr, places: list[Expr]) -> list[Expr]:
+            write(places)
+            return following(places, extents)
+
+        # A tile may be there for no rows at all, where there is an axis without elements.
+        nonzero = [maximum(extent, 1) for extent in extents]
+        if len(extents) > 1:
+            iterate(emit, lower, upper, unravel(lower, nonzero), row)
+            return
+        with for_each(emit, lower, upper) as number:
+            write([number])
+
+    def _down_the_rows(self, lower: Expr, upper: Expr, extents: Sequence[Expr], stop: Expr) -> None:
+        """The rows of a tile one register wide at a time: what they read lies side by side down there."""
+        *outer, last = self.op.indices
+        for lanes, position in self.body.stretch_loops(0, stop):
+            column = neighbours(position, lanes)
+
+            def row(
+                places: list[Expr],
+                lanes: int = lanes,
+                column: Lane = column,
+            ) -> None:
+                known: Known = dict(zip(outer, map(Uniform, places), strict=True))
+                point = self.body.run(self.op.body, Point(lanes, {**known, last: column}))
+                self._store(point, [*map(Uniform, places), column])
+
+            self._each_row(lower, upper, extents, row)
+
+    def _stretch(self, work: Size) -> Size:
+        """Elements of a tile along the only axis: a multiple of the lanes, so tails come last."""
+        block = max(self.lanes, 64)
+        return ceil_divide(tile_rows(work * block, self.costs), 1) * block
+
+    # One stretch of elements, or one element.
+
+    def _one_element(self, indices: list[Expr], lower: Index, upper: Expr) -> None:
+        places: list[Lane] = [Uniform(place) for place in indices]
+        known: Known = dict(zip(self.op.indices, places, strict=True))
+        self._store(self.body.run(self.op.body, Point(1, known)), places)
+
+    def _elements(self, indices: list[Expr], lower: Index, upper: Expr) -> None:
+        """Elements `lower` to `upper` along the last axis of the domain."""
+        *outer, last = self.op.indices
+        known: Known = dict(zip(outer, map(Uniform, indices), strict=True))
+        outside, inside = split(self.op.body, [last])
+        point = self.body.ops(outside, Point(1, known))
+        together = _columns_together(self.op)
+        for lanes, position in self.body.stretch_loops(lower, upper, together):
+            place = neighbours(position, lanes)
+            element = self.body.ops(inside, point.at(lanes, {last: place}))
+            self._store(element, [*map(Uniform, indices), place])
+
+    def _narrow_rows(self, indices: list[Expr], lower: Index, upper: Expr) -> None:
+        """Rows `lower` to `upper` of few columns: a register of rows for each column."""
+        *outer, row, last = self.op.indices
+        columns = self.op.domain[-1]
+        assert isinstance(columns, int)
+        known: Known = dict(zip(outer, map(Uniform, indices), strict=True))
+        for lanes, position in self.body.stretch_loops(lower, upper):
+            rows = neighbours(position, lanes)
+            for number in range(columns):
+                column = Uniform(index(self.writer.emit, number))
+                point = Point(lanes, {**known, row: rows, last: column})
+                places: list[Lane] = [*map(Uniform, indices), rows, column]
+                self._store(self.body.run(self.op.body, point), places)
+
+    def _room(self, op: kernel.Stage, point: Point, extents: list[Expr]) -> Row:
+        """Where a staged row goes: into the result that it is, else into the thread's scratch."""
+        row = row_in_result(self.body, self.op, op, point)
+        if row is not None:
+            return row
+        writer, dtype = self.writer, element_of(op)
+        if self._scratch is None:
+            self._scratch = writer.block.add_argument(writer.pointers[0].type, "scratch")
+        offset = writer.size(self.scratch, "scratch", path(op))
+        self.scratch = self.scratch + ceil_divide(product(op.extents) * dtype.bytes, 64) * 64
+        start = Pointer(writer.emit, self._scratch, dtype).skip(offset)
+        return Row(start, dense_strides(extents))
+
+    def _store(self, point: Point, places: Sequence[Lane]) -> None:
+        """Write the results that are elements; staged rows were written where they belong."""
+        for view, value in enumerate(self.op.body.terminator.operands, len(self.op.inputs)):
+            if not isinstance(value.type, TensorType):
+                self.body.store_in(point, point.lane(value), view, places)
+
+
+COLUMNS = 8
+"""Registers of neighbouring columns that are folded side by side: each row brings whole cache lines."""
+LIGHT = 4
+"""Operations between a load and a fold, no functions among them, that leave registers for so many."""
+
+
+def _columns_together(op: kernel.Generic) -> int:
+    """How many registers of elements to compute at a time: several where folds walk down columns."""
+    folds = [inner for inner in op.walk() if isinstance(inner, kernel.Fold)]
+    inside = [inner for fold in folds for inner in fold.body if not isinstance(inner, kernel.Load)]
+    light = len(inside) <= LIGHT and all(not isinstance(inner, scalar.Unary) for inner in inside)
+    return COLUMNS if len(folds) == 1 and light else 1

@@ -1,0 +1,94 @@
+"""From kernels to loops, for CPUs."""
+
+from __future__ import annotations
+
+from dlc.dialects import kernel
+from dlc.dialects.comm import Send
+from dlc.dialects.kernel.attention import Attention
+from dlc.dialects.kernel.pieces import Concatenate
+from dlc.dialects.kernel.products import Conv, Gemm
+from dlc.dialects.kernel.schedule import Blas, Packed, PackInline, SplitK
+from dlc.errors import Diagnostic, Unsupported
+from dlc.errors.options import option
+from dlc.ir.core import Op
+from dlc.ir.passes import Context, define_pass
+from dlc.lowering.cpu.attention import lower_attention
+from dlc.lowering.cpu.blas_gemm import lower_gemm
+from dlc.lowering.cpu.concatenate import lower_concatenate
+from dlc.lowering.cpu.depthwise import lower_depthwise
+from dlc.lowering.cpu.generic import lower_generic
+from dlc.lowering.cpu.nonzero import lower_nonzero
+from dlc.lowering.cpu.packed_gemm import lower_panels
+from dlc.lowering.cpu.packing_gemm import lower_blocks
+from dlc.lowering.cpu.prefix_scan import lower_running
+from dlc.lowering.cpu.scatter import lower_scatter
+from dlc.lowering.cpu.send import lower_send
+from dlc.lowering.cpu.sort import lower_sort
+from dlc.lowering.cpu.update import lower_update
+from dlc.lowering.kernel_code.lower_kernels import Lowering, lower_kernels
+from dlc.lowering.kernel_code.writer import Lowered
+
+
+def _lower_product(op: kernel.Kernel, context: Context) -> Lowered:
+    """A product by BLAS, or by our own loops if its right operand is in panels or they put it there."""
+    assert isinstance(op, Gemm)
+    match op.schedule:
+        case Packed():
+            return lower_panels(op, context)
+        case PackInline():
+            return lower_blocks(op, context)
+        case Blas() | None:
+            return lower_gemm(op, context)
+        case SplitK():
+            raise AssertionError("sums are split for GPUs only")
+
+
+def _lower_convolution(op: kernel.Kernel, context: Context) -> Lowered:
+    """A convolution channel by channel, or on panels."""
+    assert isinstance(op, Conv)
+    return lower_panels(op, context) if op.schedule else lower_depthwise(op, context)
+
+
+LOWERINGS: dict[type[Op], Lowering] = {
+    kernel.Generic: lower_generic,
+    Gemm: _lower_product,
+    Conv: _lower_convolution,
+    Attention: lower_attention,
+    Concatenate: lower_concatenate,
+    Send: lower_send,
+    kernel.NonZero: lower_nonzero,
+    kernel.Running: lower_running,
+    kernel.Scatter: lower_scatter,
+    kernel.Sort: lower_sort,
+    kernel.Update: lower_update,
+}
+"""How each kind of kernel is written as loops."""
+
+
+def _is_for_gpu(op: kernel.Kernel) -> bool:
+    match op:
+        case Attention(panel=0) | Gemm(schedule=SplitK()) | Conv(schedule=SplitK()):
+            return True
+        case _:
+            return type(op) not in LOWERINGS
+
+
+def _no_loops(op: kernel.Kernel) -> Diagnostic:
+    return Diagnostic(
+        "D0701",
+        f"this {op.name} was written for a GPU and has no loops for the CPU",
+        op.location.place,
+        help=f"compile it with {option('target', 'cuda')}, or begin with the graph",
+    )
+
+
+@define_pass("lower_to_loops", required=True)
+def lower_to_loops(module: Op, context: Context) -> None:
+    """Turn every kernel into a function of loops and a call of it.
+
+    Raises Unsupported (D0701) for kernels that were written for a GPU.
+    """
+    foreign = [op for op in module.walk() if isinstance(op, kernel.Kernel) and _is_for_gpu(op)]
+    if foreign:
+        raise Unsupported([_no_loops(op) for op in foreign])
+    lower_kernels(module, context, LOWERINGS.__getitem__)

@@ -1,0 +1,150 @@
+"""What all lowerings of products share: the tile of sums, the columns of groups, and how sums are finished.
+
+A *micro-tile* is the sums that fit into the registers: some rows times some panels. When they are complete
+the epilogue is applied to them, in the registers or from memory, as far as the micro-tile is inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc.dialects.expr import Expr, Pointer, index, minimum
+from dlc.dialects.kernel.products import Conv, Gemm, panel_count
+from dlc.dialects.kernel.schedule import Packed, PackInline
+from dlc.ir.dims import Size
+from dlc.ir.passes import Context
+from dlc.lowering.cpu.micro_kernel import Shape, Sums, shape_for, store
+from dlc.lowering.cpu.register_epilogue import Target, Tile, in_registers, write_registers
+from dlc.lowering.kernel_code.body import lanes_of
+from dlc.lowering.kernel_code.epilogue import epilogue_body, write_epilogue
+from dlc.lowering.kernel_code.lanes import Linear
+from dlc.lowering.kernel_code.words import either, for_each
+from dlc.lowering.kernel_code.writer import Writer
+from dlc.planning.storage import reads_only_own_element
+from dlc.target import cpu_of
+
+
+@dataclass(frozen=True, slots=True)
+class Corner:
+    """Where the results of a micro-tile begin, and the row after the last one of its tile.
+
+    `stretch` is the first column, and how many there are from it on.
+    """
+
+    batch: list[Expr]
+    row: Expr
+    bottom: Expr
+    stretch: tuple[Expr, Expr]
+
+
+class ProductTiles:
+    """A product being written; subclasses say where its operands are and in which order they meet."""
+
+    def __init__(self, op: Gemm | Conv, context: Context) -> None:
+        self.product = op
+        self.writer = Writer(op)
+        assert isinstance(op.schedule, Packed | PackInline)
+        columns = op.schedule.columns
+        # The panels of two groups do not meet the same rows.
+        beside = 1 if self.groups > 1 else panel_count(op.columns, columns)
+        self.cpu = cpu_of(context.options)
+        self.shape: Shape = shape_for(op.accumulator, op.domain[-2], columns, beside, self.cpu)
+        lanes = lanes_of(op.epilogue, self.cpu.vector_bytes)
+        self.body = epilogue_body(op, self.writer, lanes)
+
+    @property
+    def groups(self) -> int:
+        """Products beside each other, each with columns and panels of its own."""
+        return self.product.groups if isinstance(self.product, Conv) else 1
+
+    @property
+    def across(self) -> Size:
+        """Panels of all groups."""
+        return self.groups * panel_count(self.columns, self.shape.panel)
+
+    @property
+    def columns(self) -> Size:
+        """Columns of one group."""
+        return self.product.columns // self.groups
+
+    def stretch(self, p: Expr) -> tuple[Expr | None, tuple[Expr, Expr]]:
+        """The group of a panel, if there are several; its first column, and how many are left there."""
+        writer, width = self.writer, self.shape.panel
+        columns = writer.size(self.columns, "n")
+        if self.groups == 1:
+            column = p * width
+            return None, (column, columns - column)
+        each = writer.size(panel_count(self.columns, self.shape.panel), "panels of a group")
+        group = p // each
+        inside = (p - group * each) * width
+        return group, (group * columns + inside, columns - inside)
+
+    # The epilogue.
+
+    def prefetch(self, corner: Corner) -> None:
+        """Ask for what the epilogue reads in a micro-tile: it comes while the sums are made."""
+        op, writer = self.product, self.writer
+        column, _ = corner.stretch
+        axis = len(op.domain) - 2
+        for argument, view in self.body.arrays.items():
+            if not argument.uses or not reads_only_own_element(op, argument):
+                continue
+            part = writer.part(view, corner.batch)
+            for number in range(self.shape.rows):
+                part.prefetch((corner.row + number) * writer.stride(view, axis) + column)
+
+    def targets(self, batch: Sequence[Expr]) -> list[Target]:
+        """Where the results of a batch are, and the strides of their rows."""
+        op, writer = self.product, self.writer
+        views = range(len(op.operands) - len(op.outs), len(op.operands))
+        axis = len(op.domain) - 2
+        return [(writer.part(view, batch), writer.stride(view, axis)) for view in views]
+
+    def finish(
+        self, corner: Corner, sums: Sums, buffer: Pointer, targets: Sequence[Target]
+    ) -> None:
+        """The epilogue over the part of a micro-tile that exists: from registers where all of it does."""
+        op, shape = self.product, self.shape
+        emit = self.writer.emit
+        _, columns = corner.stretch
+        rows = corner.bottom - corner.row
+        height, width = index(emit, shape.rows), index(emit, shape.columns)
+
+        def partly() -> None:
+            store(shape, sums, buffer)
+            extent = minimum(height, rows), minimum(width, columns)
+            self._by_rows(corner, extent, buffer, targets)
+
+        def whole() -> None:
+            write_registers(op, self.body, self._registers(corner), sums, targets)
+
+        if in_registers(op, self.body, shape):
+            either((rows >= height) & (columns >= width), whole, partly)
+        else:
+            partly()
+
+    def _registers(self, corner: Corner) -> Tile:
+        """Which elements the registers of a micro-tile are."""
+        column, _ = corner.stretch
+        lanes = self.shape.register.lanes
+        rows = [corner.row + r for r in range(self.shape.rows)]
+        places = [Linear(column + v * lanes) for v in range(self.shape.across)]
+        return Tile(corner.batch, rows, places, lanes)
+
+    def _by_rows(
+        self,
+        corner: Corner,
+        extent: tuple[Expr, Expr],
+        buffer: Pointer,
+        targets: Sequence[Target],
+    ) -> None:
+        """The epilogue row by row over sums in memory."""
+        height, width = extent
+        column, _ = corner.stretch
+        with for_each(self.writer.emit, 0, height) as r:
+            sums = buffer + r * self.shape.columns
+            m = corner.row + r
+            results = [target + (m * stride + column) for target, stride in targets]
+            leading = [*corner.batch, m]
+            write_epilogue(self.product, self.body, leading, column, width, sums, results)

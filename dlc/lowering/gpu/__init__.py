@@ -1,0 +1,1 @@
+"""Kernels as functions of a thread for GPUs, one kernel family a file."""

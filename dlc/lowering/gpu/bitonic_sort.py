@@ -1,0 +1,179 @@
+"""`kernel.sort` for a GPU: a block sorts a row by comparing pairs in the order of a bitonic network.
+
+The keys and the places that they come from are in shared memory if the row is short, else in the kernel's
+scratch. Keys that are equal are ordered by their places, so the sort is stable; the row is filled up to a
+power of two with places beyond its end, which come last. (K. Batcher, "Sorting networks and their
+applications", 1968.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc.dialects import kernel
+from dlc.dialects.expr import Expr, Pointer, index, maximum, minimum, select
+from dlc.ir.dims import Size, ceil_divide, product
+from dlc.ir.passes import Context
+from dlc.ir.types import INDEX, POINTER, wide
+from dlc.lowering.gpu.writer import GridWriter, threads_for
+from dlc.lowering.kernel_code.body import Body, Point
+from dlc.lowering.kernel_code.lanes import Lane, Uniform, in_lanes
+from dlc.lowering.kernel_code.words import for_each, repeat_while, when
+from dlc.lowering.kernel_code.writer import Lowered
+from dlc.target import gpu_of
+from dlc.target.gpu import GpuTarget
+from dlc.target.work import nanoseconds
+
+THREADS = 256
+ROUNDS = 50
+"""Rounds of a row, about."""
+
+
+def lower_sort(op: kernel.Kernel, context: Context) -> Lowered:
+    """The function for sorted rows in destination form."""
+    assert isinstance(op, kernel.Sort)
+    return _Sort(op, gpu_of(context.options)).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Keys and the places they come from, and how many of both there are: a power of two."""
+
+    keys: Pointer
+    places: Pointer
+    count: Expr
+
+
+class _Sort:
+    def __init__(self, op: kernel.Sort, gpu: GpuTarget) -> None:
+        self.op = op
+        type = kernel.array_type(op.inputs[0])
+        self.shape, self.dtype, self.key = type.shape, type.dtype, wide(type.dtype)
+        self.size: Size = self.shape[op.axis]
+        self.outer = [extent for axis, extent in enumerate(self.shape) if axis != op.axis]
+        self.gpu = gpu
+        self.writer = GridWriter(op, threads_for(self.size, 2, THREADS))
+        self.body = Body(self.writer, {}, 1)
+
+    def lower(self) -> Lowered:
+        writer, rows = self.writer, product(self.outer)
+        extents = [writer.size(extent, "extent", k) for k, extent in enumerate(self.outer)]
+        others = writer.unravel(writer.tile, extents, rows)
+        self.length = writer.size(self.size, "length")
+        count = self._count()
+        each = self.key.bytes + INDEX.bytes
+        cost = nanoseconds(self.size * ROUNDS * self.gpu.costs.sorted_element)
+        if isinstance(self.size, int) and _power(self.size) * each <= self.gpu.occupancy.row_bytes:
+            room = _power(self.size)
+            keys, places = writer.shared(room, self.key), writer.shared(room, INDEX)
+            self._sort(others, _Row(keys, places, count))
+            return writer.finish(rows, cost)
+        scratch = writer.block.add_argument(POINTER, "scratch")
+        # A power of two is less than twice the length.
+        room = ceil_divide(2 * self.size * each, 64) * 64
+        start = writer.tile * writer.size(room, "room")
+        places = Pointer(writer.emit, scratch, INDEX).skip(start)
+        keys = (places + count).of(self.key)
+        self._sort(others, _Row(keys, places, count))
+        return writer.finish(rows, cost, rows * room, (scratch,))
+
+    def _count(self) -> Expr:
+        """The smallest power of two that is not below the length; 0 of a row without elements."""
+        emit = self.writer.emit
+        first = minimum(index(emit, 1), self.length)
+        (count,) = repeat_while(
+            emit, [first], lambda count: count[0] < self.length, lambda count: [count[0] + count[0]]
+        )
+        return count
+
+    def _sort(self, others: Sequence[Expr], row: _Row) -> None:
+        """Read a row, sort it, and write what is wanted of it."""
+        self._read(others, row)
+        self.writer.barrier()
+
+        def merge(carried: list[Expr]) -> list[Expr]:
+            (width,) = carried
+            self._merge(row, width)
+            return [width + width]
+
+        repeat_while(self.writer.emit, [2], lambda width: width[0] <= row.count, merge)
+        self._write(others, row)
+
+    def _merge(self, row: _Row, width: Expr) -> None:
+        """Make stretches of so many that rise and fall in turns."""
+        writer = self.writer
+
+        def step(carried: list[Expr]) -> list[Expr]:
+            (distance,) = carried
+            pairs = row.count // 2
+            with for_each(writer.emit, writer.thread, pairs, writer.threads) as number:
+                self._order(row, number, distance, width)
+            writer.barrier()
+            return [distance // 2]
+
+        repeat_while(writer.emit, [width // 2], lambda distance: distance[0] > 0, step)
+
+    def _order(self, row: _Row, number: Expr, distance: Expr, width: Expr) -> None:
+        """Bring a pair into the order of its stretch."""
+        inside = number & (distance - 1)
+        low = number + number - inside
+        high = low + distance
+        keys = row.keys[low], row.keys[high]
+        places = row.places[low], row.places[high]
+        rises = (low & width).equals(0)
+        with when(self._comes_first(keys, places).differs(rises)):
+            row.keys[low], row.keys[high] = keys[1], keys[0]
+            row.places[low], row.places[high] = places[1], places[0]
+
+    def _comes_first(self, keys: tuple[Expr, Expr], places: tuple[Expr, Expr]) -> Expr:
+        """Whether the first of two is to come first; places differ, and those beyond the row come last."""
+        by_place = places[0] < places[1]
+        less = self._is_before(keys[0], keys[1])
+        more = self._is_before(keys[1], keys[0])
+        by_key = less | (by_place & ~more)
+        both_real = maximum(places[0], places[1]) < self.length
+        return select(both_real, by_key, by_place)
+
+    def _is_before(self, one: Expr, other: Expr) -> Expr:
+        """Whether a key comes strictly before another; NaN is above all numbers."""
+        descending = self.op.descending
+        test = one > other if descending else one < other
+        if not self.key.is_float:
+            return test
+        low, high = (other, one) if descending else (one, other)
+        return test | (high.differs(high) & low.equals(low))
+
+    # Rows in memory.
+
+    def _at(self, others: Sequence[Expr], along: Expr) -> list[Lane]:
+        axis = self.op.axis
+        return [Uniform(place) for place in (*others[:axis], along, *others[axis:])]
+
+    def _load(self, view: int, place: Sequence[Lane]) -> Expr:
+        return in_lanes(self.body.load(Point(1, {}), view, place), 1)
+
+    def _read(self, others: Sequence[Expr], row: _Row) -> None:
+        """The keys of a row, each with its place; beyond its end the last one again."""
+        writer = self.writer
+        last = self.length - 1
+        with for_each(writer.emit, writer.thread, row.count, writer.threads) as k:
+            key = self._load(0, self._at(others, minimum(k, last)))
+            row.keys[k] = key.cast(self.key)
+            row.places[k] = k
+
+    def _write(self, others: Sequence[Expr], row: _Row) -> None:
+        """All inputs in the order that was found."""
+        writer, reads = self.writer, len(self.op.inputs)
+        count = writer.size(self.op.count, "count")
+        with for_each(writer.emit, writer.thread, count, writer.threads) as k:
+            source = row.places[k]
+            for view in range(reads):
+                element = self._load(view, self._at(others, source))
+                place = self._at(others, k)
+                self.body.store_in(Point(1, {}), Uniform(element), reads + view, place)
+
+
+def _power(size: int) -> int:
+    """The smallest power of two that is not below a size."""
+    return 1 << max(size - 1, 0).bit_length()

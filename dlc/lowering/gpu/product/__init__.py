@@ -1,0 +1,1 @@
+"""Products and convolutions for GPUs: which strategy, in which tiles, through which memory."""

@@ -1,0 +1,150 @@
+"""Writing the function of a kernel for a GPU: what each thread of the block of a tile does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.dialects import kernel, loop, mem, simt
+from dlc.dialects.expr import Expr, Index, Pointer, combine, exprs, index, values
+from dlc.dialects.simt import WARP
+from dlc.ir.core import Block, Builder, Op, Value
+from dlc.ir.dims import Size, interval, known_multiple
+from dlc.ir.types import INDEX, U32, DType
+from dlc.lowering.kernel_code.alignment import ACCESS, align_registers, start_of
+from dlc.lowering.kernel_code.tidy import tidy
+from dlc.lowering.kernel_code.words import empty, unravel, when
+from dlc.lowering.kernel_code.writer import KernelWriter, Lowered
+
+MOST_IN_32_BITS = (1 << 32) - 1
+
+
+class GridWriter(KernelWriter):
+    """Writes a kernel of which `threads` threads do each tile; a core is to hold so many `blocks`."""
+
+    def __init__(self, op: kernel.Kernel, threads: int, blocks: int = 1) -> None:
+        super().__init__(op, ("tile", "thread"))
+        self.op = op
+        self.threads = threads
+        self.blocks = blocks
+        self.thread = self.lead[1]
+
+    def leave_out_tiles(self, start: Builder, count: Value, divider: Op) -> None:
+        work = Block()
+        while divider.next is not None:
+            op = divider.next
+            self.block.unlink(op)
+            Builder(work, op.location).place(op)
+        Builder(work, self.location).place(loop.Yield([]))
+        there = self.tile < Expr(self.emit, count)
+        self.emit.place(loop.If(there.value, work, empty(self.emit)))
+
+    def function(self) -> simt.Func:
+        return simt.Func(self.block, "kernel", self.threads, self.blocks)
+
+    def unravel(self, number: Expr, extents: Sequence[Expr], count: Size) -> list[Expr]:
+        """The index along each axis of one of `count` elements.
+
+        It is found in 32 bits where no call has more: divisions of 64 bits take several times as long.
+        """
+        if len(extents) < 2:
+            return [number] if extents else []
+        program = mem.program_of(self.op)
+        _, most = interval(count, {} if program is None else program.bounds)
+        if most is None or most > MOST_IN_32_BITS:
+            return unravel(number, extents)
+        small, *sizes = [value.cast(U32) for value in (number, *extents)]
+        return [place.cast(INDEX) for place in unravel(small, sizes)]
+
+    def finish(
+        self, tiles: Size, cost: Size, scratch: Size = 0, last: Sequence[Value] = ()
+    ) -> Lowered:
+        lowered = super().finish(tiles, cost, scratch, last)
+        assert isinstance(lowered.function, simt.Func)
+        tidy(lowered.function)
+        pointers = [start_of(operand) for operand in self.op.operands]
+        sizes = [known_multiple(size) for size in lowered.sizes]
+        scratch_start = [ACCESS] * len(last)
+        align_registers(lowered.function, [1, 1, *pointers, *sizes, *scratch_start])
+        return lowered
+
+    def once(self) -> Expr:
+        """Whether this is the first thread of the block, which does what is to be done once."""
+        return self.thread.equals(0)
+
+    # Shared memory.
+
+    def shared(self, elements: int, dtype: DType) -> Pointer:
+        """A buffer in shared memory."""
+        return Pointer(self.emit, self.emit(simt.Shared(elements, dtype)), dtype)
+
+    def barrier(self) -> None:
+        """Wait until all threads of the block are here."""
+        self.emit.place(simt.Barrier())
+
+    def commit(self) -> None:
+        """Close a group of copies to shared memory."""
+        self.emit.place(simt.Commit())
+
+    def wait(self, pending: int = 0) -> None:
+        """Wait until all groups of copies are done, but for the last ones."""
+        self.emit.place(simt.Wait(pending))
+
+    # What threads have together.
+
+    def warp_reduce(self, name: str, value: Expr, threads: int = WARP) -> Expr:
+        """What neighbouring threads of a warp have, combined in a fixed tree; each of them gets it."""
+        while threads > 1:
+            threads //= 2
+            value = combine(name, value, shuffle_xor(value, threads))
+        return value
+
+    def block_reduce(self, name: str, value: Expr) -> Expr:
+        """What all threads of the block have, combined in a fixed tree; each of them gets it."""
+        value = self.warp_reduce(name, value)
+        warps = self.threads // WARP
+        if warps == 1:
+            return value
+        partial = self.shared(warps, value.dtype)
+        warp = self.thread // WARP
+        # Every thread of a warp has the same: the first one writes it.
+        with when(self.thread.equals(warp * WARP)):
+            partial[warp] = value
+        self.barrier()
+        parts = [partial[k] for k in range(warps)]
+        while len(parts) > 1:
+            half = -(-len(parts) // 2)
+            pairs = zip(parts, parts[half:], strict=False)
+            parts = [*[combine(name, *two) for two in pairs], *parts[len(parts) - half : half]]
+        return parts[0]
+
+
+def shuffle_xor(value: Expr, distance: int) -> Expr:
+    """The value of the thread of the warp whose number is this one's XORed with `distance`."""
+    return value.apply(simt.Exchange(value.value, distance))
+
+
+def load_several(source: Pointer, place: Index, count: int) -> list[Expr]:
+    """Neighbouring elements, loaded at once: 4, 8 or 16 bytes, aligned."""
+    emit = source.emit
+    load = simt.Load(source.value, index(emit, place).value, source.dtype, count)
+    return exprs(emit, emit.all(load))
+
+
+def store_several(target: Pointer, place: Index, elements: Sequence[Expr]) -> None:
+    """Write neighbouring elements at once: 4, 8 or 16 bytes, aligned."""
+    emit = target.emit
+    emit.place(simt.Store(target.value, index(emit, place).value, values(elements)))
+
+
+def multiply_add(left: Sequence[Expr], right: Sequence[Expr], sums: Sequence[Expr]) -> list[Expr]:
+    """A product of matrices of which the threads of a warp have parts, added to sums."""
+    emit = sums[0].emit
+    return exprs(emit, emit.all(simt.MultiplyAdd(values(left), values(right), values(sums))))
+
+
+def threads_for(count: Size, each: int, most: int) -> int:
+    """Threads of a block that goes through so many elements, `each` to a thread at a time."""
+    threads = WARP
+    while threads < most and not (isinstance(count, int) and threads * each >= count):
+        threads *= 2
+    return threads

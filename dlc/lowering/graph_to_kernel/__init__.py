@@ -1,0 +1,1 @@
+"""From graph to kernels: formulas of an element, products, and ordered kernels."""

@@ -1,0 +1,421 @@
+"""Writing the scalar body of a kernel as code for one element or for a register of neighbours.
+
+Loads become addresses; folds and staged rows become loops. What does not depend on the innermost index
+is written outside its loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dlc.dialects import kernel, vec
+from dlc.dialects.expr import (
+    Expr,
+    Index,
+    Pointer,
+    broadcast,
+    combine,
+    constant,
+    index,
+    ramp,
+    reduce_lanes,
+)
+from dlc.dialects.scalar import element
+from dlc.ir.core import Block, Op, Value
+from dlc.ir.types import BOOL, INDEX, DType, VectorType
+from dlc.lowering.kernel_code.blocked_sums import add_in_blocks, block_lengths, sum_nest
+from dlc.lowering.kernel_code.lanes import (
+    Clamped,
+    Lane,
+    Linear,
+    Uniform,
+    Varying,
+    compute,
+    in_lanes,
+    is_unclamped,
+    neighbours,
+    register,
+    varying,
+)
+from dlc.lowering.kernel_code.words import either, for_each, iterate, nest, whole_registers
+from dlc.lowering.kernel_code.writer import KernelWriter, Writer
+
+ACCUMULATORS = 4
+"""Registers that a fold adds into in turn: an addition takes about four cycles."""
+
+WIDE = 16
+"""Lanes from which half a register is used, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Places in each lane: `start`, and from there what a register says."""
+
+    start: Expr
+    steps: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A staged row: where its first element is, and the strides of its axes."""
+
+    pointer: Pointer
+    strides: tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """How many lanes the code that is being written has, and what each value of the body is there."""
+
+    lanes: int
+    known: dict[Value, Lane | Row]
+
+    def lane(self, value: Value) -> Lane:
+        """A value that is no row."""
+        lane = self.known[value]
+        assert not isinstance(lane, Row)
+        return lane
+
+    def at(self, lanes: int, more: Mapping[Value, Lane] | None = None) -> Point:
+        """The same values and some more, in another number of lanes."""
+        return Point(lanes, {**self.known, **(more or {})})
+
+
+Room = Callable[["kernel.Stage", Point, list[Expr]], Row]
+"""Finds memory for a staged row."""
+
+
+class Body:
+    """Writes bodies whose array arguments are the given views of the writer."""
+
+    def __init__(
+        self,
+        writer: KernelWriter,
+        arrays: Mapping[Value, int],
+        lanes: int,
+        *,
+        folds_in_registers: bool = False,
+        branches: bool = False,
+        room: Room | None = None,
+    ) -> None:
+        """With `branches`, registers that reach beyond an end are read apart from those that do not."""
+        self.writer = writer
+        self.emit = writer.emit
+        self.arrays = arrays
+        self.lanes = lanes
+        self.folds_in_registers = folds_in_registers
+        self.branches = branches
+        self.room = room
+
+    def stretch_loops(
+        self, lower: Index, upper: Expr, together: int = 1
+    ) -> Generator[tuple[int, Expr]]:
+        """Loops over a range: for each the elements of a step, and the first of them.
+
+        What is written for each is the body of the loop. Whole registers come first, as many `together`
+        as there are, then what is left one by one. Of wide registers there is half a one between: else
+        15 elements may be left.
+        """
+        widths = {self.lanes * together, self.lanes}
+        if self.lanes >= WIDE:
+            widths.add(self.lanes // 2)
+        lower = index(self.emit, lower)
+        for width in sorted(widths, reverse=True):
+            if width > 1:
+                whole = whole_registers(lower, upper, width)
+                with for_each(self.emit, lower, whole, width, parallel=True) as position:
+                    yield width, position
+                lower = whole
+        with for_each(self.emit, lower, upper, parallel=True) as position:
+            yield 1, position
+
+    # Operations of a body.
+
+    def run(self, block: Block, point: Point) -> Point:
+        return self.ops([op for op in block if not op.terminator], point)
+
+    def ops(self, ops: Iterable[Op], point: Point) -> Point:
+        """Write operations; the point afterwards knows their results."""
+        known = dict(point.known)
+        here = replace(point, known=known)
+        for op in ops:
+            match op:
+                case kernel.Load():
+                    known[op.result] = self._load(op, here)
+                case kernel.ExtentOf(size=size):
+                    known[op.result] = Uniform(self.writer.size(size, "size", str(size)))
+                case kernel.CheckIndex():
+                    known[op.result] = self._check(op, here)
+                case kernel.Fold():
+                    known[op.result] = self._fold(op, here)
+                case kernel.Stage():
+                    known[op.result] = self._stage(op, here)
+                case _:
+                    operands = [here.lane(operand) for operand in op.operands]
+                    known[op.result] = compute(self.emit, op, operands, here.lanes)
+        return here
+
+    def _load(self, op: kernel.Load, point: Point) -> Lane:
+        base = point.known.get(op.array)
+        lanes = [point.lane(value) for value in op.indices]
+        if isinstance(base, Row):
+            return self._read(point, base.pointer, lanes, base.strides)
+        return self.load(point, self.arrays[op.array], lanes)
+
+    def load(self, point: Point, view: int, indices: Sequence[Lane]) -> Lane:
+        """The elements of a view at some indices."""
+        return self._read(point, self.writer.pointer(view), indices, self.strides(view))
+
+    def _read(
+        self, point: Point, pointer: Pointer, indices: Sequence[Lane], strides: Sequence[Index]
+    ) -> Lane:
+        clamps = self.branches and indices and isinstance(indices[-1], Clamped)
+        if clamps and isinstance(strides[-1], int):
+            return self._read_clamped(point, pointer, indices, strides)
+        match self.address(point, indices, strides):
+            case Uniform(offset):
+                return Uniform(pointer[offset])
+            case Linear(offset):
+                return Varying(pointer.load(offset, point.lanes))
+            case Apart(start, steps):
+                type = VectorType(pointer.dtype, point.lanes)
+                moved = pointer + start
+                return Varying(steps.apply(vec.Gather(moved.value, steps.value, type)))
+            case Clamped() | Varying():
+                raise AssertionError("an address in each lane has a start")
+
+    def _read_clamped(
+        self, point: Point, pointer: Pointer, indices: Sequence[Lane], strides: Sequence[Index]
+    ) -> Lane:
+        """Neighbours at once where none is clamped, else each by itself."""
+        *outer, last = indices
+        assert isinstance(last, Clamped)
+        lanes = point.lanes
+        scattered = Varying(register(last, lanes))
+
+        def read(place: Lane) -> list[Expr]:
+            return [register(self._read(point, pointer, [*outer, place], strides), lanes)]
+
+        inside = is_unclamped(last, lanes)
+        (value,) = either(inside, lambda: read(Linear(last.base)), lambda: read(scattered))
+        return Varying(value)
+
+    def address(
+        self, point: Point, indices: Sequence[Lane], strides: Sequence[Index]
+    ) -> Lane | Apart:
+        """The sum of indices times strides: one offset, consecutive ones, or one in each lane."""
+        lanes = point.lanes
+        offset: Index = 0
+        apart: Index = 0
+        counting: list[Index] = []
+        for lane, stride in zip(indices, strides, strict=True):
+            match lane:
+                case Uniform(value):
+                    offset = offset + value * stride
+                case Linear(base):
+                    offset = offset + base * stride
+                    counting.append(stride)
+                case Clamped() | Varying():
+                    apart = apart + _scaled(register(lane, lanes), stride, lanes)
+        start = index(self.emit, offset)
+        if isinstance(apart, int) and not counting:
+            return Uniform(start)
+        if isinstance(apart, int) and counting == [1]:
+            return Linear(start)
+        for stride in counting:
+            # From lane to lane; this does not change in any loop.
+            apart = apart + _scaled(ramp(index(self.emit, 0), lanes), stride, lanes)
+        assert isinstance(apart, Expr)
+        return Apart(start, apart)
+
+    def _check(self, op: kernel.CheckIndex, point: Point) -> Lane:
+        lane = point.lane(op.index)
+        assert isinstance(lane, Uniform), "kernels that check varying indices run with one lane"
+        extent = self.writer.size(op.extent, "size", str(op.extent))
+        return Uniform(self.writer.checked_index(lane.value, extent))
+
+    # Folds and staged rows.
+
+    def _fold(self, op: kernel.Fold, point: Point) -> Lane:
+        extents = self._extents(op)
+        point, inside = self._before(op.body, point)
+        dtype = element(op.result.type)
+        start = constant(self.emit, kernel.identity(op.combine, dtype), dtype)
+        if self.folds_in_registers and self.lanes > 1 and extents:
+            return self._fold_in_registers(op, point, inside, extents, start)
+        initial = broadcast(start, point.lanes)
+        lengths = self._block_lengths(op, dtype)
+
+        def innermost(indices: list[Expr], sums: list[Expr]) -> list[Expr]:
+            value = self._inner_value(op, inside, point, [Uniform(place) for place in indices])
+            return [combine(op.combine, sums[0], in_lanes(value, point.lanes))]
+
+        (total,) = sum_nest(self.emit, extents, lengths, [initial], [initial], innermost)
+        return varying(total, point.lanes)
+
+    def _extents(self, op: kernel.Inner) -> list[Expr]:
+        return [
+            self.writer.size(size, "extent", path(op), axis) for axis, size in enumerate(op.extents)
+        ]
+
+    def _block_lengths(
+        self, op: kernel.Fold, dtype: DType, *, lanes: int = 1, registers: int = 1
+    ) -> list[int | None]:
+        """How the axes of a fold are added up: a GPU has many threads for a long one."""
+        if not isinstance(self.writer, Writer):
+            return [None] * len(op.extents)
+        return block_lengths(op, dtype, lanes=lanes, registers=registers)
+
+    def _inner_value(
+        self, op: kernel.Inner, inside: list[Op], point: Point, indices: Sequence[Lane]
+    ) -> Lane:
+        """What the body yields at these inner indices."""
+        known = dict(zip(op.body.arguments, indices, strict=True))
+        return self.ops(inside, point.at(point.lanes, known)).lane(op.body.terminator.operands[0])
+
+    def _before(self, block: Block, point: Point) -> tuple[Point, list[Op]]:
+        """Write what does not depend on the block's indices; the rest comes back."""
+        outside, inside = split(block, block.arguments)
+        return self.ops(outside, point), inside
+
+    def _fold_in_registers(
+        self, op: kernel.Fold, point: Point, inside: list[Op], extents: list[Expr], start: Expr
+    ) -> Lane:
+        """Outer indices one by one; the last in registers, several of them at a time, then the tail."""
+        emit, name, lanes = self.emit, op.combine, self.lanes
+        *outer_extents, extent = extents
+        several_lanes = lanes * ACCUMULATORS
+        *outer_lengths, length = self._block_lengths(
+            op, element(op.result.type), lanes=lanes, registers=ACCUMULATORS
+        )
+        zero = index(emit, 0)
+        whole = whole_registers(zero, extent, lanes)
+        blocks = whole_registers(zero, extent, several_lanes)
+        initial = [broadcast(start, lanes)] * ACCUMULATORS
+
+        def innermost(outer: list[Expr], carried: list[Expr]) -> list[Expr]:
+            def value(position: Expr, lanes: int) -> Expr:
+                places = [*map(Uniform, outer), neighbours(position, lanes)]
+                return in_lanes(self._inner_value(op, inside, point.at(lanes), places), lanes)
+
+            def several(position: Expr, sums: list[Expr]) -> list[Expr]:
+                places = [position + k * lanes for k in range(ACCUMULATORS)]
+                pairs = zip(sums, places, strict=True)
+                return [combine(name, sum, value(place, lanes)) for sum, place in pairs]
+
+            def one(position: Expr, sums: list[Expr]) -> list[Expr]:
+                return [combine(name, sums[0], value(position, lanes))]
+
+            def single(position: Expr, sums: list[Expr]) -> list[Expr]:
+                return [combine(name, sums[0], value(position, 1))]
+
+            *sums, tail = carried
+            if length is None:
+                sums = iterate(emit, zero, blocks, sums, several, several_lanes)
+            else:
+                sums = add_in_blocks(
+                    emit, zero, blocks, several_lanes, length, sums, initial, several
+                )
+            sums[:1] = iterate(emit, blocks, whole, sums[:1], one, lanes)
+            return [*sums, *iterate(emit, whole, extent, [tail], single)]
+
+        starts = [*initial, start]
+        *sums, tail = sum_nest(emit, outer_extents, outer_lengths, starts, starts, innermost)
+        return Uniform(combine(name, reduce_lanes(name, combine_all(name, sums)), tail))
+
+    def _stage(self, op: kernel.Stage, point: Point) -> Row:
+        extents = self._extents(op)
+        assert self.room is not None
+        row = self.room(op, point, extents)
+        point, inside = self._before(op.body, point)
+
+        def write(outer: list[Expr], _: list[Expr]) -> list[Expr]:
+            for lanes, position in self.stretch_loops(0, extents[-1]):
+                places: list[Lane] = [*map(Uniform, outer), neighbours(position, lanes)]
+                here = point.at(lanes)
+                lane = self._inner_value(op, inside, here, places)
+                self.store(here, lane, row.pointer, places, row.strides)
+            return []
+
+        nest(self.emit, extents[:-1], [], write)
+        return row
+
+    # Memory.
+
+    def strides(self, view: int) -> list[Index]:
+        rank = len(self.writer.views[view].shape)
+        return [self.writer.stride(view, axis) for axis in range(rank)]
+
+    def store_in(self, point: Point, lane: Lane, view: int, indices: Sequence[Lane]) -> None:
+        """Write the elements of a view at some indices."""
+        self.store(point, lane, self.writer.pointer(view), indices, self.strides(view))
+
+    def store(
+        self,
+        point: Point,
+        lane: Lane,
+        pointer: Pointer,
+        indices: Sequence[Lane],
+        strides: Sequence[Index],
+    ) -> None:
+        match self.address(point, indices, strides), lane:
+            case Uniform(offset), Uniform(value):
+                pointer[offset] = value
+            case Linear(offset), _:
+                pointer.store(offset, register(lane, point.lanes))
+            case Apart(start, steps), _:
+                value = register(lane, point.lanes)
+                moved = pointer.of(value.dtype) + start
+                self.emit.place(vec.Scatter(value.value, moved.value, steps.value))
+            case _:
+                raise AssertionError("many values for one place")
+
+
+def _scaled(steps: Expr, stride: Index, lanes: int) -> Expr:
+    return steps if isinstance(stride, int) else steps * broadcast(stride, lanes)
+
+
+def combine_all(name: str, values: Sequence[Expr]) -> Expr:
+    """Partial results, as many as a power of two, combined in a fixed tree."""
+    while len(values) > 1:
+        half = len(values) // 2
+        pairs = zip(values[:half], values[half:], strict=True)
+        values = [combine(name, *pair) for pair in pairs]
+    return values[0]
+
+
+def split(block: Block, indices: Sequence[Value]) -> tuple[list[Op], list[Op]]:
+    """The operations of a block that do not depend on these indices, and those that do."""
+    varying = set(indices)
+    outside: list[Op] = []
+    inside: list[Op] = []
+    for op in block:
+        if op.terminator:
+            continue
+        if any(value in varying for inner in op.walk() for value in inner.operands):
+            varying.update(op.results)
+            inside.append(op)
+        else:
+            outside.append(op)
+    return outside, inside
+
+
+def path(op: Op) -> str:
+    """A number for a fold or stage within its kernel, the same for equal kernels."""
+    generic = kernel.enclosing(op)
+    inner = [other for other in generic.walk() if isinstance(other, kernel.Inner)]
+    return str(next(k for k, other in enumerate(inner) if other is op))
+
+
+def lanes_of(block: Block, vector_bytes: int) -> int:
+    """Elements in a register: as many of the widest number in the body as fit."""
+    widest = 1
+    holder = block.parent
+    assert holder is not None
+    for op in holder.walk():
+        for result in op.results:
+            type = result.type
+            if isinstance(type, DType) and type not in (BOOL, INDEX):
+                widest = max(widest, type.bytes)
+    return max(1, min(vector_bytes // widest, 16))

@@ -1,0 +1,1 @@
+"""Passes over the graph: simplification, derivatives, layouts, and which device runs what."""

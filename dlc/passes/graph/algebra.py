@@ -1,0 +1,110 @@
+"""Algebra that may round differently: constants merge, squares become products.
+
+Each rule is an identity of real numbers whose two sides differ by rounding only; no rule assumes that
+NaN or infinity is absent, but a look-up (`dlc.passes.graph.onehot_to_gather`) no longer meets those that
+it does not read.
+"""
+
+from __future__ import annotations
+
+from dlc.dialects import array
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.ir.core import Op, Value
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
+from dlc.passes.graph.canonicalize import graph_blocks, known_result, number, twice
+from dlc.passes.graph.onehot_to_gather import look_up
+from dlc.passes.graph.scatter_add import add_scattered, scale_scattered, subtract_scattered
+
+
+@define_pass("algebra")
+def algebra(module: Op, context: Context) -> None:
+    """Merge constants and replace powers by products, within rounding."""
+    context.rewriter.run(graph_blocks(module), RULES)
+
+
+def merge_factors(op: Op, rewriter: Rewriter) -> bool:
+    """`(x * a) * b` is `x * (a * b)`."""
+    return _merge(op, rewriter, array.Multiply)
+
+
+def merge_terms(op: Op, rewriter: Rewriter) -> bool:
+    """`(x + a) + b` is `x + (a + b)`."""
+    return _merge(op, rewriter, array.Add)
+
+
+def _merge(op: Op, rewriter: Rewriter, kind: type[array.Multiply | array.Add]) -> bool:
+    assert isinstance(op, kind)
+    inside = op.lhs.op
+    if not isinstance(inside, kind) or number(op.rhs) is None or number(inside.rhs) is None:
+        return False
+    both = kind(inside.rhs, op.rhs)
+    merged = known_result(both)
+    both.erase()
+    if merged is None:
+        return False
+    emit = rewriter.before(op)
+    rewriter.replace(op, emit(kind(inside.lhs, emit(merged))), relation=EQUAL)
+    return True
+
+
+def factor_out_constant(op: Op, rewriter: Rewriter) -> bool:
+    """`(x * a) * y` is `(x * y) * a`, so that factors meet."""
+    assert isinstance(op, array.Multiply)
+    for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        inside = one.op
+        if (
+            isinstance(inside, array.Multiply)
+            and number(inside.rhs) is not None
+            and number(other) is None
+            and len(one.uses) == 1
+        ):
+            emit = rewriter.before(op)
+            product = emit(array.Multiply(inside.lhs, other))
+            rewriter.replace(op, emit(array.Multiply(product, inside.rhs)), relation=EQUAL)
+            return True
+    return False
+
+
+def small_power(op: Op, rewriter: Rewriter) -> bool:
+    """`x ** 2` is `x * x`, `x ** 3` is `x * x * x`, `x ** -1` is `1 / x`, `x ** 0.5` is the root."""
+    assert isinstance(op, array.Power)
+    emit = rewriter.before(op)
+    x = op.lhs
+    new: Value
+    match number(op.rhs):
+        case 2:
+            new = emit(array.Multiply(x, x))
+        case 3:
+            new = emit(array.Multiply(emit(array.Multiply(x, x)), x))
+        case -1 if tensor_type(x).dtype.is_float:
+            new = emit(array.Divide(array.constant_like(emit, 1, x), x))
+        case _:
+            return False
+    rewriter.replace(op, new, relation=EQUAL)
+    return True
+
+
+def divide_by_constant(op: Op, rewriter: Rewriter) -> bool:
+    """`x / a` is `x * (1 / a)` for floats where 1/a is finite and not denormal."""
+    assert isinstance(op, array.Divide)
+    divisor = number(op.rhs)
+    if not isinstance(divisor, float) or not 1e-30 < abs(divisor) < 1e30:
+        return False
+    if tensor_type(op.lhs).dtype.bits < 32:
+        return False
+    emit = rewriter.before(op)
+    inverse = array.fill(emit, 1 / divisor, tensor_type(op.result))
+    rewriter.replace(op, emit(array.Multiply(op.lhs, inverse)), relation=EQUAL)
+    return True
+
+
+RULES: dict[type[Op], list[Pattern]] = {
+    array.Multiply: [merge_factors, factor_out_constant, scale_scattered],
+    array.Add: [twice, merge_terms, add_scattered],
+    array.Subtract: [subtract_scattered],
+    array.Power: [small_power],
+    array.Divide: [divide_by_constant],
+    array.MatMul: [look_up],
+}
+"""The rules of this pass, by the operation that they look at."""

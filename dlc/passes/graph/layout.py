@@ -1,0 +1,202 @@
+"""Choosing layouts: pictures have their channels last inside, whatever the model says.
+
+A convolution or pooling with its channels first becomes one with channels last between two transposes;
+then transposes sink through what follows, until they meet the transpose of the next convolution and
+both vanish. Layout is never hidden in a type: what is left are explicit transposes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc.dialects import array
+from dlc.dialects.array.convolution import LAYOUTS
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.ir.clone import clone
+from dlc.ir.core import OPS, Builder, Op, Value
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
+from dlc.passes.graph.canonicalize import RULES as CANONICAL
+from dlc.passes.graph.canonicalize import fold, graph_blocks
+
+Axes = tuple[int, ...]
+
+
+@define_pass("layout")
+def layout(module: Op, context: Context) -> None:
+    """Put the channels of pictures last and let transposes sink until they meet."""
+    patterns: dict[type[Op], list[Pattern]] = {cls: [*found] for cls, found in CANONICAL.items()}
+    for cls, found in RULES.items():
+        patterns.setdefault(cls, []).extend(found)
+    for cls in (array.Transpose, array.Reshape, array.Broadcast):
+        patterns.setdefault(cls, []).append(fold)
+    context.rewriter.run(graph_blocks(module), patterns)
+
+
+def channels_last(op: Op, rewriter: Rewriter) -> bool:
+    """A convolution with its channels first as one with channels last."""
+    assert isinstance(op, array.Convolution)
+    kind = LAYOUTS[op.dims]
+    if kind.channels_last:
+        return False
+    emit = rewriter.before(op)
+    to_last = (0, *kind.spatial, kind.channel)
+    picture = emit(array.Transpose(op.source, to_last))
+    order = (*kind.kernel_spatial, kind.kernel_in, kind.kernel_out)
+    kernel = emit(array.Transpose(op.kernel, order))
+    new = array.Convolution(
+        picture,
+        kernel,
+        op.strides,
+        op.padding,
+        op.dilations,
+        op.source_dilations,
+        op.groups,
+        op.dims[0] + op.dims[2:] + op.dims[1],
+    )
+    result = emit(array.Transpose(emit(new), array.inverse(to_last)))
+    rewriter.replace(op, result, relation=EQUAL)
+    return True
+
+
+# Sinking: in what follows `axes` are those of a transpose, whose axis k is axis axes[k] of its source.
+
+
+def _axes_of(values: Sequence[Value]) -> Axes | None:
+    """The order of axes that some of these values are transposed by."""
+    for value in values:
+        if isinstance(value.op, array.Transpose):
+            return value.op.axes
+    return None
+
+
+def unturned(emit: Builder, value: Value, axes: Axes) -> Value | None:
+    """What gives `value` when it is transposed by `axes`, if that costs nothing."""
+    type = tensor_type(value)
+    back = array.inverse(axes)
+    shape = tuple([type.shape[axis] for axis in back])
+    match value.op:
+        case array.Transpose(source=source, axes=same) if same == axes:
+            return source
+        case array.Fill(value=number):
+            return emit(array.Fill(number, type.with_shape(shape)))
+        case array.Broadcast(source=source, axes=places):
+            new = [axes[place] for place in places]
+            order = tuple(sorted(range(len(new)), key=new.__getitem__))
+            if order != tuple(range(len(new))):
+                source = emit(array.Transpose(source, order))
+            return emit(array.Broadcast(source, shape, tuple(sorted(new))))
+        case _:
+            return None
+
+
+def sink_through_elements(op: Op, rewriter: Rewriter) -> bool:
+    """A function of transposed tensors is the function, transposed."""
+    axes = _axes_of(op.operands)
+    if axes is None:
+        return False
+    emit = rewriter.before(op)
+    operands: list[Value] = []
+    for operand in op.operands:
+        plain = unturned(emit, operand, axes)
+        if plain is None:
+            return False
+        operands.append(plain)
+    result = emit(clone(op, operands))
+    rewriter.replace(op, emit(array.Transpose(result, axes)), relation=EQUAL)
+    return True
+
+
+def sink_through_windows(op: Op, rewriter: Rewriter) -> bool:
+    """A pooling of a transposed picture."""
+    assert isinstance(op, array.ReduceWindow)
+    if not isinstance(op.source.op, array.Transpose):
+        return False
+    emit, axes = rewriter.before(op), op.source.op.axes
+    back = array.inverse(axes)
+    result = emit(
+        array.ReduceWindow(
+            op.source.op.source,
+            op.function,
+            tuple([op.window[axis] for axis in back]),
+            tuple([op.strides[axis] for axis in back]),
+            tuple([op.padding[axis] for axis in back]),
+            tuple([op.dilations[axis] for axis in back]),
+        )
+    )
+    rewriter.replace(op, emit(array.Transpose(result, axes)), relation=EQUAL)
+    return True
+
+
+def sink_through_concatenation(op: Op, rewriter: Rewriter) -> bool:
+    """A concatenation of tensors that are all transposed in the same way."""
+    assert isinstance(op, array.Concatenate)
+    axes = _axes_of(op.operands)
+    if axes is None:
+        return False
+    emit = rewriter.before(op)
+    sources = [unturned(emit, operand, axes) for operand in op.operands]
+    whole = [source for source in sources if source is not None]
+    if len(whole) < len(sources):
+        return False
+    result = emit(array.Concatenate(tuple(whole), axes[op.axis]))
+    rewriter.replace(op, emit(array.Transpose(result, axes)), relation=EQUAL)
+    return True
+
+
+def sink_through_pad(op: Op, rewriter: Rewriter) -> bool:
+    """A transposed tensor with a border."""
+    assert isinstance(op, array.Pad)
+    if not isinstance(op.source.op, array.Transpose):
+        return False
+    emit, axes = rewriter.before(op), op.source.op.axes
+    back = array.inverse(axes)
+    low, high = (tuple([values[axis] for axis in back]) for values in (op.low, op.high))
+    interior = tuple([op.interior[axis] for axis in back])
+    result = emit(array.Pad(op.source.op.source, op.value, low, high, interior))
+    rewriter.replace(op, emit(array.Transpose(result, axes)), relation=EQUAL)
+    return True
+
+
+def sink_through_slice(op: Op, rewriter: Rewriter) -> bool:
+    """A part of a transposed tensor."""
+    assert isinstance(op, array.Slice)
+    if not isinstance(op.source.op, array.Transpose):
+        return False
+    emit, axes = rewriter.before(op), op.source.op.axes
+    back = array.inverse(axes)
+    starts, limits = (tuple([values[axis] for axis in back]) for values in (op.starts, op.limits))
+    steps = tuple([op.steps[axis] for axis in back])
+    result = emit(array.Slice(op.source.op.source, starts, limits, steps))
+    rewriter.replace(op, emit(array.Transpose(result, axes)), relation=EQUAL)
+    return True
+
+
+def sink_through_reduction(op: Op, rewriter: Rewriter) -> bool:
+    """A reduction of a transposed tensor: the axes that are left may stand in another order."""
+    assert isinstance(op, array.Reduction)
+    if not isinstance(op.source.op, array.Transpose):
+        return False
+    emit, axes = rewriter.before(op), op.source.op.axes
+    reduced = tuple(sorted(axes[axis] for axis in op.axes))
+    result = emit(type(op)(op.source.op.source, reduced))
+    kept = [axes[axis] for axis in op.kept]
+    order = tuple([sorted(kept).index(axis) for axis in kept])
+    rewriter.replace(op, emit(array.Transpose(result, order)), relation=EQUAL)
+    return True
+
+
+RULES: dict[type[Op], list[Pattern]] = {
+    array.Convolution: [channels_last],
+    array.ReduceWindow: [sink_through_windows],
+    array.Concatenate: [sink_through_concatenation],
+    array.Pad: [sink_through_pad],
+    array.Slice: [sink_through_slice],
+    **{
+        cls: [sink_through_elements]
+        for cls in OPS.values()
+        if issubclass(cls, array.Elementwise | array.Cast | array.Compare | array.Select)
+    },
+    **{cls: [sink_through_reduction] for cls in OPS.values() if issubclass(cls, array.Reduction)},
+}
+"""The rules of this pass, by the operation that they look at."""

@@ -1,0 +1,285 @@
+"""Choosing who computes each product of a CPU, and putting the right operands of our own into panels.
+
+Weights are put into panels once, when they are loaded: the panels are a derived weight. Operands that are
+the same in every step of a loop, kernels of convolutions and what attention reads are put into panels by a
+kernel before; all other products put them in order by themselves.
+"""
+
+from __future__ import annotations
+
+from dlc.dialects import array, flow, kernel, weight
+from dlc.dialects.array.elementwise import tensor_type
+from dlc.dialects.array.shape import LARGEST_I32
+from dlc.dialects.builtin import Module
+from dlc.dialects.kernel.attention import Attention
+from dlc.dialects.kernel.products import Conv, Gemm, Product, panel_count
+from dlc.dialects.kernel.schedule import Blas, Packed, PackInline
+from dlc.ir.attributes import Symbol
+from dlc.ir.core import Block, Builder, Op, Value
+from dlc.ir.dims import Dim, Size, product
+from dlc.ir.passes import Context, Options, define_pass
+from dlc.ir.rewrite import EQUAL, Rewriter
+from dlc.ir.types import F32, F64
+from dlc.passes.graph.device_placement import kernels_on_gpu
+from dlc.passes.kernel.materialize_padding import bordered
+from dlc.passes.kernel.panel_width import panel_columns
+from dlc.target import cpu_of
+from dlc.target.cpu import CpuTarget
+
+
+@define_pass("pack", required=True)
+def pack(module: Op, context: Context) -> None:
+    """Put the right operands of generated products into panels."""
+    assert isinstance(module, Module)
+    options, cpu = context.options, cpu_of(context.options)
+    on_gpu = set(kernels_on_gpu(module))
+    for op in list(module.walk()):
+        if op in on_gpu:
+            continue
+        if isinstance(op, Conv) and op.schedule is None and not op.outs:
+            _convolution(op, module, context)
+        elif isinstance(op, Attention) and not op.panel and not op.outs:
+            _attention(op, cpu)
+        elif isinstance(op, Gemm) and op.schedule is None and not op.outs:
+            reason = _why_blas(op, options)
+            if reason:
+                context.log.did(f"call BLAS: {reason}", op)
+                op.attributes["schedule"] = Blas()
+                continue
+            context.log.did("generate the product", op)
+            columns = _columns(op, op.inner, cpu)
+            if _stored(op.rhs) is None and not _stays_in_loop(op.rhs):
+                op.attributes["schedule"] = PackInline(columns)
+            else:
+                _use_panels(op, columns, module)
+
+
+def _stays_in_loop(value: Value) -> bool:
+    """Whether a value is the same in every step of the loop around it: its panels leave the loop."""
+    loop = value.block.parent if value.block is not None else None
+    if not isinstance(loop, flow.Scan | flow.While):
+        return False
+    arguments = loop.body.arguments
+    given = set(arguments[len(arguments) - len(loop.constants) :])
+    pending = [value]
+    while pending:
+        here = pending.pop()
+        if here in given:
+            continue
+        if not isinstance(here.op, array.Reshape | array.Constant | kernel.Generic):
+            return False
+        pending += here.op.operands
+    return True
+
+
+def _convolution(op: Conv, module: Module, context: Context) -> None:
+    if op.is_depthwise:
+        context.log.did("generate the convolution, channel by channel", op)
+        return
+    if context.options.matmul == "blas" and op.groups == 1:
+        context.log.did("call BLAS: asked for", op)
+        _by_rows(op, context.rewriter)
+        return
+    context.log.did("generate the convolution", op)
+    depth = product(kernel.array_type(op.rhs).shape[:-1])
+    _use_panels(op, _columns(op, depth, cpu_of(context.options)), module)
+
+
+def _by_rows(op: Conv, rewriter: Rewriter) -> None:
+    """A convolution as a product of the matrix that has every window as a row."""
+    emit = rewriter.before(op)
+    rows = window_rows(emit, op)
+    pixels, outputs = op.domain
+    depth = kernel.array_type(rows).shape[-1]
+    weights = emit(array.Reshape(op.rhs, (depth, outputs)))
+    epilogue, op.regions = op.epilogue, ()
+    made = Gemm(rows, weights, op.extras, [], epilogue, (pixels, outputs), depth, schedule=Blas())
+    rewriter.replace(op, emit.all(made), relation=EQUAL)
+
+
+def window_rows(emit: Builder, op: Conv) -> Value:
+    """`[pixels, h * w * c]`: what the window covers at every pixel of the results."""
+    batch, _, _, channels = kernel.array_type(op.lhs).shape
+    picture = op.lhs
+    if any(pair != (0, 0) for pair in op.padding):
+        picture = bordered(emit, op)
+    height, width = op.extents
+    taps: list[Value] = []
+    for h in range(op.window[0]):
+        for w in range(op.window[1]):
+            starts = (0, h * op.dilations[0], w * op.dilations[1], 0)
+            ends = (
+                batch,
+                starts[1] + (height - 1) * op.strides[0] + 1,
+                starts[2] + (width - 1) * op.strides[1] + 1,
+                channels,
+            )
+            taps.append(emit(array.Slice(picture, starts, ends, (1, *op.strides, 1))))
+    whole = emit(array.Concatenate(tuple(taps), 3)) if len(taps) > 1 else taps[0]
+    return emit(array.Reshape(whole, (batch * height * width, len(taps) * channels)))
+
+
+def _attention(op: Attention, cpu: CpuTarget) -> None:
+    """Put the keys, as columns, and the values of attention into panels."""
+    emit = Builder.before_op(op)
+    query = kernel.array_type(op.query)
+    *_, rows, depth = query.shape
+    columns = panel_columns(query.dtype, rows, op.width, depth, cpu)
+    keys = panels_of(emit, op.keys, columns, True)
+    values = panels_of(emit, op.values, columns, False)
+    op.set_operands([op.query, keys, values, *op.operands[3:]])
+    op.attributes["panel"] = columns
+
+
+def _columns(op: Product, depth: Size, cpu: CpuTarget) -> int:
+    """Columns of a panel, which are all of one group, for sums of so many products."""
+    groups = op.groups if isinstance(op, Conv) else 1
+    rows, columns = op.domain[-2], op.columns // groups
+    return panel_columns(op.accumulator, rows, columns, depth, cpu)
+
+
+def _why_blas(op: Gemm, options: Options) -> str:
+    """Why a product is left to BLAS; empty for those of our own.
+
+    Measured in f32 with 256-bit registers, our own are faster at every size, packing included
+    (`docs/performance.md`). Without fused multiply-add BLAS may find a better processor than the target.
+    """
+    if op.accumulator not in (F32, F64) or _is_long(op):
+        return ""
+    match options.matmul:
+        case "blas":
+            return "asked for"
+        case "generated":
+            return ""
+        case _ if op.accumulator is F64:
+            return "f64"
+        case _ if not cpu_of(options).fma:
+            return "the target does not multiply and add in one instruction"
+        case _:
+            return ""
+
+
+def _is_long(op: Gemm) -> bool:
+    """Whether a size is known to be more than BLAS can be told, whose integers are i32."""
+    shapes = [tensor_type(operand).shape for operand in op.operands]
+    return any(isinstance(size, int) and size > LARGEST_I32 for shape in shapes for size in shape)
+
+
+def _use_panels(op: Gemm | Conv, columns: int, module: Module) -> None:
+    emit = Builder.before_op(op)
+    lhs = op.lhs
+    if isinstance(op, Gemm) and op.lhs_transposed:
+        lhs = _swapped(emit, lhs)
+    stored = _stored(op.rhs)
+    if stored is None:
+        rhs = _panels(emit, op, op.rhs, columns)
+    else:
+        rhs = _derived_panels(op, columns, stored, module, emit)
+    before = op.rhs
+    op.set_operands([lhs, rhs, *op.operands[2:]])
+    op.attributes["schedule"] = Packed(columns)
+    _erase_unused(before)
+    if isinstance(op, Gemm):
+        op.attributes["lhs_transposed"] = op.attributes["rhs_transposed"] = False
+
+
+def _erase_unused(value: Value) -> None:
+    """Erase what nothing reads any more: a weight that is read is kept in memory as it is, too."""
+    while not value.uses:
+        match value.op:
+            case array.Reshape(source=source) as op:
+                op.erase()
+                value = source
+            case weight.Get() as op:
+                op.erase()
+                return
+            case _:
+                return
+
+
+def _stored(value: Value) -> weight.Get | None:
+    """The weight that a value is, perhaps in another shape."""
+    while isinstance(value.op, array.Reshape):
+        value = value.op.source
+    return value.op if isinstance(value.op, weight.Get) else None
+
+
+def _panels(emit: Builder, op: Gemm | Conv, value: Value, columns: int) -> Value:
+    """The right operand of a product in panels."""
+    if isinstance(op, Gemm):
+        return panels_of(emit, value, columns, op.rhs_transposed)
+    *taps, outputs = kernel.array_type(value).shape
+    depth, each = product(taps), outputs // op.groups
+    if op.groups == 1:
+        return panels_of(emit, emit(array.Reshape(value, (depth, outputs))), columns, False)
+    split = emit(array.Reshape(value, (depth, op.groups, each)))
+    matrices = emit(array.Transpose(split, (1, 0, 2)))
+    panels = panels_of(emit, matrices, columns, False)
+    count = op.groups * panel_count(each, columns)
+    return emit(array.Reshape(panels, (count, depth, columns)))
+
+
+def _swapped(emit: Builder, value: Value) -> Value:
+    rank = kernel.array_type(value).rank
+    return emit(array.Transpose(value, (*range(rank - 2), rank - 1, rank - 2)))
+
+
+def panels_of(emit: Builder, value: Value, columns: int, transposed: bool) -> Value:
+    """`[.., k, n]` as `[.., p, k, columns]`, filled up with zeros."""
+    if transposed:
+        value = _swapped(emit, value)
+    type = kernel.array_type(value)
+    *batch, k, n = type.shape
+    whole = panel_count(n, columns)
+    padding = whole * columns - n
+    if padding != 0:
+        zero = array.fill(emit, 0, type.with_shape(()))
+        none = (0,) * type.rank
+        value = emit(array.Pad(value, zero, none, (*none[:-1], padding), none))
+    split = emit(array.Reshape(value, (*batch, k, whole, columns)))
+    rank = type.rank + 1
+    return emit(array.Transpose(split, (*range(rank - 3), rank - 2, rank - 3, rank - 1)))
+
+
+def _derived_panels(
+    op: Gemm | Conv,
+    columns: int,
+    stored: weight.Get,
+    module: Module,
+    emit: Builder,
+) -> Value:
+    """The panels of a weight as a derived weight, made once for each weight, shape and width."""
+    source = kernel.array_type(op.rhs)
+    name = f"{stored.symbol.name}.panels{columns}"
+    if isinstance(op, Conv) and op.groups > 1:
+        name += f".{op.groups}"
+    if source.shape != kernel.array_type(stored.result).shape:
+        name += f".{'x'.join(map(str, source.shape))}"
+    if isinstance(op, Gemm) and op.rhs_transposed:
+        name += "t"
+    known = module.symbol(name)
+    if not isinstance(known, weight.Derived):
+        known = _derive(op, columns, stored, module, name)
+    return emit(weight.Get(Symbol(name), known.type))
+
+
+def _derive(
+    op: Gemm | Conv,
+    columns: int,
+    stored: weight.Get,
+    module: Module,
+    name: str,
+) -> weight.Derived:
+    source = kernel.array_type(op.rhs)
+    assert not any(isinstance(size, Dim) for size in source.shape)
+    body = Block([kernel.array_type(stored.result)])
+    inner = Builder(body, op.location)
+    (value,) = body.arguments
+    if value.type is not source:
+        value = inner(array.Reshape(value, source.shape))
+    result = _panels(inner, op, value, columns)
+    inner.place(weight.Yield([result]))
+    type = kernel.array_type(result)
+    made = weight.Derived(body, name, type, (stored.symbol,))
+    Builder(module.body, op.location).place(made)
+    return made

@@ -1,0 +1,1 @@
+"""Memory planning: from kernels to a plan with a schedule, an arena, and an offset for each value."""

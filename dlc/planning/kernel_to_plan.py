@@ -1,0 +1,309 @@
+"""From kernels to the plan: every value gets a place in memory, every kernel a wave.
+
+`own_results` prepares the function, `plan_schedule` puts it in order, `plan_storage` finds homes; here
+the arena is laid out and the program written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from dlc.dialects import array, flow, func, kernel, mem, weight
+from dlc.dialects.builtin import Module
+from dlc.dialects.comm import HOST, Recv
+from dlc.dialects.measured import Measuring, limits_of, measuring
+from dlc.ir.attributes import Dense
+from dlc.ir.core import Block, Builder, Op, Value
+from dlc.ir.location import Location
+from dlc.ir.passes import Context, define_pass
+from dlc.ir.types import ViewType
+from dlc.ir.value_map import EQUAL
+from dlc.passes.graph.device_placement import devices_of
+from dlc.planning.arena import align
+from dlc.planning.copy_insertion import copy, own_results
+from dlc.planning.layout import Layout, Needed, cases_of, lay_out
+from dlc.planning.measured_sizes import Reads, refuse_unplanned
+from dlc.planning.schedule import Choice, Item, Loop, Scheduler, Wave, lifetimes
+from dlc.planning.storage import FIXED, Memory, Storage, assign
+
+
+@define_pass("plan_memory", required=True)
+def plan_memory(module: Op, context: Context, *, effort: int | None = None) -> None:
+    """Give every value a place in memory and every kernel a wave.
+
+    The search for these places takes `effort` times as long as usual, or what the compilation says.
+    """
+    assert isinstance(module, Module)
+    if effort is not None:
+        context = replace(context, options=replace(context.options, plan_effort=effort))
+    constants = Constants()
+    for op in list(module.body):
+        if isinstance(op, func.Func):
+            _plan_function(op, constants, context)
+
+
+@dataclass(slots=True)
+class Constants:
+    """The artifact's constants, each stored once."""
+
+    offsets: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    size: int = 0
+
+    def offset(self, value: Dense) -> int:
+        """Where these bytes lie; they are added if they are new."""
+        if value.data not in self.offsets:
+            self.offsets[value.data] = self.size
+            self.size += align(max(1, len(value.data)))
+        return self.offsets[value.data]
+
+
+def _plan_function(function: func.Func, constants: Constants, context: Context) -> None:
+    _arrive(function, context)
+    own_results(function)
+    devices = devices_of(function)
+    measured = measuring(function)
+    refuse_unplanned(function, measured)
+    limits = limits_of(measured)
+    reads = Reads(measured)
+    scheduler = Scheduler(function, reads)
+    items = scheduler.run()
+    lives = lifetimes(items, scheduler.origins, reads)
+    storage = assign(
+        function, items, scheduler.origins, lives, scheduler.waves, limits, devices, context.log
+    )
+    writer = _Writer(function, scheduler, storage, constants, context)
+    program = writer.write(items, measured)
+    if limits:
+        program.attributes["measured"] = tuple(limits)
+        program.attributes["limits"] = tuple(limits.values())
+
+
+def _arrive(function: func.Func, context: Context) -> None:
+    """What was sent to a device has arrived there behind the wave that sends it."""
+    rewriter = context.rewriter
+    for op in list(function.walk(formulas=False)):
+        if isinstance(op, Recv):
+            rewriter.replace(op, op.sent, relation=EQUAL)
+
+
+class _Writer:
+    """Writes the program: roots, then views as they are needed, then the work in order."""
+
+    def __init__(
+        self,
+        function: func.Func,
+        scheduler: Scheduler,
+        storage: Storage,
+        constants: Constants,
+        context: Context,
+    ) -> None:
+        self.function = function
+        self.origins = scheduler.origins
+        self.storage = storage
+        self.constants = constants
+        self.context = context
+        self.end = scheduler.waves - 1
+        self.body = Block()
+        self.begins: dict[int, int] = {}
+        """The number of each wave of the schedule among those written; of an empty one, of the next."""
+        self.ends: dict[int, int] = {}
+        """The same, but of the one before."""
+        self._counted = 0
+        self.roots: list[Value] = []
+        self._views: dict[Value, Value] = {}
+        self._divider: Op | None = None
+
+    def write(self, items: list[Item], measured: Mapping[str, Measuring]) -> mem.Program:
+        """Put the program into the place of the function."""
+        function = self.function
+        self._number(items)
+        self._count(self.end, self.end in self.storage.copies)
+        layout = self._layout()
+        self._write_roots(layout)
+        emit = Builder(self.body, function.location)
+        self._divider = emit.place(mem.End())
+        self._work(items, emit)
+        self._copies(self.end, emit)
+        before = Builder(self.body, function.location, self._divider)
+        for name, op in measured.items():
+            before.place(mem.MeasuredSize(self.view(op.count), name))
+        emit.place(mem.End())
+        self.body.unlink(self._divider)
+        program = mem.Program(
+            self.body,
+            function.sym_name,
+            function.function_type,
+            max(1, self._counted),
+            layout.total,
+            sym_visibility=function.sym_visibility,
+        )
+        for key, value in function.attributes.items():
+            if key.startswith("dlc."):
+                program.attributes[key] = value
+        Builder.before_op(function).place(program)
+        function.erase()
+        return program
+
+    def _number(self, items: list[Item]) -> None:
+        """Count waves as the engine does: copying waves with nothing to copy are not there."""
+        for item in items:
+            match item:
+                case Wave(number):
+                    self._count(number, True)
+                case Loop():
+                    self._count(item.enter, bool(self.storage.copies[item.enter]))
+                    self._number(item.test)
+                    self._number(item.body)
+                    self._count(item.leave, bool(self.storage.copies[item.leave]))
+                case Choice():
+                    self._number(item.then)
+                    self._number(item.otherwise)
+
+    def _count(self, number: int, real: bool) -> None:
+        self.begins[number] = self._counted
+        self._counted += real
+        self.ends[number] = max(self._counted - 1, 0)
+
+    def _layout(self) -> Layout:
+        """Where the memories of the arena lie."""
+        needed = [
+            Needed(memory, *self._life(memory))
+            for memory in self.storage.memories
+            if memory.kind == "arena"
+        ]
+        options = self.context.options
+        cases = cases_of(self.function, options.batch)
+        return lay_out(needed, cases, options.plan_effort, self.context.compiler)
+
+    def _write_roots(self, layout: Layout) -> None:
+        # A memory stands where the first value in it does.
+        values = reversed(self.storage.homes.items())
+        places = {home.memory: self._location(value) for value, home in values}
+        for index, memory in enumerate(self.storage.memories):
+            emit = Builder(self.body, places.get(index, self.function.location))
+            arena = memory.kind == "arena"
+            first, last = self._life(memory)
+            self.roots.append(
+                emit(
+                    mem.Root(
+                        memory.kind,
+                        memory.number,
+                        memory.bytes,
+                        first,
+                        last,
+                        layout.offsets.get(memory.number) if arena else None,
+                        layout.above.get(memory.number) if arena else None,
+                        None if memory.device == HOST else memory.device,
+                    )
+                )
+            )
+
+    def _life(self, memory: Memory) -> tuple[int, int]:
+        """The first and the last wave that need a memory."""
+        end = max(self._counted - 1, 0)
+        if memory.kind != "arena":
+            return 0, end
+        first = min(self.begins.get(memory.first, 0), end)
+        return first, max(first, self.ends.get(memory.last, end))
+
+    def _location(self, value: Value) -> Location:
+        return self.function.location if value.op is None else value.op.location
+
+    # Views.
+
+    def view(self, value: Value) -> Value:
+        """The view of a value, made once, before the first wave."""
+        found = self._views.get(value)
+        if found is None:
+            found = self._views[value] = self._make_view(value)
+            found.name = value.name
+            self.context.values.replaced(value, found, EQUAL)
+        return found
+
+    def _make_view(self, value: Value) -> Value:
+        type = kernel.array_type(value)
+        dense = ViewType(type.dtype, type.shape)
+        emit = Builder(self.body, self._location(value), self._divider)
+        home, origin = self.storage.home(value, self.origins), self.origins[value]
+        match origin.op:
+            case array.Constant(value=elements) if home is None:
+                return emit(mem.Constant(elements, dense, self.constants.offset(elements)))
+            case weight.Get(symbol=symbol) if home is None:
+                return emit(mem.Weight(symbol, dense))
+            case _:
+                assert home is not None
+        root = self.view(origin) if home.memory == FIXED else self.roots[home.memory]
+        counters = tuple([counter for counter, _ in home.steps])
+        steps = tuple([step for _, step in home.steps])
+        layout = dense if home.strides is None else ViewType(type.dtype, type.shape, home.strides)
+        return emit(mem.View(root, layout, home.offset, counters, steps))
+
+    # Work.
+
+    def _work(self, items: list[Item], emit: Builder) -> None:
+        for item in items:
+            match item:
+                case Wave(kernels=kernels):
+                    self._wave(kernels, emit)
+                case Loop():
+                    self._loop(item, emit)
+                case Choice():
+                    self._choice(item, emit)
+
+    def _wave(self, kernels: list[kernel.Kernel], emit: Builder) -> None:
+        inner = Block()
+        for op in kernels:
+            operands = [self.view(operand) for operand in op.operands]
+            outs = [self.view(result) for result in op.results]
+            Builder(inner, op.location).place(op.into(operands, outs))
+        _end(inner, emit.location)
+        emit.at(kernels[0].location).place(mem.Wave(inner))
+
+    def _copies(self, number: int, emit: Builder) -> None:
+        """The wave that copies carried values, or updates."""
+        pairs = self.storage.copies.get(number)
+        if not pairs:
+            return
+        inner = Block()
+        for value, argument in pairs:
+            scratch = Block()
+            made = copy(Builder(scratch, emit.location), value).op
+            assert isinstance(made, kernel.Generic)
+            op = made.into([self.view(value)], [self.view(argument)])
+            Builder(inner, emit.location).place(op)
+            scratch.clear()
+        _end(inner, emit.location)
+        emit.place(mem.Wave(inner))
+
+    def _region(self, items: list[Item], location: Location) -> Block:
+        block = Block()
+        self._work(items, Builder(block, location))
+        return block
+
+    def _loop(self, item: Loop, emit: Builder) -> None:
+        op = item.op
+        emit = emit.at(op.location)
+        self._copies(item.enter, emit)
+        body = self._region(item.body, op.location)
+        self._copies(item.leave, Builder(body, op.location))
+        _end(body, op.location)
+        if isinstance(op, flow.Scan):
+            emit.place(mem.Loop(body, item.counter, op.length))
+            return
+        test = self._region(item.test, op.location)
+        _end(test, op.location)
+        (condition,) = op.condition.terminator.operands
+        emit.place(mem.While(self.view(condition), test, body, item.counter, op.limit))
+
+    def _choice(self, item: Choice, emit: Builder) -> None:
+        op = item.op
+        regions: list[Block] = []
+        for items in (item.then, item.otherwise):
+            regions.append(self._region(items, op.location))
+            _end(regions[-1], op.location)
+        emit.at(op.location).place(mem.Choose(self.view(op.condition), *regions))
+
+
+def _end(block: Block, location: Location) -> None:
+    Builder(block, location).place(mem.End())

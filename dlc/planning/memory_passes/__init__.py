@@ -1,0 +1,1 @@
+"""Passes that lower the peak of memory before it is planned: rematerialization, reordering, subviews."""

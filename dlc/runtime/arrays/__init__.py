@@ -1,0 +1,1 @@
+"""Arrays and files of them: tensors, dtypes, DLPack, npz, safetensors."""

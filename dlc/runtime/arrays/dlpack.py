@@ -1,0 +1,162 @@
+"""DLPack both ways for the dtypes of the language, bf16 included, which NumPy's own DLPack lacks.
+
+NumPy packs and unpacks; bf16 travels as uint16 whose type code is changed in the packed structure.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import Unsupported
+from dlc.runtime.arrays.dtypes import BF16, DType, dtype_of
+from dlc.runtime.system.buffers import ALIGNMENT, address, aligned_array
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+Array = NDArray[np.generic]
+
+CPU = (1, 0)
+CUDA = 2
+"""An NVIDIA GPU, as a kind of device."""
+_CUDA_DEVICES = (CUDA, 13)
+"""It, and memory that it shares with the host."""
+_HOST_DEVICES = (1, 3, 11)
+"""Devices whose memory the CPU reads: its own, and what CUDA and ROCm allocate for it (pinned)."""
+
+_FOREIGN = (AttributeError, BufferError, LookupError, RuntimeError, TypeError, ValueError)
+"""What goes wrong in an array of another library that speaks DLPack badly, or only once."""
+
+BF16_TYPE = (4, 16, 1)
+UINT16_TYPE = (1, 16, 1)
+"""Data types: code, bits and lanes."""
+
+_TENSOR_AT = {b"dltensor": 0, b"dltensor_versioned": 32}
+"""Where the `DLTensor` lies in a DLManagedTensor and in a DLManagedTensorVersioned."""
+
+_name_of = ctypes.pythonapi.PyCapsule_GetName
+_name_of.restype, _name_of.argtypes = ctypes.c_char_p, (ctypes.py_object,)
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
+
+class Exporter(Protocol):
+    """Any array that speaks DLPack."""
+
+    def __dlpack__(self) -> object: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+class DLTensor(ctypes.Structure):
+    """The structure of that name in `dlpack.h`: where an array lies, and of what elements."""
+
+    _fields_ = (
+        ("data", ctypes.c_uint64),
+        ("device_kind", ctypes.c_int32),
+        ("device_number", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("offset", ctypes.c_uint64),
+    )
+
+
+def tensor_in(capsule: object) -> DLTensor:
+    """The structure in a capsule, in place. Raises LookupError for a capsule of another kind."""
+    name: bytes = _name_of(capsule)
+    return DLTensor.from_address(_pointer_of(capsule, name) + _TENSOR_AT[name])
+
+
+def relabel(capsule: object, old: tuple[int, int, int], new: tuple[int, int, int]) -> bool:
+    """Change the data type in a capsule if it is the old one; whether it was."""
+    tensor = tensor_in(capsule)
+    if (tensor.code, tensor.bits, tensor.lanes) != old:
+        return False
+    tensor.code, tensor.bits, tensor.lanes = new
+    return True
+
+
+class _Packed:
+    """A capsule as NumPy wants to be given it."""
+
+    def __init__(self, capsule: CapsuleType) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, *, stream: None = None) -> CapsuleType:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU
+
+
+def is_on_gpu(value: object) -> bool:
+    """Whether an array of another library lies on an NVIDIA GPU; what is no array does not."""
+    if not hasattr(value, "__dlpack_device__"):
+        return False
+    return _device_of(cast(Exporter, value)) in _CUDA_DEVICES
+
+
+def _device_of(source: Exporter) -> int:
+    """The kind of device that an array lies on. Raises Unsupported where it does not say."""
+    try:
+        return int(source.__dlpack_device__()[0])
+    except _FOREIGN as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> Unsupported:
+    return Unsupported(
+        f"the array cannot be read: {error}", code="D0702", help="make a NumPy array of it"
+    )
+
+
+def exported(
+    stored: Array,
+    dtype: DType,
+    max_version: tuple[int, int] | None,
+    dl_device: tuple[int, int] | None,
+    copy: bool | None,
+) -> CapsuleType:
+    """The capsule for `__dlpack__`: 64-byte aligned memory, copied for that unless `copy` is False.
+
+    Raises BufferError, as the protocol demands, where that is not possible.
+    """
+    if address(stored) % ALIGNMENT and copy is not False:
+        aligned = aligned_array(stored.shape, stored.dtype, stored.nbytes)
+        aligned[...] = stored
+        stored, copy = aligned, None
+    numbers = cast("NDArray[np.number]", stored)
+    capsule = numbers.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+    if dtype is BF16:
+        relabel(capsule, UINT16_TYPE, BF16_TYPE)
+    return capsule
+
+
+def imported(source: Exporter) -> tuple[Array, DType]:
+    """The elements of a foreign array on its own memory, and their dtype; bf16 as its bits.
+
+    Raises Unsupported for memory that the CPU cannot read and for unknown element types.
+    """
+    device = _device_of(source)
+    if device not in _HOST_DEVICES:
+        raise Unsupported(
+            f"an array on another device (DLPack type {device}): move it to the CPU first",
+            code="D0702",
+        )
+    try:
+        capsule = cast("CapsuleType", source.__dlpack__())
+        is_bf16 = relabel(capsule, BF16_TYPE, UINT16_TYPE)
+        array: Array = np.from_dlpack(_Packed(capsule))
+    except _FOREIGN as error:
+        raise _unreadable(error) from None
+    dtype = BF16 if is_bf16 else dtype_of(array)
+    if dtype is None:
+        raise Unsupported(f"an array of {array.dtype}, which dlc does not have", code="D0507")
+    return array, dtype

@@ -1,0 +1,1 @@
+"""A call of an entry point: arguments, named sizes, working memory, results, status."""

@@ -1,0 +1,235 @@
+"""Which value each named size has in a call: found from the shapes of the inputs, or given by name.
+
+>>> from dlc.runtime.artifact.manifest import Dim, Entry, Input, Output
+>>> entry = Entry(
+...     "f",
+...     (Input("x", "f32", ("B", "2*T + 1")), Input("y", "f32", ("B",))),
+...     (Output("z", "f32", ("B", "N")),),
+...     (Dim("B", 1, 8), Dim("T"), Dim("N", 1, 100)),
+... )
+>>> bind = Binder(entry).bind
+>>> bind([(3, 9), (3,)], {"N": 5})
+{'N': 5, 'B': 3, 'T': 4}
+>>> bind([(3, 9), (4,)], {"N": 5})
+Traceback (most recent call last):
+    ...
+dlc.errors.CallError: error[D0804]: f: B is 3 in x but 4 in y
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from dlc.errors import CallError
+from dlc.runtime.artifact import size_expressions
+from dlc.runtime.artifact.manifest import Dim, Entry, Input
+from dlc.runtime.artifact.size_expressions import BadExpression, Expression
+from dlc.runtime.artifact.spelling import describe
+from dlc.runtime.calling.status import need_error
+
+Shape = tuple[int, ...]
+
+
+class Binder:
+    """Finds the dims of one entry point. `free` are those that the caller must give by name.
+
+    These stand in no input, or only where no size tells them, as both do in `T - S`: then the first of them
+    is given, and the other follows. `texts` gives the model's text by file name, for the excerpt under a
+    message.
+    """
+
+    def __init__(
+        self, entry: Entry, texts: Callable[[], Mapping[str, str]] = dict[str, str]
+    ) -> None:
+        self.entry = entry
+        self._texts = texts
+        self._inputs = [
+            (item, [size_expressions.parse(size) for size in item.shape]) for item in entry.inputs
+        ]
+        self._dims = {dim.name: dim for dim in entry.dims if dim.measured is None}
+        self.free = _untold(
+            tuple(self._dims), [size for _, sizes in self._inputs for size in sizes]
+        )
+
+    def bind(self, shapes: Sequence[Shape], given: Mapping[str, int]) -> dict[str, int]:
+        """The value of each dim.
+
+        Raises CallError: D0803 for a rank or a fixed size, D0804 for dims, D0807 for what dims of these
+        values leave no room for.
+        """
+        self._check_ranks(shapes)
+        values: dict[str, int] = {}
+        for name in self.free:
+            if name not in given:
+                way_out = f"write {name}={self.example(name)}"
+                raise self._fail("D0801", f"the size {name} must be given", way_out)
+            values[name] = given[name]
+        self._bind_names(shapes, values)
+        self._solve(dict(enumerate(shapes)), values)
+        for name in self._dims:
+            if name not in values:
+                raise self._fail("D0804", f"no value of {name} gives the inputs these shapes")
+        self._check_sizes(shapes, values)
+        self.check_bounds({name: values[name] for name in self._dims})
+        self.check_needs(values)
+        return values
+
+    def told(self, shapes: Mapping[int, Shape], given: Mapping[str, int]) -> dict[str, int]:
+        """The dims that inputs of these shapes, by their numbers, tell beside those that are given."""
+        values = dict(given)
+        self._solve(shapes, values)
+        return values
+
+    def check_bounds(self, values: Mapping[str, int]) -> None:
+        """Raises CallError (D0804) for a dim that is outside its bounds."""
+        for name, value in values.items():
+            self._check_bounds(self._dims[name], value)
+
+    def check_needs(self, values: Mapping[str, int], *, shapes_only: bool = False) -> None:
+        """Raises CallError (D0804, D0807) for a size in the model that would be below 0 at these dims.
+
+        With `shapes_only` elements that would be missing (D0807) do not count: arrays have their sizes.
+        """
+        for need in self.entry.needs:
+            if shapes_only and need.code != "D0804":
+                continue
+            expression = size_expressions.parse(need.size)
+            size = self.evaluate(expression, values)
+            if size < 0:
+                dims = {name: values[name] for name in sorted(expression.names)}
+                raise need_error(self.entry.name, need, size, dims, self._texts)
+
+    def _check_ranks(self, shapes: Sequence[Shape]) -> None:
+        for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
+            fixed = [int(s.text) if s.text.isdecimal() else None for s in sizes]
+            if len(shape) != len(sizes) or any(
+                want is not None and want != have for want, have in zip(fixed, shape, strict=True)
+            ):
+                message = (
+                    f"{item.name} is {_typed(item, shape)}, where {describe(item)} is expected"
+                )
+                raise self._fail("D0803", message, _way_out(item, shape))
+
+    def _bind_names(self, shapes: Sequence[Shape], values: dict[str, int]) -> None:
+        """Sizes that are a bare name."""
+        places: dict[str, str] = {}
+        for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
+            for size, have in zip(sizes, shape, strict=True):
+                if size.text not in self._dims:
+                    continue
+                if values.setdefault(size.text, have) != have:
+                    message = (
+                        f"{size.text} is {values[size.text]} in {places[size.text]} but {have}"
+                    )
+                    raise self._fail("D0804", f"{message} in {item.name}")
+                places.setdefault(size.text, item.name)
+
+    def _solve(self, shapes: Mapping[int, Shape], values: dict[str, int]) -> None:
+        """Names that stand in expressions, such as T in `2*T + 1`, from the shapes of inputs by number."""
+        for _ in range(len(self._dims) - len(values)):
+            for number, shape in shapes.items():
+                for size, have in zip(self._inputs[number][1], shape, strict=False):
+                    unknown = size.names - values.keys()
+                    if len(unknown) == 1:
+                        (name,) = unknown
+                        solution = _solution(size, name, have, values)
+                        if solution is not None:
+                            values[name] = solution
+
+    def _check_sizes(self, shapes: Sequence[Shape], values: Mapping[str, int]) -> None:
+        for (item, sizes), shape in zip(self._inputs, shapes, strict=True):
+            for size, have in zip(sizes, shape, strict=True):
+                want = self.evaluate(size, values)
+                if want != have:
+                    at = ", ".join(f"{name} = {values[name]}" for name in sorted(size.names))
+                    message = f"{item.name} is {_typed(item, shape)}, where {size} is {want} ({at})"
+                    raise self._fail("D0804", message)
+
+    def evaluate(self, size: Expression, values: Mapping[str, int]) -> int:
+        """The number that a size is; raises CallError (D0804) if it has none."""
+        try:
+            return size.evaluate(values)
+        except BadExpression as error:
+            raise self._fail("D0804", str(error)) from None
+
+    def _check_bounds(self, dim: Dim, value: int) -> None:
+        if value < dim.lower or (dim.upper is not None and value > dim.upper):
+            upper = "" if dim.upper is None else dim.upper
+            places = [
+                item.name for item, sizes in self._inputs if any(dim.name in s.names for s in sizes)
+            ]
+            where = f" in {places[0]}" if places else ""
+            message = f"{dim.name} is {value}{where}, outside its bounds {dim.lower}..{upper}"
+            raise self._fail("D0804", message)
+
+    def is_tied(self, names: Iterable[str]) -> bool:
+        """Whether an input has a size that depends on one of these dims."""
+        mentioned = {name for _, sizes in self._inputs for size in sizes for name in size.names}
+        return not mentioned.isdisjoint(names)
+
+    def example(self, name: str) -> int:
+        """A value that a dim may have, for a message."""
+        dim = self._dims[name]
+        return max(dim.lower, 8 if dim.upper is None else min(8, dim.upper))
+
+    def _fail(self, code: str, message: str, help: str | None = None) -> CallError:
+        return CallError(f"{self.entry.name}: {message}", code=code, help=help)
+
+
+def _untold(dims: Sequence[str], sizes: Sequence[Expression]) -> tuple[str, ...]:
+    """The dims that these sizes do not tell, in their order; each of them, once given, may tell others.
+
+    >>> _untold(["T", "S", "N"], [expressions.parse("T - S")])
+    ('T', 'N')
+    """
+    unknown = [set(size.names) for size in sizes]
+    places: dict[str, list[int]] = {dim: [] for dim in dims}
+    for number, names in enumerate(unknown):
+        for name in names:
+            places[name].append(number)
+    ready = list(range(len(sizes)))
+    untold: list[str] = []
+
+    def tell(dim: str) -> None:
+        for number in places.pop(dim):
+            unknown[number].discard(dim)
+            ready.append(number)
+
+    for dim in dims:
+        while ready:
+            number = ready.pop()
+            if len(unknown[number]) == 1 and all(map(sizes[number].is_line_in, unknown[number])):
+                tell(*unknown[number])
+        if dim in places:
+            untold.append(dim)
+            tell(dim)
+    return tuple(untold)
+
+
+def _solution(size: Expression, name: str, have: int, values: Mapping[str, int]) -> int | None:
+    """The value of `name` at which a size that depends on it in a straight line is `have`."""
+    if not size.is_line_in(name):
+        return None
+    try:
+        at_zero = size.evaluate({**values, name: 0})
+        slope = size.evaluate({**values, name: 1}) - at_zero
+    except BadExpression:
+        return None
+    if slope == 0 or (have - at_zero) % slope:
+        return None
+    return (have - at_zero) // slope
+
+
+def _typed(item: Input, shape: Shape) -> str:
+    return f"{item.dtype}{list(shape)}" if shape else item.dtype
+
+
+def _way_out(item: Input, shape: Shape) -> str | None:
+    """What most often is meant when the number of axes is off by one: a batch of one."""
+    with_one = (1, *shape)
+    if len(with_one) == len(item.shape) and all(
+        size == str(have) or not size.isdecimal()
+        for size, have in zip(item.shape, with_one, strict=True)
+    ):
+        return f"add a first axis of size 1: {item.name} is {_typed(item, with_one)} then"
+    return None

@@ -1,0 +1,373 @@
+"""Calling a compiled entry point: arguments in, one native call, results out.
+
+The usual call, arrays that fit and sizes seen before, goes through `__call__` in a few microseconds;
+everything else (names, defaults, lists, new sizes, mistakes) takes the longer way to the same arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import CallError, visible
+from dlc.runtime.abi import Root
+from dlc.runtime.arrays.dtypes import BF16, DTYPES, numpy_bfloat16
+from dlc.runtime.artifact.manifest import Dim, Entry, Input, Op, Output
+from dlc.runtime.artifact.spelling import dims_text
+from dlc.runtime.calling.call_arguments import ArgumentReader
+from dlc.runtime.calling.dim_binding import Shape
+from dlc.runtime.calling.external_arena import give_back, lend, lent_address
+from dlc.runtime.calling.frames import CallFrame, FrameSource, Words, working_bytes
+from dlc.runtime.calling.results import Out, Results
+from dlc.runtime.calling.signature import python_signature, signature_text
+from dlc.runtime.calling.sized_program import CompiledProgram
+from dlc.runtime.calling.specialization import Binding, Sizing
+from dlc.runtime.calling.status import call_error
+from dlc.runtime.system.available_memory import check_fits, check_free
+from dlc.runtime.system.buffers import Bytes, address, aligned_array, aligned_bytes
+from dlc.runtime.weights.model_weights import WeightStore
+
+Array = NDArray[np.generic]
+
+MAX_RECORDS = 100_000
+"""Records of one traced call; what comes later is dropped."""
+_FITS = 0x1 | 0x100
+"""NumPy's flags C_CONTIGUOUS and ALIGNED."""
+_INPUTS = Root.INPUTS.value
+_ndarray = np.ndarray
+
+
+class Runner(NamedTuple):
+    """What all entry points of a model run with."""
+
+    machine: FrameSource
+    weights: WeightStore
+    threads: int
+    max_memory: int | None
+    room: int | None
+    """Bytes for a call and its results, where the artifact promises that it needs no more."""
+    texts: Callable[[], Mapping[str, str]]
+
+
+class Stretch(NamedTuple):
+    """One thread's work on one op in a traced call, from `start` to `end` in processor cycles."""
+
+    op: Op
+    thread: int
+    start: int
+    end: int
+
+
+class EntryPoint:
+    """A function of a loaded model. Call it with arrays, by position or by name.
+
+    An output that updates an input (`outputs[k].updates`) is written over the array passed for it, if
+    that is contiguous and writable, and is that array then.
+
+    Inputs are NumPy arrays, `dlc.Tensor`, anything with DLPack, Python numbers or lists of them; a
+    named size that no input has is given by name. `out=` takes the array (or several, in order or by
+    name) to write the result into, `arena=` the memory to work in, as `new_arena` makes it: it is the
+    call's alone until that ends. The result is one array, or a named tuple. Any number of threads may
+    call at once. Raises CallError before anything runs if the arguments do not fit, or with the
+    line of the model that failed.
+    """
+
+    def __init__(self, entry: Entry, program: CompiledProgram, runner: Runner | None) -> None:
+        self._entry = entry
+        self._program = program
+        self._runner = runner
+        self._closed = False
+        self._texts = dict[str, str] if runner is None else runner.texts
+        self._sizing = Sizing(entry, program, self._texts)
+        self._reader = ArgumentReader(entry, self._sizing.free)
+        self._new_array = aligned_array if runner is None else runner.machine.new_array
+        self._results = Results(entry, self._new_array)
+        self._dtypes = [passed_as(item.dtype) for item in entry.inputs]
+        self._idle: list[CallFrame] = []
+        self._running: set[CallFrame] = set()
+        self.__doc__ = visible(entry.doc) or None
+        self.__name__ = entry.name
+
+    @property
+    def name(self) -> str:
+        return self._entry.name
+
+    @property
+    def entry(self) -> Entry:
+        """The facts behind the other properties, as the artifact states them."""
+        return self._entry
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """Name, dtype, shape and default of each input."""
+        return self._entry.inputs
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Name, dtype and shape of each result."""
+        return tuple(output for output in self._entry.outputs if not output.hidden)
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The named sizes and their bounds."""
+        return self._entry.dims
+
+    @property
+    def doc(self) -> str:
+        """What the model's text says about it."""
+        return self._entry.doc
+
+    def __repr__(self) -> str:
+        return visible(f"<entry point {signature_text(self._entry)}>")
+
+    def __getattr__(self, name: str) -> object:
+        if name == "__signature__":
+            return python_signature(self._entry)
+        raise AttributeError(f"an entry point has no attribute {name!r}")
+
+    def __call__(
+        self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
+    ) -> object:
+        try:
+            if not named and len(args) == len(self._dtypes):
+                # Arrays for now: the first thing that happens to each is that this is looked at.
+                arrays: tuple[Array, ...] = args  # pyright: ignore[reportAssignmentType]
+                shapes: list[tuple[int, ...]] = []
+                for array, dtype in zip(arrays, self._dtypes, strict=True):
+                    if type(array) is not _ndarray or array.dtype is not dtype:
+                        break
+                    if array.flags.num & _FITS != _FITS:
+                        break
+                    shapes.append(array.shape)
+                else:
+                    binding = self._sizing.known(tuple(shapes))
+                    if binding is not None and self._runner is not None:
+                        return self._run(arrays, binding, out, arena)
+            found, given = self._reader.read(args, named)
+            binding = self._bound([array.shape for array in found], given, lent=arena is not None)
+            return self._run(found, binding, out, arena)
+        except MemoryError:
+            raise CallError(
+                f"{self.name}: the system has no memory for a call", code="D0613"
+            ) from None
+
+    def _run(
+        self, inputs: Sequence[Array], binding: Binding, out: Out | None, arena: object
+    ) -> object:
+        result: object = None
+        inputs = self._results.own_inputs(inputs)
+        if out is None:
+            outputs = self._results.allocate(binding.outputs, inputs)
+        else:
+            outputs, result = self._results.taken(out, binding.outputs, inputs)
+        if arena is None:
+            self._enter(inputs, outputs, binding)
+        else:
+            self._enter_lent(inputs, outputs, binding, arena)
+        if out is not None:
+            return result
+        if self._results.is_plain:
+            return outputs[0]
+        return self._results.handed_over(self._sizing.cut(outputs, binding))
+
+    def _enter_lent(
+        self,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        binding: Binding,
+        arena: object,
+    ) -> None:
+        """The native call in memory that the caller lends it, and no other call meanwhile."""
+        needed = working_bytes(binding.sized, self._needed_runner().threads)
+        base = lent_address(self.name, arena, needed, [*inputs, *outputs])
+        if not needed:
+            self._enter(inputs, outputs, binding)
+            return
+        lend(self.name, base, needed)
+        try:
+            self._enter(inputs, outputs, binding, base)
+        finally:
+            give_back(base)
+
+    def _enter(
+        self,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        binding: Binding,
+        arena: int = 0,
+        records: int = 0,
+    ) -> Words | None:
+        """The native call, in the arena at an address if there is one.
+
+        With a trace of at most so many records if there is a number.
+        """
+        trace = None
+        frame = self._take_frame()
+        try:
+            roots, root = frame.roots, _INPUTS
+            for array in inputs:
+                roots[root] = address(array)
+                root += 1
+            for array, updated in zip(outputs, self._results.updates, strict=True):
+                roots[root] = address(array) if updated is None else roots[_INPUTS + updated]
+                root += 1
+            if records:
+                status, trace = frame.run_traced(binding.sized, records)
+            else:
+                status = frame.run(binding.sized, arena)
+            if status:
+                raise self._failed(frame)
+        except MemoryError:
+            message = (
+                f"{self.name}: the system does not have {binding.sized.arena} bytes for a call"
+            )
+            raise CallError(message, code="D0613") from None
+        finally:
+            self._give_back(frame)
+        return trace
+
+    def _take_frame(self) -> CallFrame:
+        try:
+            frame = self._idle.pop()
+            frame.reset()
+        except IndexError:
+            frame = self._new_frame()
+        self._running.add(frame)
+        return frame
+
+    def _give_back(self, frame: CallFrame) -> None:
+        self._running.discard(frame)
+        self._idle.append(frame)
+        if self._closed:  # asked last, so that one of the two threads drops it
+            self._idle.clear()
+
+    def _new_frame(self) -> CallFrame:
+        runner = self._needed_runner()
+        tensors = len(self._entry.inputs), len(self._entry.outputs)
+        words, weights = self._program.words, runner.weights.roots()
+        return runner.machine.frame(words, runner.threads, weights, *tensors)
+
+    def _needed_runner(self) -> Runner:
+        if self._runner is not None:
+            return self._runner
+        if self._closed:
+            raise CallError(
+                f"{self.name}: the model was closed",
+                code="D0811",
+                help="call it before close(), and within `with`; or load it again",
+            )
+        raise CallError(
+            f"{self.name}: the model was loaded as untrusted: its code does not run",
+            code="D0811",
+            help="compile the verified graph inside it, dlc.compile(path); or load it without "
+            "untrusted=True, if you trust it as a program",
+        )
+
+    def _failed(self, frame: CallFrame) -> CallError:
+        return call_error(self.name, frame.status_words(), self._program.program.ops, self._texts)
+
+    def trace(self, /, *args: object, **named: object) -> tuple[object, tuple[Stretch, ...]]:
+        """Call it and watch: the result, and which thread worked on which op from when to when.
+
+        At most `MAX_RECORDS` stretches are kept. Times are cycles of the processor's time stamp counter.
+        """
+        inputs, given = self._reader.read(args, named)
+        inputs = self._results.own_inputs(inputs)
+        binding = self._bound([array.shape for array in inputs], given)
+        outputs = self._results.allocate(binding.outputs, inputs)
+        rows = self._enter(inputs, outputs, binding, records=MAX_RECORDS)
+        ops = self._program.program.ops
+        found: list[list[int]] = [] if rows is None else rows.tolist()
+        stretches = tuple(Stretch(ops[op], thread, start, end) for op, thread, start, end in found)
+        return self._results.handed_over(self._sizing.cut(outputs, binding)), stretches
+
+    def cancel(self) -> None:
+        """Ask every call that is running now to end soon, with a CallError (D0809)."""
+        for frame in list(self._running):
+            frame.cancel()
+
+    def close(self) -> None:
+        """Refuse calls from now on. Those that run end as usual, and then give their memory back."""
+        self._closed = True
+        self._runner = None
+        self._sizing.forget()
+        self._idle.clear()
+
+    def check_at_bounds(self) -> None:
+        """Check the memory plan at the bounds of the dims.
+
+        Raises ArtifactError if it is wrong; CallError (D0613) if even the lower bounds need more than the
+        allowed memory, Unsupported (D0705) if more than there is.
+        """
+        bindings = self._sizing.at_bounds()
+        if bindings and self._runner is not None:
+            self._check_memory(bindings[0], self._runner)
+
+    def memory_at_bounds(self) -> list[int]:
+        """Bytes of working memory for one call: at the lower bounds of the dims, then at the upper
+        ones if there are such; one number if it does not depend on them."""
+        threads = 1 if self._runner is None else self._runner.threads
+        return sorted(
+            {working_bytes(binding.sized, threads) for binding in self._sizing.at_bounds()}
+        )
+
+    def working_memory(self, /, **sizes: int) -> int:
+        """Bytes that a call works in at these named sizes: as many as `arena=` has to have.
+
+        Raises CallError: D0801 for sizes that are missing or unknown, D0804 for those that are impossible.
+        """
+        runner = self._needed_runner()
+        names = {dim.name for dim in self.dims if dim.measured is None}
+        for name in sorted(names ^ sizes.keys()):
+            wrong = "is missing" if name in names else "does not exist"
+            raise CallError(
+                f"{self.name}: the size {name} {wrong}",
+                code="D0801",
+                help=f"its sizes are {dims_text(self.dims) or 'all numbers'}",
+            )
+        return working_bytes(self._sizing.at_dims(sizes).sized, runner.threads)
+
+    def new_arena(self, /, **sizes: int) -> Bytes:
+        """Memory for `arena=` of calls with these sizes, and of any that take less.
+
+        Raises CallError as `working_memory` does.
+        """
+        return aligned_bytes(self.working_memory(**sizes))
+
+    def _bound(
+        self, shapes: Sequence[Shape], given: Mapping[str, int], *, lent: bool = False
+    ) -> Binding:
+        """The longer way to the binding: names, new sizes, mistakes; `lent` is the working memory."""
+        runner = self._needed_runner()
+        binding = self._sizing.at(shapes, given)
+        self._check_memory(binding, runner, lent=lent)
+        return binding
+
+    def _check_memory(self, binding: Binding, runner: Runner, *, lent: bool = False) -> None:
+        needed = working_bytes(binding.sized, runner.threads)
+        results = sum(output.bytes for output in binding.outputs)
+        # What is lent, or what a call before this one worked in, is there and is not free any more.
+        roomy = lent or any(frame.room >= needed for frame in self._idle)
+        check = check_fits if roomy else check_free
+        check(f"a call of {self.name}", needed + results)
+        if runner.max_memory is not None and needed > runner.max_memory:
+            raise CallError(
+                f"{self.name}: a call needs {needed} bytes, allowed are {runner.max_memory}",
+                code="D0613",
+                help="use smaller sizes, fewer threads, or a larger max_memory",
+            )
+        if runner.room is not None and needed + results > runner.room:
+            raise CallError(
+                f"{self.name}: a call needs {needed + results} bytes besides the weights, the model "
+                f"promises to need no more than {runner.room}",
+                code="D0613",
+                help="use smaller sizes, or raise the limit where the model is compiled",
+            )
+
+
+def passed_as(dtype: str) -> np.dtype[np.generic] | None:
+    """The NumPy dtype of arrays that need no conversion; None if NumPy has none such."""
+    return numpy_bfloat16() if dtype == BF16.name else DTYPES[dtype].numpy

@@ -1,0 +1,205 @@
+"""What one call in flight needs: the `dlc_call` words, the table of roots, an arena.
+
+Frames are pooled, so that a call in a steady state allocates nothing, and any number of threads may
+call at once: each takes a frame of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.runtime.abi import ABI_VERSION, CallWord, Root, TraceWord
+from dlc.runtime.calling.device_partition import Parts
+from dlc.runtime.cpu import blas, threads
+from dlc.runtime.cpu.native import Native
+from dlc.runtime.system.buffers import ALIGNMENT, Bytes, address, aligned_bytes
+from dlc.runtime.weights.model_weights import WeightRoots
+
+Words = NDArray[np.int64]
+
+_THREADS = CallWord.THREADS.value
+_SIZES = CallWord.SIZES.value
+_ARENA, _SCRATCH = Root.ARENA.value, Root.SCRATCH.value
+
+
+class Sized(NamedTuple):
+    """A program at one tuple of sizes: the numbers its steps use, and the memory it works in."""
+
+    sizes: Words
+    sizes_at: int
+    arena: int
+    scratch: int
+    """Bytes for each thread."""
+    tensors: tuple[int, ...]
+    """Bytes of each input and output."""
+    parts: Parts | None = None
+    """Which part of the arena is on a GPU, where one is."""
+    gpu_scratch: int = 0
+    """Bytes for all threads of that."""
+
+
+def working_bytes(sized: Sized, threads: int) -> int:
+    """Bytes of the host that a call works in on so many threads: its arena, and the scratch of each."""
+    return _scratch_at(sized) + sized.scratch * threads
+
+
+def _scratch_at(sized: Sized) -> int:
+    arena = sized.arena if sized.parts is None else sized.parts.start
+    return -(-arena // ALIGNMENT) * ALIGNMENT
+
+
+class CallFrame(Protocol):
+    """A call of one program on some machine: set the roots from `Root.INPUTS` on, then `run`."""
+
+    roots: ctypes.Array[ctypes.c_int64]
+    """Where its memory begins: what `Root` says, then the inputs and outputs."""
+
+    @property
+    def room(self) -> int:
+        """Bytes of working memory that it has."""
+        ...
+
+    def run(self, sized: Sized, arena: int = 0) -> int:
+        """Run the program at these sizes and give its status. Other Python threads run meanwhile.
+
+        It works in `working_bytes` at the address `arena`, or in memory of its own.
+        """
+        ...
+
+    def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words | None]:
+        """The same, and records (`TraceWord`) of each thread's work on each op, at most `capacity`."""
+        ...
+
+    def status_words(self) -> list[int]:
+        """The `dlc_call` words as they are now."""
+        ...
+
+    def cancel(self) -> None:
+        """Ask the call that it is running to end soon."""
+        ...
+
+    def reset(self) -> None:
+        """Forget a request to cancel, before it serves another call."""
+        ...
+
+
+class FrameSource(Protocol):
+    """What makes frames and arrays for calls: a machine with a model's code."""
+
+    def new_array(
+        self, shape: tuple[int, ...], dtype: np.dtype[np.generic], length: int
+    ) -> NDArray[np.generic]:
+        """A C-contiguous array of so many bytes for a result, where the machine writes it best."""
+        ...
+
+    def frame(
+        self,
+        program: Bytes,
+        threads: int,
+        weights: WeightRoots,
+        inputs: int = 0,
+        outputs: int = 0,
+    ) -> CallFrame:
+        """What one call in flight of a program needs. It keeps all memory that it is given alive."""
+        ...
+
+
+class Frame:
+    """A call of one program on this machine's processor; see `CallFrame`."""
+
+    __slots__ = (
+        *(
+            "_cancel",
+            "_enter",
+            "_native",
+            "_program",
+            "_sized",
+            "_threads",
+            "_uses_blas",
+            "_weights",
+            "_words_at",
+        ),
+        *("_work", "roots", "words"),
+    )
+
+    def __init__(
+        self, native: Native, program: Bytes, thread_count: int, weights: WeightRoots, tensors: int
+    ) -> None:
+        """`tensors` counts inputs and outputs."""
+        self._enter = native.enter
+        self._uses_blas = native.uses_blas
+        # What the words point to lives as long as they do.
+        self._native = native
+        self._program = program
+        self._weights = weights
+        self._threads = thread_count
+        self._sized: Sized | None = None
+        self._work = aligned_bytes(0)
+        self._cancel = ctypes.c_int32(0)
+        self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
+        self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = weights.weights, weights.sources
+        self.roots[Root.CONSTANTS] = address(native.constants)
+        self.words = (ctypes.c_int64 * CallWord.COUNT)()
+        self._words_at = ctypes.addressof(self.words)
+        self.words[CallWord.VERSION] = ABI_VERSION
+        self.words[CallWord.THREADS] = thread_count
+        self.words[CallWord.POOL] = threads.POOL
+        self.words[CallWord.CODE] = native.code.base
+        self.words[CallWord.PROGRAM] = address(program)
+        self.words[CallWord.ROOTS] = ctypes.addressof(self.roots)
+        self.words[CallWord.CANCEL] = ctypes.addressof(self._cancel)
+        self.words[CallWord.STOP_AFTER] = -1
+
+    @property
+    def room(self) -> int:
+        return len(self._work)
+
+    def run(self, sized: Sized, arena: int = 0) -> int:
+        if arena:
+            self._sized = None  # the next call without one finds its own memory again
+            self._work_at(arena, sized)
+        elif sized is not self._sized:
+            self._resize(sized)
+        if not self._uses_blas:
+            return self._enter(self._words_at)
+        with blas.single_threaded as limited:
+            self.words[_THREADS] = self._threads if limited else 1
+            return self._enter(self._words_at)
+
+    def _resize(self, sized: Sized) -> None:
+        needed = working_bytes(sized, self._threads)
+        if needed > len(self._work):
+            self._sized = None
+            self._work = aligned_bytes(0)  # the old one goes before the new one comes
+            self._work = aligned_bytes(needed)
+        self._work_at(address(self._work), sized)
+        self._sized = sized
+
+    def _work_at(self, base: int, sized: Sized) -> None:
+        self.roots[_ARENA] = base
+        self.roots[_SCRATCH] = base + _scratch_at(sized)
+        self.words[_SIZES] = sized.sizes_at
+
+    def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words]:
+        records = np.zeros((capacity, TraceWord.COUNT), np.int64)
+        self.words[CallWord.TRACE] = address(records)
+        self.words[CallWord.TRACE_CAPACITY] = capacity
+        try:
+            status = self.run(sized)
+        finally:
+            self.words[CallWord.TRACE] = self.words[CallWord.TRACE_CAPACITY] = 0
+        return status, records[: self.words[CallWord.TRACE_COUNT]]
+
+    def status_words(self) -> list[int]:
+        return list(self.words)
+
+    def cancel(self) -> None:
+        # The call ends at its next barrier.
+        self._cancel.value = 1
+
+    def reset(self) -> None:
+        self._cancel.value = 0

@@ -1,0 +1,268 @@
+"""What a call gives back: fresh arrays or the caller's own (`out=`), one or several, named or not."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from keyword import iskeyword
+from typing import NamedTuple, TypeAlias, cast
+from unicodedata import normalize
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import CallError
+from dlc.runtime.arrays.dtypes import BF16, DTYPES, DType, dtype_of, numpy_bfloat16
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.manifest import Entry, Output
+from dlc.runtime.system.buffers import address, aligned_array
+from dlc.runtime.system.counts import counted
+
+Array = NDArray[np.generic]
+NewArray: TypeAlias = Callable[[tuple[int, ...], np.dtype[np.generic], int], Array]
+"""What makes an array of a shape and a dtype, which take so many bytes."""
+Result: TypeAlias = "Array | Tensor"
+Out: TypeAlias = "Result | Sequence[Result] | Mapping[str, Result]"
+
+_WRITABLE = 0x1 | 0x100 | 0x400
+"""NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
+_ndarray = np.ndarray
+
+
+class Storage(NamedTuple):
+    """The memory of one output at one tuple of sizes: its shape there (at the limit, if measured)."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+    bytes: int
+
+
+class _Apart(NamedTuple):
+    """Stretches of memory that do not meet, as start and end: those of the inputs that a call changes.
+
+    Training passes the same arrays for its weights each time, so that they need not be compared again.
+    """
+
+    spans: list[tuple[int, int]]
+    order: list[int]
+    """The numbers of those that are not empty, by their places in memory; and where these start and end."""
+    starts: list[int]
+    ends: list[int]
+
+    def meets(self, start: int, end: int) -> int | None:
+        """The number of one of them that shares memory with another stretch."""
+        if start == end:
+            return None
+        after = bisect_left(self.starts, end)
+        return self.order[after - 1] if after and self.ends[after - 1] > start else None
+
+
+class Results:
+    """How the outputs of one entry point are taken and handed over."""
+
+    def __init__(self, entry: Entry, new_array: NewArray = aligned_array) -> None:
+        """`new_array` makes an array for a result."""
+        self._new_array = new_array
+        self._entry = entry.name
+        self._inputs = [item.name for item in entry.inputs]
+        self._outputs = entry.outputs
+        self.visible = [i for i, output in enumerate(entry.outputs) if not output.hidden]
+        """The numbers of the outputs that a caller gets."""
+        self._names = [entry.outputs[i].name for i in self.visible]
+        self._measured = any(dim.measured for dim in entry.dims)
+        places = {item.name: k for k, item in enumerate(entry.inputs)}
+        self.updates = [places[o.updates] if o.updates else None for o in entry.outputs]
+        """Of each output, the number of the input that it is written over."""
+        self._changed = sorted({place for place in self.updates if place is not None})
+        self._kept = [k for k in range(len(entry.inputs)) if k not in self._changed]
+        self._apart = _Apart([], [], [], [])
+        self._views = [_view(DTYPES[output.dtype]) for output in entry.outputs]
+        self._pack = _packer(entry.name, self._names)
+        single = len(entry.outputs) == 1 and not self._changed
+        self.is_plain = single and self._pack is None and self._views == [None]
+        """One array that is handed over as it is."""
+
+    def allocate(self, storages: Sequence[Storage], inputs: Sequence[Array] = ()) -> list[Array]:
+        """New arrays, 64-byte aligned; for an output that updates one of the inputs that array."""
+        new = self._new_array
+        if not self._changed:
+            return [new(each.shape, each.dtype, each.bytes) for each in storages]
+        return [
+            new(each.shape, each.dtype, each.bytes) if place is None else inputs[place]
+            for each, place in zip(storages, self.updates, strict=True)
+        ]
+
+    def own_inputs(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        """The inputs with copies of those that are updated and may not be written.
+
+        Raises CallError (D0806) for one that shares memory with another input.
+        """
+        if not self._changed:
+            return inputs
+        found = list(inputs)
+        for place in self._changed:
+            if found[place].flags.num & _WRITABLE != _WRITABLE:
+                found[place] = found[place].copy()
+        spans = [_span(found[place]) for place in self._changed]
+        if self._apart.spans != spans:
+            self._apart = self._checked(spans)
+        for place in self._kept:
+            met = self._apart.meets(*_span(found[place]))
+            if met is not None:
+                raise self._shared(self._changed[met], place)
+        return found
+
+    def _checked(self, spans: list[tuple[int, int]]) -> _Apart:
+        """The memory of the inputs that are changed, which no two of them share."""
+        order = sorted(number for number, (start, end) in enumerate(spans) if start < end)
+        order.sort(key=spans.__getitem__)
+        for one, other in pairwise(order):
+            if spans[other][0] < spans[one][1]:
+                raise self._shared(self._changed[one], self._changed[other])
+        starts, ends = [spans[k][0] for k in order], [spans[k][1] for k in order]
+        return _Apart(spans, order, starts, ends)
+
+    def _shared(self, one: int, other: int) -> CallError:
+        names = " and ".join(self._inputs[place] for place in sorted((one, other)))
+        return self._refuse(f"{names} share memory, and one is changed")
+
+    def handed_over(self, arrays: Sequence[Array]) -> object:
+        """One array, a tuple, or a named tuple."""
+        return self.packed([self.shown(i, arrays[i]) for i in self.visible])
+
+    def shown(self, number: int, array: Array) -> Result:
+        """An output as the caller sees it."""
+        view = self._views[number]
+        return array if view is None else view(array)
+
+    def packed(self, visible: Sequence[object]) -> object:
+        """What a call gives, of the results that its caller gets."""
+        return visible[0] if self._pack is None else self._pack(visible)
+
+    def taken(
+        self, out: object, storages: Sequence[Storage], inputs: Sequence[Array]
+    ) -> tuple[list[Array], object]:
+        """The arrays to write into, and what the call will return: the same objects, packed.
+
+        Raises CallError (D0806) for one that does not fit, or that shares memory with another.
+        """
+        if self.is_plain and type(out) is _ndarray:
+            (storage,) = storages
+            array = cast("Array", out)
+            if (
+                array.dtype is storage.dtype
+                and array.shape == storage.shape
+                and array.flags.num & _WRITABLE == _WRITABLE
+                and not shares_memory(array, inputs)
+            ):
+                return [array], array
+        given = self.asked(out)
+        arrays = [
+            self.fitting(given[i], output, storage) if i in given else self.allocate([storage])[0]
+            for i, (output, storage) in enumerate(zip(self._outputs, storages, strict=True))
+        ]
+        self._check_apart(arrays, inputs)
+        return arrays, self.packed(list(given.values()))
+
+    def asked(self, out: object) -> dict[int, object]:
+        """The arrays of `out` by the numbers of the outputs. Raises CallError (D0806)."""
+        if self._measured:
+            raise self._refuse("out= cannot be used: a size is known only after the call")
+        if self._changed:
+            raise self._refuse("out= cannot be used: it changes its inputs")
+        return dict(zip(self.visible, self._in_order(out), strict=True))
+
+    def _keys(self) -> str:
+        """What to write where the keys of `out` are not the names of the results."""
+        if self._names == [""]:
+            return "out= takes the array itself: the result has no name"
+        return f"out= must have the keys {', '.join(self._names)}"
+
+    def _in_order(self, out: object) -> list[object]:
+        """The arrays of `out`, one for each output that is not hidden."""
+        if isinstance(out, np.ndarray | Tensor) or hasattr(out, "__dlpack__"):
+            given: list[object] = [out]
+        elif isinstance(out, Mapping):
+            named = cast("Mapping[object, object]", out)
+            if set(named) != set(self._names):
+                raise self._refuse(self._keys())
+            given = [named[name] for name in self._names]
+        elif isinstance(out, list | tuple):
+            given = list(cast("Sequence[object]", out))
+        else:
+            raise self._refuse(f"out= is a {type(out).__name__}, which is no array")
+        if len(given) != len(self._names):
+            raise self._refuse(
+                f"out= has {counted(len(given), 'array')} for {counted(len(self._names), 'output')}"
+            )
+        return given
+
+    def fitting(self, value: object, output: Output, storage: Storage) -> Array:
+        """The array of the host that an output is written into. Raises CallError (D0806)."""
+        name = output.name or "the output"
+        if not isinstance(value, Tensor | np.ndarray):
+            raise self._refuse(f"out= for {name} is a {type(value).__name__}, which is no array")
+        array = value.bits if isinstance(value, Tensor) else cast("Array", value)
+        found = value.dtype if isinstance(value, Tensor) else dtype_of(array)
+        if str(found) != output.dtype or array.shape != storage.shape:
+            have = f"{found or array.dtype}{list(array.shape)}"
+            raise self._refuse(
+                f"out= for {name} is {have}, not {output.dtype}{list(storage.shape)}"
+            )
+        if array.flags.num & _WRITABLE != _WRITABLE:
+            raise self._refuse(f"out= for {name} is not C-contiguous, aligned and writable")
+        return array
+
+    def _check_apart(self, arrays: Sequence[Array], inputs: Sequence[Array]) -> None:
+        for index, array in enumerate(arrays):
+            if shares_memory(array, [*inputs, *arrays[:index]]):
+                name = self._outputs[index].name or "the output"
+                raise self._refuse(f"out= for {name} shares memory with an input or output")
+
+    def _refuse(self, message: str) -> CallError:
+        return CallError(f"{self._entry}: {message}", code="D0806")
+
+
+def _span(array: Array) -> tuple[int, int]:
+    """Where the memory of a contiguous array begins and ends."""
+    start = address(array)
+    return start, start + array.nbytes
+
+
+def shares_memory(array: Array, others: Sequence[Array]) -> bool:
+    """Whether a contiguous array shares a byte with one of the others, which are contiguous too."""
+    begin = address(array)
+    end = begin + array.nbytes
+    for other in others:
+        start = address(other)
+        if start < end and begin < start + other.nbytes:
+            return True
+    return False
+
+
+def _view(dtype: DType) -> Callable[[Array], Result] | None:
+    """How a stored array becomes what the caller sees; None if it is that already."""
+    if dtype is not BF16:
+        return None
+    native = numpy_bfloat16()
+    if native is None:
+        return lambda array: Tensor.from_bits(array, "bf16")
+    return lambda array: array.view(native)
+
+
+def _is_field(name: str) -> bool:
+    """Whether a named tuple may have a field of this name: Python reads `ﬁ` as `fi`."""
+    plain = name.isascii() or normalize("NFKC", name) == name
+    return plain and name.isidentifier() and not iskeyword(name) and name[0] != "_"
+
+
+def _packer(entry: str, names: Sequence[str]) -> Callable[[Sequence[object]], object] | None:
+    """What makes the result of several outputs; None for one without a name."""
+    if list(names) == [""]:
+        return None
+    if not all(_is_field(name) for name in names):
+        return tuple
+    fields = [(name, object) for name in names]
+    made = NamedTuple(entry if entry.isidentifier() and not iskeyword(entry) else "Result", fields)
+    return made._make

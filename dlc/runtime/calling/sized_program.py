@@ -1,0 +1,186 @@
+"""A program of an artifact, checked, and its numbers at each tuple of sizes.
+
+Loading checks the table of steps once (`program_check`), and the memory plan at the bounds of the dims;
+every new tuple of sizes is checked again (`plan_check`) before anything runs at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dlc.errors import CallError
+from dlc.runtime.abi import ArgKind, ArgWord, Opcode, Root, StepWord
+from dlc.runtime.artifact import certificate as certificates
+from dlc.runtime.artifact import plan_check, program_check, size_expressions
+from dlc.runtime.artifact.certificate import Certificate
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import Program, Target
+from dlc.runtime.artifact.plan import Plan, Use
+from dlc.runtime.artifact.program_check import BadProgram, ProgramTable, Surroundings, Words
+from dlc.runtime.calling.device_partition import parts_of
+from dlc.runtime.calling.frames import Sized
+from dlc.runtime.system.buffers import Bytes, address, aligned_copy
+
+
+class CompiledProgram:
+    """One entry point of one target. `words` is the table that the engine walks, a private copy."""
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        target: Target,
+        program: Program,
+        tensors: int,
+        kernels: frozenset[int],
+    ) -> None:
+        """`tensors` counts inputs and outputs, `kernels` are the numbers of those of the target.
+
+        Raises ArtifactError for a table that is wrong.
+        """
+        self._artifact = artifact
+        self._is_mixed = target.cpu is not None and target.gpu is not None
+        self.program = program
+        # A copy: the file under a mapping could change after the check.
+        self.words: Bytes = aligned_copy(artifact.section(program.section))
+        sources = len(artifact.section("weights"))
+        self._fixed = {
+            Root.WEIGHTS: sources if target.prepare is None else target.prepare.bytes,
+            Root.SOURCES: sources,
+            Root.CONSTANTS: len(artifact.section("constants")),
+        }
+        self._table = self._checked(tensors, kernels)
+        self._certificate = self._read_certificate()
+        self._uses = _arena_uses(self._table)
+
+    def _checked(self, tensors: int, kernels: frozenset[int]) -> ProgramTable:
+        around = Surroundings(
+            sizes=len(self.program.sizes),
+            roots=Root.INPUTS + tensors,
+            ops=len(self.program.ops),
+            kernels=kernels,
+        )
+        words: Words = self.words.view(np.dtype("<i8"))
+        try:
+            return program_check.check_program(words, around)
+        except BadProgram as error:
+            raise self._bad_program(error) from None
+
+    def _bad_program(self, error: BadProgram) -> Exception:
+        return self._artifact.where.refuse(
+            "D0611", str(error), section=self.program.section, inside=8 * error.word
+        )
+
+    def _read_certificate(self) -> Certificate:
+        section = self.program.certificate
+        try:
+            return certificates.read_certificate(bytes(self._artifact.section(section)))
+        except ValueError as error:
+            raise self._artifact.where.refuse("D0610", str(error), section=section) from None
+
+    def evidence(self, dims: Mapping[str, int]) -> tuple[Certificate, Plan]:
+        """The memory plan at these dims, as the artifact states it, and the same in numbers.
+
+        Raises BadExpression where a size has no value at them.
+        """
+        sizes = size_expressions.evaluate_all(self.program.sizes, dims)
+        return self._certificate, certificates.plan_at(self._certificate, dims, sizes)
+
+    def work(self) -> list[tuple[int, int]]:
+        """Of each call in the table of steps, its wave and its op id."""
+        steps, waves = self._table.steps, self._table.waves
+        return [(int(waves[k]), int(steps[k, StepWord.F])) for k in self._table.calls]
+
+    def at(self, dims: Mapping[str, int], tensors: Sequence[int]) -> Sized:
+        """The program's numbers at these dims, and its plan checked at them.
+
+        `tensors` are the bytes of each input and output. Raises ArtifactError if the sizes have no
+        value or the plan is wrong, CallError (D0804) if they are beyond measure, or make others negative.
+        """
+        program = self.program
+        where = self._artifact.where
+        try:
+            sizes = size_expressions.evaluate_all(program.sizes, dims)
+            arena = size_expressions.parse(program.arena).evaluate(dims, sizes)
+            scratch, gpu_scratch = (
+                size_expressions.parse(size).evaluate(dims, sizes)
+                for size in (program.scratch, program.gpu_scratch)
+            )
+            plan = certificates.plan_at(self._certificate, dims, sizes)
+            if dims and any(view.bytes < 0 for view in plan.views):
+                raise CallError(f"a value would have a size below 0{_at(dims)}", code="D0804")
+            roots = {**self._fixed, Root.ARENA: arena, Root.SCRATCH: scratch}
+            lengths = [roots[root] for root in Root if root != Root.INPUTS]
+            if arena != plan.arena:
+                raise plan_check.BadPlan(
+                    f"the plan is for {plan.arena} bytes, the call has {arena}"
+                )
+            plan_check.check(
+                plan,
+                [
+                    Use(wave, [sizes[k] for k in reads], [sizes[k] for k in writes], loop)
+                    for wave, reads, writes, loop in self._uses
+                ],
+            )
+            program_check.check_amounts(self._table, sizes, [*lengths, *tensors])
+            devices = [root.device for root in self._certificate.roots]
+            parts = None
+            if self._is_mixed:
+                parts = parts_of(self._table, sizes, plan.roots, devices, [*lengths, *tensors])
+        except size_expressions.TooLarge as error:
+            raise CallError(f"{error}{_at(dims)}", code="D0804") from None
+        except (size_expressions.BadExpression, plan_check.BadPlan) as error:
+            message = f"{error}{_at(dims)}"
+            raise where.refuse("D0610", message, section=program.certificate) from None
+        except BadProgram as error:
+            raise self._bad_program(error) from None
+        numbers = np.array(sizes or [0], np.int64)
+        return Sized(numbers, address(numbers), arena, scratch, tuple(tensors), parts, gpu_scratch)
+
+
+def _at(dims: Mapping[str, int]) -> str:
+    return f" (at {', '.join(f'{name} = {value}' for name, value in dims.items())})" if dims else ""
+
+
+def _arena_uses(table: ProgramTable) -> list[Use]:
+    """Of each call its wave, and the size indices of the offsets into the arena that it is given."""
+    arguments = table.arguments
+    kinds = arguments[:, ArgWord.KIND]
+    in_arena = arguments[:, ArgWord.ROOT] == Root.ARENA
+    # As lists: reading a number of an array costs ten times as much.
+    pointed, loaded = (
+        np.where(in_arena & (kinds == kind), arguments[:, ArgWord.OFFSET], -1).tolist()
+        for kind in (ArgKind.POINTER, ArgKind.LOADED)
+    )
+    calls = table.steps[table.calls]
+    words = StepWord.B, StepWord.C, StepWord.G
+    columns = [table.waves[table.calls], *[calls[:, word] for word in words]]
+    rows = zip(*[column.tolist() for column in columns], strict=True)
+    return [
+        Use(
+            wave,
+            _given([*pointed[first : first + reads], *loaded[first : first + count]]),
+            _given(pointed[first + reads : first + count]),
+            loop,
+        )
+        for (wave, first, count, reads), loop in zip(rows, _loops(table), strict=True)
+    ]
+
+
+def _loops(table: ProgramTable) -> list[tuple[int, int] | None]:
+    """For each call the numbers of the first and the last call of the outermost loop around it."""
+    opcodes = table.steps[:, StepWord.OPCODE]
+    calls = table.calls
+    found: list[tuple[int, int] | None] = [None] * len(calls)
+    for step in np.flatnonzero((opcodes == Opcode.NEXT) | (opcodes == Opcode.JUMP))[::-1].tolist():
+        to = int(table.steps[step, StepWord.C if opcodes[step] == Opcode.NEXT else StepWord.A])
+        first, end = np.searchsorted(calls, (to, step)).tolist()
+        if first < end and found[end - 1] is None:
+            found[first:end] = [(first, end - 1)] * (end - first)
+    return found
+
+
+def _given(offsets: Sequence[int]) -> list[int]:
+    """Those of arguments that point into the arena, each once."""
+    return list(dict.fromkeys([offset for offset in offsets if offset >= 0]))

@@ -1,0 +1,171 @@
+"""An entry point at each tuple of sizes: shapes, bytes, the program's numbers; computed once and kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import CallError
+from dlc.runtime.arrays.dtypes import DTYPES, byte_count
+from dlc.runtime.artifact import size_expressions
+from dlc.runtime.artifact.manifest import Entry, Input, Output
+from dlc.runtime.calling.dim_binding import Binder, Shape
+from dlc.runtime.calling.frames import Sized
+from dlc.runtime.calling.results import Storage
+from dlc.runtime.calling.sized_program import CompiledProgram
+from dlc.runtime.cuda.array import DeviceArray
+
+Array = NDArray[np.generic]
+Placed = TypeVar("Placed", bound="Array | DeviceArray")
+
+MAX_KEPT = 64
+"""Tuples of sizes whose numbers are kept for each entry point; the least recently used goes first."""
+
+
+class Binding(NamedTuple):
+    """An entry point at one tuple of sizes."""
+
+    dims: Mapping[str, int]
+    sized: Sized
+    outputs: tuple[Storage, ...]
+    given: int
+    """Bytes of the inputs."""
+
+
+class Sizing:
+    """The bindings of one entry point."""
+
+    def __init__(
+        self,
+        entry: Entry,
+        program: CompiledProgram,
+        texts: Callable[[], Mapping[str, str]] = dict[str, str],
+    ) -> None:
+        """`texts` gives the model's text by file name, for the excerpts under messages."""
+        self._entry = entry
+        self._program = program
+        self._binder = Binder(entry, texts)
+        self._kept: OrderedDict[tuple[object, ...], Binding] = OrderedDict()
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The sizes that the caller gives by name."""
+        return self._binder.free
+
+    def known(self, shapes: tuple[Shape, ...]) -> Binding | None:
+        """The binding for inputs of these shapes if it is kept and no size is given by name."""
+        try:
+            self._kept.move_to_end(shapes)
+            return self._kept[shapes]
+        except KeyError:  # unless it was never there, another thread has just dropped it
+            return None
+
+    def at(self, shapes: Sequence[Shape], given: Mapping[str, int]) -> Binding:
+        """The binding for these shapes and sizes.
+
+        Raises CallError (D0801, D0803, D0804, D0807) for sizes that do not fit, ArtifactError for a plan
+        that is wrong at them.
+        """
+        key = (*shapes, *(given[name] for name in sorted(given)))
+        binding = self._kept.pop(key, None) or self.at_dims(self._binder.bind(shapes, given))
+        self._kept[key] = binding
+        if len(self._kept) > MAX_KEPT:
+            self._kept.popitem(last=False)
+        return binding
+
+    def at_bounds(self) -> list[Binding]:
+        """The bindings at all lower, and at all upper bounds, where these sizes make sense.
+
+        Raises ArtifactError if the memory plan is wrong there.
+        """
+        dims = [dim for dim in self._entry.dims if dim.measured is None]
+        corners = [{dim.name: dim.lower for dim in dims}]
+        upper = {dim.name: dim.upper for dim in dims if dim.upper is not None}
+        if dims and len(upper) == len(dims):
+            corners.append(upper)
+        found: list[Binding] = []
+        for corner in corners:
+            try:
+                found.append(self.at_dims(corner))
+            except CallError:
+                # No inputs have these sizes: the bounds of two dims need not be possible together.
+                continue
+        if found and not self._entry.dims:
+            self._kept[tuple(self._storage(item, {}).shape for item in self._entry.inputs)] = found[
+                0
+            ]
+        return found
+
+    def forget(self) -> None:
+        """Drop what is kept."""
+        self._kept.clear()
+
+    def at_dims(self, dims: Mapping[str, int]) -> Binding:
+        """The binding at these dims, all but the measured ones, which nothing keeps.
+
+        Raises CallError (D0804) for dims outside their bounds, beyond measure, or that make the size of an
+        array negative; ArtifactError for a plan that is wrong at them.
+        """
+        self._binder.check_bounds(dims)
+        self._binder.check_needs(dims, shapes_only=True)
+        limits = dict(dims)
+        for dim in self._entry.dims:
+            if dim.measured is not None:
+                limits[dim.name] = self._number(dim.measured.limit, dims)
+        outputs = tuple(self._storage(output, limits) for output in self._entry.outputs)
+        inputs = [self._storage(item, dims).bytes for item in self._entry.inputs]
+        sized = self._program.at(dims, [*inputs, *(output.bytes for output in outputs)])
+        return Binding(dims, sized, outputs, sum(inputs))
+
+    def _number(self, size: str, dims: Mapping[str, int]) -> int:
+        return self._binder.evaluate(size_expressions.parse(size), dims)
+
+    def _storage(self, tensor: Input | Output, dims: Mapping[str, int]) -> Storage:
+        shape = tuple(self._number(size, dims) for size in tensor.shape)
+        dtype = DTYPES[tensor.dtype]
+        length = byte_count(shape, dtype)
+        if length is None:
+            name = tensor.name or "the result"
+            message = f"{self._entry.name}: {name} would have the shape {list(shape)}"
+            raise CallError(message, code="D0804")
+        return Storage(shape, dtype.numpy, length)
+
+    def cut(self, arrays: Sequence[Placed], binding: Binding) -> Sequence[Placed]:
+        """Results in the shapes that the call has measured: they are dense from their start.
+
+        Raises CallError (D0810) for one that is larger than its storage.
+        """
+        measured = {dim.name: dim.measured for dim in self._entry.dims if dim.measured is not None}
+        if not measured:
+            return arrays
+        names = [output.name for output in self._entry.outputs]
+        dims = dict(binding.dims)
+        for name, where in measured.items():
+            dims[name] = _number_in(arrays[names.index(where.output)])
+        found: list[Placed] = []
+        for array, output in zip(arrays, self._entry.outputs, strict=True):
+            shape = tuple(self._number(size, dims) for size in output.shape)
+            if any(not 0 <= size <= most for size, most in zip(shape, array.shape, strict=True)):
+                message = (
+                    f"{self._entry.name}: {output.name or 'the result'} would be {list(shape)}"
+                )
+                raise CallError(f"{message}, above its bound {list(array.shape)}", code="D0810")
+            found.append(_first(array, shape))
+        return found
+
+
+def _number_in(array: Array | DeviceArray) -> int:
+    return int((array.download() if isinstance(array, DeviceArray) else array).item())
+
+
+def _first(array: Placed, shape: tuple[int, ...]) -> Placed:
+    """The first elements of an array in another shape, on its memory."""
+    if isinstance(array, DeviceArray):
+        found: Array | DeviceArray = array.part(0, shape, array.dtype)
+    else:
+        found = array.reshape(-1)[: int(np.prod(shape))].reshape(shape)
+    return cast(Placed, found)

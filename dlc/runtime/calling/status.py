@@ -1,0 +1,151 @@
+"""What a call's status words mean, as an error that points at the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from dlc.errors import CallError, Place
+from dlc.runtime.abi import CallWord, Status
+from dlc.runtime.artifact.manifest import Need, Op
+
+_CODES = {
+    Status.INDEX: "D0807",
+    Status.LIMIT: "D0808",
+    Status.CANCELLED: "D0809",
+    Status.STOPPED: "D0809",
+    Status.BOUND: "D0810",
+    Status.VERSION: "D0812",
+}
+_MESSAGES = {
+    Status.INDEX: "the index {a} is out of range for an axis of size {b}",
+    Status.LIMIT: "the loop did not end within its limit of {a} rounds",
+    Status.CANCELLED: "the call was cancelled",
+    Status.STOPPED: "the call was stopped after the op that was asked for",
+    Status.BOUND: "the computed size {a} exceeds its bound {b}",
+    Status.VERSION: "the engine in the artifact is of another version of the call interface",
+}
+_FROM_0 = (
+    "an index that is computed counts from 0: where(i < 0, i + {b}, i) counts from the end, too"
+)
+_NOTHING = "there is nothing to take from an axis of size 0"
+_OF_AN_OP = (Status.INDEX, Status.LIMIT, Status.BOUND)
+
+
+def call_error(
+    what: str, words: Sequence[int], ops: Sequence[Op], texts: Callable[[], Mapping[str, str]]
+) -> CallError:
+    """The error for a `dlc_call` of `what`, an entry point, that ended with a status other than OK.
+
+    `texts` gives the model's text by file name, for the excerpt under the message. Without it the message
+    names the value that was computed, if that has a name: a kernel's own says nothing to the caller.
+    """
+    try:
+        status = Status(words[CallWord.STATUS])
+    except ValueError:
+        message = f"{what}: the engine gave the unknown status {words[CallWord.STATUS]}"
+        return CallError(message, code="D0812")
+    step = words[CallWord.STATUS_STEP]
+    op = ops[step] if status in _OF_AN_OP and 0 <= step < len(ops) else Op("")
+    a, b = words[CallWord.STATUS_A], words[CallWord.STATUS_B]
+    message = _filled(op.message, a, b) if op.message else _told(status, a, b)
+    sources = texts()
+    quoted = _quoted(op, sources)
+    named = op.name if quoted is None and op.name != op.kernel else ""
+    told = [op.place if quoted is None else "", what, named, message]
+    return CallError(
+        ": ".join(filter(None, told)),
+        code=_CODES[status],
+        place=quoted,
+        help=None if op.message else _way_out(status, a, b),
+        sources=sources,
+    )
+
+
+def failure(status: Status, a: int, b: int, place: Place | None) -> CallError:
+    """The error for what a status and its two numbers mean, where an operation is evaluated.
+
+    >>> print(failure(Status.INDEX, 3, 2, None))
+    error[D0807]: the index 3 is out of range for an axis of size 2
+    """
+    return CallError(
+        _told(status, a, b), code=_CODES[status], place=place, help=_way_out(status, a, b)
+    )
+
+
+def _told(status: Status, a: int, b: int) -> str:
+    if status == Status.INDEX and b == 0:
+        return _NOTHING
+    return _filled(_MESSAGES[status], a, b)
+
+
+def _way_out(status: Status, a: int, b: int) -> str | None:
+    """What to write for an index that would count from the end, as only those in the text do."""
+    return _filled(_FROM_0, a, b) if status == Status.INDEX and -b <= a < 0 else None
+
+
+def _filled(message: str, a: int, b: int) -> str:
+    return message.replace("{a}", str(a)).replace("{b}", str(b))
+
+
+def placed_error(
+    error: CallError, what: str, op: Op, texts: Callable[[], Mapping[str, str]]
+) -> CallError:
+    """An error in the call of an entry point `what`, with the operation that it came from."""
+    (said,) = error.diagnostics
+    sources = texts()
+    quoted = _quoted(op, sources)
+    told = [op.place if quoted is None else "", what, op.name, said.message]
+    message = ": ".join(filter(None, told))
+    return CallError(message, code=said.code, place=quoted, help=said.help, sources=sources)
+
+
+@contextmanager
+def called(what: str) -> Generator[None]:
+    """Inside an entry point `what` is evaluated: failures name it, as those of compiled code do."""
+    try:
+        yield
+    except CallError as error:
+        told = [replace(said, message=f"{what}: {said.message}") for said in error.diagnostics]
+        raise CallError(told, sources=error.sources) from None
+
+
+def need_error(
+    what: str,
+    need: Need,
+    size: int,
+    dims: Mapping[str, int],
+    texts: Callable[[], Mapping[str, str]],
+) -> CallError:
+    """The error for a call of an entry point `what` where a size that `need` is about is below 0.
+
+    `dims` has the values of the dims that the size depends on.
+    """
+    sources = texts()
+    quoted = _quoted(need, sources)
+    where = " and ".join(f"{name} is {value}" for name, value in dims.items())
+    message = f"{need.told.replace('{n}', str(size))} where {where}"
+    told = [need.place if quoted is None else "", what, message]
+    return CallError(": ".join(filter(None, told)), code=need.code, place=quoted, sources=sources)
+
+
+def _quoted(record: Op | Need, sources: Mapping[str, str]) -> Place | None:
+    """The place to show under a message. Only texts that came with the artifact are quoted: it must not
+    name other files to open.
+    """
+    place = place_of(record.place, record.end)
+    return place if place is not None and place.file in sources else None
+
+
+def place_of(text: str, end: int = 0) -> Place | None:
+    """The place that `file:line:col` spells, up to a column of its line; None if it spells none.
+
+    >>> place_of("nets/mlp.dlm:12:5", 8)
+    Place(file='nets/mlp.dlm', line=12, column=5, end=8)
+    """
+    file, _, rest = text.partition(":")
+    line, _, column = rest.partition(":")
+    if not (file and line.isdecimal() and column.isdecimal() and len(rest) < 20):
+        return None
+    return Place(file, max(1, int(line)), max(1, int(column)), end)

@@ -1,0 +1,104 @@
+"""The code of an artifact for a processor: whether it fits this one, and making it ready to run."""
+
+from __future__ import annotations
+
+import mmap
+import platform
+import struct
+import sys
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from dlc.errors import ArtifactError
+from dlc.runtime.abi import ABI_VERSION, IMPORTS
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import CpuCode, Image, Library, Target
+from dlc.runtime.artifact.refusal import Where
+from dlc.runtime.cpu import blas, features
+from dlc.runtime.cpu.executable_memory import LoadedImage, load_engine, load_image
+from dlc.runtime.system.buffers import Bytes, as_bytes
+
+_ENTER = "dlc_enter"
+_MACHINES = {"AMD64": "x86_64", "arm64": "aarch64"}
+
+
+class Native(NamedTuple):
+    """Code that is loaded: `enter` runs a `dlc_call`, `code` holds the kernels."""
+
+    enter: Callable[[int], int]
+    code: LoadedImage
+    constants: Bytes
+    uses_blas: bool
+
+
+def misfit(code: CpuCode) -> str | None:
+    """Why code for a processor does not run here, or None if it does."""
+    machine = _MACHINES.get(platform.machine(), platform.machine())
+    if code.triple.partition("-")[0] != machine or sys.platform not in code.triple:
+        return f"is for {code.triple}, this is {machine} {sys.platform}"
+    if missing := features.missing_features(code.features):
+        return f"needs {', '.join(missing)}, which this processor lacks"
+    if (code.pointer_bits, code.byte_order) != (8 * struct.calcsize("P"), sys.byteorder):
+        return f"needs {code.pointer_bits}-bit {code.byte_order}-endian words"
+    if code.page_bytes % mmap.PAGESIZE:
+        return f"needs pages of {code.page_bytes} bytes, here they have {mmap.PAGESIZE}"
+    return None
+
+
+def check_interface(target: Target, where: Where) -> None:
+    """Whether this runtime calls code as a target is called. Raises ArtifactError (D0609)."""
+    if target.abi != ABI_VERSION:
+        message = f"call interface version {target.abi}, where this dlc has version {ABI_VERSION}"
+        raise where.refuse("D0609", message, section="manifest", help="compile the model again")
+    images = () if target.cpu is None else (target.cpu.code, target.cpu.engine)
+    for image in images:
+        for name in image.imports:
+            if name not in IMPORTS:
+                message = f"it calls {name}, which code in an artifact may not call"
+                raise where.refuse("D0609", message, section=image.section)
+
+
+def load_native(artifact: Artifact, made: CpuCode) -> Native:
+    """Copy the code, hash the copy, make it executable. Raises ArtifactError."""
+    enter = {symbol.name: symbol.offset for symbol in made.engine.symbols}.get(_ENTER)
+    if enter is None:
+        message = f"the engine has no function {_ENTER}"
+        raise artifact.where.refuse("D0609", message, section=made.engine.section)
+    code = _image(artifact, made.code)
+    with _located(artifact.where, made.engine.section):
+        data = artifact.section(made.engine.section)
+        digest = bytes.fromhex(made.engine.sha256)
+        engine = load_engine(data, digest, made.engine.imports, enter)
+    uses_blas = any(name in blas.NAMES for name in made.code.imports)
+    if uses_blas and made.library is not None:
+        _compare_library(artifact.name, made.library)
+    return Native(engine.enter, code, as_bytes(artifact.section("constants")), uses_blas)
+
+
+def _image(artifact: Artifact, image: Image) -> LoadedImage:
+    with _located(artifact.where, image.section):
+        data = artifact.section(image.section)
+        return load_image(data, bytes.fromhex(image.sha256), image.imports)
+
+
+@contextmanager
+def _located(where: Where, section: str) -> Generator[None]:
+    """Adds the file and the section to a refusal of the loader."""
+    try:
+        yield
+    except ArtifactError as error:
+        (said,) = error.diagnostics
+        raise where.refuse(said.code, said.message, section=section, help=said.help) from error
+
+
+def _compare_library(name: str, recorded: Library) -> None:
+    """Say once if the library here is another than where the artifact was made."""
+    here = blas.library()
+    if (recorded.version, recorded.core) != (here.config, here.core):
+        warnings.warn(
+            f"{name} was made with {recorded.name} {recorded.version} ({recorded.core}), here it is "
+            f"{here.config} ({here.core}): results may differ in the last bits",
+            stacklevel=2,
+        )

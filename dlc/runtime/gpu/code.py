@@ -1,0 +1,70 @@
+"""The code of an artifact on a GPU: its kernels, and the memory that all calls read."""
+
+from __future__ import annotations
+
+import time
+
+from dlc.runtime.artifact.contents import Artifact
+from dlc.runtime.artifact.manifest import GpuCode
+from dlc.runtime.cuda.devices import capability_of
+from dlc.runtime.cuda.driver import Driver, Kernel
+from dlc.runtime.cuda.memory import DeviceBytes
+from dlc.runtime.system.buffers import Bytes, as_bytes
+from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
+
+
+class Gpu:
+    """Kernels by their numbers, and where the constants are."""
+
+    def __init__(self, artifact: Artifact, code: GpuCode, driver: Driver) -> None:
+        self.driver = driver
+        fits = code.cubin and _is_for(code.architecture, self.driver.capability)
+        # The driver makes machine code of PTX, which ends with a zero, where there is none that fits.
+        image = bytes(artifact.section(code.cubin if fits else code.ptx)) + b"\0"
+        self._module = self.driver.load(image)
+        self.kernels = [
+            Kernel(self.driver.function(self._module, kernel.name), kernel.threads)
+            for kernel in code.kernels
+        ]
+        self._constants = DeviceBytes.of(self.driver, as_bytes(artifact.section("constants")))
+        self.constants = self._constants.address
+
+    def __del__(self) -> None:
+        if hasattr(self, "_module"):
+            self.driver.unload(self._module)
+
+
+def _is_for(architecture: str, found: tuple[int, int]) -> bool:
+    """Whether machine code runs: within one generation, newer processors run what is for older ones."""
+    wanted = capability_of(architecture)
+    return (
+        found == wanted if architecture.endswith("a") else found[0] == wanted[0] and found >= wanted
+    )
+
+
+class GpuWeights(WeightStore):
+    """The weights on a device, where the first call brings them."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        sources: Bytes,
+        prepared: Bytes | None,
+        preparation: Preparation | None,
+    ) -> None:
+        super().__init__(sources, prepared, preparation)
+        self._driver = driver
+        self._ready = prepared
+
+    def _placed(self) -> WeightRoots:
+        began = time.perf_counter()
+        blocks = [DeviceBytes.of(self._driver, self.sources)]
+        if self._ready is not None:
+            blocks.append(DeviceBytes.of(self._driver, self._ready))
+        self.upload_ms = (time.perf_counter() - began) * 1e3
+        if self.preparation is not None:
+            blocks.append(DeviceBytes(self._driver, self.preparation.bytes))
+        roots = WeightRoots(blocks[-1].address, blocks[0].address, blocks)
+        if self.preparation is not None:
+            self.prepare(self.preparation, roots)
+        return roots

@@ -1,0 +1,134 @@
+"""The kernels with which a GPU decides by itself on the loops and branches of a graph.
+
+A graph's *condition* belongs to a node whose body is done if the condition is true, or as long as it is.
+A kernel sets it by a function of the driver, `cudaGraphSetConditional`, whose name the driver resolves
+while it loads the module (CUDA 12.3 and newer; loops since 12.4). An older one refuses that, so
+these kernels are a module of their own, of PTX, and it is loaded for the first graph that has a condition.
+
+`branch(condition, place, wanted)` sets the condition to whether the byte at `place` is `wanted`, 0 or 1.
+
+`round(condition, stop, place, cell, limit, op, notes, rows)` sets it to whether a loop goes on to
+another round. The rounds are counted in `cell`, which is 0 whenever the loop is not running. In the row
+behind the `rows` of what failing kernels note (`EndWord`) stands why the call has ended, where it has:
+because the host asked for that in the word `stop`, or because a loop ran past its limit. From then on no
+loop goes on, so the graph comes to its end. Branches are taken as ever: what is launched behind
+them may read what they compute.
+"""
+
+from __future__ import annotations
+
+from dlc.runtime.abi import Status
+from dlc.runtime.cuda.driver import Driver, Kernel, Setters
+from dlc.runtime.gpu.steps import FAULT_BYTES, EndWord
+
+
+def setters_of(driver: Driver) -> Setters:
+    """The kernels of a driver, loaded once. Raises CallError (D0818) where it does not know conditions."""
+    if driver.setters is None:
+        module = driver.load(PTX.encode() + b"\0")
+        driver.setters = Setters(
+            *[Kernel(driver.function(module, name), 1) for name in Setters._fields]
+        )
+    return driver.setters
+
+
+PTX = f"""\
+.version 7.0
+.target sm_80
+.address_size 64
+
+.extern .func cudaGraphSetConditional (.param .b64 condition, .param .b32 value);
+
+.visible .entry branch (.param .u64 condition, .param .u64 place, .param .u64 wanted)
+.maxntid 1
+{{
+  .reg .b64 %condition, %place, %byte, %wanted;
+  .reg .b32 %value;
+  .reg .pred %is;
+  .param .b64 first;
+  .param .b32 second;
+
+  ld.param.u64 %condition, [condition];
+  ld.param.u64 %place, [place];
+  ld.param.u64 %wanted, [wanted];
+  ld.u8 %byte, [%place];
+  min.u64 %byte, %byte, 1;
+  setp.eq.u64 %is, %byte, %wanted;
+  selp.u32 %value, 1, 0, %is;
+  st.param.b64 [first], %condition;
+  st.param.b32 [second], %value;
+  call cudaGraphSetConditional, (first, second);
+  ret;
+}}
+
+.visible .entry round (
+  .param .u64 condition, .param .u64 stop, .param .u64 place, .param .u64 cell,
+  .param .u64 limit, .param .u64 op, .param .u64 notes, .param .u64 rows)
+.maxntid 1
+{{
+  .reg .b64 %condition, %stop, %place, %cell, %limit, %op, %notes, %rows;
+  .reg .b64 %end, %status, %byte, %rounds, %row, %at, %earlier;
+  .reg .b32 %value, %asked;
+  .reg .pred %is;
+  .param .b64 first;
+  .param .b32 second;
+
+  ld.param.u64 %condition, [condition];
+  ld.param.u64 %stop, [stop];
+  ld.param.u64 %place, [place];
+  ld.param.u64 %cell, [cell];
+  ld.param.u64 %limit, [limit];
+  ld.param.u64 %op, [op];
+  ld.param.u64 %notes, [notes];
+  ld.param.u64 %rows, [rows];
+  mad.lo.u64 %end, %rows, {FAULT_BYTES}, %notes;
+  ld.u64 %status, [%end];
+  setp.ne.u64 %is, %status, 0;
+  @%is bra leave;
+  ld.u8 %byte, [%place];
+  setp.eq.u64 %is, %byte, 0;
+  @%is bra leave;
+
+  mov.u64 %status, {Status.CANCELLED:d};
+  ld.volatile.u32 %asked, [%stop];
+  setp.ne.u32 %is, %asked, 0;
+  @%is bra ended;
+  ld.u64 %rounds, [%cell];
+  setp.lt.s64 %is, %rounds, %limit;
+  @%is bra again;
+  mov.u64 %status, {Status.LIMIT:d};
+
+  // What a kernel has noted by now comes before that, what one notes later does not.
+ended:
+  mov.u64 %row, 0;
+  mov.u64 %earlier, 0;
+look:
+  setp.ge.s64 %is, %row, %rows;
+  @%is bra note;
+  mad.lo.u64 %at, %row, {FAULT_BYTES}, %notes;
+  add.u64 %row, %row, 1;
+  ld.u64 %byte, [%at];
+  setp.eq.u64 %is, %byte, 0;
+  @%is bra look;
+  mov.u64 %earlier, %row;
+note:
+  st.u64 [%end + {8 * EndWord.STATUS}], %status;
+  st.u64 [%end + {8 * EndWord.EARLIER}], %earlier;
+  st.u64 [%end + {8 * EndWord.LIMIT}], %limit;
+  st.u64 [%end + {8 * EndWord.OP}], %op;
+
+leave:
+  mov.u64 %rounds, 0;
+  mov.u32 %value, 0;
+  bra set;
+again:
+  add.u64 %rounds, %rounds, 1;
+  mov.u32 %value, 1;
+set:
+  st.u64 [%cell], %rounds;
+  st.param.b64 [first], %condition;
+  st.param.b32 [second], %value;
+  call cudaGraphSetConditional, (first, second);
+  ret;
+}}
+"""

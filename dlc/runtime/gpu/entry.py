@@ -1,0 +1,334 @@
+"""Entry points of a model on a GPU.
+
+Arrays of the host come and go as for any model. Where an argument lies on the GPU (a `dlc.Tensor` there, or
+an array of PyTorch, CuPy or JAX) it is used where it is, and what the call gives is there too, as
+`dlc.Tensor`; `out=` says otherwise. A call waits until its results are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.errors import CallError
+from dlc.runtime.abi import Root
+from dlc.runtime.arrays import device_dlpack, dlpack
+from dlc.runtime.arrays.dtypes import DTYPES, DType
+from dlc.runtime.arrays.tensor import Tensor
+from dlc.runtime.artifact.manifest import Entry, Input, Output
+from dlc.runtime.artifact.spelling import describe
+from dlc.runtime.calling.arguments import as_array
+from dlc.runtime.calling.entry import Runner, passed_as
+from dlc.runtime.calling.results import Out, Storage
+from dlc.runtime.calling.sized_program import CompiledProgram
+from dlc.runtime.calling.specialization import Binding
+from dlc.runtime.cuda.array import ALIGNED, DeviceArray
+from dlc.runtime.cuda.driver import Driver
+from dlc.runtime.gpu.code import Gpu
+from dlc.runtime.gpu.frame import CallTimes, GpuFrame
+from dlc.runtime.gpu.located import LaunchingEntryPoint
+from dlc.runtime.system.buffers import address
+
+Array = NDArray[np.generic]
+Placed: TypeAlias = "Array | DeviceArray"
+_INPUTS = Root.INPUTS.value
+_FITS = 0x1 | 0x100
+"""NumPy's flags C_CONTIGUOUS and ALIGNED."""
+_HERE = object()
+"""In place of arrays that results go into: new ones of the host."""
+_WRITABLE = 0x1 | 0x100 | 0x400
+"""NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
+
+
+class GpuEntryPoint(LaunchingEntryPoint):
+    """A function of a model on a GPU, which takes arrays there too; see `EntryPoint`."""
+
+    def __init__(self, entry: Entry, program: CompiledProgram, runner: Runner | None) -> None:
+        super().__init__(entry, program, runner)
+        self._kinds = [(DTYPES[item.dtype], passed_as(item.dtype)) for item in entry.inputs]
+        self._given_as = [DTYPES[output.dtype] for output in entry.outputs]
+        machine = None if runner is None else runner.machine
+        self._driver_here = machine.driver if isinstance(machine, Gpu) else None
+        self._updated = [place for place in self._results.updates if place is not None]
+        self._separate: list[int] | None = None
+        """The addresses of inputs that were found to be apart, which calls after each other share."""
+
+    def __call__(
+        self, /, *args: object, out: Out | None = None, arena: object = None, **named: object
+    ) -> object:
+        given = (*args, *named.values(), *_members(out))
+        if not any(is_on_gpu(value) for value in given):
+            return super().__call__(*args, out=out, arena=arena, **named)
+        if arena is not None:
+            raise self._refuse(
+                "arena= lends memory of the host, and this call works on a GPU", "D0817"
+            )
+        outputs, binding, _ = self._called(args, named, out)
+        if out is not None:
+            return self._results.packed(list(self._results.asked(out).values()))
+        found = self._sizing.cut(outputs, binding)
+        shown = [self._shown(k, array) for k, array in enumerate(found)]
+        return self._results.packed([shown[k] for k in self._results.visible])
+
+    def timed(self, /, *args: object, **named: object) -> CallTimes:
+        """Call it, and what its parts took by the GPU's clock.
+
+        Results stay on the GPU where an argument is there, and are copied from it where none is.
+        """
+        given = (*args, *named.values())
+        out = None if any(is_on_gpu(value) for value in given) else _HERE
+        _, _, times = self._called(args, named, out, timed=True)
+        return times
+
+    def _called(
+        self,
+        args: Sequence[object],
+        named: Mapping[str, object],
+        out: object,
+        *,
+        timed: bool = False,
+    ) -> tuple[Sequence[Placed], Binding, CallTimes]:
+        """A call with arrays that lie here or there: its outputs, at which sizes, and its times."""
+        frame = self._frame()
+        try:
+            known = None if named else self._known(args)
+            inputs, binding = known or self._read(args, named, frame)
+            inputs = self._own(inputs)
+            outputs = self._outputs(inputs, binding, out, frame)
+            times = self._launch(frame, inputs, outputs, binding, timed=timed)
+        finally:
+            self._give_back(frame)
+        return outputs, binding, times
+
+    # Arguments ------------------------------------------------------------------------------------
+
+    def _known(self, args: Sequence[object]) -> tuple[list[Placed], Binding] | None:
+        """The arguments where they fit as they are, at sizes that were seen before: the usual case."""
+        if len(args) != len(self._kinds):
+            return None
+        inputs: list[Placed] = []
+        for value, (kind, dtype) in zip(args, self._kinds, strict=True):
+            if type(value) is Tensor and value.kind is kind:
+                array = value.memory
+                if not isinstance(array, DeviceArray) or array.address % ALIGNED:
+                    return None
+                if array.driver is not self._driver_here:
+                    return None
+                inputs.append(array)
+            elif type(value) is np.ndarray:
+                here = cast(Array, value)
+                if here.dtype is not dtype or here.flags.num & _FITS != _FITS:
+                    return None
+                inputs.append(here)
+            else:
+                return None
+        binding = self._sizing.known(tuple([array.shape for array in inputs]))
+        return None if binding is None else (inputs, binding)
+
+    def _read(
+        self, args: Sequence[object], named: Mapping[str, object], frame: GpuFrame
+    ) -> tuple[list[Placed], Binding]:
+        """The longer way to the same: names, defaults, other libraries, new sizes, mistakes."""
+        values, sizes = self._reader.sorted(args, named)
+        pairs = zip(self.inputs, values, strict=True)
+        inputs = [self._input(item, value, frame.stream) for item, value in pairs]
+        return inputs, self._bound([array.shape for array in inputs], sizes)
+
+    def _input(self, item: Input, value: object, stream: int) -> Placed:
+        """An argument where it is, with its dtype checked. Raises CallError (D0802)."""
+        if not is_on_gpu(value):
+            return as_array(value, item, self.name)
+        array, found = _taken(value, stream)
+        self._check_device(item.name, array)
+        if found is not DTYPES[item.dtype]:
+            raise self._refuse(
+                f"{item.name} is {found}{list(array.shape)}, where {describe(item)} is expected",
+                "D0802",
+            )
+        if array.address % ALIGNED and array.nbytes:
+            copy = DeviceArray.new(array.driver, array.shape, array.dtype)
+            with array.driver as driver:
+                driver.copy(copy.address, array.address, array.nbytes, stream)
+            return copy
+        return array
+
+    def _check_device(self, name: str, array: DeviceArray) -> None:
+        driver = self._gpu_driver()
+        if array.driver is not driver:
+            raise self._refuse(
+                f"{name} lies on {array.device}, and the model is on cuda:{driver.number}", "D0805"
+            )
+
+    def _own(self, inputs: Sequence[Placed]) -> list[Placed]:
+        """The inputs, with copies of those that are updated and may not be written.
+
+        Raises CallError (D0806) for one on the device that shares memory with another.
+        """
+        found = list(inputs)
+        for place in self._updated:
+            array = found[place]
+            if not isinstance(array, DeviceArray) and array.flags.num & _WRITABLE != _WRITABLE:
+                found[place] = array.copy()
+        if self._updated:
+            self._check_separate(found)
+        return found
+
+    def _check_separate(self, inputs: Sequence[Placed]) -> None:
+        """Whether none that is updated shares memory with another; the last ones are remembered."""
+        places = [x.address if isinstance(x, DeviceArray) else address(x) for x in inputs]
+        if places == self._separate:
+            return
+        updated = set(self._updated)
+        end, before = 0, -1
+        for start, place in sorted(zip(places, range(len(places)), strict=True)):
+            if start < end and (place in updated or before in updated):
+                names = f"{self.inputs[before].name} and {self.inputs[place].name}"
+                raise self._refuse(f"{names} share memory, and one is changed", "D0806")
+            end, before = max((end, before), (start + inputs[place].nbytes, place))
+        self._separate = places
+
+    # Results --------------------------------------------------------------------------------------
+
+    def _outputs(
+        self, inputs: Sequence[Placed], binding: Binding, out: object, frame: GpuFrame
+    ) -> list[Placed]:
+        """Where the results go: over an input, into what is given, or to new memory on the device."""
+        given = self._given(out, binding, frame)
+        found: list[Placed] = []
+        for number, storage in enumerate(binding.outputs):
+            place = self._results.updates[number]
+            if place is not None:
+                found.append(inputs[place])
+            elif number in given:
+                found.append(given[number])
+            elif out is _HERE:
+                found.append(self._new_array(storage.shape, storage.dtype, storage.bytes))
+            else:
+                driver = self._gpu_driver()
+                found.append(DeviceArray.new(driver, storage.shape, storage.dtype))
+        for number in given:
+            self._check_apart(number, found, inputs)
+        return found
+
+    def _given(self, out: object, binding: Binding, frame: GpuFrame) -> dict[int, Placed]:
+        """The arrays of `out=` by the numbers of the outputs. Raises CallError (D0806) for a misfit."""
+        if out is None or out is _HERE:
+            return {}
+        found: dict[int, Placed] = {}
+        for number, value in self._results.asked(out).items():
+            output, storage = self._entry.outputs[number], binding.outputs[number]
+            if not is_on_gpu(value):
+                found[number] = self._results.fitting(value, output, storage)
+                continue
+            array, dtype = _taken(value, frame.stream)
+            self._check_device(output.name or "the output", array)
+            self._check_fit(array, dtype, output, storage)
+            found[number] = array
+        return found
+
+    def _check_fit(
+        self, array: DeviceArray, dtype: DType, output: Output, storage: Storage
+    ) -> None:
+        name = output.name or "the output"
+        if dtype is not DTYPES[output.dtype] or array.shape != storage.shape:
+            have, wanted = f"{dtype}{list(array.shape)}", f"{output.dtype}{list(storage.shape)}"
+            raise self._refuse(f"out= for {name} is {have}, not {wanted}", "D0806")
+        if array.address % ALIGNED and array.nbytes:
+            raise self._refuse(
+                f"out= for {name} begins at no multiple of {ALIGNED} bytes on the device", "D0806"
+            )
+
+    def _check_apart(
+        self, number: int, outputs: Sequence[Placed], inputs: Sequence[Placed]
+    ) -> None:
+        others = [*inputs, *[other for k, other in enumerate(outputs) if k != number]]
+        if any(_overlap(outputs[number], other) for other in others):
+            name = self._entry.outputs[number].name or "the output"
+            raise self._refuse(f"out= for {name} shares memory with an input or output", "D0806")
+
+    def _shown(self, number: int, array: Placed) -> object:
+        """A result as the caller sees it."""
+        if isinstance(array, DeviceArray):
+            return Tensor.on_device(array, self._given_as[number])
+        return self._results.shown(number, array)
+
+    # The call -------------------------------------------------------------------------------------
+
+    def _frame(self) -> GpuFrame:
+        frame = self._take_frame()
+        assert isinstance(frame, GpuFrame)
+        return frame
+
+    def _gpu_driver(self) -> Driver:
+        machine = self._needed_runner().machine
+        assert isinstance(machine, Gpu)
+        return machine.driver
+
+    def _launch(
+        self,
+        frame: GpuFrame,
+        inputs: Sequence[Placed],
+        outputs: Sequence[Placed],
+        binding: Binding,
+        *,
+        timed: bool = False,
+    ) -> CallTimes:
+        """The call itself. Raises CallError with the line of the model that failed."""
+        roots, root = frame.roots, _INPUTS
+        resident: list[bool] = []
+        for array in (*inputs, *outputs):
+            there = isinstance(array, DeviceArray)
+            roots[root] = array.address if there else address(array)
+            resident.append(there)
+            root += 1
+        frame.resident = resident
+        times = CallTimes(0, 0, 0)
+        with self._located():
+            if timed:
+                status, times = frame.run_timed(binding.sized)
+            else:
+                status = frame.run(binding.sized)
+        if status:
+            raise self._failed(frame)
+        return times
+
+    def _refuse(self, message: str, code: str) -> CallError:
+        return CallError(f"{self.name}: {message}", code=code)
+
+
+def is_on_gpu(value: object) -> bool:
+    """Whether it is an array on an NVIDIA GPU, ours or of another library."""
+    if isinstance(value, Tensor):
+        return isinstance(value.memory, DeviceArray)
+    if isinstance(value, np.ndarray | np.generic | bool | int | float | list | tuple | dict):
+        return False
+    return dlpack.is_on_gpu(value)
+
+
+def _taken(value: object, stream: int) -> device_dlpack.Imported:
+    """An array on a GPU, on its own memory, for work in that stream."""
+    if isinstance(value, Tensor):
+        assert isinstance(value.memory, DeviceArray)
+        return device_dlpack.Imported(value.memory, DTYPES[value.dtype])
+    return device_dlpack.imported(cast(dlpack.Exporter, value), stream)
+
+
+def _members(out: object) -> Sequence[object]:
+    """The arrays of `out=`."""
+    if isinstance(out, Mapping):
+        return list(cast("Mapping[str, object]", out).values())
+    return list(cast("Sequence[object]", out)) if isinstance(out, list | tuple) else [out]
+
+
+def _overlap(one: Placed, other: Placed) -> bool:
+    """Whether two arrays share a byte; the host and its devices share none."""
+    first, second = _address(one), _address(other)
+    return first < second + other.nbytes and second < first + one.nbytes
+
+
+def _address(array: Placed) -> int:
+    """Where it begins: the driver gives the memory of devices addresses that the host has not."""
+    return array.address if isinstance(array, DeviceArray) else address(array)

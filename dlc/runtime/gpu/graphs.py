@@ -1,0 +1,184 @@
+"""Segments as CUDA graphs.
+
+The kernels between two barriers of the program run side by side. A loop or a branch that the device is to
+decide on is a node with a body: a graph of its own, which is launched as its condition says. Where
+memory has moved, because a caller gives other arrays on the device, only the kernels that are given such
+addresses are changed in the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from dlc.errors import CallError
+from dlc.runtime.abi import Root
+from dlc.runtime.cuda.driver import Driver, Handle, Kernel
+from dlc.runtime.gpu.conditions import setters_of
+from dlc.runtime.gpu.errors import named
+from dlc.runtime.gpu.steps import NUMBER, Word
+from dlc.runtime.gpu.walk import IfNode, Item, Launch, WhileNode
+
+_NOWHERE = -1
+
+
+class Placed(NamedTuple):
+    """A kernel in a graph, or in a body, and what it is given."""
+
+    node: Handle
+    kernel: Kernel
+    tiles: int
+    words: tuple[Word, ...]
+
+
+class Graph:
+    """A segment as a graph of the driver."""
+
+    def __init__(
+        self, driver: Driver, graph: Handle, nodes: Sequence[Placed], roots: Sequence[int]
+    ) -> None:
+        """`nodes` are all its kernels, `roots` the addresses that they were given."""
+        self._driver = driver
+        self._graph = graph
+        self._nodes = nodes
+        self._roots = list(roots)
+        self._users: dict[int, list[int]] = {}
+        for number, placed in enumerate(nodes):
+            for root in {root for root, _ in placed.words}:
+                self._users.setdefault(root, []).append(number)
+
+    def launch(self, roots: Sequence[int], stream: int) -> None:
+        """Launch it with these addresses."""
+        if self._roots != roots:
+            moved = [k for k, place in enumerate(roots) if place != self._roots[k]]
+            self._roots = [_NOWHERE] * len(roots)  # until every node has been changed
+            for number in sorted({user for root in moved for user in self._users.get(root, ())}):
+                node, kernel, tiles, words = self._nodes[number]
+                given = at_roots(words, roots)
+                self._driver.change(self._graph, node, kernel, tiles, given)
+            self._roots = list(roots)
+        self._driver.launch_graph(self._graph, stream)
+
+    def __del__(self) -> None:
+        self._driver.free_graph(self._graph)
+
+
+class GraphMaker:
+    """Makes graphs of segments."""
+
+    def __init__(self, driver: Driver, kernels: Sequence[Kernel], stop: int) -> None:
+        """`stop` is the address of the word with which the host asks loops to end."""
+        self._driver = driver
+        self._kernels = kernels
+        self._stop = stop
+
+    def graph(self, items: Sequence[Item], roots: Sequence[int]) -> Graph:
+        """The graph of a segment. Raises KernelFailed for a kernel, CallError for what else is refused."""
+        graph = self._driver.new_graph()
+        try:
+            making = _Making(self._driver, self._kernels, self._stop, roots)
+            making.fill(graph, items, ())
+            self._driver.complete(graph)
+        except CallError:
+            self._driver.free_graph(graph)
+            raise
+        return Graph(self._driver, graph, making.nodes, roots)
+
+
+class _Making:
+    """A graph in the making. What is put into it gives the nodes that all else is to stand behind."""
+
+    def __init__(
+        self, driver: Driver, kernels: Sequence[Kernel], stop: int, roots: Sequence[int]
+    ) -> None:
+        self._driver = driver
+        self._kernels = kernels
+        self._stop = stop
+        self._roots = roots
+        self.nodes: list[Placed] = []
+
+    def fill(
+        self, graph: Handle, items: Sequence[Item], before: Sequence[Handle]
+    ) -> Sequence[Handle]:
+        """Put items into a graph, or into a body, behind these nodes."""
+        for _, each in groupby(items, key=lambda item: item.wave):
+            match list(each):
+                case [WhileNode() as node]:
+                    before = self._while(graph, node, before)
+                case [IfNode() as node]:
+                    before = self._if(graph, node, before)
+                case wave:
+                    launches = [item for item in wave if isinstance(item, Launch)]
+                    before = self._wave(graph, launches, before)
+        return before
+
+    def _wave(
+        self, graph: Handle, wave: Sequence[Launch], before: Sequence[Handle]
+    ) -> Sequence[Handle]:
+        """Kernels side by side, but for those that use scratch."""
+        if len(before) > 1 and len(wave) > 1:
+            before = [self._driver.join(graph, before)]
+        nodes: list[Handle] = []
+        last_with_scratch: list[Handle] = []
+        for launch in wave:
+            uses_scratch = any(root == Root.SCRATCH for root, _ in launch.words)
+            after = [*before, *(last_with_scratch if uses_scratch else ())]
+            with named(launch.op):
+                kernel = self._kernels[launch.kernel]
+                node = self._add(graph, kernel, launch.tiles, launch.words, after)
+            nodes.append(node)
+            if uses_scratch:
+                last_with_scratch = [node]
+        return nodes
+
+    def _while(self, graph: Handle, loop: WhileNode, before: Sequence[Handle]) -> Sequence[Handle]:
+        """The test, and a node that repeats the body and the test."""
+        condition = self._driver.condition(graph)
+        words = ((NUMBER, condition), (NUMBER, self._stop), *loop.words)
+
+        def test(graph: Handle, before: Sequence[Handle]) -> Sequence[Handle]:
+            before = self.fill(graph, loop.test, before)
+            return [self._add(graph, setters_of(self._driver).round, 1, words, before)]
+
+        ready = test(graph, before)
+        node, body = self._driver.add_body(graph, condition, again=True, after=ready)
+        test(body, self.fill(body, loop.body, ()))
+        return [node]
+
+    def _if(self, graph: Handle, choice: IfNode, before: Sequence[Handle]) -> Sequence[Handle]:
+        """A node for each side that does something. Both conditions are set before a side begins, which
+        may write over what they are read from."""
+        sides = [(1, choice.then), (0, choice.otherwise)]
+        conditions: list[tuple[int, Sequence[Item]]] = []
+        ready: list[Handle] = []
+        for wanted, items in sides:
+            if items:
+                condition = self._driver.condition(graph)
+                conditions.append((condition, items))
+                words = ((NUMBER, condition), choice.condition, (NUMBER, wanted))
+                setter = setters_of(self._driver).branch
+                ready.append(self._add(graph, setter, 1, words, before))
+        nodes: list[Handle] = []
+        for condition, items in conditions:
+            node, body = self._driver.add_body(graph, condition, again=False, after=ready)
+            self.fill(body, items, ())
+            nodes.append(node)
+        return nodes or before
+
+    def _add(
+        self,
+        graph: Handle,
+        kernel: Kernel,
+        tiles: int,
+        words: tuple[Word, ...],
+        after: Sequence[Handle],
+    ) -> Handle:
+        node = self._driver.add(graph, kernel, tiles, at_roots(words, self._roots), after)
+        self.nodes.append(Placed(node, kernel, tiles, words))
+        return node
+
+
+def at_roots(words: Sequence[Word], roots: Sequence[int]) -> list[int]:
+    """What a kernel is given where the roots are at these addresses."""
+    return [value if root == NUMBER else roots[root] + value for root, value in words]

@@ -1,0 +1,41 @@
+"""Entry points whose calls launch kernels: one that the driver refuses is told by its line of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.runtime.calling.entry import EntryPoint
+from dlc.runtime.calling.frames import Words
+from dlc.runtime.calling.specialization import Binding
+from dlc.runtime.calling.status import placed_error
+from dlc.runtime.gpu.errors import KernelFailed
+
+Array = NDArray[np.generic]
+
+
+class LaunchingEntryPoint(EntryPoint):
+    """A function of a model of which at least a part runs on a GPU; see `EntryPoint`."""
+
+    def _enter(
+        self,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        binding: Binding,
+        arena: int = 0,
+        records: int = 0,
+    ) -> Words | None:
+        with self._located():
+            return super()._enter(inputs, outputs, binding, arena, records)
+
+    @contextmanager
+    def _located(self) -> Generator[None]:
+        """Let a kernel that fails meanwhile be told by its line."""
+        try:
+            yield
+        except KernelFailed as failed:
+            op = self._program.program.ops[failed.op]
+            raise placed_error(failed, self.name, op, self._needed_runner().texts) from failed

@@ -1,0 +1,255 @@
+"""The walk of the host through a program (`dlc.runtime.abi`) for a GPU.
+
+What needs nothing from the device is gathered to *segments*: the kernels that are launched from a place
+in the table of steps to the next where the host has to know what a kernel computed (a condition, a
+measured length, an address) or counts rounds against a limit. A segment depends on its place and on the
+counters that its arguments use, so it is gathered once and found again: in the next call, and in the
+next round of a loop.
+
+Where the driver lets graphs have conditions, a `while` or an `if` is a part of a segment, if nothing but
+its condition is computed: the device reads that itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from dlc.runtime.abi import MAX_COUNTERS, ArgKind, Opcode, StepWord
+from dlc.runtime.calling.control_flow import Choose, While
+from dlc.runtime.gpu.steps import NUMBER, Steps, Word
+
+MAX_LAUNCHES = 4096
+"""Kernels of a segment; a longer one is cut."""
+NO_LIMIT = (1 << 63) - 1
+"""Rounds of a `while` that has none."""
+
+
+class Launch(NamedTuple):
+    """A kernel by its number, on so many tiles, with these words; `op` is the number of its operation.
+
+    Those of a segment that are of the same `wave` have no barrier of the program between them.
+    """
+
+    kernel: int
+    tiles: int
+    words: tuple[Word, ...]
+    op: int
+    wave: int = 0
+
+
+class WhileNode(NamedTuple):
+    """A loop that goes on as long as the device finds its condition true; alone in its wave.
+
+    `words` are what `dlc.runtime.gpu.conditions` needs to decide on: the condition's place, that of
+    the count of rounds, the limit, its operation, where the notes of the kernels are, and their number.
+    """
+
+    words: tuple[Word, ...]
+    test: tuple[Item, ...]
+    body: tuple[Item, ...]
+    wave: int = 0
+
+
+class IfNode(NamedTuple):
+    """What the device does if a condition is true, and what otherwise; alone in its wave."""
+
+    condition: Word
+    then: tuple[Item, ...]
+    otherwise: tuple[Item, ...]
+    wave: int = 0
+
+
+Item: TypeAlias = Launch | WhileNode | IfNode
+
+
+class Segment(NamedTuple):
+    """What is launched from a place on, where the walk goes on, and the counters there."""
+
+    items: tuple[Item, ...]
+    end: int
+    counters: tuple[int, ...]
+    trips: tuple[int, ...]
+    is_conditional: bool = False
+    """Whether the device reads conditions in it."""
+
+
+class Walk:
+    """One walk through a program, at its sizes."""
+
+    def __init__(
+        self, steps: Steps, sizes: Sequence[int], read: Callable[[int, int, int], int]
+    ) -> None:
+        """`read` gives a number of so many bytes from the device, by its root and what is added to it."""
+        self._steps = steps
+        self._sizes = sizes
+        self._read = read
+        self._room = 0
+        """Launches and nodes that the segment in the making may still have."""
+        self.counters = [0] * MAX_COUNTERS
+        self.trips = [0] * MAX_COUNTERS
+
+    # Gathering ------------------------------------------------------------------------------------
+
+    def segment(self, place: int) -> Segment:
+        """What is launched from a place on without a word from the device; the walk is at its end then."""
+        self._room = MAX_LAUNCHES
+        items, end = self._gather(place, None, conditional=False)
+        return Segment(items, end, tuple(self.counters), tuple(self.trips))
+
+    def longer_segment(self, place: int) -> Segment:
+        """One that goes on over the loops and branches that can be nodes; the walk stays where it is."""
+        counters, trips = [*self.counters], [*self.trips]
+        self._room = MAX_LAUNCHES
+        items, end = self._gather(place, None, conditional=True)
+        is_conditional = not all(isinstance(item, Launch) for item in items)
+        found = Segment(items, end, tuple(self.counters), tuple(self.trips), is_conditional)
+        self.counters[:], self.trips[:] = counters, trips
+        return found
+
+    def _gather(
+        self, place: int, end: int | None, conditional: bool
+    ) -> tuple[tuple[Item, ...], int]:
+        """What is launched from a place on, up to `end` or to a step of the host's; that place.
+
+        With an `end` the steps are the inside of a block, which a jump would leave.
+        """
+        items: list[Item] = []
+        wave, ended = 0, False  # whether what comes next begins a new wave
+        while place != end:
+            block = self._steps.nodes.get(place) if conditional else None
+            node = self._node(block) if block is not None and self._room > 0 else None
+            step = self._steps.steps[place]
+            opcode = step[StepWord.OPCODE]
+            if block is not None and node is not None:
+                wave += 1
+                items.append(node._replace(wave=wave))
+                place, ended = block.end, True
+            elif self._steps.is_control(place) or (end is not None and opcode == Opcode.JUMP):
+                break
+            elif opcode == Opcode.CALL:
+                if self._room <= 0:
+                    break
+                launches = self.launch(place)
+                self._room -= len(launches)
+                items += [launch._replace(wave=wave) for launch in launches]
+                place += 1
+            elif opcode == Opcode.WAVE:
+                wave += 1 if ended else 0
+                ended = step[StepWord.B] == 1
+                place = self._move(place, step)
+            else:
+                ended = True  # what one round of a loop does, the next one may rely on
+                place = self._move(place, step)
+        return tuple(items), place
+
+    def _node(self, block: While | Choose) -> WhileNode | IfNode | None:
+        """A loop or branch for the device to decide on, unless the host has something to do in it."""
+        room, counters, trips = self._room, [*self.counters], [*self.trips]
+        self._room -= 1
+        node = self._while(block) if isinstance(block, While) else self._if(block)
+        # Nothing later uses the counters that it has changed.
+        self.counters[:], self.trips[:] = counters, trips
+        if node is None:
+            self._room = room
+        return node
+
+    def _while(self, loop: While) -> WhileNode | None:
+        steps = self._steps.steps
+        test = self._part(*loop.test)
+        condition = self.word(steps[loop.branch][StepWord.A])
+        body = self._part(*loop.body)
+        if test is None or body is None:
+            return None
+        limit, op = NO_LIMIT, 0
+        if loop.limit is not None:
+            _, _, size, op, *_ = steps[loop.limit]
+            limit = self._sizes[size]
+        root, _ = self._steps.end
+        numbers = ((NUMBER, limit), (NUMBER, op), (root, 0), (NUMBER, self._steps.rows))
+        return WhileNode((condition, self._steps.cell(loop), *numbers), test, body)
+
+    def _if(self, choice: Choose) -> IfNode | None:
+        condition = self.word(self._steps.steps[choice.begin][StepWord.A])
+        then = self._part(choice.begin + 1, choice.otherwise - 1)
+        otherwise = self._part(choice.otherwise, choice.end)
+        if then is None or otherwise is None:
+            return None
+        return IfNode(condition, then, otherwise)
+
+    def _part(self, place: int, end: int) -> tuple[Item, ...] | None:
+        """What is launched from a place up to another, unless the host has something to do between."""
+        items, reached = self._gather(place, end, conditional=True)
+        return items if reached == end else None
+
+    # Walking --------------------------------------------------------------------------------------
+
+    def enter(self, segment: Segment) -> None:
+        """Be where a segment that was gathered before ends."""
+        for k, value in enumerate(segment.counters):
+            if k not in self._steps.only_counting:
+                self.counters[k] = value
+        self.trips[:] = segment.trips
+
+    def launch(self, place: int) -> Sequence[Launch]:
+        """The launch of a call, if it has tiles."""
+        _, kernel, first, count, tiles, _, op, _ = self._steps.steps[place]
+        if self._sizes[tiles] <= 0:
+            return ()
+        words = [self.word(k) for k in range(first, first + count)]
+        words.append(self._steps.slot(place))
+        return (Launch(kernel, self._sizes[tiles], tuple(words), op),)
+
+    def control(self, place: int) -> int:
+        """Do a step that stands between segments, other than END, a call and a limit that is reached."""
+        return self._move(place, self._steps.steps[place])
+
+    def limit(self, place: int) -> int | None:
+        """The limit of a LIMIT that is reached, else None."""
+        opcode, counter, size, *_ = self._steps.steps[place]
+        if opcode != Opcode.LIMIT or self.counters[counter] < self._sizes[size]:
+            return None
+        return self._sizes[size]
+
+    def _move(self, place: int, step: Sequence[int]) -> int:
+        """Do a step that launches nothing; where to go on."""
+        opcode, a, b, c, d, e, *_ = step
+        counters = self.counters
+        match opcode:
+            case Opcode.LOOP:
+                counters[a], self.trips[a] = 0, self._number(b)
+                return place + 1 if self.trips[a] > 0 else c
+            case Opcode.NEXT:
+                counters[a] += 1
+                return c if counters[a] < self.trips[a] else place + 1
+            case Opcode.BRANCH:
+                root, offset = self.word(a)
+                return c if self._read(root, offset, 1) else b
+            case Opcode.LIMIT:
+                counters[a] += 1
+            case Opcode.ZERO:
+                counters[a] = 0
+            case Opcode.COMBINE:
+                counters[a] = counters[b] * self._sizes[c] + counters[d] * self._sizes[e]
+            case Opcode.JUMP:
+                return a
+            case _:
+                pass  # a wave: its calls follow
+        return place + 1
+
+    def _number(self, argument: int) -> int:
+        root, value = self.word(argument)
+        assert root == NUMBER
+        return value
+
+    def word(self, argument: int) -> Word:
+        """An argument: a number, or where in a root it points to."""
+        kind, root, offset, counter, stride = self._steps.arguments[argument]
+        if kind == ArgKind.SIZE:
+            return NUMBER, self._sizes[offset]
+        if kind == ArgKind.COUNTER:
+            return NUMBER, self.counters[counter]
+        place = self._sizes[offset]
+        if 0 <= counter < MAX_COUNTERS:  # there are no threads of the host: scratch has one part
+            place += self.counters[counter] * self._sizes[stride]
+        return (NUMBER, self._read(root, place, 8)) if kind == ArgKind.LOADED else (root, place)

@@ -1,0 +1,39 @@
+"""Entry points of a model on a processor and a GPU: those of any model, whose transfers can be timed."""
+
+from __future__ import annotations
+
+from dlc.runtime.abi import Root
+from dlc.runtime.calling.results import Out
+from dlc.runtime.gpu.frame import CallTimes
+from dlc.runtime.gpu.located import LaunchingEntryPoint
+from dlc.runtime.hetero.frame import MixedFrame
+from dlc.runtime.system.buffers import address
+
+
+class MixedEntryPoint(LaunchingEntryPoint):
+    """A function of a model on a processor and a GPU; see `EntryPoint`."""
+
+    def timed(self, /, *args: object, out: Out | None = None, **named: object) -> CallTimes:
+        """Call it; how long copies to the GPU, its kernels, and copies from it took by its clock.
+
+        Some of that went on at the same time.
+        """
+        inputs, given = self._reader.read(args, named)
+        inputs = self._results.own_inputs(inputs)
+        binding = self._bound([array.shape for array in inputs], given)
+        if out is None:
+            outputs = self._results.allocate(binding.outputs, inputs)
+        else:
+            outputs, _ = self._results.taken(out, binding.outputs, inputs)
+        frame = self._take_frame()
+        try:
+            assert isinstance(frame, MixedFrame)
+            for number, array in enumerate((*inputs, *outputs)):
+                frame.roots[Root.INPUTS + number] = address(array)
+            with self._located():
+                status, times = frame.run_timed(binding.sized)
+            if status:
+                raise self._failed(frame)
+        finally:
+            self._give_back(frame)
+        return times

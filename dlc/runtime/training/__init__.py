@@ -1,0 +1,1 @@
+"""Training a compiled model: the trainer, its weights, checkpoints and history."""

@@ -1,0 +1,1 @@
+"""The weights of a loaded model, and the files that they come from."""

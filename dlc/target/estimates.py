@@ -1,0 +1,113 @@
+"""The cost model: how long a kernel takes as a whole, roughly, on one thread of a processor or on a GPU.
+
+It decides whether to compute a value again, which order is quick, and what `--target auto` puts on a GPU.
+As in `work`, estimates are made from the kernel and the target's table, in picoseconds; nothing is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlc.dialects import flow, kernel
+from dlc.dialects.kernel.attention import Attention, AttentionGradient
+from dlc.dialects.kernel.products import Conv, Gemm, Product
+from dlc.ir.core import Op, Value
+from dlc.ir.dims import Size, count, evaluate
+from dlc.target.cpu_costs import CpuCosts
+from dlc.target.gpu import GpuTarget
+from dlc.target.gpu_costs import GpuCosts
+from dlc.target.work import element_work
+
+_LANES = 8
+"""Elements of a register; a rough estimate needs no better."""
+
+
+def picoseconds(op: Op, sizes: Mapping[str, int], costs: CpuCosts) -> int:
+    """How long an operation of a function takes on one thread at these sizes."""
+    match op:
+        case flow.Scan(length=length, body=body):
+            return evaluate(length, sizes) * sum(picoseconds(inner, sizes, costs) for inner in body)
+        case flow.While() | flow.If():
+            return sum(
+                picoseconds(inner, sizes, costs) for region in op.regions for inner in region
+            )
+        case kernel.Kernel():
+            return max(costs.memory_byte * bytes_of(op, sizes), work_of(op, sizes, costs))
+        case _:
+            return 0
+
+
+def work_of(op: kernel.Kernel, sizes: Mapping[str, int], costs: CpuCosts) -> int:
+    """Picoseconds of arithmetic on one thread."""
+    match op:
+        case Gemm(domain=domain, inner=inner):
+            return costs.kernel_product * count((*domain, inner), sizes)
+        case Conv(domain=domain, window=window):
+            channels = kernel.array_type(op.lhs).shape[-1] // op.groups
+            return costs.kernel_product * count((*domain, *window, channels), sizes)
+        case Attention(width=width):
+            depth = evaluate(kernel.array_type(op.query).shape[-1], sizes)
+            return (
+                costs.kernel_product
+                * _scores(op, op.count, sizes)
+                * (depth + evaluate(width, sizes))
+            )
+        case AttentionGradient(by_keys=by_keys):
+            shapes = [kernel.array_type(value).shape for value in (op.query, op.values, op.keys)]
+            depth, width = (evaluate(shape[-1], sizes) for shape in shapes[:2])
+            # Scores, what weights receive, and what the queries do, or keys and values.
+            each = 2 * (depth + width) if by_keys else 2 * depth + width
+            return costs.kernel_product * _scores(op, shapes[2][-2], sizes) * each
+        case kernel.Generic(body=body, domain=domain):
+            return count((*domain, element_work(body, _LANES, costs)), sizes)
+        case _:
+            return costs.other_element * sum(_size(value, sizes) for value in op.results)
+
+
+def _scores(op: Attention | AttentionGradient, keys: Size, sizes: Mapping[str, int]) -> int:
+    """How many pairs of a query and a key there are that the order does not hide."""
+    *batch, queries, _ = kernel.array_type(op.query).shape
+    m, n = evaluate(queries, sizes), evaluate(keys, sizes)
+    if op.causal is None:
+        return count((*batch, m, n), sizes)
+    # Query i sees keys up to i + causal: from the first one that sees any, one more each, up to all.
+    beyond = evaluate(op.causal, sizes) + 1
+    first, full = (min(m, max(0, limit - beyond)) for limit in (1, n))
+    growing = (full - first) * (first + full - 1 + 2 * beyond) // 2
+    return count((*batch, growing + (m - full) * n), sizes)
+
+
+def bytes_of(op: kernel.Kernel, sizes: Mapping[str, int]) -> int:
+    """What it reads and writes, each array once."""
+    arrays = {*op.operands, *op.results}
+    return sum(kernel.array_type(a).dtype.bytes * _size(a, sizes) for a in arrays)
+
+
+def _size(value: Value, sizes: Mapping[str, int]) -> int:
+    return count(kernel.array_type(value).shape, sizes)
+
+
+def is_cheap(op: Op) -> bool:
+    """Whether an operation computes its elements by formulas, and nothing that may fail."""
+    return isinstance(op, kernel.Generic) and not _may_fail(op)
+
+
+def is_product(op: Op) -> bool:
+    """Whether it is a product or a convolution."""
+    return isinstance(op, Product) and not _may_fail(op)
+
+
+def _may_fail(op: kernel.Kernel) -> bool:
+    return any(isinstance(inner, kernel.CheckIndex) for inner in op.walk())
+
+
+def gpu_picoseconds(op: kernel.Kernel, sizes: Mapping[str, int], gpu: GpuTarget) -> int:
+    """How long a kernel takes on a GPU at these sizes: a launch, then its arithmetic or its memory."""
+    work = work_of(op, sizes, gpu.thread.costs) / gpu.costs.cpu_threads
+    busy = max(bytes_of(op, sizes) * gpu.costs.memory_byte, work)
+    return gpu.costs.launch + round(busy)
+
+
+def transfer_picoseconds(count: int, costs: GpuCosts) -> int:
+    """How long so many bytes take from one memory to the other."""
+    return costs.transfer + costs.transfer_byte * count

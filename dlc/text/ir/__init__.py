@@ -1,0 +1,1 @@
+"""IR as text, in MLIR's generic syntax: printer and parser."""

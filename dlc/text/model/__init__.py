@@ -1,0 +1,1 @@
+"""Model text (`.dlm`): its syntax tree, parser and formatter."""

@@ -1,0 +1,56 @@
+"""Walking, dumping and comparing syntax trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from typing import cast
+
+from dlc.text.model.ast import Node
+
+__all__ = ["children", "dump", "same", "walk"]
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly below `node`, in the order of the text."""
+    for name in _telling_fields(type(node)):
+        value: object = getattr(node, name)
+        if isinstance(value, Node):
+            yield value
+        elif isinstance(value, tuple):
+            yield from cast("tuple[Node, ...]", value)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """`node` and everything below it, parents first, in the order of the text."""
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        waiting.extend(reversed(list(children(current))))
+
+
+def same(one: Node, other: Node) -> bool:
+    """Whether two trees say the same, wherever they stand."""
+    return dump(one) == dump(other)
+
+
+def dump(node: Node) -> str:
+    """The tree without its places: `Unary('-', Name('x'))`."""
+    parts = (_dump_value(getattr(node, name)) for name in _telling_fields(type(node)))
+    return f"{type(node).__name__}({', '.join(parts)})"
+
+
+def _dump_value(value: object) -> str:
+    if isinstance(value, Node):
+        return dump(value)
+    if isinstance(value, tuple):
+        return f"({''.join(f'{dump(item)},' for item in cast('tuple[Node, ...]', value))})"
+    return repr(value)
+
+
+@cache
+def _telling_fields(kind: type[Node]) -> tuple[str, ...]:
+    """The fields that say something: not the places."""
+    return tuple(f.name for f in fields(kind) if f.type not in ("Span", "Source"))

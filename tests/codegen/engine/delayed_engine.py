@@ -1,0 +1,142 @@
+"""The engine with random delays at its atomics: `python -m tests.codegen.engine.delayed_engine SEED CALLS`.
+
+Before and behind each atomic operation a thread spins for a while, at random, so that orders of events
+that are rare become usual. Prints how many results were wrong. A process has one engine, so this is one of
+its own; a MISTAKE is planted to see that it would be found.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping
+
+import numpy as np
+
+from dlc.codegen.engine import assemble
+from tests.codegen.assembly import Call, Program
+from tests.codegen.engine.test_programs import chain, chained, words
+
+LONGEST = 20_000
+"""Cycles of a delay: longer than a barrier, shorter than a time slice."""
+
+_DELAY = f"""
+; ---- delays
+
+; Spins, one time of four, for a time that the clock's low bits and the place choose.
+define internal void @delay(i64 %place) noinline {{
+entry:
+  %now = call i64 @cycles()
+  %mixed = add i64 %now, %place
+  %scrambled = mul i64 %mixed, -7046029254386353131
+  %number = lshr i64 %scrambled, 33
+  %choice = and i64 %number, 3
+  %is_chosen = icmp eq i64 %choice, 0
+  br i1 %is_chosen, label %begin, label %done
+
+begin:
+  %length = urem i64 %number, {LONGEST}
+  %end = add i64 %now, %length
+  br label %spin
+
+spin:
+  call void @relax()
+  %later = call i64 @cycles()
+  %is_over = icmp uge i64 %later, %end
+  br i1 %is_over, label %done, label %spin
+
+done:
+  ret void
+}}
+"""
+
+MISTAKES: Mapping[str, tuple[str, str]] = {
+    # Two barriers in a row use the same lines.
+    "lines": ("%line = shl i64 %parity, 3", "%line = shl i64 0, 3"),
+    # The letter box is empty before the worker has left its last barrier.
+    "letter": (
+        "  call void @wake(ptr %pool, ptr %call, i64 %thread, i64 %threads)\n"
+        "  call void @run(ptr %call, ptr %pool, i64 %thread, i64 %threads)\n",
+        "  call void @wake(ptr %pool, ptr %call, i64 %thread, i64 %threads)\n"
+        "  store atomic i64 0, ptr %row release, align 8\n"
+        "  call void @run(ptr %call, ptr %pool, i64 %thread, i64 %threads)\n",
+    ),
+    # The pool is given back before the caller has done its part.
+    "dismissal": (
+        "  call void @run(ptr %call, ptr %pool, i64 0, i64 %threads)\n"
+        "  call void @dismiss(ptr %pool)\n",
+        "  call void @dismiss(ptr %pool)\n"
+        "  call void @run(ptr %call, ptr %pool, i64 0, i64 %threads)\n",
+    ),
+    # A thread goes on when it has heard from one other.
+    "rounds": (
+        "%more = icmp slt i64 %distance, %threads",
+        "%more = icmp slt i64 %distance, 2",
+    ),
+}
+"""What is replaced by what, once, in the engine's text."""
+
+
+def delayed(text: str, seed: int) -> str:
+    """The engine's text with a delay before and behind each atomic operation."""
+    lines: list[str] = []
+    for number, line in enumerate(text.split("\n")):
+        code = line.partition(";")[0].split()
+        is_atomic = "atomic" in code or "cmpxchg" in code or "atomicrmw" in code
+        delay = f"  call void @delay(i64 {seed * 1_000_003 + number})"
+        lines += [delay, line, delay] if is_atomic else [line]
+    return "\n".join(lines) + _DELAY
+
+
+def failing() -> Program:
+    """Many tiles of two calls that fail: the lowest place is reported."""
+    program = Program()
+    program.wave(
+        program.call("fail", program.number(30), program.number(100), tiles=64, op=2),
+        program.call("fail", program.number(3), program.number(101), tiles=64, op=3),
+    )
+    return program
+
+
+def reported(call: Call, threads: int) -> tuple[int, ...]:
+    """What is said of a call that fails."""
+    result = call.run(threads)
+    return (result.status, result.op, result.tile, result.a, result.b)
+
+
+def wrong_results(calls: int) -> int:
+    """Calls by four threads at once, each on up to four threads, that gave something else."""
+    expected = chained(12)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        call, broken = Call(chain(12), words(32)), Call(failing(), words(1))
+        for _ in range(calls):
+            call.arena[:] = words(32)
+            call.run(2 + number % 3)
+            found = reported(broken, 2 + number % 3)
+            if not np.array_equal(call.arena, expected) or found != alone:
+                wrong.append(number)
+
+    alone = reported(Call(failing(), words(1)), 1)
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return len(wrong)
+
+
+def main(seed: int, calls: int, mistake: str | None) -> None:
+    text = assemble.engine_text()
+    if mistake is not None:
+        old, new = MISTAKES[mistake]
+        assert text.count(old) == 1, mistake
+        text = text.replace(old, new)
+    changed = delayed(text, seed)
+    assemble.engine_text = lambda: changed
+    print(wrong_results(calls))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), *(sys.argv[3:] or [None]))

@@ -1,0 +1,210 @@
+"""Kernels become PTX that `ptxas` accepts for each processor; they spill nothing and take little memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+
+from benchmarks.gpu_cases import CALLED
+from benchmarks.gpu_cases import NETWORKS as MEASURED
+from benchmarks.gpu_kernels import (
+    ARCHITECTURES,
+    LIGHT,
+    OPTIONS,
+    Assembler,
+    Row,
+    head,
+    line,
+    measure,
+    models,
+)
+from benchmarks.training_cases import NETWORKS
+from dlc.codegen.nvptx import ptx
+from dlc.codegen.nvptx.ptx import assemble, find_ptxas, kernel_ptx, whole_ptx
+from dlc.codegen.nvptx.simt import kernel_text
+from dlc.dialects import loop, scalar, simt
+from dlc.driver.compile.pipelines import Device, pipeline
+from dlc.errors import InternalError, UsageError
+from dlc.ir.core import Block, Builder
+from dlc.ir.location import FileLocation
+from dlc.ir.passes import Context, Manager
+from dlc.ir.types import BF16, F16, F32, F64, I8, I64, INDEX, POINTER, DType
+from dlc.target.gpu import GpuTarget
+from tests.example_models import NAMES
+from tests.op_examples.every import OPERATORS
+from tests.op_examples.example import EXAMPLES, Example
+
+MOST_SHARED = 48 << 10
+"""Bytes of shared memory that every processor gives a block without being asked for more."""
+REGISTERS = 1 << 16
+"""Of a processor's core, and so the most of the blocks that it runs at once."""
+QUICK = ("lenet, training", "softmax")
+"""Models whose kernels are assembled whenever the tests are run."""
+
+
+# Every kernel.
+
+
+def kernels(example: Example) -> list[simt.Func]:
+    module = example.module()
+    manager = Manager(Context(options=OPTIONS))
+    manager.run(module, pipeline("graph", "loop", OPTIONS.level, Device.CUDA))
+    return [op for op in module.body if isinstance(op, simt.Func)]
+
+
+@cache
+def kernels_of_examples(most: int | None) -> list[simt.Func]:
+    """Those of the first examples of every operation."""
+    return [
+        function
+        for name in OPERATORS
+        for example in EXAMPLES[name][:most]
+        for function in kernels(example)
+    ]
+
+
+def check_examples(architecture: str, most: int | None) -> None:
+    """Assemble the kernels of the first examples of every operation, all in one file."""
+    functions = kernels_of_examples(most)
+    for function, usage in zip(functions, Assembler(architecture).usage(functions), strict=True):
+        said = f"{function.sym_name} at {function.location.place}: {usage}"
+        assert usage.spilled == usage.stack == 0, said
+        assert usage.shared <= MOST_SHARED, said
+        assert usage.registers * function.threads * function.blocks <= REGISTERS, said
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_first_example_of_every_operation_is_assembled(architecture: str) -> None:
+    check_examples(architecture, 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_example_of_every_operation_is_assembled(architecture: str) -> None:
+    check_examples(architecture, None)
+
+
+@pytest.fixture(scope="module")
+def assemblers() -> list[Assembler]:
+    """For all models of a process: a kernel that several of them have is assembled once."""
+    return [Assembler(architecture) for architecture in ARCHITECTURES]
+
+
+def check_model(name: str, assemblers: Sequence[Assembler]) -> None:
+    """All kernels have a form for GPUs, `ptxas` accepts them for each processor, and none spills."""
+    rows = list(measure(name, models()[name], assemblers))
+    assert [row.architecture for row in rows] == list(ARCHITECTURES)
+    for row in rows:
+        assert row.kernels > 0, row
+        assert row.by_tiles == row.spilled == 0, row
+        assert row.shared <= MOST_SHARED, row
+        assert row.core_registers <= REGISTERS, row
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_kernels_of_small_models_are_assembled(
+    name: str, assemblers: Sequence[Assembler]
+) -> None:
+    check_model(name, assemblers)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted({*models()} - {*QUICK}))
+def test_the_kernels_of_every_model_are_assembled(
+    name: str, assemblers: Sequence[Assembler]
+) -> None:
+    check_model(name, assemblers)
+
+
+def test_every_model_is_among_those_that_are_assembled() -> None:
+    """Each example, each network as it trains and in bf16, each light graph."""
+    known = set(models())
+    training = {f"{path.stem}, training" for path in NETWORKS.glob("*.dlm")}
+    light = {path.stem for path in LIGHT.glob("*.onnx")}
+    narrow = {f"{name} in bf16" for name in (*MEASURED, *CALLED)}
+    trained = {f"{name} in bf16, training" for name in MEASURED}
+    assert {*NAMES, *training, *light, *narrow, *trained, "detector"} <= known
+    assert len(light) == 9
+
+
+def test_a_line_of_the_table_has_the_most_of_all_processors() -> None:
+    rows = [
+        Row("net", "sm_80", 12, 3, 0, 90, 23040, 0, 49152, 1.25),
+        Row("net", "sm_90a", 12, 3, 0, 88, 22528, 4, 16384, 0.5),
+    ]
+    title, rule = head(ARCHITECTURES)
+    assert line(rows) == "| net | 12 | 3 | 0 | 90 | 88 | 4 | 49,152 | 1.8 |"
+    assert title.count("|") == rule.count("|") == line(rows).count("|")
+
+
+# Single instructions.
+
+
+def exchanged(dtype: DType) -> simt.Func:
+    """A warp whose threads hand each other an element."""
+    block = Block([INDEX, INDEX, POINTER])
+    _, thread, memory = block.arguments
+    emit = Builder(block, FileLocation("kernel.dlm", 1, 1))
+    value = emit(simt.Exchange(emit(loop.Load(memory, thread, dtype)), 8))
+    emit.place(loop.Store(value, memory, thread))
+    emit.place(loop.Return())
+    return simt.Func(block, "kernel", simt.WARP)
+
+
+@pytest.mark.parametrize("dtype", [I8, F16, BF16, F32, I64, F64], ids=str)
+def test_values_of_every_width_are_exchanged(dtype: DType) -> None:
+    text = kernel_ptx(kernel_text(exchanged(dtype), "kernel"), "sm_80")
+    assert text.count("shfl.sync.bfly.b32") == max(1, dtype.bits // 32)
+    assert Assembler("sm_80").usage([exchanged(dtype)])[0].spilled == 0
+
+
+def test_a_kernel_says_how_many_threads_it_has_and_that_one_block_is_enough() -> None:
+    text = kernel_ptx(kernel_text(exchanged(F32), "kernel"), "sm_80")
+    assert ".visible .entry kernel(" in text
+    assert ".maxntid 32" in text
+    assert ".minnctapersm 1" in text
+
+
+def test_kernels_of_one_file_may_have_shared_memory_each() -> None:
+    def staged() -> simt.Func:
+        block = Block([INDEX, INDEX, POINTER])
+        _, thread, memory = block.arguments
+        emit = Builder(block, FileLocation("kernel.dlm", 1, 1))
+        room = emit(simt.Shared(32, F32))
+        emit.place(loop.Store(emit(loop.Load(memory, thread, F32)), room, thread))
+        emit.place(simt.Barrier())
+        mirrored = emit(scalar.Subtract(emit(scalar.Constant(31, INDEX)), thread))
+        emit.place(loop.Store(emit(loop.Load(room, mirrored, F32)), memory, thread))
+        emit.place(loop.Return())
+        return simt.Func(block, "kernel", simt.WARP)
+
+    texts = [kernel_ptx(kernel_text(staged(), name), "sm_80") for name in ("one", "two")]
+    code, usage = assemble(whole_ptx(texts, "sm_80"), "sm_80")
+    assert code.startswith(b"\x7fELF")
+    assert {name: used.shared for name, used in usage.items()} == {"one": 128, "two": 128}
+
+
+# What goes wrong.
+
+
+def test_a_processor_that_there_is_none_of_is_refused() -> None:
+    assert GpuTarget.named("sm_90a").name == "sm_90a"
+    with pytest.raises(UsageError, match=r"D0920.*no GPU is called 'sm_1'"):
+        GpuTarget.named("sm_1")
+
+
+def test_text_that_ptxas_refuses_is_our_fault() -> None:
+    with pytest.raises(InternalError, match=r"ptxas refuses our text: .*Parsing error"):
+        assemble(whole_ptx([".visible .entry kernel( { }\n"], "sm_80"), "sm_80")
+
+
+def test_without_ptxas_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(*_: object, **__: object) -> None:
+        return None
+
+    monkeypatch.setattr(ptx, "find_spec", nowhere)
+    monkeypatch.setattr(ptx.shutil, "which", nowhere)
+    with pytest.raises(UsageError, match=r"D0926.*there is no ptxas here"):
+        find_ptxas()

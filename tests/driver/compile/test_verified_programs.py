@@ -1,0 +1,34 @@
+"""No pass changes what programs and imported networks compute: each is evaluated after every pass.
+
+The examples are among the tests of `--verify-each`, random views and random programs among those of the
+lowerings, which verify each pass too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlc.driver.compile.compile import lower
+from dlc.driver.compile.settings import Settings
+from dlc.driver.source.open import open_model
+from tests.conformance.test_programs_agree import FOLDER, PROGRAMS
+from tests.importers.onnx.agreement import Network, light_networks
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_pass_changes_what_a_program_computes(name: str, level: int) -> None:
+    opened = open_model(FOLDER / f"{name}.dlm")
+    lower(opened, Settings(level, verify_each=True), "loop")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("network", light_networks(), ids=lambda network: network.name)
+def test_no_pass_changes_what_an_imported_network_computes(
+    network: Network, tmp_path: Path
+) -> None:
+    path = tmp_path / "network.onnx"
+    path.write_bytes(network.model().SerializeToString())
+    lower(open_model(path), Settings(verify_each=True), "loop")

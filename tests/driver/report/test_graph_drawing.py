@@ -1,0 +1,179 @@
+"""Pictures of graphs: every box has its place, no two overlap, edges lead down."""
+
+from __future__ import annotations
+
+import operator
+import random
+import re
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from dlc.driver.compile.compile import lower
+from dlc.driver.compile.entries import find_function
+from dlc.driver.compile.settings import Settings
+from dlc.driver.layered_layout import GAP, Edge, lay_out
+from dlc.driver.report.graph_drawing import graph_of
+from dlc.driver.report.show import Shown, show_stage
+from dlc.driver.run.request import CompileRequest
+from dlc.driver.svg import Graph
+
+PRODUCT = """\
+dlc 1
+fn g(x: f32[..], y: f32[..], z: f32[..]) = (x + y) * z
+export fn f(x: f32[2], y: f32[2], z: f32[2]) -> (out: f32[2], dz: f32[2]) {
+  let dz = vjp(g, wrt=z)(x, y, z, dy=ones([2]))
+  return (out = g(x, y, z), dz = dz)
+}
+"""
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+SPACE = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(text: str) -> Graph:
+    """The picture of the only entry point of a model."""
+    opened = CompileRequest("f.dlm", text=text).open()
+    lower(opened, Settings(), "graph")
+    return graph_of(find_function(opened.module, None))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_boxes_of_a_row_keep_apart_and_edges_lead_down(seed: int) -> None:
+    choose = random.Random(seed)
+    count = choose.randrange(1, 40)
+    extents = [(choose.uniform(5, 100), choose.uniform(5, 200)) for _ in range(count)]
+    pairs = {(choose.randrange(k), k) for k in range(1, count) for _ in range(2)}
+    edges = [Edge(*pair) for pair in sorted(pairs)]
+    layout = lay_out(extents, edges)
+    for edge, route in zip(edges, layout.routes, strict=True):
+        rows = [layout.rows[edge.source], *[row for row, _ in route], layout.rows[edge.target]]
+        assert rows == list(range(rows[0], rows[0] + len(rows)))
+    for row in range(layout.height):
+        boxes = sorted(
+            (layout.centres[k] - extents[k][0], layout.centres[k] + extents[k][1])
+            for k in range(count)
+            if layout.rows[k] == row
+        )
+        assert all(right + GAP <= left + 1e-6 for (_, right), (left, _) in pairwise(boxes))
+    assert all(0 <= x <= layout.width + 1e-6 for x in layout.centres)
+
+
+def test_a_tree_is_drawn_without_detours() -> None:
+    layout = lay_out([(5, 5)] * 4, [Edge(0, 2), Edge(1, 2), Edge(2, 3)])
+    assert layout.centres[2] == pytest.approx(layout.centres[3])
+    assert layout.centres[2] == pytest.approx((layout.centres[0] + layout.centres[1]) / 2)
+
+
+def test_the_picture_names_operations_values_and_types() -> None:
+    wanted = CompileRequest("f.dlm", text=PRODUCT)
+    root = ElementTree.fromstring(show_stage(wanted, Shown(svg=True)))
+    texts = [element.text or "" for element in root.iter(f"{SPACE}text")]
+    assert {"f", "x", "y", "z", "add", "multiply", "out", "dz"} <= set(texts)
+    assert sum("f32[2]" in text for text in texts) == 5
+    assert len(list(root.iter(f"{SPACE}path"))) == 6
+
+
+def test_constants_and_weights_of_one_operation_are_small_print_in_its_box() -> None:
+    text = """\
+dlc 1
+module M {
+  param once: f32[3] = ones()
+  param twice: f32[3] = ones()
+  export fn f(x: f32[3]) -> f32[3] = 2 ** (sin(x + once) * twice + twice)
+}
+"""
+    graph = drawn(text)
+    assert [(box.kind, box.title) for box in graph.boxes] == [
+        ("input", "x"),
+        ("op", "add"),
+        ("op", "sin"),
+        ("weight", "twice"),
+        ("op", "multiply"),
+        ("op", "add"),
+        ("op", "power"),
+        ("result", "f"),
+    ]
+    small = {box.title: [line.text for line in box.lines] for box in graph.boxes[1:2]}
+    assert small == {"add": ["once: f32[3]"]}
+    assert [line.text for line in graph.boxes[6].lines] == ["lhs 2"]
+
+
+def test_an_operation_with_a_region_names_what_is_in_it() -> None:
+    text = "dlc 1\nexport fn f(x: f32[5]) -> f32 = scan a in x with s = 0 { next s = s + sin(a) }\n"
+    (scan,) = [box for box in drawn(text).boxes if box.title == "flow.scan"]
+    assert [line.text for line in scan.lines] == ["sin · add", "0"]
+
+
+def test_each_result_of_an_operation_leaves_at_a_place_of_its_own() -> None:
+    text = """\
+dlc 1
+export fn f(x: f32[5]) -> (total: f32, sums: f32[5]) {
+  let (total, sums) = scan a in x with s = 0 {
+    next s = s + a
+    yield s + a
+  }
+  return (total = total, sums = sums)
+}
+"""
+    graph = drawn(text)
+    leaving = [edge.result for edge in graph.edges if graph.boxes[edge.target].kind == "result"]
+    assert leaving == [0, 1]
+    (scan,) = [box for box in graph.boxes if box.title == "flow.scan"]
+    assert scan.leaves(0) < 0 < scan.leaves(1)
+
+
+@pytest.mark.parametrize("name", ["poly", "lenet", "byte_lm", "tiny_gpt"])
+@pytest.mark.parametrize("stage", ["graph", "kernel"])
+def test_no_edge_of_an_example_crosses_a_letter(name: str, stage: str) -> None:
+    wanted = CompileRequest(str(EXAMPLES / f"{name}.dlm"))
+    root = ElementTree.fromstring(show_stage(wanted, Shown(stage, svg=True)))
+    letters = [letters_of(element) for element in root.iter(f"{SPACE}text")]
+    points = [p for path in root.iter(f"{SPACE}path") for p in points_of(path.get("d", ""))]
+    assert len(letters) > 10 and len(points) > 100
+    assert not [
+        (x, y)
+        for x, y in points
+        for left, right, top, bottom in letters
+        if left < x < right and top < y < bottom
+    ]
+
+
+def letters_of(element: ElementTree.Element) -> tuple[float, float, float, float]:
+    """The rectangle of a text: left, right, top, bottom."""
+    x, y = float(element.get("x", "")), float(element.get("y", ""))
+    width = 6.5 * len(element.text or "")
+    left = x - width / 2 if element.get("text-anchor") == "middle" else x
+    return left, left + width, y - 9, y + 2
+
+
+def points_of(path: str) -> list[tuple[float, float]]:
+    """Points along a path of absolute moves, verticals and cubic curves."""
+    points: list[tuple[float, float]] = []
+    for letter, numbers in re.findall(r"([MVC])([^MVC]*)", path):
+        values = [float(number) for number in numbers.split()]
+        match letter, values:
+            case "M", [x, y]:
+                points.append((x, y))
+            case "V", [y]:
+                x, start = points[-1]
+                points += [(x, start + (y - start) * k / 16) for k in range(1, 17)]
+            case "C", [_, _, _, _, x, y]:
+                points += along_curve(points[-1], values)
+            case other:
+                raise AssertionError(other)
+    return points
+
+
+def along_curve(start: tuple[float, float], values: list[float]) -> list[tuple[float, float]]:
+    xs, ys = [start[0], *values[0::2]], [start[1], *values[1::2]]
+    found: list[tuple[float, float]] = []
+    for k in range(1, 17):
+        t = k / 16
+        weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
+        x, y = (sum(map(operator.mul, weights, along)) for along in (xs, ys))
+        found.append((x, y))
+    return found

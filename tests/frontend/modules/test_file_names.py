@@ -1,0 +1,239 @@
+"""Weights of files from elsewhere, through `names`, and single tensors that a text takes from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dlc
+from dlc.errors import DlcError
+from dlc.runtime.arrays import safetensors
+from dlc.runtime.arrays.tensor import Tensor
+from tests.frontend.programs import Program, as_list
+
+Floats = NDArray[np.float32]
+
+TEXT = """dlc 1
+import nn (Linear)
+
+names {
+  "embeddings.weight" = emb
+  "encoder.{i}.dense.weight" = blocks[i].down.w.T
+  "encoder.{i}.dense.bias" = blocks[i].down.b
+  "heads.{n}.weight" = heads[n].w.T
+  "heads.1.bias" = heads[1].b
+}
+
+module Block(D) {
+  use down = Linear(D, D)
+  fn call(x: f32[.., D]) -> f32[.., D] = tanh(down(x))
+}
+module Net(V = 5, D = 3, L = 2) from "net.safetensors" {
+  param emb: f32[V, D] = normal(0.02)
+  use blocks = L * Block(D)
+  use heads = [Linear(D, 2, bias=false), Linear(D, 4)]
+
+  export fn f(ids: i32[6]) -> (a: f32[6, 2], b: f32[6, 4]) {
+    let h = scan block in blocks with h = emb[ids] { next h = block(h) }
+    return (a = heads[0](h), b = heads[1](h))
+  }
+}
+"""
+IDS = np.array([4, 0, 3, 1, 2, 2], np.int32)
+
+
+def foreign() -> dict[str, Floats]:
+    """Weights under the names of another program, matrices transposed."""
+    random = np.random.default_rng(0)
+    shapes = {
+        "embeddings.weight": (5, 3),
+        "encoder.0.dense.weight": (3, 3),
+        "encoder.0.dense.bias": (3,),
+        "encoder.1.dense.weight": (3, 3),
+        "encoder.1.dense.bias": (3,),
+        "heads.0.weight": (2, 3),
+        "heads.1.weight": (4, 3),
+        "heads.1.bias": (4,),
+    }
+    return {key: random.standard_normal(shape).astype(np.float32) for key, shape in shapes.items()}
+
+
+def expected(w: dict[str, Floats]) -> tuple[Floats, Floats]:
+    h = w["embeddings.weight"][IDS]
+    for k in range(2):
+        h = np.tanh(h @ w[f"encoder.{k}.dense.weight"].T + w[f"encoder.{k}.dense.bias"])
+    return h @ w["heads.0.weight"].T, h @ w["heads.1.weight"].T + w["heads.1.bias"]
+
+
+def own_names(w: dict[str, Floats]) -> dict[str, Floats]:
+    """The same weights under the model's paths."""
+    return {
+        "emb": w["embeddings.weight"],
+        "blocks.down.w": np.stack([w[f"encoder.{k}.dense.weight"].T for k in range(2)]),
+        "blocks.down.b": np.stack([w[f"encoder.{k}.dense.bias"] for k in range(2)]),
+        "heads.0.w": w["heads.0.weight"].T.copy(),
+        "heads.1.w": w["heads.1.weight"].T.copy(),
+        "heads.1.b": w["heads.1.bias"],
+    }
+
+
+def save(path: Path, arrays: dict[str, Floats]) -> Path:
+    safetensors.write(path, {name: Tensor(array) for name, array in arrays.items()})
+    return path
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    path = tmp_path / "net.dlm"
+    path.write_text(TEXT)
+    return path
+
+
+def test_a_file_from_elsewhere_gives_the_weights_of_lists_and_stacks(net: Path) -> None:
+    save(net.with_name("net.safetensors"), foreign())
+    for found, wanted in zip(Program(path=net).run("f", IDS), expected(foreign()), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_a_file_named_on_the_command_line_is_read_alike(net: Path) -> None:
+    elsewhere = save(net.with_name("other.safetensors"), foreign())
+    own = save(net.with_name("own.safetensors"), own_names(foreign()))
+    for weights in (str(elsewhere), str(own)):
+        (first, _) = Program(path=net, weights=weights).run("f", IDS)
+        np.testing.assert_allclose(first, expected(foreign())[0], rtol=1e-5)
+
+
+def test_a_compiled_model_takes_weights_under_either_name(net: Path, tmp_path: Path) -> None:
+    started = dlc.compile(net, weights="init:3")
+    path = tmp_path / "net.dlc"
+    started.save(path)
+    model = dlc.load(path)
+    elsewhere = save(tmp_path / "other.safetensors", foreign())
+    for given in (elsewhere, foreign(), own_names(foreign())):
+        (first, _) = as_list(model.with_weights(given).f(IDS))
+        np.testing.assert_allclose(first, expected(foreign())[0], rtol=1e-5)
+    assert set(model.weights) == set(own_names(foreign()))
+
+
+def test_names_do_not_change_how_weights_are_initialised(net: Path) -> None:
+    named = dlc.compile(net, weights="init:3").weights
+    plain = TEXT[: TEXT.index("names {")] + TEXT[TEXT.index("module Block") :]
+    unnamed = dlc.compile(text=plain, weights="init:3").weights
+    for name, array in unnamed.items():
+        np.testing.assert_array_equal(np.asarray(named[name]), np.asarray(array))
+
+
+def test_the_first_missing_block_is_named(net: Path) -> None:
+    arrays = foreign()
+    del arrays["encoder.1.dense.weight"]
+    save(net.with_name("net.safetensors"), arrays)
+    with pytest.raises(DlcError, match=r"there is no array encoder\.1\.dense\.weight") as caught:
+        dlc.compile(net)
+    (said,) = caught.value.diagnostics
+    assert said.code == "D0504"
+    assert said.place is not None
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ('"a" = embb', "Net has no weight or submodule embb"),
+        ('"a" = blocks', "this is no weight but a module"),
+        ('"a" = blocks.down.w', "a stack is walked by a number that the key has in braces"),
+        ('"a" = blocks[0].down.w', "a stack is walked by a number that the key has in braces"),
+        ('"a.{i}" = blocks[j].down.w', "a stack is walked by a number that the key has in braces"),
+        ('"a.{i}" = emb', "{i} of the key counts nothing"),
+        ('"a" = heads[2].w', "there are 2 layers, numbered from 0"),
+        ('"a" = heads[1].b.T', "heads.1.b is f32[4], which has no transpose"),
+        ('"a" = 3', "this names no weight"),
+    ],
+)
+def test_names_of_what_is_no_weight_are_refused(entry: str, message: str) -> None:
+    text = TEXT[: TEXT.index('"embeddings')] + entry + TEXT[TEXT.index("\n}\n\nmodule Block") :]
+    with pytest.raises(DlcError) as caught:
+        dlc.compile(text=text, weights="init:0")
+    (said,) = caught.value.diagnostics
+    assert (said.code, said.message) == ("D0224", message)
+    assert said.place is not None and said.place.line == 5
+
+
+def test_a_names_block_in_a_module_speaks_of_its_members(tmp_path: Path) -> None:
+    text = """dlc 1
+module Scale(D) {
+  names { "gamma" = by }
+  param by: f32[D] = ones()
+  fn call(x: f32[.., D]) -> f32[.., D] = by * x
+}
+module Net() {
+  use inner = Scale(3)
+  export fn f(x: f32[3]) -> f32[3] = inner(x)
+}
+"""
+    path = save(tmp_path / "w.npz.safetensors", {"gamma": np.array([1, 2, 3], np.float32)})
+    found = Program(text=text, weights=str(path)).result("f", np.ones(3, np.float32))
+    np.testing.assert_array_equal(found, [1, 2, 3])
+
+
+# Tensors of files as values -----------------------------------------------------------------------
+
+STORED = """dlc 1
+const mean: f32[2] = file("stats.safetensors", "mean")
+let scale = npz("stats.npz", "scale")
+module Net() {
+  const offset = file("stats.safetensors", "offset")
+  param w: f32[2] = ones()
+  export fn f(x: f32[3, 2]) -> f32[3, 2] = (x - mean) * scale * w + offset
+  export fn g(x: f32[3, 2]) -> f32[3, 2] = x + file("stats.safetensors", "mean")
+}
+"""
+STATS = {"mean": np.array([1, 2], np.float32), "offset": np.array([[5], [6], [7]], np.float32)}
+X = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    save(tmp_path / "stats.safetensors", STATS)
+    np.savez(tmp_path / "stats.npz", scale=np.array([3, 4], np.float32))
+    path = tmp_path / "stored.dlm"
+    path.write_text(STORED)
+    return path
+
+
+def test_tensors_of_files_are_values(stored: Path) -> None:
+    program = Program(path=stored)
+    wanted = (X - STATS["mean"]) * np.array([3, 4], np.float32) + STATS["offset"]
+    np.testing.assert_array_equal(program.result("f", X), wanted)
+    np.testing.assert_array_equal(program.result("g", X), X + STATS["mean"])
+
+
+def test_other_weights_leave_tensors_of_the_text_as_they_are(stored: Path, tmp_path: Path) -> None:
+    wanted = (X - STATS["mean"]) * np.array([3, 4], np.float32) * 2 + STATS["offset"]
+    weights = save(tmp_path / "w.safetensors", {"w": np.full(2, 2, np.float32)})
+    for given in (str(weights), {"w": np.full(2, 2, np.float32)}):
+        found = Program(path=stored, weights=given).result("f", X)
+        np.testing.assert_array_equal(found, wanted)
+    model = dlc.compile(stored, weights="init:1").with_weights(weights)
+    np.testing.assert_array_equal(as_list(model.f(X))[0], wanted)
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "message"),
+    [
+        ('file("none.safetensors", "mean")', "D0501", "no such file"),
+        ('file("stats.safetensors", "maen")', "D0504", "there is no array maen"),
+        ('file("../stats.safetensors", "mean")', "D0506", "may lead out of the model's folder"),
+        ('file("stats.txt", "mean")', "D0901", "not a file of arrays"),
+    ],
+)
+def test_wrong_files_are_refused_at_their_place(
+    stored: Path, value: str, code: str, message: str
+) -> None:
+    stored.write_text(STORED.replace('file("stats.safetensors", "offset")', value))
+    with pytest.raises(DlcError) as caught:
+        dlc.compile(stored)
+    (said,) = caught.value.diagnostics
+    assert (said.code, message in said.message) == (code, True), said
+    assert said.place is not None and said.place.line == 5

@@ -1,0 +1,124 @@
+"""ONNX's own test suite: nothing that runs gives other results than it says."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from dlc.driver.source.importing import import_model
+from dlc.errors import Unsupported, UsageError
+from dlc.importers.onnx.importing import IMPORTERS
+from dlc.importers.onnx.reading import graph_of
+from tests.importers.onnx.models import model_of
+from tests.importers.onnx.suite import KINDS, outcomes
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+SHARE = {
+    "Node": (
+        # Operators that ONNX says to be made of others.
+        *("swish", "hannwindow_symmetric", "rotary_embedding", "center_crop_pad_crop", "sce_mean"),
+        *("nllloss_NCd1d2", "attention_4d_causal",),
+        # Inputs that decide shapes.
+        *("reduce_sum_keepdims_example", "reshape_allowzero_reordered", "tril_pos"),
+        *("split_equal_parts_1d_opset18",),
+        *("range_bfloat16_type_positive_delta", "resize_upsample_sizes_nearest_axes_2_3"),
+        # Scales that give no whole size.
+        *("resize_downsample_scales_linear", "resize_downsample_scales_nearest"),
+        *("resize_downsample_sizes_nearest_not_smaller",),
+        *("resize_upsample_scales_nearest", "constantofshape_float_ones", "expand_dim_changed"),
+        # What the suite has found.
+        *("l2normalization_axis_0", "spacetodepth_crd_mode_example", "cumprod_1d"),
+        *("layer_normalization_4d_axis1",),
+        *("argmax_keepdims_example_select_last_index", "argmin_no_keepdims_example_select_last_index"),
+        *("bitcast_float32_to_int32", "lppool_2d_pads", "lppool_2d_dilations", "scatter_with_axis"),
+    ),
+    # Files of opset 6.
+    "PyTorchConverted": ("PReLU_1d_multiparam", "BatchNorm2d_eval", "Linear", "Softmax"),
+    "PyTorchOperator": ("operator_add_broadcast", "operator_addmm", "operator_pow"),
+    "Simple": ("sign_model", "single_relu_model"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_share_of_the_suite_passes(kind: str) -> None:
+    names = SHARE[kind]
+    pattern = f"^test_({'|'.join(map(re.escape, names))})_cpu$"
+    found = outcomes([kind], pattern, 0, 1)
+    assert {one.name: one.why for one in found if one.verdict != "passed"} == {}
+    assert len(found) == len(names)
+
+
+@pytest.mark.long
+def test_nothing_in_the_suite_is_wrong() -> None:
+    found = outcomes(KINDS, "", 0, 1)
+    assert [one.name for one in found if one.verdict in ("wrong", "broken")] == []
+    passed = Counter(one.kind for one in found if one.verdict == "passed")
+    assert passed["Node"] >= 1447
+    assert (passed["PyTorchConverted"], passed["PyTorchOperator"]) == (82, 35)
+
+
+def test_an_input_that_decides_a_shape_is_named_and_can_be_fixed(tmp_path: Path) -> None:
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"])
+    model = model_of([node], {"x": X, "axes": np.array([1])}, ["y"])
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(Unsupported) as caught:
+        import_model(path, tmp_path / "net.dlm")
+    (told,) = caught.value.diagnostics
+    assert "computed when the model runs from its input axes" in told.message
+    assert "--fix axes=VALUE" in str(told.help)
+    import_model(path, tmp_path / "net.dlm", fixed={"axes": "[1]"})
+    assert "sum(x, axis=1" in (tmp_path / "net.dlm").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("axes", "[[1]]", "its fixed value has the shape [1, 1]"),
+        ("axes", "[0.5]", "the dtype float64"),
+        ("axes", "one", "is no number"),
+        ("gone", "[1]", "has no input gone"),
+    ],
+)
+def test_a_fixed_value_must_fit(tmp_path: Path, name: str, value: str, said: str) -> None:
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"])
+    model = model_of([node], {"x": X, "axes": np.array([1])}, ["y"])
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(UsageError) as caught:
+        import_model(path, tmp_path / "net.dlm", fixed={name: value})
+    assert said in caught.value.diagnostics[0].message
+
+
+def with_function(body: list[onnx.NodeProto]) -> onnx.ModelProto:
+    """A model that calls a function of its own twice."""
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    function = helper.make_function("own", "Twice", ["a"], ["b"], body, opsets)
+    nodes = [
+        helper.make_node("Twice", ["x"], ["h"], domain="own"),
+        helper.make_node("Twice", ["h"], ["y"], domain="own"),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, [3])], [value("y", TensorProto.FLOAT, [3])]
+    )
+    return helper.make_model(graph, opset_imports=opsets, functions=[function])
+
+
+def test_functions_of_a_file_are_written_out() -> None:
+    body = [helper.make_node("Add", ["a", "a"], ["b"])]
+    graph = graph_of(with_function(body), "net.onnx", Path(), IMPORTERS)
+    assert [node.kind for node in graph.nodes] == ["Add", "Add"]
+
+
+def test_a_function_of_itself_is_refused() -> None:
+    body = [helper.make_node("Twice", ["a"], ["b"], domain="own")]
+    with pytest.raises(Unsupported, match="functions of its own"):
+        graph_of(with_function(body), "net.onnx", Path(), IMPORTERS)

@@ -1,0 +1,60 @@
+"""The collector of cyclic garbage rests where much is made and kept."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dlc
+from dlc.runtime.system.gc_pause import without_collections
+
+TEXT = "dlc 1\nexport fn f(x: f32) -> f32 = 2 * x\n"
+FEW = 20
+"""Collections of what is done before and after; the load itself would have hundreds."""
+
+
+def test_it_goes_on_afterwards_also_after_a_failure() -> None:
+    assert gc.isenabled()
+    with pytest.raises(AssertionError, match="rests"), without_collections():
+        assert gc.isenabled(), "it rests"
+    assert gc.isenabled()
+
+
+def test_it_stays_as_it_was_where_it_rested_before() -> None:
+    with without_collections():
+        with without_collections():
+            pass
+        assert not gc.isenabled()
+
+
+def test_a_model_is_loaded_without_collections(tmp_path: Path) -> None:
+    path = tmp_path / "model.dlc"
+    dlc.compile(text=TEXT).save(path)
+    with _counted() as collections:
+        model = dlc.load(path)
+    assert len(collections) < FEW
+    assert np.asarray(model.f(3.0)) == 6
+
+
+@contextmanager
+def _counted() -> Generator[list[str]]:
+    """The collections meanwhile, which come as often as they can."""
+    found: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            found.append(phase)
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(note)
+    gc.set_threshold(1)
+    try:
+        yield found
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(note)
