@@ -47,7 +47,7 @@ ROOT = Path(__file__).parents[1]
 ORDER, ANY_ORDER, PEER, PLANNING = 1.02, 1.15, 0.8, 0.1
 """What is promised: of used over bounds, of ours over theirs, and of the time of a compilation."""
 AS_WRITTEN = frozenset({"reorder", "release"})
-PLANNERS = ("release", "reorder", "see_parts", "join_pieces", "plan_memory")
+PLANNERS = ("release", "reorder", "forward_slices", "eliminate_concats", "plan_memory")
 """The passes that decide about order and places."""
 PARTS = {"residual"}
 """Texts of modules for others."""

@@ -85,7 +85,7 @@ def random_inputs(path: Path) -> dict[str, NDArray[np.float32]]:
     }
 
 
-class Opened(Process):
+class SourceModel(Process):
     """A contender that has opened a network."""
 
     def __init__(self, name: str, model: Path, folder: Path, threads: int) -> None:
@@ -110,7 +110,7 @@ def measure(name: str, contenders: Sequence[str], threads: int, rounds: int) -> 
         np.savez(folder / "inputs.npz", allow_pickle=False, **random_inputs(model))
         with ExitStack() as alive:
             running = [
-                alive.enter_context(Opened(contender, model, folder, threads))
+                alive.enter_context(SourceModel(contender, model, folder, threads))
                 for contender in contenders
             ]
             compare(name, running)
@@ -128,7 +128,7 @@ def measure(name: str, contenders: Sequence[str], threads: int, rounds: int) -> 
     ]
 
 
-def compare(name: str, running: Sequence[Opened]) -> None:
+def compare(name: str, running: Sequence[SourceModel]) -> None:
     """End the program unless all contenders give the same results."""
     first, *others = running
     wanted = first.results()

@@ -133,7 +133,7 @@ def damage_text(make: Callable[[], Sequence[bytes]]) -> Callable[[Random, bytes]
 
 
 def open_file(path: Path, random: Random) -> None:
-    """Opened, and sometimes lowered."""
+    """SourceModel, and sometimes lowered."""
     opened = open_model(path)
     if random.random() < COMPILED:
         lower(opened, SETTINGS, "loop")

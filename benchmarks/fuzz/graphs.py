@@ -54,7 +54,7 @@ MOST_ELEMENTS = 4_000
 MOST_RESULTS = 3
 
 
-def random_graph(seed: int, floats: type[np.floating[Any]] = np.float32) -> Made:
+def random_graph(seed: int, floats: type[np.floating[Any]] = np.float32) -> CompileResult:
     """The graph of a seed; with another dtype for floats, the same graph in that dtype."""
     random = Random(seed)
     names = dict(random.sample(sorted(NAMES.items()), random.choice((0, 1, 2))))
@@ -67,10 +67,10 @@ def random_graph(seed: int, floats: type[np.floating[Any]] = np.float32) -> Made
         value = random.choice(makers)(graph)
         if value is not None and value.elements <= MOST_ELEMENTS and value.rank <= 6:
             graph.keep(value)
-    return Made(graph, seed)
+    return CompileResult(graph, seed)
 
 
-class Made:
+class CompileResult:
     """A finished graph: its results are values that no node uses, the last first."""
 
     def __init__(self, graph: Graph, seed: int) -> None:
@@ -134,7 +134,7 @@ def check(seed: int) -> Outcome:
     return Outcome("unstable", unstable, count) if unstable else Outcome("agreed", "", count)
 
 
-def _ats(made: Made) -> range:
+def _ats(made: CompileResult) -> range:
     return range(2 if made.dims else 1)
 
 
@@ -142,7 +142,7 @@ def _flags(settings: Settings) -> str:
     return f"compiled -O{settings.level} --matmul {settings.matmul}"
 
 
-def kinds(made: Made) -> str:
+def kinds(made: CompileResult) -> str:
     """The operators of a graph."""
     return " ".join(node.op_type for node in made.model.graph.node if node.op_type != "Constant")
 
@@ -178,7 +178,9 @@ def _exact(seed: int, at: int) -> Callable[[int], Sequence[Array]]:
     return run
 
 
-def _evaluated(imported: OnnxModel, made: Made, at: int, shake: int = 0) -> Sequence[Array]:
+def _evaluated(
+    imported: OnnxModel, made: CompileResult, at: int, shake: int = 0
+) -> Sequence[Array]:
     (function,) = [op for op in imported.module.body if isinstance(op, func.Func)]
     given = list(made.arrays(at).values())
     return evaluated(function.body, given, made.sizes(at), imported.arrays, shake, EPS)

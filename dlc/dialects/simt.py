@@ -27,13 +27,13 @@ __all__ = [
     "Barrier",
     "Commit",
     "Copy",
-    "Exchange",
     "Func",
     "Join",
     "Load",
     "LoadMatrix",
-    "MultiplyAdd",
+    "Mma",
     "Shared",
+    "ShuffleXor",
     "Store",
     "Wait",
     "register_of",
@@ -88,8 +88,8 @@ class Barrier(Op):
         return ()
 
 
-@op("simt.exchange")
-class Exchange(Op):
+@op("simt.shuffle_xor")
+class ShuffleXor(Op):
     """The value of the thread of the warp whose number differs from this one's in the bits of `distance`.
 
     All threads of the warp must be here.
@@ -241,8 +241,8 @@ class LoadMatrix(Op):
         return (register_of(self.dtype),) * 4
 
 
-@op("simt.multiply_add")
-class MultiplyAdd(Op):
+@op("simt.mma")
+class Mma(Op):
     """`sums + lhs @ rhs` of matrices that a warp has together: [16, k] by [k, 8], sums [16, 8] in f32.
 
     k is 16 for f16 and bf16. For f32 it is 8, and both factors are rounded to the 10 bits of mantissa of
@@ -273,7 +273,7 @@ class MultiplyAdd(Op):
 
 @op("simt.join")
 class Join(Op):
-    """Two numbers of 16 bits as the register that `simt.multiply_add` takes."""
+    """Two numbers of 16 bits as the register that `simt.mma` takes."""
 
     first: Value = operand()
     second: Value = operand()

@@ -27,8 +27,8 @@ TRANSFER = "dlc.transfer"
 """The attribute of functions that stand for copies between two memories."""
 
 
-@define_pass("lower_to_both", required=True)
-def lower_to_both(module: Op, context: Context) -> None:
+@define_pass("lower_to_hetero", required=True)
+def lower_to_hetero(module: Op, context: Context) -> None:
     """Turn every kernel into a function for its device and a call of it."""
     gpu = gpu_of(context.options)
     on_gpu = replace(context, options=replace(context.options, target=Target.all_on(gpu)))

@@ -1,6 +1,7 @@
 """Which arrays lie in whose memory.
 
-A reshape is its source, a `kernel.part` is in its source, and a piece of a `kernel.join` is in the whole.
+A reshape is its source, a `kernel.subview` is in its source, and a piece of a `kernel.join` is in the
+whole.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from dlc.dialects import array
 from dlc.dialects.kernel.generic import array_type
-from dlc.dialects.kernel.pieces import Join, Part
+from dlc.dialects.kernel.pieces import Join, Subview
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import row_major_strides
@@ -40,7 +41,7 @@ def whole_of(value: Value) -> Join | None:
 def origin(value: Value) -> Value:
     """The array in whose memory a value is: itself, what it is a view of, or the whole of its pieces."""
     while True:
-        if isinstance(value.op, array.Reshape | Part):
+        if isinstance(value.op, array.Reshape | Subview):
             value = value.op.source
         elif (join := whole_of(value)) is not None:
             value = join.result
@@ -60,7 +61,7 @@ def origins(block: Block) -> dict[Value, Value]:
             whole = found.get(op.result, op.result)
             found.update((computed(piece), whole) for piece in op.pieces)
     for op in ops:
-        if isinstance(op, array.Reshape | Part):
+        if isinstance(op, array.Reshape | Subview):
             found[op.result] = found.get(op.source, op.source)
     return found
 
@@ -73,7 +74,7 @@ def makers(value: Value) -> Iterator[Op]:
         match op:
             case Join():
                 pending += op.pieces
-            case Part():
+            case Subview():
                 pending.append(op.source)
             case None:
                 pass
@@ -94,7 +95,7 @@ def readers(value: Value) -> Iterator[Op]:
 
 def is_view(op: Op) -> bool:
     """Whether an operation computes nothing: its result is memory that others write."""
-    return isinstance(op, array.Reshape | Join | Part)
+    return isinstance(op, array.Reshape | Join | Subview)
 
 
 # Strides.
@@ -107,7 +108,7 @@ def strides_of(value: Value) -> Shape:
     """
     type = array_type(value)
     match value.op:
-        case Part(source=source):
+        case Subview(source=source):
             return strides_of(source)
         case array.Reshape(source=source):
             found = reshaped_strides(array_type(source).shape, strides_of(source), type.shape)

@@ -17,7 +17,7 @@ from dlc.ir.types import TensorType
 from dlc.planning.aliases import computed
 
 
-def own_results(function: func.Func) -> None:
+def insert_copies(function: func.Func) -> None:
     """Prepare a function and all loops and branches in it for the plan."""
     for op in list(function.walk(formulas=False)):
         match op:
@@ -130,4 +130,4 @@ def _copy_slices(op: flow.Scan) -> None:
             use.replace_operand(argument, whole)
 
 
-__all__ = ["copy", "own_results"]
+__all__ = ["copy", "insert_copies"]

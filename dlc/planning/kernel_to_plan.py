@@ -1,6 +1,6 @@
 """From kernels to the plan: every value gets a place in memory, every kernel a wave.
 
-`own_results` prepares the function, `plan_schedule` puts it in order, `plan_storage` finds homes; here
+`insert_copies` prepares the function, `plan_schedule` puts it in order, `plan_storage` finds homes; here
 the arena is laid out and the program written.
 """
 
@@ -21,7 +21,7 @@ from dlc.ir.types import ViewType
 from dlc.ir.value_map import EQUAL
 from dlc.passes.graph.device_placement import devices_of
 from dlc.planning.arena import align
-from dlc.planning.copy_insertion import copy, own_results
+from dlc.planning.copy_insertion import copy, insert_copies
 from dlc.planning.layout import Layout, Needed, cases_of, lay_out
 from dlc.planning.measured_sizes import Reads, refuse_unplanned
 from dlc.planning.schedule import Choice, Item, Loop, Scheduler, Wave, lifetimes
@@ -60,7 +60,7 @@ class Constants:
 
 def _plan_function(function: func.Func, constants: Constants, context: Context) -> None:
     _arrive(function, context)
-    own_results(function)
+    insert_copies(function)
     devices = devices_of(function)
     measured = measuring(function)
     refuse_unplanned(function, measured)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dlc.dialects import array, flow, func, kernel
-from dlc.dialects.kernel.pieces import Join, Part
+from dlc.dialects.kernel.pieces import Join, Subview
 from dlc.ir.core import Block, Op, Value
 from dlc.planning.aliases import computed, makers
 from dlc.planning.liveness import updates_of
@@ -87,7 +87,7 @@ class Origins:
         """The value itself, then what it is, or is a part of, in the same memory, up to the whole."""
         while True:
             yield value
-            if isinstance(value.op, array.Reshape | Part):
+            if isinstance(value.op, array.Reshape | Subview):
                 value = value.op.source
             elif value in self._shared:
                 value = self._shared[value]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from dlc.dialects import array, flow, func, kernel
 from dlc.dialects.comm import HOST
-from dlc.dialects.kernel.pieces import Join, Part
+from dlc.dialects.kernel.pieces import Join, Subview
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.dialects.kernel.schedule import Packed, PackInline
 from dlc.dialects.measured import at_most
@@ -89,7 +89,7 @@ class Home:
         assert strides is not None, "what is in pieces is not seen in shapes that have no strides"
         return self._with(shape, strides, 0)
 
-    def part(self, part: Part) -> Home:
+    def part(self, part: Subview) -> Home:
         """Where a part is of an array in this place."""
         type = kernel.array_type(part.source)
         strides = self.strides or row_major_strides(type.shape)
@@ -129,7 +129,7 @@ class Storage:
             if home is None:
                 return None
             match seen.op:
-                case Part() as part:
+                case Subview() as part:
                     home = home.part(part)
                 case array.Reshape():
                     home = home.seen(source, seen)

@@ -52,10 +52,10 @@ def test_matrix_instructions_multiply_16_bits_and_tf32() -> None:
 
 
 def test_what_an_architecture_lacks_is_not_used() -> None:
-    assert has(A100, BF16, simt.MultiplyAdd) and has(OLD, F16, simt.MultiplyAdd)
-    assert not has(OLD, BF16, simt.MultiplyAdd)
-    assert has(A100, F32, simt.MultiplyAdd, "tf32")
-    assert not has(OLD, F32, simt.MultiplyAdd, "tf32")
+    assert has(A100, BF16, simt.Mma) and has(OLD, F16, simt.Mma)
+    assert not has(OLD, BF16, simt.Mma)
+    assert has(A100, F32, simt.Mma, "tf32")
+    assert not has(OLD, F32, simt.Mma, "tf32")
 
 
 def test_without_asynchronous_copies_products_bring_what_they_read_by_loads() -> None:

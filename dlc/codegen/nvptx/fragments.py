@@ -121,9 +121,9 @@ def _load_matrix(op: Op, text: FunctionText) -> tuple[str, ...]:
     )
 
 
-@writes(simt.MultiplyAdd)
+@writes(simt.Mma)
 def _multiply_add(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, simt.MultiplyAdd)
+    assert isinstance(op, simt.Mma)
     dtype = element(op.lhs[0].type)
     factors = [_factor(text, value, dtype) for value in (*op.lhs, *op.rhs)]
     sums: Sequence[tuple[str, str]] = [("float", text.name(sum)) for sum in op.sums]

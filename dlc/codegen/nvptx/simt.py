@@ -59,9 +59,9 @@ def _barrier(op: Op, text: FunctionText) -> tuple[str, ...]:
     return ()
 
 
-@writes(simt.Exchange)
+@writes(simt.ShuffleXor)
 def _exchange(op: Op, text: FunctionText) -> tuple[str, ...]:
-    assert isinstance(op, simt.Exchange)
+    assert isinstance(op, simt.ShuffleXor)
     type, name = op.value.type, text.name(op.value)
     assert isinstance(type, DType)
     spelled, distance = llvm_type(type), op.distance

@@ -51,7 +51,7 @@ def fold(
     body = Block([INDEX] * len(extents), [f"k{axis}" for axis in range(len(extents))])
     inner = Builder(body, emit.location)
     inner.place(kernel.Yield([element(inner, body.arguments)]))
-    return emit(kernel.Fold(body, extents, combine))
+    return emit(kernel.Reduce(body, extents, combine))
 
 
 def gemm(

@@ -53,7 +53,7 @@ def generic(emit: Builder, inputs: Sequence[Value], domain: Shape, formula: Form
 
 def fold(emit: Builder, extents: Shape, combine: str, element: Element) -> Expr:
     """The element combined over all inner indices."""
-    return Expr(emit, emit(kernel.Fold(_inner(emit, extents, element), extents, combine)))
+    return Expr(emit, emit(kernel.Reduce(_inner(emit, extents, element), extents, combine)))
 
 
 def stage(emit: Builder, extents: Shape, element: Element) -> Array:

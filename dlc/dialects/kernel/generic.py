@@ -1,7 +1,7 @@
 """What is computed together: the operations that become one piece of machine code each.
 
 `kernel.generic` computes every element of its results by a formula of the element's index. Its body is
-scalar code that loads from its inputs at computed indices; inside, `kernel.fold` reduces over inner
+scalar code that loads from its inputs at computed indices; inside, `kernel.reduce` reduces over inner
 indices and `kernel.stage` computes a row that later formulas of the same element read again (softmax is
 fold, stage, fold, stage). Products have a file of their own, `kernel_products`.
 
@@ -280,8 +280,8 @@ def _depth(op: Op) -> int:
     return depth
 
 
-@op("kernel.fold")
-class Fold(Inner):
+@op("kernel.reduce")
+class Reduce(Inner):
     """The body's value combined over all inner indices by a scalar operation such as `add`.
 
     The identity starts it (0, 1, the lowest or highest value); for no indices it is the result.
@@ -391,7 +391,7 @@ class Generic(Kernel):
     def adds_floats(self) -> bool:
         """Whether the order in which it combines elements shows in the bits of its results."""
         return any(
-            isinstance(op, Fold)
+            isinstance(op, Reduce)
             and op.combine in ("add", "multiply")
             and scalar.element(op.result.type).is_float
             for op in self.walk()
@@ -436,7 +436,7 @@ class Generic(Kernel):
 def folds_along_memory(op: Generic) -> bool:
     """Whether some fold walks the last axis of an array, and none of the domain's last axis."""
     for inner in op.walk():
-        if isinstance(inner, Fold) and inner.extents:
+        if isinstance(inner, Reduce) and inner.extents:
             last = inner.body.arguments[-1]
             loads = (load for load in inner.body if isinstance(load, Load) and load.indices)
             if any(counts_up(load.indices[-1], last) for load in loads):

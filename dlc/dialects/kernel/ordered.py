@@ -21,8 +21,8 @@ from dlc.ir.dims import Size, symbol
 from dlc.ir.types import BOOL, I64, TensorType
 
 
-@op("kernel.running")
-class Running(Kernel):
+@op("kernel.prefix_scan")
+class PrefixScan(Kernel):
     """The elements up to each one along the axis combined by a scalar operation such as `add`.
 
     `reverse` begins at the last element; `exclusive` leaves the element itself out.

@@ -50,8 +50,8 @@ class Join(Op):
         return sum((array_type(value).shape[1] for value in self.pieces[:piece]), 0)
 
 
-@op("kernel.part")
-class Part(Op):
+@op("kernel.subview")
+class Subview(Op):
     """The elements of an array from `starts` on: no work, they are read where they lie in the source."""
 
     source: Value = operand()

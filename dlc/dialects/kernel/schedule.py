@@ -1,7 +1,7 @@
 """Schedules of products: who multiplies, and how the factors reach the registers.
 
 A product has none until one is chosen. For processors `pack` chooses, as BLIS does it or by calling BLAS;
-for GPUs, which multiply tiles in any case, `split_products` may divide the sums.
+for GPUs, which multiply tiles in any case, `split_k` may divide the sums.
 """
 
 from __future__ import annotations

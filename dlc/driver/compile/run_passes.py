@@ -60,7 +60,7 @@ def optimise_file(
 GRAPH_ONLY = frozenset(
     {"algebra", "autodiff", "decompose", "fold_scales", "fold_weights", "layout"}
 )
-KERNELS = frozenset({"collapse", "fuse", "keep_wide", "make_prepare", "pack"})
+KERNELS = frozenset({"collapse", "fuse", "elide_narrowing", "make_prepare", "pack"})
 """Passes that look for kernels, with whatever else there is."""
 LEADING = {
     "kernel": ("autodiff", "decompose", "lower_to_kernels"),

@@ -169,7 +169,7 @@ def _inner(op: Op) -> Iterator[str]:
         for outer in block:
             for inner in outer.walk():
                 match inner:
-                    case kernel.Fold(combine=combine):
+                    case kernel.Reduce(combine=combine):
                         yield f"fold {combine}"
                     case kernel.Load() | scalar.Constant() | array.Constant() | array.Fill():
                         pass

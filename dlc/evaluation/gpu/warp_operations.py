@@ -184,7 +184,7 @@ def _load_matrix(
 def _multiply_add(
     warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active
 ) -> tuple[Array, ...]:
-    assert isinstance(op, simt.MultiplyAdd)
+    assert isinstance(op, simt.Mma)
     warp.refuse_absence(op, here)
     dtype = element(op.operands[0].type)
     return tuple(fragments.multiply_add(inputs[:4], inputs[4:6], inputs[6:], dtype))
@@ -204,10 +204,10 @@ HANDLERS: dict[type[Op], Handler] = {
     scalar.Constant: _constant,
     simt.Commit: _commit,
     simt.Copy: _copy,
-    simt.Exchange: _exchange,
+    simt.ShuffleXor: _exchange,
     simt.Load: _load_together,
     simt.LoadMatrix: _load_matrix,
-    simt.MultiplyAdd: _multiply_add,
+    simt.Mma: _multiply_add,
     simt.Shared: _shared,
     simt.Store: _store_together,
     simt.Wait: _wait,

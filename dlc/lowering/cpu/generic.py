@@ -217,7 +217,7 @@ LIGHT = 4
 
 def _columns_together(op: kernel.Generic) -> int:
     """How many registers of elements to compute at a time: several where folds walk down columns."""
-    folds = [inner for inner in op.walk() if isinstance(inner, kernel.Fold)]
+    folds = [inner for inner in op.walk() if isinstance(inner, kernel.Reduce)]
     inside = [inner for fold in folds for inner in fold.body if not isinstance(inner, kernel.Load)]
     light = len(inside) <= LIGHT and all(not isinstance(inner, scalar.Unary) for inner in inside)
     return COLUMNS if len(folds) == 1 and light else 1

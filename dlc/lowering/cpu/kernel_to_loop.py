@@ -57,7 +57,7 @@ LOWERINGS: dict[type[Op], Lowering] = {
     Concatenate: lower_concatenate,
     Send: lower_send,
     kernel.NonZero: lower_nonzero,
-    kernel.Running: lower_running,
+    kernel.PrefixScan: lower_running,
     kernel.Scatter: lower_scatter,
     kernel.Sort: lower_sort,
     kernel.Update: lower_update,

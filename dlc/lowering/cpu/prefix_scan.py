@@ -1,4 +1,4 @@
-"""`kernel.running` as loops: along the last axis one by one, along others in registers side by side."""
+"""`kernel.prefix_scan` as loops: along the last axis one by one, along others in registers side by side."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ BLOCK = 64
 
 def lower_running(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for running totals in destination form."""
-    assert isinstance(op, kernel.Running)
+    assert isinstance(op, kernel.PrefixScan)
     running = _Running(op, cpu_of(context.options))
     return running.rows() if running.axis == running.last else running.blocks()
 
 
 class _Running:
-    def __init__(self, op: kernel.Running, cpu: CpuTarget) -> None:
+    def __init__(self, op: kernel.PrefixScan, cpu: CpuTarget) -> None:
         self.op = op
         self.costs = cpu.costs
         self.writer = Writer(op)

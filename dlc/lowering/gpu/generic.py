@@ -36,5 +36,5 @@ def lower_generic(op: kernel.Kernel, context: Context) -> Lowered:
 def _are_few_and_long(op: kernel.Generic, few: int) -> bool:
     """Whether there are so few elements, each a long fold, that threads must share them."""
     count = product(op.domain)
-    folds = any(isinstance(inner, kernel.Fold) for inner in op.body)
+    folds = any(isinstance(inner, kernel.Reduce) for inner in op.body)
     return isinstance(count, int) and count <= few and folds and longest(op) >= LONG

@@ -27,8 +27,8 @@ ELEMENT_WISE = ("loop", "scalar", "vec")
 """Dialects of code that threads run each for itself, with two operations of `simt`."""
 
 
-@define_pass("bundle_calls")
-def bundle_calls(module: Op, context: Context) -> None:
+@define_pass("fuse_horizontally")
+def fuse_horizontally(module: Op, context: Context) -> None:
     """Make one launch of calls that stand side by side and do little."""
     assert isinstance(module, Module)
     bundles = _Bundles(module, gpu_of(context.options).occupancy.light_blocks)

@@ -51,7 +51,7 @@ GRIDS: dict[type[Op], Lowering] = {
     AttentionGradient: lower_attention_gradient,
     Concatenate: lower_concatenate,
     kernel.NonZero: lower_nonzero,
-    kernel.Running: lower_running,
+    kernel.PrefixScan: lower_running,
     kernel.Scatter: lower_scatter,
     kernel.Sort: lower_sort,
     kernel.Update: lower_update,

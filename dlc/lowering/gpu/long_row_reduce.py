@@ -89,7 +89,7 @@ class _BlockBody(Body):
         self._alone = False
         """Whether the code is for one inner index, where every thread is on its own."""
 
-    def _fold(self, op: kernel.Fold, point: Point) -> Lane:
+    def _fold(self, op: kernel.Reduce, point: Point) -> Lane:
         if self._alone or not op.extents:
             return super()._fold(op, point)
         emit, group = self.emit, self._group(op)

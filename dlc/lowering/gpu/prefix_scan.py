@@ -1,4 +1,4 @@
-"""`kernel.running` for a GPU: a block to each row, or a thread to each where there are many side by side.
+"""`kernel.prefix_scan` for a GPU: a block to each row, or a thread to each of many rows side by side.
 
 A block goes through a row some elements at a time, a few neighbours to a thread: each adds up its own, the
 block what the threads have, and what came before is carried on.
@@ -29,13 +29,13 @@ EACH = 4
 
 def lower_running(op: kernel.Kernel, context: Context) -> Lowered:
     """The function for running totals in destination form."""
-    assert isinstance(op, kernel.Running)
+    assert isinstance(op, kernel.PrefixScan)
     running = _Running(op, gpu_of(context.options))
     return running.columns() if running.by_columns else running.rows()
 
 
 class _Running:
-    def __init__(self, op: kernel.Running, gpu: GpuTarget) -> None:
+    def __init__(self, op: kernel.PrefixScan, gpu: GpuTarget) -> None:
         self.gpu = gpu
         self.op = op
         type = kernel.array_type(op.inputs[0])

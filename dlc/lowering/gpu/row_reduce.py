@@ -195,7 +195,7 @@ class _Rows(Body):
             pieces.append(self._inner_value(op, inside, point.at(self.shape.group), [place]))
         return pieces
 
-    def _fold(self, op: kernel.Fold, point: Point) -> Lane:
+    def _fold(self, op: kernel.Reduce, point: Point) -> Lane:
         name, group, dtype = op.combine, self.shape.group, element(op.result.type)
         *pieces, last = [in_lanes(lane, group) for lane in self._pieces(op, point)]
         start = constant(self.emit, kernel.identity(name, dtype), dtype)

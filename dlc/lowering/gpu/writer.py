@@ -120,7 +120,7 @@ class GridWriter(KernelWriter):
 
 def shuffle_xor(value: Expr, distance: int) -> Expr:
     """The value of the thread of the warp whose number is this one's XORed with `distance`."""
-    return value.apply(simt.Exchange(value.value, distance))
+    return value.apply(simt.ShuffleXor(value.value, distance))
 
 
 def load_several(source: Pointer, place: Index, count: int) -> list[Expr]:
@@ -139,7 +139,7 @@ def store_several(target: Pointer, place: Index, elements: Sequence[Expr]) -> No
 def multiply_add(left: Sequence[Expr], right: Sequence[Expr], sums: Sequence[Expr]) -> list[Expr]:
     """A product of matrices of which the threads of a warp have parts, added to sums."""
     emit = sums[0].emit
-    return exprs(emit, emit.all(simt.MultiplyAdd(values(left), values(right), values(sums))))
+    return exprs(emit, emit.all(simt.Mma(values(left), values(right), values(sums))))
 
 
 def threads_for(count: Size, each: int, most: int) -> int:

@@ -21,7 +21,7 @@ def _cumulative(op: Op, emit: Builder) -> Sequence[Value]:
     dtype = tensor_type(op.source).dtype
     combine = op.scalar.name.removeprefix("scalar.")
     source = cast_all(emit, op.source, wide(dtype))
-    made = kernel.Running((source,), (), combine, op.axis, op.reverse, op.exclusive)
+    made = kernel.PrefixScan((source,), (), combine, op.axis, op.reverse, op.exclusive)
     return (cast_all(emit, emit(made), dtype),)
 
 

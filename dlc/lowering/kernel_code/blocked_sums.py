@@ -42,7 +42,7 @@ def rounds(combine: str, dtype: DType) -> bool:
 
 
 def block_lengths(
-    op: kernel.Fold, dtype: DType, *, lanes: int = 1, registers: int = 1
+    op: kernel.Reduce, dtype: DType, *, lanes: int = 1, registers: int = 1
 ) -> list[int | None]:
     """For each axis of a fold the steps of a block, or None where one loop does it.
 

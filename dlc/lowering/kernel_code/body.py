@@ -147,7 +147,7 @@ class Body:
                     known[op.result] = Uniform(self.writer.size(size, "size", str(size)))
                 case kernel.CheckIndex():
                     known[op.result] = self._check(op, here)
-                case kernel.Fold():
+                case kernel.Reduce():
                     known[op.result] = self._fold(op, here)
                 case kernel.Stage():
                     known[op.result] = self._stage(op, here)
@@ -237,7 +237,7 @@ class Body:
 
     # Folds and staged rows.
 
-    def _fold(self, op: kernel.Fold, point: Point) -> Lane:
+    def _fold(self, op: kernel.Reduce, point: Point) -> Lane:
         extents = self._extents(op)
         point, inside = self._before(op.body, point)
         dtype = element(op.result.type)
@@ -260,7 +260,7 @@ class Body:
         ]
 
     def _block_lengths(
-        self, op: kernel.Fold, dtype: DType, *, lanes: int = 1, registers: int = 1
+        self, op: kernel.Reduce, dtype: DType, *, lanes: int = 1, registers: int = 1
     ) -> list[int | None]:
         """How the axes of a fold are added up: a GPU has many threads for a long one."""
         if not isinstance(self.writer, Writer):
@@ -280,7 +280,7 @@ class Body:
         return self.ops(outside, point), inside
 
     def _fold_in_registers(
-        self, op: kernel.Fold, point: Point, inside: list[Op], extents: list[Expr], start: Expr
+        self, op: kernel.Reduce, point: Point, inside: list[Op], extents: list[Expr], start: Expr
     ) -> Lane:
         """Outer indices one by one; the last in registers, several of them at a time, then the tail."""
         emit, name, lanes = self.emit, op.combine, self.lanes

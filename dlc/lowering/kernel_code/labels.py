@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlc.dialects import kernel, scalar
-from dlc.dialects.kernel.ordered import Running
+from dlc.dialects.kernel.ordered import PrefixScan
 from dlc.ir.core import Op
 from dlc.ir.types import INDEX
 
@@ -29,14 +29,14 @@ def label(op: kernel.Kernel) -> str:
 
 def _kind(op: kernel.Kernel) -> str:
     kind = op.name.partition(".")[2]
-    return f"{kind} {op.combine}" if isinstance(op, Running) else kind
+    return f"{kind} {op.combine}" if isinstance(op, PrefixScan) else kind
 
 
 def _computed(op: kernel.Kernel) -> Iterator[str]:
     """The operations on elements, without those that only find the way to one."""
     for inner in op.walk():
         match inner:
-            case kernel.Fold(combine=combine):
+            case kernel.Reduce(combine=combine):
                 yield f"fold {combine}"
             case Op() if inner is op or isinstance(inner, _SILENT):
                 pass

@@ -13,7 +13,7 @@ from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
 from dlc.passes.graph.canonicalize import graph_blocks, known_result, number, twice
-from dlc.passes.graph.onehot_to_gather import look_up
+from dlc.passes.graph.onehot_to_gather import onehot_to_gather
 from dlc.passes.graph.scatter_add import add_scattered, scale_scattered, subtract_scattered
 
 
@@ -105,6 +105,6 @@ RULES: dict[type[Op], list[Pattern]] = {
     array.Subtract: [subtract_scattered],
     array.Power: [small_power],
     array.Divide: [divide_by_constant],
-    array.MatMul: [look_up],
+    array.MatMul: [onehot_to_gather],
 }
 """The rules of this pass, by the operation that they look at."""

@@ -14,10 +14,10 @@ from dlc.ir.dims import Size
 from dlc.ir.rewrite import EQUAL, Rewriter
 from dlc.ir.types import I64, TensorType
 
-__all__ = ["look_up"]
+__all__ = ["onehot_to_gather"]
 
 
-def look_up(op: Op, rewriter: Rewriter) -> bool:
+def onehot_to_gather(op: Op, rewriter: Rewriter) -> bool:
     """Turn the product into a gather."""
     assert isinstance(op, array.MatMul)
     ids = _ids_of(op.lhs)

@@ -19,8 +19,8 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Gone, Rewriter
 
 
-@define_pass("defer_sums")
-def defer_sums(module: Op, context: Context) -> None:
+@define_pass("sink_weight_gradients")
+def sink_weight_gradients(module: Op, context: Context) -> None:
     """Compute the sum of every step's product after the loop, as one product."""
     for op in list(module.walk()):
         if isinstance(op, flow.Scan):

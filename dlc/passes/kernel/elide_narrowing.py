@@ -13,8 +13,8 @@ from dlc.ir.passes import Context, define_pass
 from dlc.ir.types import BF16, F16
 
 
-@define_pass("keep_wide", required=True)
-def keep_wide(module: Op, context: Context) -> None:
+@define_pass("elide_narrowing", required=True)
+def elide_narrowing(module: Op, context: Context) -> None:
     """Do not round 16-bit values that the same kernel reads again."""
     if not context.options.fast_narrow:
         return

@@ -21,8 +21,8 @@ from dlc.ir.types import BF16, F16, F32, DType
 from dlc.passes.graph.device_placement import ops_of
 
 
-@define_pass("take_operands")
-def take_operands(module: Op, context: Context, *, gpu_only: bool = False) -> None:
+@define_pass("fold_operands")
+def fold_operands(module: Op, context: Context, *, gpu_only: bool = False) -> None:
     """Let products read operands that were only transposed or widened as they were before.
 
     `gpu_only` leaves the kernels alone that are not placed on a GPU.
@@ -40,16 +40,16 @@ def take_operands(module: Op, context: Context, *, gpu_only: bool = False) -> No
                 pass
 
 
-@define_pass("as_stored")
-def as_stored(module: Op, context: Context) -> None:
+@define_pass("fold_transposes")
+def fold_transposes(module: Op, context: Context) -> None:
     """Let products read operands that were only transposed as they were before."""
     for op in list(module.walk()):
         if isinstance(op, Gemm) and not op.outs:
             _as_stored(op, context)
 
 
-@define_pass("keep_blanks")
-def keep_blanks(module: Op, context: Context, *, gpu_only: bool = False) -> None:
+@define_pass("constant_padding")
+def constant_padding(module: Op, context: Context, *, gpu_only: bool = False) -> None:
     """Have the zeros around pictures as numbers of the artifact: no kernel of a GPU reads them.
 
     `gpu_only` leaves the kernels alone that are not placed on a GPU.

@@ -17,8 +17,8 @@ THIN = 16
 """Channels: with fewer, the loop over those that one tap meets is too short to be fast."""
 
 
-@define_pass("add_borders")
-def add_borders(module: Op, context: Context) -> None:
+@define_pass("materialize_padding")
+def materialize_padding(module: Op, context: Context) -> None:
     """Write zeros around the pictures of convolutions that have few channels."""
     assert isinstance(module, Module)
     if context.options.matmul == "blas":

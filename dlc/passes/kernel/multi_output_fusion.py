@@ -55,8 +55,8 @@ def _uses_size(op: Op, measured: frozenset[str]) -> bool:
     return any(names(size) & measured for size in sizes)
 
 
-@define_pass("merge_maps")
-def merge_maps(
+@define_pass("fuse_outputs")
+def fuse_outputs(
     module: Op, context: Context, *, gpu_only: bool = False, max_results: int = MAX_RESULTS
 ) -> None:
     """Compute formulas over the same elements together.

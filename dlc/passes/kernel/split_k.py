@@ -34,8 +34,8 @@ WHOLE = 64
 """What the steps of a part are a multiple of: a strip of a product is of one part."""
 
 
-@define_pass("split_products")
-def split_products(module: Op, context: Context, *, gpu_only: bool = False) -> None:
+@define_pass("split_k")
+def split_k(module: Op, context: Context, *, gpu_only: bool = False) -> None:
     """Compute products of few tiles in parts of their sums.
 
     `gpu_only` leaves the kernels alone that are not placed on a GPU.

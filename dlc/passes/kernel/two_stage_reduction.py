@@ -34,8 +34,8 @@ USUAL = 64
 """What an unknown size is taken to be where there is no batch of training."""
 
 
-@define_pass("split_folds")
-def split_folds(module: Op, context: Context, *, gpu_only: bool = False) -> None:
+@define_pass("split_reductions")
+def split_reductions(module: Op, context: Context, *, gpu_only: bool = False) -> None:
     """Compute long folds of few elements in parts.
 
     `gpu_only` leaves the kernels alone that are not placed on a GPU.
@@ -44,7 +44,7 @@ def split_folds(module: Op, context: Context, *, gpu_only: bool = False) -> None
     for op in ops_of(module, gpu_only=gpu_only):
         if isinstance(op, kernel.Generic) and not op.outs:
             for inner in list(op.body):
-                if isinstance(inner, kernel.Fold) and _is_alone(inner, op):
+                if isinstance(inner, kernel.Reduce) and _is_alone(inner, op):
                     if prod(_sizes_of(op, inner, usual)) < occupancy.split_elements:
                         continue
                     parts = _parts_of(op, inner, usual, occupancy)
@@ -55,7 +55,7 @@ def split_folds(module: Op, context: Context, *, gpu_only: bool = False) -> None
                         _split(op, inner, parts)
 
 
-def _is_alone(fold: kernel.Fold, op: kernel.Generic) -> bool:
+def _is_alone(fold: kernel.Reduce, op: kernel.Generic) -> bool:
     """Whether what is folded depends on no other fold, and has none in it."""
     pending: list[Op] = [fold]
     seen: set[Op] = set()
@@ -86,7 +86,7 @@ class _Part:
 
 
 def _parts_of(
-    op: kernel.Generic, fold: kernel.Fold, usual: int, occupancy: Occupancy
+    op: kernel.Generic, fold: kernel.Reduce, usual: int, occupancy: Occupancy
 ) -> list[_Part]:
     """How the first axes of a fold are divided; none where that is not worth it."""
 
@@ -112,7 +112,7 @@ def _parts_of(
     return found
 
 
-def _sizes_of(op: kernel.Generic, fold: kernel.Fold, usual: int) -> tuple[int, int]:
+def _sizes_of(op: kernel.Generic, fold: kernel.Reduce, usual: int) -> tuple[int, int]:
     """How many elements a kernel computes, and how many are folded for each."""
     return _about(product(op.domain), usual), _about(product(fold.extents), usual)
 
@@ -130,7 +130,7 @@ def _divided(extent: Size, wanted: int) -> _Part:
     return _Part(extent, wanted, ceil_divide(extent, wanted))
 
 
-def _split(op: kernel.Generic, fold_op: kernel.Fold, parts: Sequence[_Part]) -> None:
+def _split(op: kernel.Generic, fold_op: kernel.Reduce, parts: Sequence[_Part]) -> None:
     """Fold in parts in a kernel before this one, and the parts in this one."""
     assert op.parent is not None
     partial = Builder.before_op(op)(_partial(op, fold_op, parts))
@@ -145,7 +145,7 @@ def _split(op: kernel.Generic, fold_op: kernel.Fold, parts: Sequence[_Part]) -> 
     _erase_unused(op)
 
 
-def _partial(op: kernel.Generic, fold_op: kernel.Fold, parts: Sequence[_Part]) -> kernel.Generic:
+def _partial(op: kernel.Generic, fold_op: kernel.Reduce, parts: Sequence[_Part]) -> kernel.Generic:
     """The kernel that folds parts: its first indices say which."""
     types = [value.type for value in op.inputs]
     domain: Shape = (*[part.parts for part in parts], *op.domain)
@@ -155,7 +155,7 @@ def _partial(op: kernel.Generic, fold_op: kernel.Fold, parts: Sequence[_Part]) -
     clone_into(op.body, inside, indices)
     place = list(op.body).index(fold_op)
     made = list(body)[place]
-    assert isinstance(made, kernel.Fold)
+    assert isinstance(made, kernel.Reduce)
     total = inside(_shorter(inside, made, which, parts))
     inside.place(kernel.Yield([total]))
     partial = kernel.Generic(op.inputs, [], body, domain)
@@ -164,8 +164,8 @@ def _partial(op: kernel.Generic, fold_op: kernel.Fold, parts: Sequence[_Part]) -
 
 
 def _shorter(
-    emit: Builder, whole: kernel.Fold, which: Sequence[Value], parts: Sequence[_Part]
-) -> kernel.Fold:
+    emit: Builder, whole: kernel.Reduce, which: Sequence[Value], parts: Sequence[_Part]
+) -> kernel.Reduce:
     """The fold over the steps of one part, the one that `which` says along each divided axis."""
     divided = [part.each for part in parts if part.each != 1]
     extents: Shape = (*divided, *whole.extents[len(parts) :])
@@ -179,7 +179,7 @@ def _shorter(
         nothing = number(inside, kernel.identity(whole.combine, dtype), dtype)
         value = inside(scalar.Select(is_within, value, nothing))
     inside.place(kernel.Yield([value]))
-    return kernel.Fold(body, extents, whole.combine)
+    return kernel.Reduce(body, extents, whole.combine)
 
 
 def _places(

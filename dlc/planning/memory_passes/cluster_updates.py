@@ -18,8 +18,8 @@ from dlc.planning.liveness import Timeline, updates_of
 from dlc.target import gpu_of
 
 
-@define_pass("gather_updates")
-def gather_updates(module: Op, context: Context) -> None:
+@define_pass("cluster_updates")
+def cluster_updates(module: Op, context: Context) -> None:
     """Put the updates of small weights behind all else."""
     assert isinstance(module, Module)
     if context.options.recompute > Options().recompute:

@@ -36,8 +36,8 @@ MOST_OPERATIONS = 10_000
 """In longer blocks nothing is joined: each attempt looks at all of them."""
 
 
-@define_pass("join_pieces")
-def join_pieces(module: Op, context: Context, *, unit: int = 1) -> None:
+@define_pass("eliminate_concats")
+def eliminate_concats(module: Op, context: Context, *, unit: int = 1) -> None:
     """Let pieces be written where a concatenation wants them, where that holds no more.
 
     Rows of whole units of `unit` bytes must stay such: a GPU moves 16 bytes at once.

@@ -28,8 +28,8 @@ from dlc.planning.storage import reads_only_own_element
 Root = kernel.Generic | Product
 
 
-@define_pass("join_updates")
-def join_updates(module: Op, context: Context) -> None:
+@define_pass("fuse_updates")
+def fuse_updates(module: Op, context: Context) -> None:
     """Write updates that belong together as one kernel."""
     assert isinstance(module, Module)
     for function in list(module.body):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dlc.dialects import flow, func, kernel, scalar
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.generic import array_type
-from dlc.dialects.kernel.pieces import Part
+from dlc.dialects.kernel.pieces import Subview
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.dims import Size
 from dlc.ir.passes import Context, define_pass
@@ -28,8 +28,8 @@ MOST_PARTS = 1_000
 """So many are looked at in a block."""
 
 
-@define_pass("see_parts")
-def see_parts(module: Op, context: Context, *, unit: int = 1) -> None:
+@define_pass("forward_slices")
+def forward_slices(module: Op, context: Context, *, unit: int = 1) -> None:
     """Let parts of arrays be read where they lie, where that holds no more.
 
     Rows of whole units of `unit` bytes must stay such: a GPU moves 16 bytes at once.
@@ -61,7 +61,7 @@ class _Viewer:
             # Looked at one by one: the source of a part may be a part by now, and lie in other strides.
             if not self._is_readable(op, starts):
                 continue
-            part = Part(op.operands[0], starts, op.domain)
+            part = Subview(op.operands[0], starts, op.domain)
             seen = Builder.before_op(op)(part)
             op.results[0].replace_by(seen)
             self.block.unlink(op)

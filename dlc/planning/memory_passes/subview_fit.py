@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dlc.dialects import array, kernel
-from dlc.dialects.kernel.pieces import Concatenate, Join, Part
+from dlc.dialects.kernel.pieces import Concatenate, Join, Subview
 from dlc.dialects.kernel.products import Product
 from dlc.ir.core import Block, Op, Value
 from dlc.ir.dims import Shape, Size, divides
@@ -72,7 +72,7 @@ def is_readable(
                 found = reshaped_strides(shapes[0], strides, shapes[1])
                 if found is None or not is_readable(seen, found, block, joined):
                     return False
-            case Part(result=seen):
+            case Subview(result=seen):
                 if not is_readable(seen, strides, block, joined):
                     return False
             case kernel.Generic() | Concatenate() | Product():
@@ -162,7 +162,7 @@ def _parts(whole: Value) -> Iterator[Value]:
 def _users(value: Value) -> Iterator[Op]:
     """The operations that read an array itself, or reshaped, or a part of it."""
     for use in value.uses:
-        if isinstance(use, array.Reshape | Part):
+        if isinstance(use, array.Reshape | Subview):
             yield from _users(use.result)
         elif not isinstance(use, Join):
             yield use

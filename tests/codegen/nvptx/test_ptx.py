@@ -147,7 +147,7 @@ def exchanged(dtype: DType) -> simt.Func:
     block = Block([INDEX, INDEX, POINTER])
     _, thread, memory = block.arguments
     emit = Builder(block, FileLocation("kernel.dlm", 1, 1))
-    value = emit(simt.Exchange(emit(loop.Load(memory, thread, dtype)), 8))
+    value = emit(simt.ShuffleXor(emit(loop.Load(memory, thread, dtype)), 8))
     emit.place(loop.Store(value, memory, thread))
     emit.place(loop.Return())
     return simt.Func(block, "kernel", simt.WARP)

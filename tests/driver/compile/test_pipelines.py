@@ -9,7 +9,7 @@ import pytest
 from dlc.driver.compile.pipelines import PIPELINE, Device, pipeline
 from dlc.driver.compile.run_passes import optimise_text
 from dlc.ir.passes import PASSES
-from dlc.passes.kernel.multi_output_fusion import merge_maps
+from dlc.passes.kernel.multi_output_fusion import fuse_outputs
 
 DEVICES = [Device.CPU, Device.CUDA, Device.HETERO]
 
@@ -39,9 +39,9 @@ def test_a_higher_level_runs_all_required_passes_of_a_lower_one(device: Device) 
 
 
 def test_beside_a_processor_passes_of_a_gpu_leave_its_kernels_alone() -> None:
-    assert merge_maps in pipeline("graph", "kernel", 2, Device.CUDA)
-    assert merge_maps.using(gpu_only=True) in pipeline("graph", "kernel", 2, Device.HETERO)
-    assert "merge_maps" not in [each.name for each in pipeline("graph", "kernel", 2)]
+    assert fuse_outputs in pipeline("graph", "kernel", 2, Device.CUDA)
+    assert fuse_outputs.using(gpu_only=True) in pipeline("graph", "kernel", 2, Device.HETERO)
+    assert "fuse_outputs" not in [each.name for each in pipeline("graph", "kernel", 2)]
 
 
 @pytest.mark.parametrize(("most", "kernels"), [(1, 2), (2, 1)])

@@ -162,10 +162,10 @@ def values(*types: Type) -> list[Value]:
 def test_what_no_instruction_multiplies_is_refused() -> None:
     pair, other = VectorType(F16, 2), VectorType(BF16, 2)
     sums: list[Type] = [F32] * 4
-    simt.MultiplyAdd(*(values(*types) for types in ([pair] * 4, [pair] * 2, sums)))
+    simt.Mma(*(values(*types) for types in ([pair] * 4, [pair] * 2, sums)))
     for lhs, rhs in (([pair] * 4, [other] * 2), ([pair] * 2, [pair] * 2), ([F64] * 4, [F64] * 2)):
         with pytest.raises(DlcError, match="4 and 2 registers"):
-            simt.MultiplyAdd(values(*lhs), values(*rhs), values(*sums))
+            simt.Mma(values(*lhs), values(*rhs), values(*sums))
 
 
 def test_what_cannot_be_moved_at_once_is_refused() -> None:

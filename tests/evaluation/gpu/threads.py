@@ -92,7 +92,7 @@ class Threads:
         self.emit.place(simt.Barrier())
 
     def exchange(self, value: Value, distance: int) -> Value:
-        return self.emit(simt.Exchange(value, distance))
+        return self.emit(simt.ShuffleXor(value, distance))
 
     def when(self, condition: Value, body: Callable[[Threads], None]) -> None:
         with when(Expr(self.emit, condition)):

@@ -130,6 +130,6 @@ def test_a_large_weight_is_updated_as_soon_as_it_can_be() -> None:
 def test_there_is_nothing_to_gather_in_a_function_without_updates() -> None:
     module, function = function_of(trained, [TensorType(F32, shape) for shape in SHAPES], {})
     before = [op.name for op in function.body]
-    Manager(Context(options=OPTIONS)).run(module, parse_passes("gather_updates"))
+    Manager(Context(options=OPTIONS)).run(module, parse_passes("cluster_updates"))
     assert isinstance(module.symbol("f"), func.Func)
     assert [op.name for op in function.body] == before

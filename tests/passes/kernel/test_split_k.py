@@ -100,7 +100,7 @@ def test_parts_of_any_length_are_right(rows: int) -> None:
 def test_warps_compute_the_parts(dtype: DType, error: float) -> None:
     made = compiled(product, dtype, (6, 104), (104, 8))
     assert [op.tiles for op in made.all(mem.Call) if isinstance(op, mem.Call)] == [2, 1]
-    assert bool(made.all(simt.MultiplyAdd)) == (dtype is BF16)
+    assert bool(made.all(simt.Mma)) == (dtype is BF16)
     assert made.error() <= error
 
 

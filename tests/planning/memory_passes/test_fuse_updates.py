@@ -61,18 +61,18 @@ def test_a_gradient_that_others_need_before_is_an_array() -> None:
 
 def test_the_meaning_is_the_same_behind_the_pass() -> None:
     opened = open_training("model.dlm", text=text(ADAM), purpose="train")
-    lower(opened, Settings(disabled=frozenset({"join_updates", "recompute", "release"})), "kernel")
+    lower(opened, Settings(disabled=frozenset({"fuse_updates", "recompute", "release"})), "kernel")
     check = EachPass()
-    check.before("join_updates", opened.module)
-    PASSES["join_updates"].run(opened.module, opened.context)
-    check.after("join_updates", opened.module)
+    check.before("fuse_updates", opened.module)
+    PASSES["fuse_updates"].run(opened.module, opened.context)
+    check.after("fuse_updates", opened.module)
 
 
 @pytest.mark.parametrize("optimizer", [ADAM, "nesterov(lr=0.1)", "adam(lr=1e-2, clip_norm=1)"])
 def test_no_bit_of_a_training_changes(optimizer: str) -> None:
     x = np.random.default_rng(0).standard_normal((4, 48), np.float32)
     found: list[dict[str, bytes]] = []
-    for disabled, threads in (((), 1), ((), 2), (("join_updates",), 1)):
+    for disabled, threads in (((), 1), ((), 2), (("fuse_updates",), 1)):
         settings = Settings(disabled=frozenset(disabled))
         trainer, _ = make_trainer(
             CompileRequest("model.dlm", text=text(optimizer), settings=settings), threads

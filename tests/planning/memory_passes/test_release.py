@@ -59,7 +59,7 @@ def held(function: func.Func) -> int:
 
 def test_gradients_do_not_live_to_the_end_of_the_step() -> None:
     weight = 48 * 48 * 4
-    apart = "join_updates"
+    apart = "fuse_updates"
     assert held(step("adam(lr=1e-3)", "release", apart)[0]) > 4 * weight
     assert held(step("adam(lr=1e-3)", apart)[0]) < 3 * weight
 
@@ -90,7 +90,7 @@ def test_products_keep_their_order() -> None:
 
 
 def test_what_moved_and_how_far_is_in_the_log() -> None:
-    _, context = step("adam(lr=1e-3)", "join_updates")
+    _, context = step("adam(lr=1e-3)", "fuse_updates")
     moved = [d for d in context.log if d.pass_name == "release"]
     assert len(moved) >= 12
     assert all(d.what == "run earlier" and int(d.figures["operations"]) > 0 for d in moved)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from dlc.dialects import array, func, kernel, mem
-from dlc.dialects.kernel.pieces import Join, Part
+from dlc.dialects.kernel.pieces import Join, Subview
 from dlc.driver.compile.pipelines import pipeline
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import symbol
@@ -40,7 +40,7 @@ def kernels(program: Program, *types: TensorType) -> Sequence[Op]:
 
 
 def parts(program: Program, *types: TensorType) -> int:
-    return sum(isinstance(op, Part) for op in kernels(program, *types))
+    return sum(isinstance(op, Subview) for op in kernels(program, *types))
 
 
 def halves(emit: Builder, x: Value, w: Value, v: Value) -> Sequence[Value]:
@@ -118,7 +118,7 @@ def test_a_part_of_what_is_joined_from_pieces() -> None:
 
     types = X, W, V, TensorType(F32, (8, 24))
     ops = kernels(program, *types)
-    assert [sum(isinstance(op, kind) for op in ops) for kind in (Part, Join)] == [1, 1]
+    assert [sum(isinstance(op, kind) for op in ops) for kind in (Subview, Join)] == [1, 1]
     check(program, *types)
 
 

@@ -140,7 +140,7 @@ class Parameters(Protocol):
     def getPtr(self) -> int: ...
 
 
-class Opened:
+class SourceModel:
     """Makes drivers of noted functions."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -163,12 +163,12 @@ class Opened:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
+def opened(monkeypatch: pytest.MonkeyPatch) -> SourceModel:
     monkeypatch.setattr(nvidia, "OPENED", {})
-    return Opened(monkeypatch)
+    return SourceModel(monkeypatch)
 
 
-def test_a_gpu_says_what_it_is(opened: Opened) -> None:
+def test_a_gpu_says_what_it_is(opened: SourceModel) -> None:
     driver = opened()
     assert driver.capability == (9, 0)
     assert driver.name == "NVIDIA H200"
@@ -186,7 +186,7 @@ def test_without_the_package_what_to_install_is_said(monkeypatch: pytest.MonkeyP
 
 
 def test_threads_that_ask_at_once_get_the_same_gpu(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
+    opened: SourceModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened()
     monkeypatch.setattr(nvidia, "OPENED", {})
@@ -206,7 +206,7 @@ def test_threads_that_ask_at_once_get_the_same_gpu(
     assert all(driver is found[0] for driver in found)
 
 
-def test_memory_comes_from_the_pool_where_there_is_one(opened: Opened) -> None:
+def test_memory_comes_from_the_pool_where_there_is_one(opened: SourceModel) -> None:
     driver = opened()
     assert driver.allocate(10) == 8192
     assert opened.noted.arguments("cuMemAllocAsync") == (10, 77)
@@ -215,7 +215,7 @@ def test_memory_comes_from_the_pool_where_there_is_one(opened: Opened) -> None:
     assert opened.noted.arguments("cuMemFreeAsync") == (8192, 77)
 
 
-def test_memory_is_the_drivers_where_there_is_no_pool(opened: Opened) -> None:
+def test_memory_is_the_drivers_where_there_is_no_pool(opened: SourceModel) -> None:
     driver = opened(pools=False)
     assert driver.allocate(10) == 4096
     driver.free(4096)
@@ -223,7 +223,7 @@ def test_memory_is_the_drivers_where_there_is_no_pool(opened: Opened) -> None:
     assert opened.noted.arguments("cuMemFree") == (4096,)
 
 
-def test_pinned_memory_is_so_for_every_gpu(opened: Opened) -> None:
+def test_pinned_memory_is_so_for_every_gpu(opened: SourceModel) -> None:
     driver = opened()
     assert driver.pin(100) == 512
     assert opened.noted.arguments("cuMemHostAlloc") == (100, bindings.CU_MEMHOSTALLOC_PORTABLE)
@@ -241,7 +241,7 @@ def test_pinned_memory_is_so_for_every_gpu(opened: Opened) -> None:
     ],
 )
 def test_the_driver_says_which_memory_is_pinned(
-    opened: Opened, told: tuple[object, ...], pinned: bool
+    opened: SourceModel, told: tuple[object, ...], pinned: bool
 ) -> None:
     driver = opened.entered(cuPointerGetAttribute=told)
     assert driver.is_pinned(4096, 10) is pinned
@@ -251,7 +251,7 @@ def test_the_driver_says_which_memory_is_pinned(
 
 
 def test_nothing_is_given_back_when_python_ends(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
+    opened: SourceModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = opened()
     monkeypatch.setattr(nvidia.sys, "is_finalizing", lambda: True)
@@ -264,29 +264,29 @@ def test_nothing_is_given_back_when_python_ends(
     assert len(opened.noted.calls) == before
 
 
-def test_a_refusal_has_the_words_of_the_driver(opened: Opened) -> None:
+def test_a_refusal_has_the_words_of_the_driver(opened: SourceModel) -> None:
     driver = opened(cuMemAllocAsync=(700,))
     with pytest.raises(CallError, match=r"D0818.*refuses cuMemAllocAsync: it is used up"):
         driver.allocate(10)
 
 
-def test_a_device_that_is_full_is_no_fault_of_it(opened: Opened) -> None:
+def test_a_device_that_is_full_is_no_fault_of_it(opened: SourceModel) -> None:
     driver = opened(cuMemAllocAsync=(bindings.CUresult.CUDA_ERROR_OUT_OF_MEMORY,))
     with pytest.raises(CallError, match="D0613"):
         driver.allocate(10)
 
 
-def test_a_machine_without_devices_has_none(opened: Opened) -> None:
+def test_a_machine_without_devices_has_none(opened: SourceModel) -> None:
     with pytest.raises(NoGpu, match="an NVIDIA GPU with its driver, and there is none here"):
         opened(cuDeviceGetCount=(0, 0))
 
 
-def test_a_driver_that_does_not_begin_is_none(opened: Opened) -> None:
+def test_a_driver_that_does_not_begin_is_none(opened: SourceModel) -> None:
     with pytest.raises(NoGpu, match="an NVIDIA GPU with its driver"):
         opened(cuInit=(100,))
 
 
-def test_a_gpu_is_that_of_a_thread_for_a_while(opened: Opened) -> None:
+def test_a_gpu_is_that_of_a_thread_for_a_while(opened: SourceModel) -> None:
     driver = opened()
     noted = opened.noted
     noted.entered.append("that of another library")
@@ -299,13 +299,13 @@ def test_a_gpu_is_that_of_a_thread_for_a_while(opened: Opened) -> None:
     assert noted.arguments("cuCtxPopCurrent") == ()
 
 
-def test_a_gpu_of_a_number_that_is_not_there_is_none(opened: Opened) -> None:
+def test_a_gpu_of_a_number_that_is_not_there_is_none(opened: SourceModel) -> None:
     opened()
     with pytest.raises(NoGpu, match="GPU number 3, and the last one here is number 0"):
         open_driver(3)
 
 
-def test_a_kernel_gets_the_addresses_of_its_words(opened: Opened) -> None:
+def test_a_kernel_gets_the_addresses_of_its_words(opened: SourceModel) -> None:
     driver = opened.entered()
     words: list[int] = []
 
@@ -326,7 +326,7 @@ def test_a_kernel_gets_the_addresses_of_its_words(opened: Opened) -> None:
     assert arguments[:9] == ("function", 5, 1, 1, 64, 1, 1, 0, 77)
 
 
-def test_a_graph_is_made_launched_changed_and_freed(opened: Opened) -> None:
+def test_a_graph_is_made_launched_changed_and_freed(opened: SourceModel) -> None:
     driver = opened.entered()
     kernel = Kernel(bindings.CUfunction(), 64)
     graph = driver.new_graph()
@@ -353,7 +353,7 @@ def test_a_graph_is_made_launched_changed_and_freed(opened: Opened) -> None:
 
 @pytest.mark.parametrize("is_older", [False, True])
 @pytest.mark.parametrize("again", [False, True])
-def test_a_node_with_a_body_is_made(opened: Opened, is_older: bool, again: bool) -> None:
+def test_a_node_with_a_body_is_made(opened: SourceModel, is_older: bool, again: bool) -> None:
     driver = opened.entered()
     noted = opened.noted
     noted.is_older = is_older
@@ -383,7 +383,7 @@ def test_a_node_with_a_body_is_made(opened: Opened, is_older: bool, again: bool)
     assert noted.arguments("cuGraphInstantiate") == ("graph", 0)
 
 
-def test_a_driver_without_conditions_refuses_them(opened: Opened) -> None:
+def test_a_driver_without_conditions_refuses_them(opened: SourceModel) -> None:
     driver = opened.entered()
     opened.noted.lacks = ("cuGraphConditionalHandleCreate",)
     graph = driver.new_graph()
@@ -395,7 +395,7 @@ def test_a_driver_without_conditions_refuses_them(opened: Opened) -> None:
         driver.condition(graph)
 
 
-def test_a_graph_that_was_not_completed_is_freed(opened: Opened) -> None:
+def test_a_graph_that_was_not_completed_is_freed(opened: SourceModel) -> None:
     driver = opened.entered(cuGraphInstantiate=(700,))
     graph = driver.new_graph()
     with pytest.raises(CallError, match="D0818"):
@@ -405,7 +405,7 @@ def test_a_graph_that_was_not_completed_is_freed(opened: Opened) -> None:
     assert "cuGraphExecDestroy" not in opened.noted.names
 
 
-def test_more_blocks_than_a_launch_takes_are_refused(opened: Opened) -> None:
+def test_more_blocks_than_a_launch_takes_are_refused(opened: SourceModel) -> None:
     driver = opened.entered()
     kernel, graph = Kernel(bindings.CUfunction(), 64), driver.new_graph()
     driver.launch(kernel, MOST_BLOCKS, [7], 77)
@@ -415,7 +415,7 @@ def test_more_blocks_than_a_launch_takes_are_refused(opened: Opened) -> None:
         driver.add(graph, kernel, MOST_BLOCKS + 1, [7], [])
 
 
-def test_every_other_function_is_called_as_it_is_declared(opened: Opened) -> None:
+def test_every_other_function_is_called_as_it_is_declared(opened: SourceModel) -> None:
     driver = opened.entered()
     driver.unpin(driver.pin(100))
     stream = driver.stream()

@@ -1,7 +1,7 @@
 """What lowerings of attention share: rows in shared memory, and products of them by matrix instructions.
 
 A warp makes a product for its 16 rows. The sums are the warp's together: of each eight columns, a thread
-has two neighbours in two rows (`simt.multiply_add`). Rounded, they are the left factor of the next product
+has two neighbours in two rows (`simt.mma`). Rounded, they are the left factor of the next product
 as they stand.
 """
 

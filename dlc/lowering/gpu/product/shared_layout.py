@@ -137,7 +137,7 @@ def fragment(
     along_k: bool,
     of_rows: bool,
 ) -> list[Expr]:
-    """Four matrices of 8 x 16 bytes as `simt.multiply_add` takes them: 16 of the side, 32 bytes of k.
+    """Four matrices of 8 x 16 bytes as `simt.mma` takes them: 16 of the side, 32 bytes of k.
 
     They begin at number `base` of the side and `at` beyond: so many of the side, so many steps of 32 bytes
     along k. Of lhs (`of_rows`) the upper and lower rows come first, of rhs the halves of k.

@@ -92,7 +92,7 @@ class WarpProduct:
 
 
 class MatrixProduct(WarpProduct):
-    """By `simt.multiply_add`: 16 x 8 sums at a time, and 32 bytes along k."""
+    """By `simt.mma`: 16 x 8 sums at a time, and 32 bytes along k."""
 
     @staticmethod
     def order(source: Source, *, of_rows: bool) -> Order:

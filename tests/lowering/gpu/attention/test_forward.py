@@ -64,7 +64,7 @@ def test_attention_is_one_kernel_of_matrix_instructions(
 ) -> None:
     made = compiled(attention(causal), dtype, *shapes, products=precision, mask=mask)
     assert len(made.all(mem.Call)) == 1
-    assert made.all(simt.MultiplyAdd)
+    assert made.all(simt.Mma)
     assert made.error() <= WEIGHTS * rounding
 
 
@@ -73,20 +73,20 @@ def test_f32_is_exact_unless_it_may_be_rounded() -> None:
         compiled(attention(), F32, (3, 8), (70, 8), (70, 16), products=precision)
         for precision in ("ieee", "tf32")
     )
-    assert not exact.all(simt.MultiplyAdd)
+    assert not exact.all(simt.Mma)
     assert exact.error() <= ROUNDING[F32] < rounded.error()
 
 
 @pytest.mark.parametrize(("dtype", "precision"), [(F16, "ieee"), (F32, "tf32")])
 def test_wider_values_are_attended_to_in_f32(dtype: DType, precision: str) -> None:
     made = compiled(attention(), dtype, (2, 8), (5, 8), (5, 130), products=precision)
-    assert not made.all(simt.MultiplyAdd)
+    assert not made.all(simt.Mma)
     assert made.error() <= ROUNDING[dtype]
 
 
 def test_below_level_2_it_is_computed_in_f32() -> None:
     made = compiled(attention(0), BF16, (3, 8), (4, 8), (4, 8), level=1)
-    assert not made.all(simt.MultiplyAdd)
+    assert not made.all(simt.Mma)
     assert made.error() <= ROUNDING[BF16]
 
 

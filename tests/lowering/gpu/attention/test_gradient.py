@@ -89,7 +89,7 @@ def test_a_gradient_is_two_walks(
     more = (added,) if added else ()
     made = compiled(gradient(causal), dtype, *shapes, *more, products=precision, mask=mask)
     assert names(made) == IN_ORDER
-    assert bool(made.all(simt.MultiplyAdd)) == (dtype is BF16 or precision == "tf32")
+    assert bool(made.all(simt.Mma)) == (dtype is BF16 or precision == "tf32")
     assert made.error() <= WEIGHTS * rounding
 
 

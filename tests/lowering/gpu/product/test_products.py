@@ -60,7 +60,7 @@ def test_numbers_of_16_bits_are_multiplied_by_matrix_instructions(
 ) -> None:
     made = compiled(product, dtype, lhs, rhs)
     assert len(made.all(mem.Call)) == 1
-    assert made.all(simt.MultiplyAdd)
+    assert made.all(simt.Mma)
     assert made.error() <= ROUNDING[dtype]
 
 
@@ -89,7 +89,7 @@ def test_wide_tiles_give_the_same(program: Program) -> None:
 
 def test_below_level_2_they_are_added_in_order() -> None:
     made = compiled(product, F16, (9, 8), (8, 16), level=1)
-    assert not made.all(simt.MultiplyAdd)
+    assert not made.all(simt.Mma)
     assert made.error() <= ROUNDING[F16]
 
 
@@ -174,7 +174,7 @@ def test_wide_products_of_f32_are_exact(program: Program, aligned: bool) -> None
     if program is of_transposed:
         lhs, rhs = lhs[::-1], rhs[::-1]
     made = compiled(program, F32, lhs, rhs)
-    assert not made.all(simt.MultiplyAdd)
+    assert not made.all(simt.Mma)
     copies = [op for op in made.all(simt.Copy) if isinstance(op, simt.Copy)]
     assert {copy.count for copy in copies} == {4 if aligned else 1}
     assert made.error() <= ROUNDING[F32]
@@ -198,7 +198,7 @@ def test_f32_is_rounded_to_tf32_where_that_is_asked_for(program: Program) -> Non
 
 
 def made_of_matrices(made: Compiled) -> bool:
-    return bool(made.all(simt.MultiplyAdd))
+    return bool(made.all(simt.Mma))
 
 
 # What follows a product.
