@@ -17,7 +17,7 @@ from dlc.driver.source.weight_sources import Weights
 from dlc.ir.attributes import Dense
 from dlc.ir.dims import Size
 from dlc.ir.types import TensorType
-from dlc.lowering.kernel_to_both import device_of
+from dlc.lowering.kernel_to_hetero import device_of
 from dlc.passes.kernel.prepare import NAME as PREPARE
 from dlc.planning.arena import align
 from dlc.planning.capacity import check_programs

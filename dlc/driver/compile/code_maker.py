@@ -20,7 +20,7 @@ from dlc.codegen.link.image import Image as LinkedImage
 from dlc.codegen.llvm.target_machine import cpu_name
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
-from dlc.lowering.kernel_to_both import TRANSFER
+from dlc.lowering.kernel_to_hetero import TRANSFER
 from dlc.runtime.abi import COPY, ON_GPU
 from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.container import Data

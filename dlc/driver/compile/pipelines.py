@@ -17,7 +17,7 @@ from dlc.lowering.graph_to_kernel.attention_gradient import fuse_attention_gradi
 from dlc.lowering.graph_to_kernel.decompose import decompose
 from dlc.lowering.graph_to_kernel.lower import lower_to_kernels
 from dlc.lowering.kernel_code.alignment import ACCESS
-from dlc.lowering.kernel_to_both import lower_to_hetero
+from dlc.lowering.kernel_to_hetero import lower_to_hetero
 from dlc.passes.graph.algebra import algebra
 from dlc.passes.graph.autodiff import autodiff
 from dlc.passes.graph.canonicalize import canonicalize
