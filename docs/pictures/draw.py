@@ -116,7 +116,7 @@ def _folders() -> Iterator[str]:
             x = 20 + place * 344
             yield box("result" if name in ("runtime", "errors") else "op", x, y, width, 34)
             yield text(x + 14, y + 22, name, "title")
-            yield text(x + 110, y + 21, says, "small")
+            yield text(x + 118, y + 21, says, "small")
 
 
 WAVES = (
