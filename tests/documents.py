@@ -157,10 +157,14 @@ def replace_in(page: str, changes: Sequence[Change]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+def prose(page: str) -> str:
+    """The text of a page without its fenced blocks."""
+    return FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+
+
 def links(page: str) -> list[str]:
     """Where the links and pictures of a page lead, if that is a file of the repository."""
-    text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
-    return [link for link in LINK.findall(text) if not re.match(r"[a-z]+:", link)]
+    return [link for link in LINK.findall(prose(page)) if not re.match(r"[a-z]+:", link)]
 
 
 def anchors(page: Path) -> set[str]:

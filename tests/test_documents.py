@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from dlc.cli import main
+from dlc.driver.compile.pipelines import PIPELINE
 from dlc.frontend.elaborate import elaborate
+from dlc.ir.passes import PASSES
 from tests import documents
 from tests.documents import ROOT, Block
 
@@ -18,6 +21,7 @@ PAGES = (
     "docs/adding.md",
     "docs/architecture.md",
     "docs/gpu.md",
+    "docs/gpu_kernels.md",
     "docs/memory.md",
     "docs/python.md",
     "docs/training.md",
@@ -112,6 +116,32 @@ def test_links_on_a_page_lead_somewhere(page: str) -> None:
         target = (ROOT / page).parent / path if path else ROOT / page
         assert target.exists(), link
         assert not anchor or anchor in documents.anchors(target), link
+
+
+@pytest.mark.parametrize("page", LINKED)
+def test_files_named_on_a_page_exist(page: str) -> None:
+    """`dlc/ir/core.py` from the root of the repository; `core.py` or `ir/core.py` by its end."""
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("dlc", "tests", "benchmarks", "examples", "docs", "supply_chain")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    for name in re.findall(r"`([\w/]+\.py|dlc/[\w/]+|tests/[\w/]+)`", documents.prose(page)):
+        is_there = (ROOT / name).exists() or any(path.endswith(f"/{name}") for path in sources)
+        assert is_there or name in NO_FILES, name
+
+
+NO_FILES = ("utils.py",)
+"""Named on a page because there is none."""
+
+
+def test_the_glossary_has_every_pass() -> None:
+    assert PIPELINE, "the modules that define the passes are loaded"
+    rows = re.findall(r"^\| ([^|]*) \|", documents.prose("docs/glossary.md"), re.M)
+    terms = {word for row in rows for word in re.findall(r"`(\w+)`", row)}
+    assert terms == {
+        name for name, each in PASSES.items() if each.function.__module__[:4] == "dlc."
+    }
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ SUBJECTS = {
 HEAD = """\
 # Errors
 
-Whatever is wrong is told with a code, the place, what disagrees, and a way out. `dlc explain D0304`
-prints the page behind a code: why it is wrong, a text that shows it, and the same text mended. In
-Python every error is a `dlc.DlcError`, and its `diagnostics` say the same. This list is made from those
-pages.
+For whoever meets an error. Each error has a code, a place, the two things that disagree, and a way out;
+this page lists the codes, made from the pages behind them. `dlc explain D0304` prints such a page: why it
+is wrong, a text that shows it, and the same text mended. In Python every error is a `dlc.DlcError`, and its
+`diagnostics` say the same.
 
 Exit codes of the command line: 0 done, 1 the model is wrong, 2 usage, 3 numbers differ, 4 unsupported,
 5 artifact refused, 70 a failure of dlc itself, 130 interrupted.

@@ -40,14 +40,17 @@ STEPS = (
 """How each level becomes the next."""
 
 LAYERS = (
-    ("cli", "one file for each verb"),
-    ("driver", "the whole way, and every stop on it"),
-    ("importers", "models from elsewhere"),
-    ("codegen", "LLVM text, the image, the engine"),
-    ("lowering", "from each level to the next"),
-    ("passes", "from a level to the same level"),
+    ("cli", "the command line: one module for each verb"),
+    ("driver", "compile, run, report: what each verb does"),
+    ("export", "graph to model text"),
+    ("importers", "ONNX to graph"),
+    ("codegen", "LLVM text, PTX, the linker, the engine"),
+    ("evaluation", "plans, loops and GPU threads, run with NumPy"),
+    ("lowering", "graph to kernel, kernel to CPU loops and GPU threads"),
+    ("planning", "schedule, memory plan, passes that lower the peak"),
+    ("passes", "graph to graph, kernel to kernel"),
     ("frontend", "model text to graph"),
-    ("target", "what machines have, and what work costs there"),
+    ("target", "descriptions of processors and GPUs, cost tables"),
     ("text", "lexers, parsers, printers", "dialects", "the operations"),
     ("ir", "values, operations, passes", "runtime", "load, check, call"),
     ("errors", "places, diagnostics, the pages behind the codes"),
@@ -113,7 +116,7 @@ def _folders() -> Iterator[str]:
             x = 20 + place * 344
             yield box("result" if name in ("runtime", "errors") else "op", x, y, width, 34)
             yield text(x + 14, y + 22, name, "title")
-            yield text(x + 110, y + 21, says, "small")
+            yield text(x + 118, y + 21, says, "small")
 
 
 WAVES = (
