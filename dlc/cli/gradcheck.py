@@ -37,10 +37,10 @@ def command(
 
     Of a model with a train block it is the loss, for the first examples of its data.
     """
-    wanted = given.of(model)
+    request = given.of(model)
     plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
     with progress(f"checking {model}"):
-        found = driver.check_gradients(wanted, plain.request(), order=order, full=full)
+        found = driver.check_gradients(request, plain.request(), order=order, full=full)
     wrong = [row for row in found.rows if not row.is_right]
     error = _differs(max(wrong, key=lambda row: max(row.error, row.narrow))) if wrong else None
     if as_json:

@@ -78,21 +78,21 @@ def command(
         _check_alone(model, entry, dims, given)
         _print_instance(driver.place_instance(instance, effort or 1), as_json)
         return
-    wanted = given.of(_needed(model, effort))
+    request = given.of(_needed(model, effort))
     if most is not None:
-        _print_largest(wanted, entry, dims, most, as_json)
+        _print_largest(request, entry, dims, most, as_json)
         return
-    asked = driver.Asked(wanted, entry, sizes(dims))
+    asked = driver.MemoryRequest(request, entry, sizes(dims))
     if compare is not None:
-        _print_comparison(asked, replace(asked, wanted=given.of(compare)), as_json)
+        _print_comparison(asked, replace(asked, request=given.of(compare)), as_json)
         return
-    check_kept(written.values(), [wanted.path])
+    check_kept(written.values(), [request.path])
     for path in written.values():
         check_writable(path)
     _show(asked, written, as_json)
 
 
-def _show(asked: driver.Asked, files: Mapping[str, str], as_json: bool) -> None:
+def _show(asked: driver.MemoryRequest, files: Mapping[str, str], as_json: bool) -> None:
     """The plan in files, or else, and as data in any case, on stdout."""
     found = _found(asked)
     driver.write_memory(found, files)
@@ -102,12 +102,14 @@ def _show(asked: driver.Asked, files: Mapping[str, str], as_json: bool) -> None:
         print(visible(driver.memory_text(found)))
 
 
-def _found(asked: driver.Asked) -> driver.ModelMemory:
-    with progress(f"planning {asked.wanted.path}"):
+def _found(asked: driver.MemoryRequest) -> driver.ModelMemory:
+    with progress(f"planning {asked.request.path}"):
         return driver.memory_of(asked)
 
 
-def _print_comparison(one: driver.Asked, other: driver.Asked, as_json: bool) -> None:
+def _print_comparison(
+    one: driver.MemoryRequest, other: driver.MemoryRequest, as_json: bool
+) -> None:
     before, after = _found(one), _found(other)
     if as_json:
         print_json(driver.comparison_data(before, after))
@@ -116,7 +118,7 @@ def _print_comparison(one: driver.Asked, other: driver.Asked, as_json: bool) -> 
 
 
 def _print_largest(
-    wanted: driver.CompileRequest, entry: str | None, dims: Sequence[str], most: str, as_json: bool
+    request: driver.CompileRequest, entry: str | None, dims: Sequence[str], most: str, as_json: bool
 ) -> None:
     """The largest value of the size that `--dim NAME` names, or of the only one that is free."""
     named = [text for text in dims if "=" not in text]
@@ -128,8 +130,10 @@ def _print_largest(
         )
     limit = options.memory(most, "--max")
     assert limit is not None
-    asked = driver.Asked(wanted, entry, sizes([text for text in dims if text not in named]))
-    with progress(f"planning {wanted.path}"):
+    asked = driver.MemoryRequest(
+        request, entry, sizes([text for text in dims if text not in named])
+    )
+    with progress(f"planning {request.path}"):
         fits = driver.largest_fits(asked, named[0] if named else None, limit)
     if as_json:
         print_json(driver.fits_data(fits, limit))

@@ -186,7 +186,7 @@ class Compilation:
             raise UsageError(
                 "--untrusted and --trust-ir contradict each other", code="D0901", help="choose one"
             )
-        wanted = driver.CompileRequest(
+        request = driver.CompileRequest(
             path,
             module=self.module,
             parameters=parameters(self.chosen),
@@ -199,7 +199,7 @@ class Compilation:
             fixed=pairs("--fix", self.fixed),
             trust_ir=self.trust_ir,
         )
-        return driver.automatic(wanted, trains=trains) if wanted.is_undecided else wanted
+        return driver.automatic(request, trains=trains) if request.is_undecided else request
 
 
 def compiling(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:

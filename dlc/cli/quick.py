@@ -37,7 +37,7 @@ class PlainRun:
     words: tuple[str, ...] = ()
     """The command line that it was read from."""
 
-    def request(self) -> driver.Request:
+    def request(self) -> driver.CallRequest:
         """What is asked of the entry point.
 
         Raises UsageError for texts that are no pairs and for files that cannot be written.
@@ -46,7 +46,7 @@ class PlainRun:
         check_kept(files.values(), [self.path, self.weights, *inputs.values()])
         for path in files.values():
             check_writable(path)
-        return driver.Request(
+        return driver.CallRequest(
             self.path,
             self.entry,
             inputs,
@@ -66,7 +66,7 @@ class PlainRun:
             results = driver.call(model, request)
         self.hand_over(results, request)
 
-    def hand_over(self, results: driver.Results, request: driver.Request) -> None:
+    def hand_over(self, results: driver.Results, request: driver.CallRequest) -> None:
         """Write the results to their files; where there are none, print them."""
         driver.save_results(results, request.files)
         if self.as_json:

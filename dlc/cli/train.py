@@ -79,8 +79,8 @@ def command(
     check_kept(written, [model, data, given.weights])
     _check_files(out, plot, checkpoint, history)
     check_threads(threads)
-    wanted = given.of(model, trains=True).to_run_here()
-    planned = driver.plan_training(wanted, None if resume is None else str(resume))
+    request = given.of(model, trains=True).to_run_here()
+    planned = driver.plan_training(request, None if resume is None else str(resume))
     check_kept(written, planned.files)
     examples = planned.data(data)
     with progress(f"compiling {model}"):
@@ -99,10 +99,10 @@ def command(
         return INTERRUPTED
     except CallError as error:
         if check_nan and error.diagnostics[0].code == DIVERGED:
-            driver.check_last_step(wanted, trainer)
+            driver.check_last_step(request, trainer)
         raise
     if out is not None:
-        _write(out, wanted, trainer, checkpoint)
+        _write(out, request, trainer, checkpoint)
     if plot is not None:
         driver.write_curve(str(plot), trainer.history, Path(model).name)
     if history is not None:
@@ -179,23 +179,23 @@ def _checkpoint(model: str, trainer: Trainer, given: Path | None) -> Path:
 
 
 def _write(
-    out: Path, wanted: driver.CompileRequest, trainer: Trainer, checkpoint: Path | None
+    out: Path, request: driver.CompileRequest, trainer: Trainer, checkpoint: Path | None
 ) -> None:
     """The result: weights for other programs, or an artifact with the model's entry points.
 
     Where that fails, what was learned goes to a checkpoint.
     """
     try:
-        if out.suffix == ".safetensors" or wanted.path.endswith(".dlc"):
+        if out.suffix == ".safetensors" or request.path.endswith(".dlc"):
             trainer.save(out)
         else:
-            driver.make_trained(wanted, trainer).artifact.write(out)
+            driver.make_trained(request, trainer).artifact.write(out)
     except DlcError:
-        path = _checkpoint(wanted.path, trainer, checkpoint)
+        path = _checkpoint(request.path, trainer, checkpoint)
         trainer.save(path)
         note(f"{out} was not written; what was learned is in {path}")
         raise
-    if out.suffix == ".dlc" and wanted.path.endswith(".dlc"):
+    if out.suffix == ".dlc" and request.path.endswith(".dlc"):
         note(f"{out} trains on; the text of the model makes an artifact that is called")
     else:
         note(f"{out}: {out.stat().st_size:,} bytes")

@@ -14,7 +14,7 @@ from typing import SupportsIndex, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dlc.driver.source.weight_sources import Given
+from dlc.driver.source.weight_sources import WeightsArgument
 from dlc.errors import UsageError
 from dlc.frontend.elaboration.values import Datum, Items
 from dlc.runtime.arrays.tensor import Tensor
@@ -92,7 +92,7 @@ def model_path(path: object, text: object, function: str) -> str:
     return found
 
 
-def weights_of(weights: Given) -> Given:
+def weights_of(weights: WeightsArgument) -> WeightsArgument:
     """A file, `init:SEED` or arrays by name, as they are."""
     if weights is None:
         return None

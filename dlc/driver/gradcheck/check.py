@@ -23,7 +23,7 @@ from dlc.driver.compile.settings import Settings
 from dlc.driver.gradcheck.check_values import Values, values_of
 from dlc.driver.gradcheck.finite_differences import slope
 from dlc.driver.gradcheck.neighbourhood import Neighbourhood
-from dlc.driver.run.calls import Request
+from dlc.driver.run.calls import CallRequest
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.source.open import open_model, open_training
 from dlc.driver.source.source_model import SourceModel
@@ -120,7 +120,7 @@ class Gradients:
 
 
 def check_gradients(
-    wanted: CompileRequest, request: Request, *, order: int = 1, full: bool = False
+    request: CompileRequest, call_request: CallRequest, *, order: int = 1, full: bool = False
 ) -> Gradients:
     """Check the gradient of the loss of a model, or of an entry point, by every float it depends on.
 
@@ -128,31 +128,31 @@ def check_gradients(
     examples of its data, where they can be read. With `full` every element is checked. Raises UsageError
     (D0905) for a function without float arguments or results, or that is not finite at that place.
     """
-    opened = _opened(wanted, request)
-    function = find_function(opened.module, request.entry)
+    source = _opened(request, call_request)
+    function = find_function(source.module, call_request.entry)
     effort = Effort(full=full)
-    with opened.quoting():
-        values = values_of(opened, function, request, wanted.weights)
-        check = Check(opened.module, function, values, order)
-        model = compile_gradients(opened, [check], Settings())
+    with source.quoting():
+        values = values_of(source, function, call_request, request.weights)
+        check = Check(source.module, function, values, order)
+        model = compile_gradients(source, [check], Settings())
         return Gradients(check.rows(model, effort), values.source, effort)
 
 
-def _opened(wanted: CompileRequest, request: Request) -> SourceModel:
-    if request.entry is None and wanted.path.endswith(".dlm"):
+def _opened(request: CompileRequest, call_request: CallRequest) -> SourceModel:
+    if call_request.entry is None and request.path.endswith(".dlm"):
         plain = open_model(
-            wanted.path, text=wanted.text, module=wanted.module, settings=wanted.parameters
+            request.path, text=request.text, module=request.module, settings=request.parameters
         )
         if plain.can_train:
             return open_training(
-                wanted.path,
-                text=wanted.text,
-                module=wanted.module,
-                settings=wanted.parameters,
+                request.path,
+                text=request.text,
+                module=request.module,
+                settings=request.parameters,
                 purpose="loss",
             )
         return plain
-    return wanted.open()
+    return request.open()
 
 
 class Check:
@@ -331,13 +331,13 @@ class _Worst:
             self.gradient, self.difference = gradient, difference
 
 
-def compile_gradients(opened: SourceModel, checks: Sequence[Check], settings: Settings) -> Model:
+def compile_gradients(source: SourceModel, checks: Sequence[Check], settings: Settings) -> Model:
     """The functions of all these checks of one model, compiled together."""
     functions = [function for check in checks for function in check.functions()]
     module, context = _module(functions)
     Manager(context).run(module, (autodiff,))
     made = SourceModel(
-        module, context, opened.name, opened.texts, opened.folder, listings=opened.listings
+        module, context, source.name, source.texts, source.folder, listings=source.listings
     )
     return Model(compile_model(made, settings))
 

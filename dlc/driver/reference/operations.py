@@ -143,9 +143,9 @@ def _in_ir() -> dict[str, str]:
 def _on_the_way(level: int, target: str = "cpu") -> dict[str, str]:
     """Uses between the graph and machine code."""
     found: dict[str, str] = {}
-    opened = open_model("showcase.dlm", text=CALLED)
+    model = open_model("showcase.dlm", text=CALLED)
     settings = Settings(level, target=target, matmul="generated" if level else "blas")
-    lower(opened, settings, "loop", lambda _, module: _collect(module, found))
+    lower(model, settings, "loop", lambda _, module: _collect(module, found))
     return found
 
 

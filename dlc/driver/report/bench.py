@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dlc.driver.run.calls import Arguments, Request, call_with
+from dlc.driver.run.calls import Arguments, CallRequest, call_with
 from dlc.driver.run.request import CompileRequest, make_here
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Input
@@ -48,23 +48,27 @@ class Timing:
 
 
 def measure(
-    wanted: CompileRequest, request: Request, *, threads: int | None = None, seconds: float = 1.0
+    request: CompileRequest,
+    call_request: CallRequest,
+    *,
+    threads: int | None = None,
+    seconds: float = 1.0,
 ) -> Timing:
     """Call an entry point for about so many seconds, at least ten times, and time each call."""
     check_threads(threads)
-    wanted = wanted.to_run_here()
+    request = request.to_run_here()
     began = time.perf_counter()
-    if wanted.is_compiled:
-        artifact, compile_s = Artifact.read(wanted.path), 0.0
+    if request.is_compiled:
+        artifact, compile_s = Artifact.read(request.path), 0.0
     else:
-        artifact = make_here(wanted).artifact
+        artifact = make_here(request).artifact
         compile_s = time.perf_counter() - began
-    arguments = request.arguments(artifact.manifest.entries)
+    arguments = call_request.arguments(artifact.manifest.entries)
     loading = time.perf_counter()
-    model = Model(artifact, threads=threads, device=wanted.device)
+    model = Model(artifact, threads=threads, device=request.device)
     load_ms = (time.perf_counter() - loading) * 1e3
-    if wanted.is_compiled and wanted.weights is not None:
-        model = model.with_weights(wanted.weights)
+    if request.is_compiled and request.weights is not None:
+        model = model.with_weights(request.weights)
     calls = _Calls(model, arguments)
     spent = calls.times(seconds) * 1e3
     found = Timing(

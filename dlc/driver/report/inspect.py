@@ -176,16 +176,16 @@ def _memory(artifact: Artifact) -> Iterator[Memory]:
             yield Memory(entry.name, FIRST_GPU if on_gpu else device, size)
 
 
-def _model(opened: SourceModel) -> Inspection:
-    with opened.quoting():
-        settle_interfaces(opened.module)
-    sources = [op for op in opened.module.body if isinstance(op, weight.Source)]
+def _model(model: SourceModel) -> Inspection:
+    with model.quoting():
+        settle_interfaces(model.module)
+    sources = [op for op in model.module.body if isinstance(op, weight.Source)]
     return Inspection(
-        opened.name,
-        opened.stage,
+        model.name,
+        model.stage,
         sum(_count(op.type) for op in sources if op.trained),
-        tuple(interfaces(opened.module)),
-        opened.layers,
+        tuple(interfaces(model.module)),
+        model.layers,
         tuple([_source_row(op) for op in sources]),
     )
 

@@ -78,23 +78,23 @@ class Estimate:
 
 
 def automatic(
-    wanted: CompileRequest, machine: Machine | None = None, *, trains: bool = False
+    request: CompileRequest, machine: Machine | None = None, *, trains: bool = False
 ) -> CompileRequest:
     """A compilation with `auto` as its target, decided for a machine, this one where none is given.
 
     `auto:NAME` decides as if there were a GPU of that kind; other targets stay as they are. It is decided
     by a step of training where it `trains`. What is chosen goes into the decision log.
     """
-    if not wanted.is_undecided:
-        return wanted
+    if not request.is_undecided:
+        return request
     if machine is None:
-        machine = machine_here(wanted.settings.target.partition(":")[2], wanted.device)
-    on_cpu = replace(wanted, settings=replace(wanted.settings, target="cpu"))
+        machine = machine_here(request.settings.target.partition(":")[2], request.device)
+    on_cpu = replace(request, settings=replace(request.settings, target="cpu"))
     if machine.gpu is None:
         why = "there is no GPU here"
         return replace(on_cpu, decided=(_decision("refused", why, "the model", "-"),))
-    kept = {name: value for name, value in wanted.parameters.items() if name not in OWN}
-    looked_at = replace(on_cpu, parameters=kept, to_train=trains and wanted.path.endswith(".dlm"))
+    kept = {name: value for name, value in request.parameters.items() if name not in OWN}
+    looked_at = replace(on_cpu, parameters=kept, to_train=trains and request.path.endswith(".dlm"))
     found = estimated(looked_at if trains else on_cpu, machine)
     return _chosen(on_cpu, found, machine.gpu)
 
@@ -114,22 +114,22 @@ def machine_here(architecture: str = "", device: str | None = None) -> Machine:
 # What each part takes --------------------------------------------------------------------------------
 
 
-def estimated(wanted: CompileRequest, machine: Machine) -> Estimate:
+def estimated(request: CompileRequest, machine: Machine) -> Estimate:
     """The parts of a model with what they take on a machine with a GPU."""
     assert machine.gpu is not None
-    opened = wanted.open()
-    uses = _uses(opened)
-    placed = {*wanted.places, *[name for name, use in uses.items() if use.placed]}
-    paths = [path for path in submodules(opened) if path in uses and path not in placed][:MOST]
+    model = request.open()
+    uses = _uses(model)
+    placed = {*request.places, *[name for name, use in uses.items() if use.placed]}
+    paths = [path for path in submodules(model) if path in uses and path not in placed][:MOST]
     devices = {path: f"cpu:{FIRST + number}" for number, path in enumerate(paths)}
     if devices:
-        opened = replace(wanted, places={**wanted.places, **devices}).open()
-    sizes = _sizes(opened)
-    if opened.stage == "graph":
-        lower(opened, wanted.settings, "kernel")
+        model = replace(request, places={**request.places, **devices}).open()
+    sizes = _sizes(model)
+    if model.stage == "graph":
+        lower(model, request.settings, "kernel")
     names = {device: path for path, device in devices.items()}
     found = Estimate({path: Part(place=uses[path].place) for path in paths})
-    for function in [op for op in opened.module.body if isinstance(op, func.Func)]:
+    for function in [op for op in model.module.body if isinstance(op, func.Func)]:
         if function.sym_visibility != "private":
             _Counted(found, function, names, sizes, machine).count()
     return found
@@ -142,10 +142,10 @@ class _Use(NamedTuple):
     placed: bool
 
 
-def _uses(opened: SourceModel) -> dict[str, _Use]:
+def _uses(model: SourceModel) -> dict[str, _Use]:
     """The submodules in the texts that a model was read from, by name."""
     found: dict[str, _Use] = {}
-    for name, text in opened.texts.items() if opened.name.endswith(".dlm") else ():
+    for name, text in model.texts.items() if model.name.endswith(".dlm") else ():
         source = Source(name, text)
         for node in walk(parse(source).file):
             if isinstance(node, ast.Use) and node.name not in found:
@@ -154,16 +154,16 @@ def _uses(opened: SourceModel) -> dict[str, _Use]:
     return found
 
 
-def submodules(opened: SourceModel) -> list[str]:
+def submodules(model: SourceModel) -> list[str]:
     """The submodules of the root, by path, in order of the text."""
-    return list(dict.fromkeys([row.path.split(".")[0] for row in opened.layers if row.path]))
+    return list(dict.fromkeys([row.path.split(".")[0] for row in model.layers if row.path]))
 
 
-def _sizes(opened: SourceModel) -> dict[str, int]:
+def _sizes(model: SourceModel) -> dict[str, int]:
     """The sizes at which estimates are made: upper bounds."""
     found: dict[str, int] = {}
-    assert isinstance(opened.module, Module)
-    for function in [op for op in opened.module.body if isinstance(op, func.Func)]:
+    assert isinstance(model.module, Module)
+    for function in [op for op in model.module.body if isinstance(op, func.Func)]:
         for name, (low, high) in function.bounds.items():
             found[name] = max(low, UNBOUNDED) if high is None else high
     return found
@@ -248,7 +248,7 @@ def _kernels(
 # What is chosen --------------------------------------------------------------------------------------
 
 
-def _chosen(wanted: CompileRequest, found: Estimate, architecture: str) -> CompileRequest:
+def _chosen(request: CompileRequest, found: Estimate, architecture: str) -> CompileRequest:
     """The compilation that takes least, by the estimate."""
     on_gpu, time = _best_cut(found)
     whole = sum(part.gpu for part in found.parts.values()) + found.called
@@ -257,19 +257,19 @@ def _chosen(wanted: CompileRequest, found: Estimate, architecture: str) -> Compi
     decided: list[Decision] = []
     elsewhere = any(name.startswith("cpu:") and name != HOST for name in found.parts)
     if whole < time and not elsewhere:
-        settings = replace(wanted.settings, target=f"cuda:{architecture}")
+        settings = replace(request.settings, target=f"cuda:{architecture}")
         decided.append(_decision("did", f"run all of it on {architecture}", "the model", "-", told))
-        return replace(wanted, settings=settings, decided=tuple(decided))
+        return replace(request, settings=settings, decided=tuple(decided))
     what = f"run a part on {architecture}" if on_gpu else "run all of it on the processor"
     decided.append(_decision("did", what, "the model", "-", told))
     for name, part in found.parts.items():
         if name != HOST and not name.startswith(("cpu:", "cuda:")):
             decided.append(_about(name, part, found, name in on_gpu))
     if not on_gpu and not any(map(is_gpu, found.parts)):
-        return replace(wanted, decided=tuple(decided), device=None)
-    places = {**wanted.places, **dict.fromkeys(sorted(on_gpu), "cuda:0")}
-    settings = replace(wanted.settings, target=f"cpu+cuda:{architecture}")
-    return replace(wanted, settings=settings, places=places, decided=tuple(decided))
+        return replace(request, decided=tuple(decided), device=None)
+    places = {**request.places, **dict.fromkeys(sorted(on_gpu), "cuda:0")}
+    settings = replace(request.settings, target=f"cpu+cuda:{architecture}")
+    return replace(request, settings=settings, places=places, decided=tuple(decided))
 
 
 def _best_cut(found: Estimate) -> tuple[set[str], int]:

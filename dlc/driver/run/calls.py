@@ -32,7 +32,7 @@ class Arguments:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CallRequest:
     """What the user asks for: texts of inputs by name, sizes, and a seed for the inputs left out.
 
     `files` says where results go, by their names; `words` is the command line, which is suggested with
@@ -179,7 +179,7 @@ def load_model(
     return model if weights is None else model.with_weights(weights)
 
 
-def call(model: Model, request: Request) -> Results:
+def call(model: Model, request: CallRequest) -> Results:
     """Call the entry point that is meant."""
     arguments = request.arguments([point.entry for point in model.entry_points.values()])
     return call_with(model, arguments)

@@ -40,7 +40,7 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ImportRequest:
     """What is asked of an ONNX file: texts of other shapes and of the only values of inputs, and bounds."""
 
     shapes: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dlc.dialects.builtin import Module
 from dlc.driver.source.extensions import load_extensions
-from dlc.driver.source.importing import Asked
+from dlc.driver.source.importing import ImportRequest
 from dlc.driver.source.source_model import SourceModel
 from dlc.driver.source.stages import stages_of
 from dlc.driver.source.training_text import take_training
@@ -45,7 +45,7 @@ def open_model(
     module: str | None = None,
     settings: Chosen | None = None,
     places: Places | None = None,
-    asked: Asked | None = None,
+    import_request: ImportRequest | None = None,
 ) -> SourceModel:
     """The model in a file; with `text`, in that text under the name `path`. An ONNX file is as `asked`.
 
@@ -63,15 +63,20 @@ def open_model(
         )
     if text is None:
         map_file(path)  # whatever kind of model it is, a file that cannot be read is said alike
-    asked = asked or Asked()
-    asked.check_for(path)
-    opened = opener(path, text, module, settings or {}, places or {}, asked)
-    with opened.quoting():
-        check_interface(opened.module)
-    opened.reopen = lambda: open_model(
-        path, text=text, module=module, settings=settings, places=places, asked=asked
+    import_request = import_request or ImportRequest()
+    import_request.check_for(path)
+    model = opener(path, text, module, settings or {}, places or {}, import_request)
+    with model.quoting():
+        check_interface(model.module)
+    model.reopen = lambda: open_model(
+        path,
+        text=text,
+        module=module,
+        settings=settings,
+        places=places,
+        import_request=import_request,
     )
-    return opened
+    return model
 
 
 def open_training(
@@ -96,11 +101,11 @@ def open_training(
         )
     if text is None:
         map_file(path)
-    opened = _open_text(path, text, module, settings or {}, places or {}, purpose=purpose)
-    opened.reopen = lambda: open_training(
+    model = _open_text(path, text, module, settings or {}, places or {}, purpose=purpose)
+    model.reopen = lambda: open_training(
         path, text=text, module=module, settings=settings, places=places, purpose=purpose
     )
-    return opened
+    return model
 
 
 def _open_text(
@@ -109,7 +114,7 @@ def _open_text(
     module: str | None,
     settings: Chosen,
     places: Places,
-    _: Asked | None = None,
+    _: ImportRequest | None = None,
     *,
     purpose: Purpose = "call",
 ) -> SourceModel:
@@ -158,22 +163,22 @@ def _open_ir(
     module: str | None,
     settings: Chosen,
     places: Places,
-    _: Asked,
+    _: ImportRequest,
 ) -> SourceModel:
     _refuse_choices(path, module, settings, places)
     name = readable(path.name)
     found = Source.read(path, name, MAX_IR_BYTES).text if text is None else text
     parsed = read_ir(found, name)
     training = take_training(parsed)
-    opened = SourceModel(parsed, Context(), name, {name: found}, path.parent, training=training)
-    _place(opened)
-    return opened
+    model = SourceModel(parsed, Context(), name, {name: found}, path.parent, training=training)
+    _place(model)
+    return model
 
 
-def _place(opened: SourceModel) -> None:
+def _place(model: SourceModel) -> None:
     """Note the level of IR that was read."""
-    opened.stages = stages_of(opened.module)
-    opened.stage = opened.read_at = opened.stages[0]
+    model.stages = stages_of(model.module)
+    model.stage = model.read_at = model.stages[0]
 
 
 def _refuse_choices(path: Path, module: str | None, settings: Chosen, places: Places) -> None:
@@ -192,7 +197,7 @@ def _open_artifact(
     module: str | None,
     settings: Chosen,
     places: Places,
-    _: Asked,
+    _: ImportRequest,
 ) -> SourceModel:
     _refuse_choices(path, module, settings, places)
     artifact = Artifact.read(path)
@@ -201,7 +206,7 @@ def _open_artifact(
     parsed = read_ir(graph, listing)
     facts = artifact.manifest
     weights = WeightViews(facts.weights, as_bytes(artifact.section("weights")))
-    opened = SourceModel(
+    model = SourceModel(
         parsed,
         Context(),
         facts.model,
@@ -212,8 +217,8 @@ def _open_artifact(
         training=facts.training,
         listings={listing: graph},
     )
-    _place(opened)
-    return opened
+    _place(model)
+    return model
 
 
 def _graph_of(artifact: Artifact) -> str:
@@ -232,11 +237,11 @@ def _open_onnx(
     module: str | None,
     settings: Chosen,
     places: Places,
-    asked: Asked,
+    import_request: ImportRequest,
 ) -> SourceModel:
     _refuse_choices(path, module, settings, places)
     context = Context()
-    made = asked.read(path, context.values)
+    made = import_request.read(path, context.values)
     name = readable(path.name)
     texts = {name: made.listing}
     return SourceModel(
@@ -251,7 +256,9 @@ def _open_onnx(
     )
 
 
-OPENERS: dict[str, Callable[[Path, str | None, str | None, Chosen, Places, Asked], SourceModel]] = {
+OPENERS: dict[
+    str, Callable[[Path, str | None, str | None, Chosen, Places, ImportRequest], SourceModel]
+] = {
     ".dlm": _open_text,
     ".dlir": _open_ir,
     ".dlc": _open_artifact,

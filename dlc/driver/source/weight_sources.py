@@ -30,7 +30,7 @@ from dlc.runtime.weights.files import WeightFile, open_weights, open_weights_ins
 from dlc.runtime.weights.keys import by_key, by_path
 
 Array: TypeAlias = NDArray[np.generic]
-Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Array] | None"
+WeightsArgument: TypeAlias = "str | os.PathLike[str] | Mapping[str, Array] | None"
 """`init:SEED`, the path of a weight file, arrays by name, or None for what the model says itself."""
 
 INIT = "init:"
@@ -51,7 +51,7 @@ class Weights:
 
 def gather(
     module: Module,
-    given: Given,
+    argument: WeightsArgument,
     folder: Path,
     own: Mapping[str, Array] | None = None,
     seed: int = 0,
@@ -69,7 +69,7 @@ def gather(
     ]
     notes: list[str] = []
     stored = _own(folder, sources, notes, seed) if own is None else _from_arrays(own)
-    find = stored if given is None else _chosen(given)
+    find = stored if argument is None else _chosen(argument)
     table: list[manifest.Weight] = []
     end = 0
     for source in sources:
@@ -112,16 +112,16 @@ def _row(source: weight.Source, offset: int) -> manifest.Weight:
     )
 
 
-def _chosen(given: str | os.PathLike[str] | Mapping[str, Array]) -> Finder:
+def _chosen(argument: str | os.PathLike[str] | Mapping[str, Array]) -> Finder:
     """Weights from where the user says."""
-    match given:
-        case str() if given.startswith(INIT):
-            seed = _seed(given)
+    match argument:
+        case str() if argument.startswith(INIT):
+            seed = _seed(argument)
             return lambda source, _: _initial(source, seed)
         case Mapping():
-            return _from_arrays(given)
+            return _from_arrays(argument)
         case _:
-            return _from_file(open_weights(given))
+            return _from_file(open_weights(argument))
 
 
 def _seed(text: str) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlc.driver.compile.settings import Settings
-from dlc.driver.memory.asked import Asked, memory_of
+from dlc.driver.memory.asked import MemoryRequest, memory_of
 from dlc.driver.memory.report import memory_text
 from dlc.driver.report.inspect import inspect_file
 from dlc.driver.report.show import Shown, show_stage
@@ -75,7 +75,7 @@ def test_a_model_for_a_gpu_alone_runs_there_as_a_whole() -> None:
 
 
 def test_memory_is_told_by_device(file: str) -> None:
-    text = memory_text(memory_of(Asked(CompileRequest(file))))
+    text = memory_text(memory_of(MemoryRequest(CompileRequest(file))))
     assert "devices     cpu:0 4.0 KiB, met; cuda:0 2.0 KiB, met: each has" in text
 
 
