@@ -57,7 +57,7 @@ def command(
 
 
 def _differs(row: driver.GradientRow) -> NumbersDiffer:
-    """What is wrong with the worst gradient."""
+    """Describe the worst gradient."""
     if row.is_right_in_f64:
         message = (
             f"the gradient by {row.name} is right in f64 and differs by {row.narrow:.1e} of its "

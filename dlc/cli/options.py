@@ -127,7 +127,7 @@ PlanEffort: TypeAlias = Annotated[
 def memory(text: str | None, option: str = "--max-memory") -> int | None:
     """Bytes, such as 1048576, or 512MiB as the language writes it; None where nothing is given.
 
-    Raises UsageError (D0901) for what is no size of memory.
+    Raises UsageError (D0901) for what is not a size of memory.
     """
     if text is None:
         return None
@@ -136,7 +136,7 @@ def memory(text: str | None, option: str = "--max-memory") -> int | None:
         return literals.size(text) if number is None else number
     except literals.LiteralError:
         raise UsageError(
-            f"{option} {text!r} is no size of memory", code="D0901", help="write 512MiB or 2GiB"
+            f"{option} {text!r} is not a size of memory", code="D0901", help="write 512MiB or 2GiB"
         ) from None
 
 
@@ -164,7 +164,7 @@ class Compilation:
     trust_ir: TrustIr = False
 
     def settings(self) -> driver.Settings:
-        """What is chosen about the code. Raises UsageError (D0901, D0902)."""
+        """The settings of the code. Raises UsageError (D0901, D0902)."""
         return driver.Settings(
             self.level,
             self.target,

@@ -38,9 +38,9 @@ class PlainRun:
     """The command line that it was read from."""
 
     def request(self) -> driver.CallRequest:
-        """What is asked of the entry point.
+        """The call that the arguments ask for.
 
-        Raises UsageError for texts that are no pairs and for files that cannot be written.
+        Raises UsageError for texts that are not pairs and for files that cannot be written.
         """
         inputs, files = pairs("--input", self.inputs), pairs("--output", self.outputs)
         check_kept(files.values(), [self.path, self.weights, *inputs.values()])

@@ -20,7 +20,7 @@ from dlc.errors.suggest import did_you_mean
 __all__ = ["UNREADABLE", "Verb", "misread", "refused"]
 
 UNREADABLE = cast("type[Exception]", typer.BadParameter.__base__)
-"""What the library raises for any command line that it cannot read."""
+"""The exception that typer raises for a command line that it cannot read."""
 
 _WHOLE = re.compile(r"-?[0-9]{1,4000}")
 """Python reads no longer ones."""
@@ -37,7 +37,7 @@ class Verb(TyperCommand):
     def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride] - its own type is private
         self, ctx: typer.Context, args: list[str]
     ) -> list[str]:
-        """What is left of the words. Raises UsageError (D0901) for words that the verb does not take."""
+        """The arguments that are left. Raises UsageError (D0901) for those that the verb does not take."""
         if not ctx.resilient_parsing:
             self._check(ctx, args)
         return super().parse_args(ctx, args)
@@ -94,7 +94,7 @@ def _check_number(name: str, text: str, kind: type[int | float], bounds: OptionI
     number = _number(text, kind)
     if number is None:
         what = "whole number" if kind is int else "number"
-        raise refused(f"{name} {text!r} is no {what}", f"write {name} {bounds.min or 1:g}")
+        raise refused(f"{name} {text!r} is not a {what}", f"write {name} {bounds.min or 1:g}")
     low, high = bounds.min, bounds.max
     if (low is not None and number < low) or (high is not None and number > high):
         limits = f"{low:g} or more" if high is None else f"{low:g} to {high:g}"

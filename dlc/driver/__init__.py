@@ -70,8 +70,8 @@ _NAMES = {
     "dlc.driver.report.inspect": ("Inspection", "inspect_file"),
     "dlc.driver.report.instances": ("PlacedInstance", "place_instance"),
     "dlc.driver.run.request": (
-        "CompileResult",
         "CompileRequest",
+        "CompileResult",
         "evaluate_model",
         "make_artifact",
         "make_model",

@@ -1,4 +1,4 @@
-"""What `dlc.compile` and `dlc.trainer` are."""
+"""The Python API: `dlc.compile` and `dlc.trainer`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python code passes to `dlc.compile` and `dlc.trainer`, checked and as the driver takes it.
+"""The arguments of `dlc.compile` and `dlc.trainer`, checked and converted for the driver.
 
 Numbers may be NumPy's, lists may be tuples, ranges and arrays. What is of another kind is a UsageError that
 names the argument, not a TypeError from somewhere inside.
@@ -111,7 +111,7 @@ def settings_of(settings: Mapping[str, Setting] | None) -> dict[str, Datum]:
 
 
 def _mapping(argument: str, given: object, what: str) -> Mapping[str, object]:
-    """What is given by name; nothing for None."""
+    """A mapping by name; empty for None."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):

@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What is drawn for one node: a title, small print, and below it a note for each value that leaves.
+    """The box of one node: a title, small print, and below it a note for each value that leaves.
 
     `kind` is input, weight, constant, op or result; `ports` is how many edges end at it.
     """

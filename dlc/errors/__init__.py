@@ -1,4 +1,4 @@
-"""What dlc says when something is wrong: places in text, diagnostics, and the exceptions that carry them.
+"""Errors: places in text, diagnostics, and the exceptions that carry them.
 
 Every error a user can cause is a `DlcError`; its class decides the exit code of the command line.
 A diagnostic names a place, the two things that disagree, and one way out; it has a code whose page
@@ -46,9 +46,9 @@ __all__ = [
 
 
 MAX_LINE = 160
-"""A longer line of a text is shown in part."""
+"""The most characters of a source line that are shown."""
 MAX_TEXT = 1_000
-"""So much of a message is shown."""
+"""The most characters of a message that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class InternalError(DlcError):
 
 
 def no_memory() -> InternalError:
-    """What to say where the system has refused memory that was needed."""
+    """The error for memory that the system refused."""
     return InternalError(
         "the system has no more memory",
         code="D0998",
@@ -195,7 +195,7 @@ def memory_needed() -> Generator[None]:
 
 
 def not_installed(error: ModuleNotFoundError) -> DlcError:
-    """What to say where a package that dlc needs is missing: it was installed without what it needs."""
+    """The error for a required package that is missing: dlc was installed without its dependencies."""
     package = (error.name or str(error)).partition(".")[0]
     return UsageError(
         f"{package} is not installed",
@@ -310,7 +310,7 @@ class _Window:
 
     @classmethod
     def around(cls, place: Place, line: str) -> _Window:
-        """What is shown of the line that the place is in."""
+        """The visible part of the line that the place is in."""
         line = line.expandtabs(1)
         if len(line) <= MAX_LINE:
             return cls(place, line, 0, 1, len(line) + 1)

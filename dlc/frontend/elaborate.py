@@ -67,7 +67,7 @@ class Elaborated:
     warnings: tuple[Diagnostic, ...]
     texts: Mapping[str, str]
     unkept: tuple[Diagnostic, ...]
-    """What the text demands and compiled code would not keep: whoever compiles refuses it."""
+    """Limits and devices that compiled code would not respect: the compiler refuses them."""
 
 
 def elaborate(

@@ -39,7 +39,7 @@ __all__ = ["indexed", "updated"]
 
 @dataclass(slots=True)
 class Selection:
-    """What an index takes of one tensor, axis by axis."""
+    """The selection that an index makes of one tensor, axis by axis."""
 
     starts: list[Size] = field(default_factory=list[Size])
     limits: list[Size] = field(default_factory=list[Size])

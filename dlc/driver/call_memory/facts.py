@@ -1,4 +1,4 @@
-"""What an artifact says about the memory of an entry point, in numbers at one tuple of sizes.
+"""The memory plan of an entry point at one tuple of sizes, as the artifact records it.
 
 All of it is read from the certificate, the table of steps and the list of values, after the checks that
 loading makes; nothing is believed that a loader would not.
@@ -85,7 +85,7 @@ class Root:
 
     @property
     def title(self) -> str:
-        """What it is called: a name of the text if it has one, and a type."""
+        """Its name in the text, if it has one, and its type."""
         return self.main.title or f"root {self.number}"
 
     @property
@@ -147,7 +147,7 @@ class EntryMemory:
 
     @property
     def at_peak(self) -> list[Root]:
-        """What is in use then, the largest first."""
+        """The roots that are in use then, the largest first."""
         found = [root for root in self.roots if root.first <= self.peak <= root.last]
         return sorted(found, key=lambda root: (-root.bytes, root.offset))
 
@@ -206,7 +206,7 @@ def entry_memory(
 
 
 def _noted(artifact: Artifact, loaded: Loaded, entry: str) -> ArenaValues:
-    """What the artifact says about the values of an entry point; nothing where it has no such section."""
+    """The artifact's records of the values of an entry point; none without such a section."""
     name = values_section(loaded.target.name, entry)
     if name not in artifact.sections:
         return ArenaValues()

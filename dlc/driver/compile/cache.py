@@ -68,7 +68,7 @@ class DiskCache:
         return contents
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep an object file; a disk that is full or read-only is no error.
+        """Keep an object file; a disk that is full or read-only is not an error.
 
         Compiling does not wait for the disk: a file that a power cut emptied is none, says its digest.
         """

@@ -36,7 +36,7 @@ KernelKind: TypeAlias = type[loop.Func | simt.Func]
 
 
 class Code(NamedTuple):
-    """What was made of the kernels: the number that programs call each by, and what the artifact holds."""
+    """Compiled kernels: the number by which programs call each, and the sections of the artifact."""
 
     name: str
     """Of the target."""

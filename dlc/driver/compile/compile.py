@@ -94,7 +94,7 @@ def lower_to(job: CompileJob, stage: str, after: Observer | None = None) -> None
 
 
 def _reproducer(job: CompileJob, stage: str) -> Callable[[Pass[...]], str] | None:
-    """What writes a file when a pass fails, where the model can be read again."""
+    """The hook that writes a reproducer when a pass fails, if the model can be read again."""
     reopen = job.model.reopen
     if reopen is None:
         return None

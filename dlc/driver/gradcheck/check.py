@@ -106,7 +106,7 @@ class GradientRow:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """What a check found: a row for each argument, where the function was looked at, and how closely."""
+    """The result of a gradient check: a row for each argument, the point, and the effort."""
 
     rows: Sequence[GradientRow]
     source: str
@@ -198,7 +198,7 @@ class Check:
         return narrow, wide
 
     def gradients(self, model: Model) -> dict[str, Numbers]:
-        """What each float of the function receives in f64, by name, from a model as in `rows`.
+        """The f64 gradient of each float argument, by name, from a model as in `rows`.
 
         The cotangents are `values` of their names.
         """
@@ -359,7 +359,7 @@ def _module(functions: Sequence[func.Func]) -> tuple[Module, Context]:
 
 
 def _called(model: Model, name: str, values: Sequence[Array]) -> list[Numbers]:
-    """What an entry point gives for these values in f64, again in f64."""
+    """The results of an entry point for these f64 values, in f64."""
     entry = model.entry_points[name]
     given = zip(entry.inputs, values, strict=True)
     found = entry(*[_as(value, DType.named[item.dtype]) for item, value in given])

@@ -65,7 +65,7 @@ def values_of(
 def _requested(
     model: SourceModel, entry: Entry, call_request: CallRequest
 ) -> tuple[dict[str, Array], Mapping[str, int]]:
-    """What the user asks for, random numbers for the rest, and the sizes that no input shows."""
+    """The inputs that the user named, random numbers for the rest, and the sizes that no input shows."""
     call_request = replace(call_request, entry=entry.name, seed=call_request.seed or 0)
     named = call_request.arguments(interfaces(model.module)).named
     arrays, free = ArgumentReader(entry, Binder(entry).free).read((), named)

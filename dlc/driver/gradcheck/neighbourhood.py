@@ -41,7 +41,7 @@ class Neighbourhood(Evaluation):
         return self._number(self._dependents[index], known)
 
     def constant(self, value: Value, array: Array) -> Array:
-        """What it was at the point."""
+        """Its value at the point."""
         place = (value, self._rounds[value])
         self._rounds[value] += 1
         if self._at_point:

@@ -71,7 +71,7 @@ class EntryPlan:
         return {name: size for name, size in found.items() if size is not None}
 
     def need(self, dims: Mapping[str, int]) -> Need:
-        """What a call takes at these sizes. Raises CallError (D0804) for sizes that it does not take."""
+        """The memory of a call at these sizes. Raises CallError (D0804) for sizes that it does not take."""
         binding = Sizing(self.entry, self.loaded.programs[self.entry.name]).at_dims(dims)
         return need_of(self.artifact, self.loaded, self.entry, binding)
 

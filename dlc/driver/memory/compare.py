@@ -44,7 +44,7 @@ class Compared:
 
     @property
     def amounts(self) -> dict[str, tuple[int, int]]:
-        """What both need, in bytes but for the numbers of waves and roots."""
+        """The needs of both, in bytes except for the numbers of waves and roots."""
         pair = self.before, self.after
         one, other = pair
         return {

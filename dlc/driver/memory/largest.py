@@ -50,12 +50,12 @@ def largest_fits(request: MemoryRequest, dim: str | None, most: int) -> list[Fit
 
 
 def fits_text(fits: Sequence[Fit], most: int) -> str:
-    """What was found, for people."""
+    """The result as text."""
     return "\n\n".join(_fit_text(fit, most) for fit in fits)
 
 
 def fits_data(fits: Sequence[Fit], most: int) -> JSON:
-    """What was found, for programs."""
+    """The result as data, for programs."""
     rows = [
         {
             "entry": fit.entry,
@@ -133,7 +133,7 @@ def _largest(planned: EntryPlan, dim: str, given: Mapping[str, int], most: int) 
 
 
 def _parts(planned: EntryPlan, dims: Mapping[str, int]) -> dict[str, int]:
-    """What is counted, by what it is."""
+    """The counted bytes, by kind."""
     need = planned.need(dims)
     if planned.batch is None:
         return need.parts

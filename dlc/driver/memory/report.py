@@ -138,7 +138,7 @@ def _places_table(memory: ModelMemory, entry: EntryMemory) -> Iterator[str]:
 
 
 def shortened(text: str, most: int = _TITLE) -> str:
-    """The text if it has at most so many letters, else its beginning."""
+    """The text, cut to a number of letters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -22,7 +22,7 @@ _COMPLETE: Final[Mapping[str, Callable[[Page], Page]]] = {
     "language": functions.complete,
     "operations": operations.complete,
 }
-"""What adds to a page that which takes time, by the first word of its group."""
+"""The functions that add the slow parts of a page, by the first word of its group."""
 
 _ALIASES: Final = {**keywords.ALIASES, **signs.ALIASES}
 
@@ -87,7 +87,7 @@ def _group_pages(pages: list[Page]) -> Iterator[Page]:
 
 
 def _by_last_part(known: Mapping[str, Page], name: str) -> Page | None:
-    """What a text calls `Linear` is `nn.Linear` here; an operation without its dialect is meant last."""
+    """Resolve a name: `Linear` of a text is `nn.Linear` here; operations without dialect come last."""
     found = [page for page in known.values() if page.name.partition(".")[2] == name]
     return next(iter(sorted(found, key=lambda page: page.group)), None)
 

@@ -70,7 +70,7 @@ def complete(page: Page) -> Page:
 
 
 def dialect_summary(name: str) -> str:
-    """What a dialect is for, in one line."""
+    """The purpose of a dialect, in one line."""
     home = sys.modules.get(f"dlc.dialects.{name}")
     return ((home and home.__doc__) or f"Operations of the dialect {name}.").partition("\n")[0]
 

@@ -41,7 +41,7 @@ class Page:
     parts: tuple[Part, ...] = ()
     example: str = ""
     gives: str = ""
-    """What the example gives: a value with its type, or types."""
+    """The result of the example: a value with its type, or types."""
     operations: tuple[str, ...] = ()
     """The operations of the IR that the example becomes."""
     derivative: str = ""

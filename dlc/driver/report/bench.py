@@ -54,7 +54,7 @@ def measure(
     threads: int | None = None,
     seconds: float = 1.0,
 ) -> Timing:
-    """Call an entry point for about so many seconds, at least ten times, and time each call."""
+    """Call an entry point for about `seconds`, at least ten times, and time each call."""
     check_threads(threads)
     request = request.to_run_here()
     began = time.perf_counter()
@@ -130,7 +130,7 @@ class _Calls:
 
 
 def _value(item: Input, named: dict[str, object]) -> object:
-    """What is passed for an input; taken out of `named`."""
+    """The argument for an input, taken out of `named`."""
     name = python_name(item.name)
     if name in named:
         return named.pop(name)

@@ -1,4 +1,4 @@
-"""What is in a model file: entry points, layers, weights; of an artifact also sections and imports."""
+"""The contents of a model file: entry points, layers, weights; of an artifact also sections and imports."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What only an artifact has: who made it, for which machines, and of which parts it is made."""
+    """Facts that only an artifact has: its producer, its targets and its sections."""
 
     compiler: Compiler
     targets: tuple[Target, ...]
@@ -126,7 +126,7 @@ class Inspection:
 def inspect_file(
     path: str, *, module: str | None = None, parameters: Mapping[str, Datum] | None = None
 ) -> Inspection:
-    """What is in a model, whatever its kind. Nothing in it runs.
+    """The contents of a model of any kind. Nothing in it runs.
 
     `module` names the root module of a text, `parameters` gives values to its parameters. Raises
     ModelError or ArtifactError where the file is wrong.

@@ -40,7 +40,7 @@ STAGES = ("text", *pipelines.STAGES, "llvm", "asm", "ptx")
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What to look at. `after` names a pass: the module as it is after that pass (the last time it
+    """The view that is asked for. `after` names a pass: the module after that pass (the last time it
     runs); with `changed` every pass that changes anything is shown. `folder` receives one numbered file
     for each of these steps. `short` spells IR so that types are inferred (`dlc.text.ir.short`)."""
 
@@ -131,7 +131,7 @@ def _check_together(shown: Shown) -> None:
         )
     if shown.svg and shown.stage not in ("graph", "kernel"):
         raise UsageError(
-            f"stage {shown.stage} is no graph",
+            f"stage {shown.stage} is not a graph",
             code="D0915",
             help="--svg draws graph and kernel; dlc memory MODEL --svg FILE draws the plan",
         )
@@ -210,7 +210,7 @@ class _Steps:
 
     @property
     def see(self) -> Callable[[str, Op], None] | None:
-        """What to call after each pass, if there is a reason to."""
+        """The observer of the passes, if one is needed."""
         shown = self.shown
         is_observed = shown.after is not None or shown.changed or shown.folder is not None
         return self._see if is_observed else None

@@ -33,7 +33,7 @@ class Decided:
 def decisions_of(
     request: CompileRequest, words: Sequence[str], entry: str | None = None
 ) -> Decided:
-    """What was decided about a model or an entry point, or as much of it as all the words occur in.
+    """The decisions about a model or an entry point, or those in which all the words occur.
 
     A word is looked for in the pass, the decision, its subject and its place, and in the line of the text;
     it is not part of a longer word there. Of a model that trains, the functions of training are among it.
@@ -85,7 +85,7 @@ def decisions_data(decided: Decided) -> JSON:
 
 
 def _artifacts(request: CompileRequest, entry: str | None) -> Iterator[Artifact]:
-    """What has the decisions: compiled with that entry point alone, where one is named.
+    """The artifacts that have the decisions: of that entry point alone, where one is named.
 
     The two functions of a training are always together.
     """

@@ -40,17 +40,17 @@ from dlc.text.model.tree import walk
 from dlc.text.source import Source
 
 PASS = "auto_target"
-"""What the decision log calls it."""
+"""Its name in the decision log."""
 FIRST = 1000
 """The number of the device that stands for the first submodule while estimates are made."""
 MOST = 500
 """Submodules that are looked at, in order of the text; the others stay with the processor."""
 UNBOUNDED = 256
-"""What a size without an upper bound counts as, where its lower bound is not larger."""
+"""The value assumed for a size without an upper bound, unless its lower bound is larger."""
 
 
 class Machine(NamedTuple):
-    """What is to run the model: threads of the processor, and the kind of the GPU if there is one."""
+    """The machine that runs the model: CPU threads, and the kind of the GPU if there is one."""
 
     threads: int
     gpu: str | None
@@ -58,7 +58,7 @@ class Machine(NamedTuple):
 
 @dataclass(slots=True)
 class Part:
-    """What a submodule takes on either kind of device, in picoseconds."""
+    """The estimated time of a submodule on either kind of device, in picoseconds."""
 
     cpu: int = 0
     gpu: int = 0
@@ -292,7 +292,7 @@ def _best_cut(found: Estimate) -> tuple[set[str], int]:
 
 
 def _about(name: str, part: Part, found: Estimate, on_gpu: bool) -> Decision:
-    """What is told of a submodule."""
+    """The decision about a submodule, in words."""
     sent = sum(time for pair, time in found.sent.items() if name in pair)
     told = {"cpu_us": _us(part.cpu), "gpu_us": _us(part.gpu), "transfers_us": _us(sent)}
     if on_gpu:

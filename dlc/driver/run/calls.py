@@ -25,7 +25,7 @@ from dlc.runtime.system.available_memory import check_free
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What an entry point is to be called with: values and sizes by the names that Python gives them."""
+    """The arguments of a call: values and sizes by their names in Python."""
 
     entry: str
     named: Mapping[str, object]
@@ -33,7 +33,7 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class CallRequest:
-    """What the user asks for: texts of inputs by name, sizes, and a seed for the inputs left out.
+    """A call as the user writes it: texts of inputs by name, sizes, and a seed for inputs left out.
 
     `files` says where results go, by their names; `words` is the command line, which is suggested with
     what it lacks.
@@ -49,7 +49,7 @@ class CallRequest:
     words: tuple[str, ...] = ()
 
     def arguments(self, entries: Iterable[Entry]) -> Arguments:
-        """What the one of these entry points that is meant is called with; all else is checked too.
+        """The checked arguments for the entry point that is meant.
 
         Raises UsageError: D0904 where it is not clear which is meant; D0906 for inputs, sizes and results
         that are unknown or missing, with a command that works; D0907 for values that cannot be read;

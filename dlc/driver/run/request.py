@@ -150,7 +150,7 @@ class CompileResult:
 def make_artifact(request: CompileRequest, *, stage: str | None = None) -> CompileResult:
     """Compile a model from the stage that it is at, which is `stage` where one is named.
 
-    Raises UsageError: D0905 for a model at another stage, D0915 for what is no stage of IR.
+    Raises UsageError: D0905 for a model at another stage, D0915 for what is not a stage of IR.
     """
     model = request.open()
     if stage is not None:

@@ -57,7 +57,7 @@ def open_model(
     opener = OPENERS.get(path.suffix if text is None else ".dlm")
     if opener is None:
         raise UsageError(
-            f"{path.name or repr(str(path))} is no model",
+            f"{path.name or repr(str(path))} is not a model",
             code="D0903",
             help=f"models end in {', '.join(OPENERS)}",
         )
@@ -90,12 +90,12 @@ def open_training(
 ) -> SourceModel:
     """The functions that train the model in a text, as its `train` block says; or its loss alone.
 
-    Raises UsageError (D0905) for what is no text of a model, ModelError for one without such a block.
+    Raises UsageError (D0905) for a file that is not model text, ModelError for one without such a block.
     """
     path = Path(path)
     if text is None and path.suffix != ".dlm":
         raise UsageError(
-            f"{path.name} is no text of a model, and only such says how to train",
+            f"{path.name} is not model text, and only model text says how to train",
             code="D0905",
             help="training takes a .dlm with a `train` block, or a .dlc that was made to train",
         )
@@ -143,7 +143,7 @@ def _open_text(
 
 
 def _training_facts(found: frontend.Training) -> Training:
-    """What a `train` block says, as an artifact has it."""
+    """The `train` block as an artifact records it."""
     path, every = found.checkpoint or ("", 1)
     return Training(
         found.module,
@@ -222,7 +222,7 @@ def _open_artifact(
 
 
 def _graph_of(artifact: Artifact) -> str:
-    """The text of its graph. Raises ArtifactError (D0611) for one that is no text."""
+    """The text of its graph. Raises ArtifactError (D0611) if it is not text."""
     try:
         return str(artifact.section("graph"), "utf-8")
     except UnicodeDecodeError as error:

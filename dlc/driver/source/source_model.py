@@ -22,7 +22,7 @@ class SourceModel:
     context: Context
     name: str
     texts: Mapping[str, str]
-    """What it was read from, by file name, as far as an artifact keeps it."""
+    """Its source texts that an artifact keeps, by file name."""
     folder: Path
     stage: str = "graph"
     layers: tuple[manifest.Layer, ...] = ()
@@ -34,7 +34,7 @@ class SourceModel:
     """Reads it once more."""
     warnings: tuple[Diagnostic, ...] = ()
     unkept: tuple[Diagnostic, ...] = ()
-    """What its text demands and compiled code would not keep: limits and devices."""
+    """Limits and devices that its text demands and compiled code would not respect."""
     arrays: Mapping[str, Array] | None = None
     """The numbers of its weights, where the file itself has them."""
     training: manifest.Training | None = None

@@ -46,7 +46,7 @@ class Weights:
     table: tuple[manifest.Weight, ...]
     data: memoryview
     notes: tuple[str, ...] = ()
-    """What the user should know about where they come from."""
+    """A note about their origin, for the user."""
 
 
 def gather(
@@ -128,7 +128,7 @@ def _seed(text: str) -> int:
     seed = whole_number(text.removeprefix(INIT))
     if seed is None or seed >= 1 << 64:
         raise UsageError(
-            f"{text!r} is no seed for the weights",
+            f"{text!r} is not a seed for the weights",
             code="D0901",
             help="write init:0 or another number",
         )

@@ -205,7 +205,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\nexport fn f(x: f32[4]) -> f32[4] {\n  let h = relu(x)\n  return 2 * h\n}",
     ),
     "D0223": Page(
-        "`set` of something that is no state",
+        "`set` of something that is not a state",
         "`set` says what a `state` of the module around is after the training step. A `param` is changed "
         "by the optimizer alone, and a value within a function is named again with `let`.",
         "dlc 1\nmodule M() {\n  state count: i32 = 0\n  fn call(x: f32[..]) {\n    set cuont = count + 1\n"
@@ -214,7 +214,7 @@ PAGES: dict[str, Page] = {
         "    return x\n  }\n}",
     ),
     "D0224": Page(
-        "`names` of something that is no weight",
+        "`names` of something that is not a weight",
         "What stands at the right in `names` is the path of a weight, from the root module or from the "
         "module that the block stands in. The blocks of a stack are numbered by a name that the key has in "
         "braces, `blocks[i].w`; `.T` is the transpose of a weight with two axes or more.",
@@ -224,7 +224,7 @@ PAGES: dict[str, Page] = {
         "  export fn f(x: f32[3]) -> f32[2] = x @ w\n}",
     ),
     "D0226": Page(
-        "an entry point that is no method of the model in Python",
+        "an entry point that is not a method of the model in Python",
         "Entry points are methods of the loaded model, as `model.predict(...)`. A model has names of its "
         "own, such as `save` and `weights`, and they come first. The entry point is still there: "
         '`model["save"](...)` calls it, and `dlc run` calls it as any other.',

@@ -57,7 +57,7 @@ PAGES: dict[str, Page] = {
         "Places that an operation gives are i32, so the axis that it counts has at most 2147483647.",
     ),
     "D0309": Page(
-        "a start that is no number",
+        "a start that is not a number",
         "A part whose place is computed begins at one i64 for each axis.",
     ),
     "D0310": Page(
@@ -200,7 +200,7 @@ PAGES: dict[str, Page] = {
         "dlc 1\ndim B = 1..64\nexport fn f(x: f32[B]) -> f32 = sum(x)",
     ),
     "D0337": Page(
-        "an index that is no whole number",
+        "an index that is not a whole number",
         "An axis is indexed by whole numbers, by slices, or by a tensor of whole numbers. A mask of bools "
         "has no fixed number of places: choose between elements with `where`, or take the places from "
         "`nonzero`.",

@@ -68,7 +68,7 @@ PAGES: dict[str, Page] = {
     ),
     "D0520": Page(
         "an ONNX file is damaged",
-        "The bytes are no ONNX model, or what it says about sizes and places does not agree with what is "
+        "The bytes are not an ONNX model, or its sizes and positions do not agree with what is "
         "there: raw data of another length, external data beyond the end of its file or with a negative "
         "offset. Most often the file was cut short: copy it again.",
     ),

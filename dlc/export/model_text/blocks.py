@@ -72,7 +72,7 @@ class Block:
     name: str
     parameters: tuple[str, ...]
     argument: str
-    """What its input is called."""
+    """The name of its input."""
     source: Value
     terms: Mapping[Value, Term]
     shapes: Mapping[Value, tuple[Item, ...]]

@@ -71,7 +71,7 @@ class Expr:
         return VALUE if len(self.stages) == 1 else LEVELS["|>"]
 
     def at(self, level: int) -> str:
-        """The text where so much is needed, in parentheses if it holds together less tightly."""
+        """The text for a place of that precedence, in parentheses if it binds less tightly."""
         return self.text if self.level >= level else f"({self.text})"
 
     def applied(self, function: str, more: str) -> Expr:

@@ -15,7 +15,7 @@ RESERVED = frozenset(
     (*BUILTINS, *CONSTANTS, *OPENERS, *EXPRESSION_WORDS, *NEVER_NAMES, "training")
 ) | {dtype.name for dtype in LANGUAGE_DTYPES}
 _OUTPUT = re.compile(r"(_output)?[_:]\d+$")
-"""What exporters put behind the name of a node to name its results."""
+"""Suffixes that exporters add to the name of a node to name its results."""
 
 
 class Names:

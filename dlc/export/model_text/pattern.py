@@ -31,7 +31,7 @@ HOLES = (0.123456789012, 0.234567890123, 0.345678901234)
 
 @dataclass(slots=True)
 class Match:
-    """What the values and the holes of a pattern are in a graph, and the operations that it covers."""
+    """A match: the graph's values for those and the holes of a pattern, and the operations covered."""
 
     values: dict[Value, Value] = field(default_factory=dict[Value, Value])
     numbers: dict[float, float] = field(default_factory=dict[float, float])

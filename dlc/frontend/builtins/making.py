@@ -102,7 +102,7 @@ def _triangle(at: Trace, x: Datum, predicate: str, diagonal: int) -> Value:
     value = as_tensor(at, x)
     type = tensor_type(value)
     if type.rank < 2:
-        raise at.fail("D0305", f"{show(value)} is no matrix")
+        raise at.fail("D0305", f"{show(value)} is not a matrix")
     mask = _compared(at, type.shape, predicate, diagonal)
     if type.dtype is BOOL:
         return at(array.And(value, mask))

@@ -150,10 +150,12 @@ def compress(at: Trace, x: Value, mask: Value, axis: int, bound: Size | None) ->
 def searchsorted(at: Trace, sorted: Value, x: Value) -> Datum:
     row, values = tensor_type(sorted), tensor_type(x)
     if row.rank != 1 or row.dtype is not values.dtype:
-        raise at.fail("D0301", f"{values.text} cannot be found in {row.text}: that is no row of it")
+        raise at.fail(
+            "D0301", f"{values.text} cannot be found in {row.text}: that is not a row of it"
+        )
     whole = (*values.shape, row.shape[0])
     column = reshape(at, x, (*values.shape, 1))
     less = at(array.Compare(broadcast_to(at, sorted, whole), broadcast_to(at, column, whole), "lt"))
-    # Counting the others leaves the length to `as_tensor`, which refuses one that is no i32.
+    # Counting the others leaves the length to `as_tensor`, which refuses one that is not an i32.
     others = at(array.ReduceSum(at(array.Cast(at(array.Not(less)), I32)), (values.rank,)))
     return at(array.Subtract(*unify(at, (as_tensor(at, row.shape[0], I32), others))))

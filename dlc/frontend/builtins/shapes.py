@@ -63,7 +63,7 @@ def reshape(at: Trace, x: Value, shape: tuple[Size | Marker, ...]) -> Datum:
             raise at.fail(
                 "D0303",
                 f"cannot reshape {show(x)} of {total} elements to {shape_text(shape)}: "
-                f"{total} is no multiple of {known}",
+                f"{total} is not a multiple of {known}",
             )
     return reshaped(at, x, tuple(sizes))
 
@@ -196,7 +196,7 @@ def stack(at: Trace, xs: Sequence[Datum], axis: int) -> Datum:
 @builtin(
     "split(x: tensor, parts: any, axis: axis = 0)",
     GROUP,
-    "A tuple of so many equal parts along an axis, or of parts of the sizes listed.",
+    "Splits a tensor along an axis into equal parts, or into parts of the sizes listed: a tuple.",
     "split([1, 2, 3, 4], 2)",
     "([1, 2], [3, 4])",
 )
@@ -269,7 +269,7 @@ def pad(at: Trace, x: Value, by: Sequence[Datum], value: Datum) -> Datum:
 @builtin(
     "roll(x: tensor, by: size, axis: axis = 0)",
     GROUP,
-    "The elements moved by so many places along an axis; what leaves at one end comes in at the other.",
+    "Shifts the elements along an axis; those that leave at one end come in at the other.",
     "roll([1, 2, 3, 4], 1)",
     "[4, 1, 2, 3]",
 )
@@ -293,7 +293,7 @@ def _reaches(size: Size, by: Size, bounds: Bounds) -> bool:
 @builtin(
     "repeat(x: tensor, times: int, axis: axis = 0)",
     GROUP,
-    "Each part along an axis so many times, one after the other.",
+    "Repeats each part along an axis, the copies side by side.",
     "repeat([1, 2], 2)",
     "[1, 1, 2, 2]",
 )
@@ -304,7 +304,7 @@ def repeat(at: Trace, x: Value, times: int, axis: int) -> Datum:
 @builtin(
     "tile(x: tensor, times: int, axis: axis = 0)",
     GROUP,
-    "The whole so many times along an axis.",
+    "Repeats the whole tensor along an axis.",
     "tile([1, 2], 2)",
     "[1, 2, 1, 2]",
 )

@@ -99,7 +99,7 @@ _OPERATION = re.compile(r"\b[a-z]+\.[a-z]\w*")
 
 
 def _in_words(found: Diagnostic, written: str) -> Diagnostic:
-    """What was found, told of what is written in the text and not of an operation."""
+    """The error, worded about the text instead of an operation."""
     message = _OPERATION.sub(
         lambda name: written if name[0] in OPS else name[0],
         found.message,
@@ -193,7 +193,7 @@ class Evaluator:
             raise self.unknown_size(value, span)
         if isinstance(value, float) and value.is_integer():
             help = f"write // to divide sizes: {value:g} has become a float"
-            raise self.at.fail("D0327", f"{value} is no size", span, help=help)
+            raise self.at.fail("D0327", f"{value} is not a size", span, help=help)
         raise self.not_known(value, "a size", span)
 
     def integer(self, node: ast.Expr, scope: Scope) -> int:
@@ -245,7 +245,7 @@ class Evaluator:
         return add_labels(at_place(error, self.at.here()), labels)
 
     def type_label(self, value: Datum) -> str:
-        """What a label says of a value: its type, and where a weight was declared."""
+        """The label of a value: its type, and where a weight was declared."""
         text = describe(value)
         declared = self.at.declared.get(value) if isinstance(value, Value) else None
         return text if declared is None else f"{text}, declared at {declared}"

@@ -54,7 +54,7 @@ DTYPE_NAMES = {
     "long": "i64",
     "byte": "u8",
 }
-"""What other languages call the dtypes."""
+"""Names of dtypes in other languages."""
 
 
 def name_help(name: str) -> str | None:

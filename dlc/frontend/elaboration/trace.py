@@ -255,7 +255,7 @@ class Trace(Builder):
         return ModelError([Diagnostic(code, message, place, tuple(labels), help)])
 
     def stop(self, code: str, message: str, *, place: Place | None = None, help: str) -> Stop:
-        """What to raise where looking at the rest makes no sense: the model has no end."""
+        """The error that ends elaboration at once: the model has no end."""
         return Stop(
             Diagnostic(code, message, self.here() if place is None else place, self.calls(), help)
         )

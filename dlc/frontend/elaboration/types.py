@@ -53,7 +53,7 @@ def dtype_named(ev: Evaluator, name: str, span: Span, scope: Scope) -> DType:
 
 
 def other_dtype(name: str) -> str:
-    """What to write where no dtype has that name."""
+    """The suggestion for an unknown name of a dtype."""
     near = DTYPE_NAMES.get(name) or suggest(name, DTYPES)
     return f"did you mean {near}?" if near else f"the dtypes are {', '.join(DTYPES)}"
 
@@ -63,14 +63,14 @@ class Expectation:
     """Why a value must have a type: the rest of the sentence `A given where B is expected`."""
 
     verb: str
-    """What happened to the value: given, returned, declared."""
+    """The role of the value, as a participle: given, returned, declared."""
     place: Place
     """Where the value stands."""
     declared: Label | None = None
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """What a message shows beside the place."""
+        """The labels of a message beside its place."""
         return () if self.declared is None else (self.declared,)
 
 
@@ -325,7 +325,7 @@ def _names_in(node: ast.Expr) -> list[str]:
 
 
 def _solution(wanted: Size, name: str, size: Size) -> Size | None:
-    """What `name` must be for `wanted` to be `size`; None if that cannot be said."""
+    """Solve `wanted == size` for `name`; None if there is no unique solution."""
     rest = substitute(wanted, {name: 0})
     slope = substitute(wanted, {name: 1}) - rest
     if wanted != symbol(name) * slope + rest or slope == 0 or names(slope) & {name}:

@@ -1,4 +1,4 @@
-"""What an expression of the language can be while a model is elaborated.
+"""The values of expressions during elaboration.
 
 Numbers, sizes, texts, dtypes and functions are known when compiling; a tensor is a `Value` of the IR.
 """
@@ -36,7 +36,7 @@ class Thing:
 
     @property
     def called(self) -> str:
-        """What a message calls it: `the function poly`."""
+        """Its name in messages: `the function poly`."""
         raise NotImplementedError
 
 
@@ -195,7 +195,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a call gives. `source` and `span` are where the call stands."""
+    """The result of a call that stands at `span` of `source`."""
 
     positional: tuple[Argument, ...]
     named: dict[str, Argument]
@@ -258,7 +258,7 @@ def part_of(value: Datum) -> str | None:
 
 
 def describe(value: Datum) -> str:
-    """What a message calls a value: `f32[B, 64]`, `the number 3`, `the function sum`."""
+    """The name of a value in messages: `f32[B, 64]`, `the number 3`, `the function sum`."""
     match value:
         case Value():
             return show(value)

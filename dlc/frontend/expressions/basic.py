@@ -32,7 +32,7 @@ from dlc.text.source import Source, Span
 __all__ = ["MAX_COMPREHENSION", "TRAINING", "comprehended", "unknown_name"]
 
 MAX_COMPREHENSION = 10_000
-"""A comprehension makes at most so many items."""
+"""The most items that a comprehension makes."""
 TRAINING = ("training", "total_steps")
 """Names that every text knows and whose value depends on what is made of it."""
 

@@ -332,7 +332,7 @@ def cast(ev: Evaluator, dtype: DType, given: Arguments) -> Datum:
         case Value() as value:
             return convert(at, value, dtype)
         case Items() | bool() | int() | float() as numbers:
-            # Numbers take the dtype at once: f64(0.1) is no f32 in between, u64(2 ** 63) no i32.
+            # Numbers take the dtype at once: f64(0.1) never is an f32, u64(2 ** 63) never an i32.
             natural = natural_dtype(numbers) if is_numeric(numbers) else BOOL
             adapts = natural is not BOOL if dtype.is_float else natural is I32
             # Whether a number is 0 does not depend on how large it is.

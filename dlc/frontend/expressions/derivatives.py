@@ -103,7 +103,7 @@ def _parameter(ev: Evaluator, node: ast.Expr, names: Sequence[str], function: Ca
     wanted = node.name if isinstance(node, ast.Name) else "this"
     raise ev.at.fail(
         "D0422",
-        f"{wanted} is no parameter of {function.called}",
+        f"{wanted} is not a parameter of {function.called}",
         node.span,
         help=did_you_mean(wanted, [*names, PARAMS]) or f"it has {', '.join(names)}",
     )
@@ -273,7 +273,7 @@ class _Differentiation:
         return [value]
 
     def _seeds(self, values: Sequence[Value], dy: Argument | None) -> list[Value]:
-        """What the results receive: ones, or `dy`."""
+        """The cotangents of the results: ones, or `dy`."""
         floats = [value for value in values if dtype_of(value).is_float]
         types = [tensor_type(value) for value in floats]
         if self.derivative.kind != "vjp":

@@ -146,7 +146,7 @@ class _Scan(Loop):
         return argument
 
     def _part(self, source: Datum, index: Value) -> Datum:
-        """What one step sees of a source."""
+        """The slice of a source that one step sees."""
         at = self.at
         match source:
             case Record(items):
@@ -307,7 +307,7 @@ def leaves_in(ev: Evaluator, block: Block, value: Datum) -> list[Value]:
 
 
 def _is_unrolled(source: Items) -> bool:
-    """Whether the items of a list are no numbers and tensors."""
+    """Whether a list has items that are neither numbers nor tensors."""
     return not all(is_literal(item) or isinstance(item, Value | Dim) for item in source.items)
 
 

@@ -66,7 +66,7 @@ class Core:
     device: str | None = None
     """Where its functions run, if it was placed."""
     start: Start | None = None
-    """What a `from` names, here or further out."""
+    """The file that a `from` names, here or further out."""
     values: dict[str, Datum] = field(default_factory=dict[str, Datum])
     weights: dict[str, Weight] = field(default_factory=dict[str, Weight])
     checked: bool = False
@@ -116,7 +116,7 @@ class Core:
 
     @contextmanager
     def _told_outside(self) -> Generator[None]:
-        """What is wrong in a module of the library is wrong about how the user's text makes it."""
+        """Errors in a module of the library are reported where the user's text makes it."""
         try:
             yield
         except ModelError as error:
@@ -132,7 +132,7 @@ class Core:
         return replace(diagnostic, place=core.made_at, labels=(*diagnostic.labels, label))
 
     def submodule(self, node: ast.Use) -> Datum:
-        """What a `use` gives, made once."""
+        """The instance of a `use`, made once."""
         return self._once(node, lambda scope: self._used(node, scope))
 
     def _used(self, node: ast.Use, scope: Scope) -> Datum:
@@ -388,7 +388,7 @@ def _member_of(ev: Evaluator, instance: Instance, node: ast.Attribute) -> Datum:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stack(Thing):
-    """`L * Block(...)`: so many instances with stacked weights; `template` is any one of them."""
+    """`L * Block(...)`: L instances with stacked weights; `template` is any one of them."""
 
     count: int
     template: Datum

@@ -216,6 +216,6 @@ def _argument(
 
 @evaluates(ast.On)
 def _on(ev: Evaluator, node: ast.On, scope: Scope) -> Datum:
-    """What stands in the braces, computed on a device."""
+    """The braces, computed on a device."""
     with ev.at.on(node.device.called):
         return ev.eval(node.body, scope)

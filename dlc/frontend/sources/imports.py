@@ -20,7 +20,7 @@ from dlc.text.source import Source
 __all__ = ["LIBRARY", "Loader", "in_library", "is_library", "library_names"]
 
 LIBRARY: Final = ("nn", "optimizers")
-"""What `import NAME` without quotes finds."""
+"""The library files for `import NAME` without quotes."""
 
 MAX_FILES: Final = 256
 
@@ -65,7 +65,7 @@ class Loader:
             return library_source(str(inside))
         if self.folder is None:
             raise ModelError(
-                "a text that is no file cannot import files",
+                "text that was not read from a file cannot import files",
                 code="D0203",
                 help="save it as a .dlm file",
             )
@@ -143,7 +143,7 @@ class Loader:
 
 @cache
 def library_names() -> frozenset[str]:
-    """What `import nn` can bring in."""
+    """The names that `import nn` can bring in."""
     file = File(parse(library_source("nn.dlm")).file, Problems())
     imported = [item for item in file.tree.items if isinstance(item, ast.Import)]
     names = [entry.alias or entry.name for item in imported for entry in item.names or ()]

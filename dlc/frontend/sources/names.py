@@ -352,7 +352,7 @@ class _Resolver:
                 self._unused(given.node)
 
     def _set(self, statement: ast.Set) -> None:
-        """What is set is a state of the module around."""
+        """Check that `set` names a state of the surrounding module."""
         member = self.members.get(statement.name)
         if isinstance(member, ast.State):
             return

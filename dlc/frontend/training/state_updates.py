@@ -59,7 +59,7 @@ def _set(found: States, state: Value, value: Value, emit: Builder) -> None:
 
 
 def _now(found: States, state: Value, emit: Builder) -> Value:
-    """What a state, or a part of one, is after the updates so far."""
+    """The value of a state, or of a part of one, after the updates so far."""
     part = _part(state)
     if part is None:
         return found.get(state, state)
@@ -81,7 +81,7 @@ def _part(state: Value) -> array.Slice | None:
 
 
 def _handed_over(op: Op, inner: Sequence[States]) -> States:
-    """What is set in the regions of an operation, as the block around it sees it."""
+    """The states set in the regions of an operation, as the surrounding block sees them."""
     match op:
         case flow.Scan():
             return dict([_from_scan(op, *update) for update in inner[0].items()])

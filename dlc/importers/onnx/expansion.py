@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DOMAINS = ("", "ai.onnx")
 ROUNDS = 8
-"""What operators are made of may be made of others again, so deep at most."""
+"""The deepest nesting of functions that define operators."""
 MAX_NODES = 1 << 15
 MAX_BYTES = 1 << 28
 MAX_CALLS = 100
@@ -60,7 +60,7 @@ def expanded(model: ModelProto, known: Collection[str], file: str) -> ModelProto
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """What a call of a function is where it is written out, with all that it calls."""
+    """Inline a call of a function, with all that it calls."""
 
     nodes: int
     bytes: int

@@ -50,7 +50,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the file says of an output; None where it says nothing."""
+    """The file's declaration of an output; None where it has none."""
 
     name: str
     dtype: DType | None
@@ -76,7 +76,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """What a message calls it."""
+        """Its name in messages."""
         return self.name or f"the node that makes {next(filter(None, self.outputs), '?')}"
 
 

@@ -75,7 +75,7 @@ class OnnxModel:
     nodes: Sequence[Node]
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[Diagnostic, ...] = ()
-    """What the file says otherwise than its nodes."""
+    """Declarations of the file that its nodes contradict."""
     numbers: frozenset[str] = frozenset()
     """Sizes that are numbers, since their bounds leave no other."""
 
@@ -209,7 +209,7 @@ class _Import:
         return Unsupported(problems, sources={self._graph.file: self._graph.listing})
 
     def _problem(self, message: str, nodes: list[Node], code: str, help: str | None) -> Diagnostic:
-        """What is not imported of these nodes; those of their kind that read of them were not looked at."""
+        """The error for these nodes; nodes of their kind that read from them were not examined."""
         told = f"{message}: {counted(nodes)}"
         alike = [node for node in self._behind if node.kind == nodes[0].kind]
         if alike:
@@ -258,7 +258,7 @@ class _Import:
         self._module.body.append(function)
 
     def _renamed(self, inputs: tuple[str, ...]) -> dict[str, str]:
-        """What is called otherwise than in the file."""
+        """The renamed values."""
         pairs = [
             *zip([declared.name for declared in self._graph.inputs], inputs, strict=True),
             *zip(self._graph.outputs, result_names(self._graph), strict=True),
@@ -384,7 +384,7 @@ class _Import:
         return IMPORTERS[node.kind](step)
 
     def _evaluated(self, step: Step) -> list[Operand] | None:
-        """What a node on constants makes, computed now; None if that is much."""
+        """Constant-fold a node; None if its result is large."""
         block = Block()
         emit = Builder(block, step.emit.location)
         scratch = Step(step.node, step.operands, emit, self._weight, self)

@@ -1,4 +1,4 @@
-"""What a graph takes and gives: names, sizes, and whether the file declares what is true."""
+"""The interface of a graph: names, sizes, and a check of the file's declarations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dlc.ir.types import TensorType
 from dlc.text.model.words import NEVER_NAMES
 
 MEANINGLESS = ("torch_jit_export", "torch_jit", "main_graph", "graph", "tf2onnx", "main", "test")
-"""What exporters call every graph; its entry point is `run`."""
+"""Names that exporters give every graph; its entry point is `run`."""
 
 
 def entry_name(graph: Graph) -> str:
@@ -27,13 +27,13 @@ def entry_name(graph: Graph) -> str:
 
 
 def input_names(graph: Graph) -> tuple[str, ...]:
-    """What the inputs are called."""
+    """The names of the inputs."""
     called = Identifiers("x")
     return tuple([called.of(declared.name) for declared in graph.inputs])
 
 
 def result_names(graph: Graph) -> tuple[str, ...]:
-    """What the results are called; no expression can mean them, so few words are out of question."""
+    """The names of the results; expressions cannot refer to them, so few words are reserved."""
     called = Identifiers("y", NEVER_NAMES)
     return tuple([called.of(name) for name in graph.outputs])
 
@@ -122,7 +122,7 @@ class Sizes:
 
     @property
     def renamed(self) -> dict[str, str]:
-        """What sizes of the file are called, where that is something else."""
+        """The renamed sizes of the file."""
         return {
             f"the size {old}" if old in self._tensors else old: str(new)
             for old, new in self._named.items()

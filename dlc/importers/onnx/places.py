@@ -17,7 +17,7 @@ from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, F64, I64, TensorType
 
 MODES = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
-"""What is done with an update and the element in its place, by its name in ONNX."""
+"""The reductions of an update with the element that it replaces, by their names in ONNX."""
 
 
 MOST = 1 << 20

@@ -72,7 +72,7 @@ def read_graph(path: str | Path, known: Collection[str] = ()) -> Graph:
         # Protobuf reads any buffer, whatever its annotations say: no copy of the file is made for it.
         model = onnx.ModelProto.FromString(cast("bytes", data))
     except DecodeError as error:
-        raise _damaged(path.name, f"it is no protobuf message of a model ({error})") from None
+        raise _damaged(path.name, f"it is not a protobuf message of a model ({error})") from None
     return graph_of(model, path.name, path.parent, known)
 
 
@@ -84,7 +84,7 @@ def graph_of(model: ModelProto, file: str, folder: Path, known: Collection[str] 
     if not graph.output:
         raise _wrong(file, "it has no outputs")
     if not all(isinstance(text, str) for text in _texts(model)):
-        raise _damaged(file, "a name in it is no UTF-8")
+        raise _damaged(file, "a name in it is not UTF-8")
     model = expanded(model, known, file)
     graph = model.graph
     reader = _Tensors(file, folder)
@@ -103,7 +103,7 @@ def _outputs(file: str, graph: GraphProto) -> tuple[Output, ...]:
 
 
 def _output(file: str, value: ValueInfoProto) -> Output:
-    """What is said of an output; of one that is no tensor only its name, since no node makes such."""
+    """The declaration of an output; only its name if it is not a tensor, since no node makes such."""
     type = value.type.tensor_type
     what = f"{file}: the output {value.name}"
     dtype = _dtype(what, type.elem_type) if type.elem_type else None
@@ -112,7 +112,7 @@ def _output(file: str, value: ValueInfoProto) -> Output:
 
 
 def _texts(model: ModelProto) -> Iterator[str | bytes]:
-    """Every text that is used; protobuf gives bytes for one that is no UTF-8."""
+    """Every text that is used; protobuf gives bytes for one that is not UTF-8."""
     yield from [entry.domain for entry in model.opset_import]
     pending = [model.graph]
     while pending:
@@ -155,7 +155,7 @@ def _opsets(entries: Iterable[_Opset]) -> dict[str, int]:
 
 def _input(file: str, value: ValueInfoProto) -> Input:
     if not value.type.HasField("tensor_type"):
-        raise Unsupported(f"{file}: the input {value.name} is no tensor", code="D0710")
+        raise Unsupported(f"{file}: the input {value.name} is not a tensor", code="D0710")
     type = value.type.tensor_type
     what = f"{file}: the input {value.name}"
     dtype = _dtype(what, type.elem_type)
@@ -274,7 +274,7 @@ class _Nodes:
             raise ModelError(
                 f"{self._file}: the tensor {name} {user}, and nothing makes it",
                 code="D0521",
-                help="it is no input, no initializer and no output of a node: a part was cut off",
+                help="it is not an input, an initializer or an output of a node: a part was cut off",
             )
         return -1
 
@@ -322,13 +322,13 @@ class _Nodes:
 
 
 def _label(node: NodeProto) -> str:
-    """What a message calls a node: its kind, and its name or what it makes."""
+    """The name of a node in messages: its kind, and its name or its first result."""
     name = node.name or f"that makes {next(filter(None, node.output), '?')}"
     return f"{node.op_type} {name}"
 
 
 def _captured(node: NodeProto) -> set[str]:
-    """What the graphs inside a node read of those around them."""
+    """The values that the graphs inside a node read from those around them."""
     found: set[str] = set()
     pending = [(graph, frozenset[str]()) for graph in _inner(node)]
     while pending:
@@ -419,7 +419,7 @@ class _Tensors:
 
 def _count(what: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        raise ArtifactError(f"{what}: {text[:40]!r} is no number of bytes", code="D0520")
+        raise ArtifactError(f"{what}: {text[:40]!r} is not a number of bytes", code="D0520")
     return int(text)
 
 

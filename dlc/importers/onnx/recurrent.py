@@ -40,7 +40,7 @@ class _Direction:
 
 
 class _Layer:
-    """What the layers have in common. The sequence is [time, batch, i]."""
+    """The common part of recurrent layers. The sequence is [time, batch, i]."""
 
     def __init__(self, step: Step, order: Sequence[int]) -> None:
         self.step = step
@@ -97,7 +97,7 @@ class _Layer:
         return emit(array.Concatenate(tuple(parts), 0))
 
     def state(self, index: int, k: int) -> Value:
-        """What a direction starts from, [batch, h]: zeros where it is left out."""
+        """The initial state of a direction, [batch, h]: zeros if it is left out."""
         given, emit = self.step.optional(index), self.step.emit
         if given is None:
             type = array.tensor_type(self.x).with_shape((self.batch, self.width))

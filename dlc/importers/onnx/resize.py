@@ -52,7 +52,7 @@ def _resize(step: Step) -> NodeResults:
 
 
 def _resized(step: Step, shape: Shape) -> dict[int, Resized]:
-    """What becomes of each axis that changes."""
+    """The resized size and the scale of each axis that changes."""
     axes = [step.axis(axis, len(shape)) for axis in step.list("axes") or range(len(shape))]
     old = [shape[axis] for axis in axes]
     wanted = _wanted(step, old)
@@ -103,7 +103,7 @@ def _kept_aspect(step: Step, shape: Sequence[Size], wanted: list[Size]) -> list[
         if isinstance(new, int) and isinstance(old, int) and old > 0
     ]
     if len(pairs) != len(shape):
-        raise step.unsupported(f"with the policy {policy!r} of axes whose size is no number")
+        raise step.unsupported(f"with the policy {policy!r} of axes whose size is not a number")
     scales = [Fraction(new, old) for new, old in pairs]
     scale = min(scales) if policy == "not_larger" else max(scales)
     sizes = [old * scale for _, old in pairs]

@@ -181,7 +181,7 @@ def _backwards(step: Step, start: Size, end: Size, stride: int, size: Size) -> t
     if not (isinstance(start, int) and isinstance(end, int) and isinstance(size, int)):
         if (start, stride) == (-1, 1) and isinstance(end, int) and end <= -FAR:
             return 0, size
-        raise step.unsupported("runs backwards over an axis whose size is no number")
+        raise step.unsupported("runs backwards over an axis whose size is not a number")
     first, last, way = slice(start, end, -stride).indices(size)
     # A start before the axis is its first place, where in Python it is nowhere.
     first = max(first, min(0, size - 1))

@@ -1,4 +1,4 @@
-"""What the importer of one operator is given: its node, its operands, and a place for what it makes.
+"""The context of an operator's importer: its node, its operands, and a builder for the results.
 
 An operand is a value of the IR or a constant that is known while importing. Constants of integers may
 have symbolic sizes among their elements: that is how computations with shapes are followed.
@@ -343,7 +343,7 @@ def common_shape(step: Step, shapes: Sequence[Shape]) -> Shape:
 
 
 def _decided(sizes: Iterable[Size]) -> str | None:
-    """What decides whether sizes are equal, if they have names."""
+    """Help for sizes that may differ: bounds that would decide it, if they have names."""
     used = sorted({name for size in sizes for name in names(size)})
     if not used:
         return None

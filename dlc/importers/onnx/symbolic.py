@@ -20,7 +20,7 @@ Rule = Callable[[Step], "Constant | None"]
 
 
 def fold_sizes(step: Step) -> Constant | None:
-    """The result of a node on constants, some symbolic; None where that is no size, or is much."""
+    """The result of a node on constants, some symbolic; None where that is not a size, or is much."""
     floats = any(isinstance(one, Constant) and one.dtype.is_float for one in step.operands)
     rule = None if floats and step.node.kind not in KEEPING else RULES.get(step.node.kind)
     return None if rule is None else rule(step)
@@ -58,7 +58,7 @@ def _applied(step: Step, function: Callable[[Size, Size], Size]) -> Constant | N
 
 
 def _compare(holds: Callable[[int, int], bool]) -> Rule:
-    """What a comparison of sizes gives; None where that is not the same for all calls."""
+    """The result of comparing sizes; None if it is not the same for all calls."""
 
     def apply(step: Step) -> Constant | None:
         found = _applied(step, lambda x, y: x - y)

@@ -51,7 +51,7 @@ def _padding(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> Padding:
-    """What `pads` or `auto_pad` say."""
+    """The padding that `pads` or `auto_pad` state."""
     count = len(spatial)
     auto = step.text("auto_pad", "NOTSET")
     if auto == "NOTSET":
@@ -79,7 +79,9 @@ def _extents(step: Step, window: Shape, count: int) -> list[int]:
     found = [size for size in window if isinstance(size, int)]
     if len(found) < count:
         text = ", ".join(map(str, window))
-        raise step.unsupported(f"with a kernel of [{text}], which are no numbers, is not imported")
+        raise step.unsupported(
+            f"with a kernel of [{text}], whose sizes are not all numbers, is not imported"
+        )
     return found
 
 
@@ -142,7 +144,7 @@ def _transposed_pads(
     dilations: Sequence[int],
     extra: Sequence[int],
 ) -> Padding:
-    """What is cut off at each end of the result."""
+    """The elements cut off at each end of the result."""
     count, auto = len(spatial), step.text("auto_pad", "NOTSET")
     wanted = step.list("output_shape")
     if wanted is None and auto in ("NOTSET", "VALID"):
