@@ -196,7 +196,7 @@ def stack(at: Trace, xs: Sequence[Datum], axis: int) -> Datum:
 @builtin(
     "split(x: tensor, parts: any, axis: axis = 0)",
     GROUP,
-    "Splits a tensor along an axis into equal parts, or into parts of the sizes listed: a tuple.",
+    "Equal parts along an axis, or parts of the sizes listed, as a tuple.",
     "split([1, 2, 3, 4], 2)",
     "([1, 2], [3, 4])",
 )
@@ -269,7 +269,7 @@ def pad(at: Trace, x: Value, by: Sequence[Datum], value: Datum) -> Datum:
 @builtin(
     "roll(x: tensor, by: size, axis: axis = 0)",
     GROUP,
-    "Shifts the elements along an axis; those that leave at one end come in at the other.",
+    "The elements shifted along an axis; those that leave at one end come in at the other.",
     "roll([1, 2, 3, 4], 1)",
     "[4, 1, 2, 3]",
 )
@@ -293,7 +293,7 @@ def _reaches(size: Size, by: Size, bounds: Bounds) -> bool:
 @builtin(
     "repeat(x: tensor, times: int, axis: axis = 0)",
     GROUP,
-    "Repeats each part along an axis, the copies side by side.",
+    "Each part along an axis repeated, the copies side by side.",
     "repeat([1, 2], 2)",
     "[1, 1, 2, 2]",
 )
@@ -304,7 +304,7 @@ def repeat(at: Trace, x: Value, times: int, axis: int) -> Datum:
 @builtin(
     "tile(x: tensor, times: int, axis: axis = 0)",
     GROUP,
-    "Repeats the whole tensor along an axis.",
+    "The whole tensor repeated along an axis.",
     "tile([1, 2], 2)",
     "[1, 2, 1, 2]",
 )

@@ -32,7 +32,7 @@ UNEVALUATED: dict[str, str] = dict.fromkeys(("grad", "vjp", "value_and_grad"), "
 
 
 @dataclass(slots=True)
-class Given:
+class LetBinding:
     """A name that a `let` gives, and whether anything has used it."""
 
     node: ast.Let
@@ -46,7 +46,7 @@ class Names:
 
     def __init__(self, outer: Names | None, names: Iterable[str] = ()) -> None:
         self.outer = outer
-        self.given: dict[str, Given | None] = dict.fromkeys(names)
+        self.given: dict[str, LetBinding | None] = dict.fromkeys(names)
         self.open = False
         """Whether names of sizes that nobody declares are given by the arguments of a call."""
 
@@ -333,12 +333,12 @@ class _Resolver:
     # Statements -----------------------------------------------------------------------------------
 
     def _block(self, statements: Iterable[ast.Statement], names: Names) -> None:
-        lets: list[Given] = []
+        lets: list[LetBinding] = []
         for statement in statements:
             if isinstance(statement, ast.Let):
                 self._type(statement.type, names)
                 self.expression(statement.value, names)
-                given = Given(statement)
+                given = LetBinding(statement)
                 if isinstance(statement.pattern, ast.NamePattern):
                     lets.append(given)
                 for name in names_of(statement.pattern):
