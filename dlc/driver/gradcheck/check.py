@@ -203,8 +203,8 @@ class Check:
         The cotangents are `values` of their names.
         """
         floats = [a.name or "" for a in self.subject.body.arguments if _is_float(a.type)]
-        found = _called(model, f"{self.name} in f64", self.values)
-        return dict(zip(floats, found, strict=True))
+        gradients = _called(model, f"{self.name} in f64", self.values)
+        return dict(zip(floats, gradients, strict=True))
 
     def rows(self, model: Model, effort: Effort) -> list[GradientRow]:
         """A row for each float that the function depends on, but for cotangents.
@@ -248,14 +248,14 @@ class Check:
                 size = max(float(np.linalg.norm(gradient)), scale)
             else:
                 expected, size = float(gradient[at]), scale
-            found = slope(
+            difference = slope(
                 lambda moved: around.moved(k, moved),
                 cast("Numbers", self.values[k]),
                 around.here,
                 direction,
                 LIMIT / 2 * size,
             )
-            worst.see(found, expected, size, at)
+            worst.see(difference, expected, size, at)
         return GradientRow(
             self.names[k],
             self.places.get(self.names[k], self.place),
@@ -279,8 +279,8 @@ class Check:
         for _ in range(effort.directions if like.size > 1 else 0):
             yield self.random.standard_normal(like.shape), None
         few = like.size if effort.full else min(effort.samples, like.size)
-        for place in self.random.choice(like.size, few, replace=False):
-            at = tuple(int(i) for i in np.unravel_index(int(place), like.shape))
+        for number in self.random.choice(like.size, few, replace=False):
+            at = tuple(int(i) for i in np.unravel_index(int(number), like.shape))
             direction = np.zeros(like.shape)
             direction[at] = 1
             yield direction, at
@@ -288,12 +288,12 @@ class Check:
 
 def _subject(function: func.Func, order: int) -> func.Func:
     """A function of all that it depends on, or its gradient for the second order."""
-    found = copied(function, function.sym_name)
-    weights_as_arguments(found)
+    subject = copied(function, function.sym_name)
+    weights_as_arguments(subject)
     missing = None
-    if not any(_is_float(value.type) for value in found.results_returned):
+    if not any(_is_float(value.type) for value in subject.results_returned):
         missing = "no float results, or none that depend on floats"
-    elif not any(_is_float(argument.type) for argument in found.body.arguments):
+    elif not any(_is_float(argument.type) for argument in subject.body.arguments):
         missing = "no float inputs or weights"
     if missing is not None:
         raise UsageError(
@@ -302,8 +302,8 @@ def _subject(function: func.Func, order: int) -> func.Func:
             help="name another entry point: --entry NAME",
         )
     for _ in range(order - 1):
-        found = gradient_function(found, "gradient")
-    return found
+        subject = gradient_function(subject, "gradient")
+    return subject
 
 
 @dataclass(slots=True)
@@ -336,10 +336,10 @@ def compile_gradients(source: SourceModel, checks: Sequence[Check], settings: Se
     functions = [function for check in checks for function in check.functions()]
     module, context = _module(functions)
     Manager(context).run(module, (autodiff,))
-    made = SourceModel(
+    model = SourceModel(
         module, context, source.name, source.texts, source.folder, listings=source.listings
     )
-    return Model(compile_model(made, settings))
+    return Model(compile_model(model, settings))
 
 
 def _evaluated(function: func.Func) -> func.Func:
@@ -361,9 +361,9 @@ def _module(functions: Sequence[func.Func]) -> tuple[Module, Context]:
 def _called(model: Model, name: str, values: Sequence[Array]) -> list[Numbers]:
     """The results of an entry point for these f64 values, in f64."""
     entry = model.entry_points[name]
-    given = zip(entry.inputs, values, strict=True)
-    found = entry(*[_as(value, DType.named[item.dtype]) for item, value in given])
-    results = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
+    pairs = zip(entry.inputs, values, strict=True)
+    returned = entry(*[_as(value, DType.named[item.dtype]) for item, value in pairs])
+    results = cast("tuple[object, ...]", returned) if isinstance(returned, tuple) else (returned,)
     return [
         _numbers(result, DType.named[output.dtype])
         for output, result in zip(entry.outputs, results, strict=True)

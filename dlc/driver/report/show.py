@@ -108,14 +108,14 @@ def _check_stage(stage: str) -> None:
 
 
 def _check_together(shown: Shown) -> None:
-    """Refuse options of which one would be ignored."""
-    asked = {
+    """Refuse combinations of options that would ignore one of them."""
+    options = {
         "--after": shown.after is not None,
         "--changed": shown.changed,
         "--svg": shown.svg,
         "--dump-dir": shown.folder is not None,
     }
-    given = [option for option, is_given in asked.items() if is_given]
+    chosen = [option for option, is_chosen in options.items() if is_chosen]
     if shown.short and (shown.svg or shown.stage in ("text", "llvm", "asm", "ptx")):
         other = "--svg" if shown.svg else f"--stage {shown.stage}"
         raise UsageError(
@@ -123,11 +123,11 @@ def _check_together(shown: Shown) -> None:
             code="D0915",
             help="leave one of them out, or choose --stage graph, kernel, plan or loop",
         )
-    if shown.stage == "text" and given:
+    if shown.stage == "text" and chosen:
         raise UsageError(
-            f"{given[0]} says something about passes, and --stage text is what was written before any",
+            f"{chosen[0]} is about passes, and --stage text is the source, before any pass",
             code="D0915",
-            help=f"leave one of them out, or say --stage graph {given[0]}",
+            help=f"leave one of them out, or say --stage graph {chosen[0]}",
         )
     if shown.svg and shown.stage not in ("graph", "kernel"):
         raise UsageError(
@@ -135,7 +135,7 @@ def _check_together(shown: Shown) -> None:
             code="D0915",
             help="--svg draws graph and kernel; dlc memory MODEL --svg FILE draws the plan",
         )
-    views = [option for option in given if option != "--dump-dir"]
+    views = [option for option in chosen if option != "--dump-dir"]
     if len(views) > 1:
         raise UsageError(
             f"{views[0]} and {views[1]} ask for different things", code="D0915", help="choose one"
@@ -205,7 +205,7 @@ class _Steps:
 
     shown: Shown
     last: str
-    found: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    observed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     count: int = 0
 
     @property
@@ -222,15 +222,15 @@ class _Steps:
         if self.shown.folder is not None and (changed or not self.shown.changed):
             _write_step(Path(self.shown.folder), f"{self.count:02}-{name}.dlir", text)
         if name == self.shown.after or (self.shown.changed and changed):
-            self.found.append((name, text))
+            self.observed.append((name, text))
 
     def text(self, job: CompileJob, stage: str) -> str:
         """The steps that were asked for."""
         if self.shown.after is not None:
-            if not self.found:
+            if not self.observed:
                 raise _not_on_the_way(self.shown.after, job, stage)
-            return self.found[-1][1]
-        return "\n".join(f"// after {name}\n{text}" for name, text in self.found)
+            return self.observed[-1][1]
+        return "\n".join(f"// after {name}\n{text}" for name, text in self.observed)
 
 
 def _write_step(folder: Path, name: str, text: str) -> None:

@@ -37,7 +37,7 @@ OWN = ("batch", "epochs", "seed")
 def make_trainer(request: CompileRequest, threads: int | None = None) -> tuple[Trainer, Report]:
     """A trainer for a model with a `train` block, or for an artifact that was made to train.
 
-    `wanted.parameters` may also set `batch`, `epochs` and `seed`. Data is looked for beside the model.
+    `request.parameters` may also set `batch`, `epochs` and `seed`. Data is looked for beside the model.
     Raises Unsupported (D0714) where it is to run on a GPU and there is none.
     """
     return plan_training(request.to_run_here()).trainer(threads)
@@ -46,7 +46,7 @@ def make_trainer(request: CompileRequest, threads: int | None = None) -> tuple[T
 def plan_training(request: CompileRequest, resume: str | None = None) -> TrainingPlan:
     """A training that was read and checked, to be compiled; with `resume` it goes on from a checkpoint.
 
-    Raises UsageError: D0814 for an artifact that does not train, D0925 where what is wanted contradicts the
+    Raises UsageError: D0814 for an artifact that does not train, D0925 where the request contradicts the
     checkpoint, or how far a saved trainer had come.
     """
     seed = None if resume is None else _seed_of(resume, read_checkpoint(resume).facts, request)
@@ -65,7 +65,7 @@ def plan_training(request: CompileRequest, resume: str | None = None) -> Trainin
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """A training before it is compiled, so that mistakes are told at once.
+    """A checked training before it is compiled.
 
     `seed` is that of the checkpoint `resume`, or of the saved trainer, if it goes on from one.
     """
@@ -76,7 +76,7 @@ class TrainingPlan:
     resume: str | None
     seed: int | None
 
-    def data(self, given: Given | None = None) -> Dataset:
+    def data(self, data: Given | None = None) -> Dataset:
         """The examples that the model names, or those given in their place, checked."""
         match self.source:
             case Artifact(manifest=manifest):
@@ -84,7 +84,7 @@ class TrainingPlan:
             case model:
                 entries = interfaces(model.module)
         seed = self.facts.seed if self.seed is None else self.seed
-        return open_examples(self.facts, entries, self._folder, given, seed=seed)
+        return open_examples(self.facts, entries, self._folder, data, seed=seed)
 
     @property
     def files(self) -> list[str]:
@@ -116,16 +116,16 @@ class TrainingPlan:
 
 def _seed_of(path: str, done: Facts, request: CompileRequest) -> int:
     """The seed that a training goes on with, of which a file says how far it has come."""
-    found = done.seed
-    seed = request.parameters.get("seed", found)
-    if request.weights is not None or seed != found:
-        brings = f"the seed {found}, which --set makes {seed}"
+    saved_seed = done.seed
+    seed = request.parameters.get("seed", saved_seed)
+    if request.weights is not None or seed != saved_seed:
+        brings = f"the seed {saved_seed}, which --set makes {seed}"
         raise UsageError(
             f"{path} brings {brings if request.weights is None else 'weights, and so does --weights'}",
             code="D0925",
             help="leave that out, or begin anew: --weights FILE without --resume",
         )
-    return found
+    return saved_seed
 
 
 def make_trained(request: CompileRequest, trainer: Trainer) -> CompileResult:
@@ -146,9 +146,12 @@ def check_last_step(request: CompileRequest, trainer: Trainer) -> None:
         evaluate_arguments(model, arguments, Weights((), memoryview(b"")), Watch(check_nan=True))
     except CallError as error:
         step = f"this was step {trainer.steps}"
-        made = f"{step}; keep what it is computed from where it has a value"
-        told = [replace(found, help=made if found.place else step) for found in error.diagnostics]
-        raise CallError(told, sources=error.sources) from None
+        advice = f"{step}; keep what it is computed from where it has a value"
+        diagnostics = [
+            replace(diagnostic, help=advice if diagnostic.place else step)
+            for diagnostic in error.diagnostics
+        ]
+        raise CallError(diagnostics, sources=error.sources) from None
 
 
 def _open(request: CompileRequest) -> SourceModel:

@@ -47,9 +47,11 @@ def open_model(
     places: Places | None = None,
     import_request: ImportRequest | None = None,
 ) -> SourceModel:
-    """The model in a file; with `text`, in that text under the name `path`. An ONNX file is as `asked`.
+    """The model in a file; with `text`, in that text under the name `path`.
 
-    Raises UsageError for an ending that is not dlc's, a file that cannot be read, and parameters of what
+    `import_request` has the options of an ONNX file.
+
+    Raises UsageError for an unknown ending, a file that cannot be read, and parameters of a model that
     has none; ModelError for a model that is wrong.
     """
     load_extensions()
@@ -62,7 +64,7 @@ def open_model(
             help=f"models end in {', '.join(OPENERS)}",
         )
     if text is None:
-        map_file(path)  # whatever kind of model it is, a file that cannot be read is said alike
+        map_file(path)  # one message for an unreadable file, whatever its kind
     import_request = import_request or ImportRequest()
     import_request.check_for(path)
     model = opener(path, text, module, settings or {}, places or {}, import_request)
@@ -119,7 +121,7 @@ def _open_text(
     purpose: Purpose = "call",
 ) -> SourceModel:
     context = Context()
-    made = elaborate(
+    elaborated = elaborate(
         path,
         text=text,
         module=module,
@@ -129,29 +131,31 @@ def _open_text(
         places=places,
     )
     return SourceModel(
-        made.module,
+        elaborated.module,
         context,
         readable(path.name),
-        made.texts,
+        elaborated.texts,
         path.parent,
-        layers=tuple(Layer(row.path, row.type, row.parameters) for row in made.layers),
-        warnings=made.warnings,
-        unkept=made.unkept,
-        training=_training_facts(made.train) if made.train and purpose != "call" else None,
-        can_train=made.train is not None,
+        layers=tuple(Layer(row.path, row.type, row.parameters) for row in elaborated.layers),
+        warnings=elaborated.warnings,
+        unkept=elaborated.unkept,
+        training=_training_facts(elaborated.train)
+        if elaborated.train and purpose != "call"
+        else None,
+        can_train=elaborated.train is not None,
     )
 
 
-def _training_facts(found: frontend.Training) -> Training:
+def _training_facts(block: frontend.Training) -> Training:
     """The `train` block as an artifact records it."""
-    path, every = found.checkpoint or ("", 1)
+    path, every = block.checkpoint or ("", 1)
     return Training(
-        found.module,
-        tuple([name for name, _ in found.inputs]),
-        found.data,
-        found.batch,
-        found.epochs,
-        found.seed,
+        block.module,
+        tuple([name for name, _ in block.inputs]),
+        block.data,
+        block.batch,
+        block.epochs,
+        block.seed,
         path,
         every,
     )
@@ -167,10 +171,12 @@ def _open_ir(
 ) -> SourceModel:
     _refuse_choices(path, module, settings, places)
     name = readable(path.name)
-    found = Source.read(path, name, MAX_IR_BYTES).text if text is None else text
-    parsed = read_ir(found, name)
+    source_text = Source.read(path, name, MAX_IR_BYTES).text if text is None else text
+    parsed = read_ir(source_text, name)
     training = take_training(parsed)
-    model = SourceModel(parsed, Context(), name, {name: found}, path.parent, training=training)
+    model = SourceModel(
+        parsed, Context(), name, {name: source_text}, path.parent, training=training
+    )
     _place(model)
     return model
 
@@ -182,7 +188,7 @@ def _place(model: SourceModel) -> None:
 
 
 def _refuse_choices(path: Path, module: str | None, settings: Chosen, places: Places) -> None:
-    """Parameters were chosen when the model's text became this file."""
+    """Refuse parameters of IR and artifacts: they were chosen when the text was compiled."""
     if settings or places or module is not None:
         raise UsageError(
             f"{path.name} has no modules and no parameters any more",
@@ -241,18 +247,18 @@ def _open_onnx(
 ) -> SourceModel:
     _refuse_choices(path, module, settings, places)
     context = Context()
-    made = import_request.read(path, context.values)
+    imported = import_request.read(path, context.values)
     name = readable(path.name)
-    texts = {name: made.listing}
+    texts = {name: imported.listing}
     return SourceModel(
-        made.module,
+        imported.module,
         context,
         name,
         texts,
         path.parent,
-        arrays=made.arrays,
-        warnings=made.warnings,
-        numbers=made.numbers,
+        arrays=imported.arrays,
+        warnings=imported.warnings,
+        numbers=imported.numbers,
     )
 
 

@@ -38,9 +38,9 @@ def sort(at: Trace, x: Value, axis: int, descending: bool) -> Datum:
     "[1, 2, 0]",
 )
 def argsort(at: Trace, x: Value, axis: int, descending: bool) -> Datum:
-    place = one_axis(at, x, axis)
-    index = at(array.Iota(tensor_type(x).shape, place, I32))
-    return at.all(array.Sort(x, (index,), place, descending))[1]
+    axis = one_axis(at, x, axis)
+    index = at(array.Iota(tensor_type(x).shape, axis, I32))
+    return at.all(array.Sort(x, (index,), axis, descending))[1]
 
 
 @builtin(
@@ -62,15 +62,15 @@ def top_k(at: Trace, x: Value, k: Size, axis: int, largest: bool) -> Datum:
     "[[2], [3]]",
 )
 def take_along(at: Trace, x: Value, index: Value, axis: int) -> Datum:
-    place = one_axis(at, x, axis)
+    axis = one_axis(at, x, axis)
     _check_index(at, index)
     one, two = tensor_type(x), tensor_type(index)
-    others = [k for k in range(one.rank) if k != place]
+    others = [k for k in range(one.rank) if k != axis]
     if one.rank != two.rank or any(one.shape[k] != two.shape[k] for k in others):
         raise at.fail(
-            "D0308", f"the index {two.text} has not the shape of {one.text} beside axis {place}"
+            "D0308", f"the index {two.text} has not the shape of {one.text} beside axis {axis}"
         )
-    return array.take_along(at, x, index, place)
+    return array.take_along(at, x, index, axis)
 
 
 @builtin(
@@ -81,12 +81,12 @@ def take_along(at: Trace, x: Value, index: Value, axis: int) -> Datum:
     "[30, 10]",
 )
 def take(at: Trace, x: Value, index: Value, axis: int) -> Datum:
-    place = one_axis(at, x, axis)
+    axis = one_axis(at, x, axis)
     _check_index(at, index)
-    found = at(array.Gather(x, (index,), (place,)))
-    width, rank = tensor_type(index).rank, tensor_type(found).rank
-    order = (*range(width, width + place), *range(width), *range(width + place, rank))
-    return transpose(at, found, order)
+    rows = at(array.Gather(x, (index,), (axis,)))
+    width, rank = tensor_type(index).rank, tensor_type(rows).rank
+    order = (*range(width, width + axis), *range(width), *range(width + axis, rank))
+    return transpose(at, rows, order)
 
 
 def _check_index(at: Trace, index: Value) -> None:
@@ -136,8 +136,8 @@ def nonzero(at: Trace, x: Value, bound: Size | None) -> Datum:
     "[1, 3]",
 )
 def compress(at: Trace, x: Value, mask: Value, axis: int, bound: Size | None) -> Datum:
-    place = one_axis(at, x, axis)
-    return array.compress(at, x, mask, place, at.fresh_dim("n"), bound)[0]
+    axis = one_axis(at, x, axis)
+    return array.compress(at, x, mask, axis, at.fresh_dim("n"), bound)[0]
 
 
 @builtin(

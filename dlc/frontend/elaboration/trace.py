@@ -262,12 +262,12 @@ class Trace(Builder):
 
     def calls(self) -> tuple[Label, ...]:
         """Labels that say from where the function at hand was called: the nearest and the first."""
-        found: list[Label] = []
+        labels: list[Label] = []
         frame: Frame | None = self.frame
         while frame is not None and frame.called_at is not None:
-            found.append(Label(frame.called_at, f"{frame.function} is called here"))
+            labels.append(Label(frame.called_at, f"{frame.function} is called here"))
             frame = frame.caller
-        return (*found[:1], *found[1:][-1:])
+        return (*labels[:1], *labels[1:][-1:])
 
 
 def capture(blocks: Sequence[Block]) -> list[Value]:
