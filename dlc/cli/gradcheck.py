@@ -30,14 +30,14 @@ def command(
     dims: options.Dims = [],  # noqa: B006
     random_inputs: options.Seed = None,
     *,
-    given: options.Compilation,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> int:
     """Compare the compiled gradients of a model with differences of the evaluated function in f64.
 
     Of a model with a train block it is the loss, for the first examples of its data.
     """
-    request = given.of(model)
+    request = compilation.of(model)
     plain = PlainRun(model, entry, inputs=tuple(inputs), dims=tuple(dims), seed=random_inputs)
     with progress(f"checking {model}"):
         found = driver.check_gradients(request, plain.request(), order=order, full=full)

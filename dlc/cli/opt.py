@@ -29,14 +29,14 @@ def command(
         bool, typer.Option("--short", help="In the short spelling: types are inferred.")
     ] = False,
     *,
-    given: options.Compilation,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Run passes on IR and show what they give."""
     if out is not None:
         check_kept([output_path(out, ".dlir")], [file])
     with progress(f"running passes on {file}"):
-        settings = given.settings()
+        settings = compilation.settings()
     text, names = driver.optimise_file(file, passes, settings, short=short)
     if out is not None:
         driver.write_text(out, text)

@@ -142,7 +142,7 @@ def memory(text: str | None, option: str = "--max-memory") -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """The options of a compilation as they were given; `compiling` names those that a verb has."""
+    """The options of a compilation from the command line; `compiling` names those that a verb has."""
 
     level: Level = 2
     target: Target = "cpu"
@@ -203,21 +203,23 @@ class Compilation:
 
 
 def compiling(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Let a verb have these options of a compilation: it is called with them as `given`.
+    """Let a verb have these options of a compilation: it is called with them as `compilation`.
 
-    In what the library sees of the verb they stand where that parameter does.
+    In the signature that typer sees, they replace that parameter.
     """
 
     def apply(command: Callable[..., Result]) -> Callable[..., Result]:
         @wraps(command)
         def run(**values: object) -> Result:
             kept = {name: values.pop(name) for name in names}
-            return command(**values, given=replace(Compilation(), **kept))
+            return command(**values, compilation=replace(Compilation(), **kept))
 
         shown = [
             parameter
             for own in signature(command, eval_str=True).parameters.values()
-            for parameter in ([_option(name) for name in names] if own.name == "given" else [own])
+            for parameter in (
+                [_option(name) for name in names] if own.name == "compilation" else [own]
+            )
         ]
         run.__signature__ = Signature(shown)  # pyright: ignore[reportAttributeAccessIssue]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}

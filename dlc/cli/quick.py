@@ -77,14 +77,14 @@ class PlainRun:
 
 @dataclass(slots=True)
 class _Reader:
-    found: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    options: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def one(self, name: str) -> str | None:
-        given = self.found.get(name)
-        return given[0] if given else None
+        texts = self.options.get(name)
+        return texts[0] if texts else None
 
     def all(self, name: str) -> tuple[str, ...]:
-        return tuple(self.found.get(name, ()))
+        return tuple(self.options.get(name, ()))
 
 
 def plain_run(arguments: Sequence[str]) -> PlainRun | None:
@@ -96,9 +96,9 @@ def plain_run(arguments: Sequence[str]) -> PlainRun | None:
     while rest:
         word = rest.pop(0)
         if word in VALUED and rest:
-            reader.found.setdefault(word, []).append(rest.pop(0))
+            reader.options.setdefault(word, []).append(rest.pop(0))
         elif word == "--json" or not word.startswith("-"):
-            reader.found.setdefault("--json" if word == "--json" else "", []).append(word)
+            reader.options.setdefault("--json" if word == "--json" else "", []).append(word)
         else:
             return None
     if any(len(reader.all(name)) > 1 for name in ONCE):
@@ -119,6 +119,6 @@ def plain_run(arguments: Sequence[str]) -> PlainRun | None:
         seed,
         threads,
         reader.one("--device"),
-        as_json="--json" in reader.found,
+        as_json="--json" in reader.options,
         words=tuple(arguments),
     )

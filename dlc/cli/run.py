@@ -78,7 +78,7 @@ def command(
         ),
     ] = None,
     *,
-    given: options.Compilation,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Call an entry point of a model and show what it gives."""
@@ -90,20 +90,24 @@ def command(
         tuple(dims),
         random_inputs,
         threads,
-        given.device,
-        given.weights,
+        compilation.device,
+        compilation.weights,
         resize,
         as_json,
         cast("tuple[str, ...]", context.obj),
     )
     more = (max_memory, interpret, values, check_nan, grad, labels, top)
-    if model.endswith(".dlc") and not any(more) and given == Compilation(device=given.device):
+    if (
+        model.endswith(".dlc")
+        and not any(more)
+        and compilation == Compilation(device=compilation.device)
+    ):
         plain.do()  # without what compiles, which takes a second to load
         return
     call_request = plain.request()
     names = None if labels is None else driver.read_labels(labels)
     watch = driver.Watch(listed(values), check_nan)
-    request = given.of(model)
+    request = compilation.of(model)
     if model.endswith(".onnx"):
         # What follows from sizes that are known is computed while importing.
         only = {name: (size, size) for name, size in call_request.dims.items()}
@@ -111,13 +115,13 @@ def command(
     if grad is not None:
         request = replace(request, gradient=_gradient(entry, grad))
     if interpret or values or check_nan:
-        target = None if given.target == "cpu" else given.target
+        target = None if compilation.target == "cpu" else compilation.target
         _check_evaluated(
             threads=threads,
             max_memory=max_memory,
-            verify_each=given.verify_each,
+            verify_each=compilation.verify_each,
             target=target,
-            device=given.device,
+            device=compilation.device,
         )
         results = _evaluated(request, call_request, watch)
     else:
@@ -143,10 +147,10 @@ def _gradient(entry: str | None, text: str) -> tuple[str | None, str, str]:
 
 def _check_evaluated(**options: object) -> None:
     """Refuse what only compiled code can keep, where nothing is compiled."""
-    given = [name for name, value in options.items() if value]
-    if given:
+    compilation = [name for name, value in options.items() if value]
+    if compilation:
         raise UsageError(
-            f"--{given[0].replace('_', '-')} is about compiled code, and NumPy evaluates this",
+            f"--{compilation[0].replace('_', '-')} is about compiled code, and NumPy evaluates this",
             code="D0901",
             help="leave it out, or --interpret, --values and --check-nan",
         )

@@ -52,13 +52,13 @@ def command(
         bool, typer.Option("--short", help="IR in the short spelling: types are inferred.")
     ] = False,
     *,
-    given: options.Compilation,
+    compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
     """Show a model at a stage between its text and machine code."""
     shown = driver.Shown(stage, entry, after, changed, dump_dir, svg, short)
     with progress(f"compiling {model}"):
-        text = driver.show_stage(replace(given.of(model), to_train=train), shown)
+        text = driver.show_stage(replace(compilation.of(model), to_train=train), shown)
     if as_json:
         print_json({"model": model, "stage": stage, "text": text})
     else:

@@ -67,7 +67,7 @@ def command(
     ] = False,
     threads: options.Threads = None,
     *,
-    given: options.Compilation,
+    compilation: options.Compilation,
     json: options.Json = False,
 ) -> int:
     """Train a model: forward, backward and optimizer as one compiled program.
@@ -76,10 +76,10 @@ def command(
     runs, writes a checkpoint and gives the exit code 130; a second Ctrl-C ends it at once.
     """
     written = [out, plot, checkpoint, history]
-    check_kept(written, [model, data, given.weights])
+    check_kept(written, [model, data, compilation.weights])
     _check_files(out, plot, checkpoint, history)
     check_threads(threads)
-    request = given.of(model, trains=True).to_run_here()
+    request = compilation.of(model, trains=True).to_run_here()
     planned = driver.plan_training(request, None if resume is None else str(resume))
     check_kept(written, planned.files)
     examples = planned.data(data)
@@ -173,9 +173,9 @@ def _interruptible() -> Generator[list[bool]]:
         signal.signal(signal.SIGINT, usual)
 
 
-def _checkpoint(model: str, trainer: Trainer, given: Path | None) -> Path:
+def _checkpoint(model: str, trainer: Trainer, chosen: Path | None) -> Path:
     """Where training goes on from, whatever ended it."""
-    return given or trainer.checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
+    return chosen or trainer.checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
 
 
 def _write(

@@ -45,32 +45,32 @@ class Verb(TyperCommand):
     def _check(self, ctx: typer.Context, args: list[str]) -> None:
         verb = ctx.command_path
         try:
-            found, rest, given = self.make_parser(ctx).parse_args(args=list(args))
+            values, rest, options = self.make_parser(ctx).parse_args(args=list(args))
         except UNREADABLE as error:
             raise misread(verb, self._options(), error) from None
-        if found.get("help"):
+        if values.get("help"):
             return
-        self._check_arguments(verb, found, rest)
+        self._check_arguments(verb, values, rest)
         numbers = self._numbers()
-        for option in given:
+        for option in options:
             if not isinstance(option, TyperOption) or option.is_flag:
                 continue
             name = option.opts[-1]
-            if given.count(option) > 1 and not option.multiple:
+            if options.count(option) > 1 and not option.multiple:
                 raise refused(f"{name} is given twice", f"write {name} once")
             if option.name in numbers:
-                _check_number(name, str(found[option.name]), *numbers[option.name])
+                _check_number(name, str(values[option.name]), *numbers[option.name])
 
     def _options(self) -> dict[str, TyperOption]:
         options = [each for each in self.params if isinstance(each, TyperOption)]
         return {name: option for option in options for name in option.opts}
 
-    def _check_arguments(self, verb: str, found: dict[str, object], rest: list[str]) -> None:
+    def _check_arguments(self, verb: str, values: dict[str, object], rest: list[str]) -> None:
         """Every argument is there, and no word beside them."""
         for argument in self.params:
             if isinstance(argument, TyperArgument) and argument.required:
                 name = argument.name.upper()
-                if found.get(argument.name) is None:
+                if values.get(argument.name) is None:
                     raise refused(f"the argument {name} is missing", f"write {verb} {name}")
         if rest:
             help = f"{verb} --help lists what there is"

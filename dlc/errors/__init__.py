@@ -220,14 +220,14 @@ _DISAGREEMENTS = tuple(
 def diagnostic_data(diagnostic: Diagnostic) -> dict[str, object]:
     """One diagnostic for programs: `docs/json.md` says what each name means."""
     tried = (form.match(diagnostic.message) for form in _DISAGREEMENTS)
-    said = next((found for found in tried if found is not None), None)
+    disagreement = next((match for match in tried if match is not None), None)
     return {
         "code": diagnostic.code,
         "severity": diagnostic.severity,
         "message": diagnostic.message,
         **_place_data(diagnostic.place),
-        "found": said and said["found"],
-        "expected": said and said["expected"],
+        "found": disagreement and disagreement["found"],
+        "expected": disagreement and disagreement["expected"],
         "notes": [{"message": n.text, **_place_data(n.place)} for n in diagnostic.labels],
         "help": diagnostic.help,
     }
@@ -281,17 +281,17 @@ def _excerpt(diagnostic: Diagnostic, sources: Mapping[str, str], width: int) -> 
     bar = f"{' ' * width} |"
     text = _source_line(place, sources)
     lines: list[str] = []
-    here: list[Label] = []
+    visible_labels: list[Label] = []
     if text is not None:
         shown = _Window.around(place, text)
-        here = [label for label in diagnostic.labels if shown.has(label.place)]
+        visible_labels = [label for label in diagnostic.labels if shown.has(label.place)]
         lines += [bar, f"{str(place.line).rjust(width)} | {shown.text}"]
-        inside = [Label(shown.moved(label.place), label.text) for label in here]
+        inside = [Label(shown.moved(label.place), label.text) for label in visible_labels]
         lines += [f"{bar} {mark}" for mark in _marks(shown.moved(place), inside)]
     lines += [
         f"{' ' * width} = note: {label.text}: {label.place}"
         for label in diagnostic.labels
-        if label not in here
+        if label not in visible_labels
     ]
     return lines
 
@@ -338,8 +338,8 @@ def _source_line(place: Place, sources: Mapping[str, str]) -> str | None:
             text = Path(place.file).read_text(encoding="utf-8")
         except (OSError, ValueError):
             return None
-    found = text.split("\n")[place.line - 1 : place.line]
-    return found[0].rstrip("\r") if found else None
+    line = text.split("\n")[place.line - 1 : place.line]
+    return line[0].rstrip("\r") if line else None
 
 
 def _marks(place: Place, labels: Sequence[Label]) -> list[str]:

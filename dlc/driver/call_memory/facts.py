@@ -173,8 +173,8 @@ def sizes_text(dims: Mapping[str, object]) -> str:
     >>> sizes_text({"B": 8}), sizes_text({})
     (' at B = 8', '')
     """
-    told = ", ".join(f"{name} = {size}" for name, size in dims.items())
-    return f" at {told}" if told else ""
+    sizes = ", ".join(f"{name} = {size}" for name, size in dims.items())
+    return f" at {sizes}" if sizes else ""
 
 
 def entry_memory(

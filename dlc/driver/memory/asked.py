@@ -55,20 +55,20 @@ class EntryPlan:
         facts = self.artifact.manifest.training
         return None if facts is None else batch_of(facts, self.entry)
 
-    def dims(self, given: Mapping[str, int]) -> dict[str, int]:
+    def dims(self, chosen: Mapping[str, int]) -> dict[str, int]:
         """A number for each size: a given one, else the usual one.
 
         Raises UsageError (D0906) for a size without either.
         """
-        found = {name: given.get(name, usual) for name, usual in self.usual.items()}
-        missing = [name for name, size in found.items() if size is None]
+        sizes = {name: chosen.get(name, usual) for name, usual in self.usual.items()}
+        missing = [name for name, size in sizes.items() if size is None]
         if missing:
             raise UsageError(
                 f"{self.entry.name} has no largest {' and no largest '.join(missing)}",
                 code="D0906",
                 help=f"say for which its memory is wanted: --dim {missing[0]}=64",
             )
-        return {name: size for name, size in found.items() if size is not None}
+        return {name: size for name, size in sizes.items() if size is not None}
 
     def need(self, dims: Mapping[str, int]) -> Need:
         """The memory of a call at these sizes. Raises CallError (D0804) for sizes that it does not take."""
@@ -113,12 +113,12 @@ def memory_of(request: MemoryRequest) -> ModelMemory:
 def plans_of(request: MemoryRequest) -> list[EntryPlan]:
     """The entry points that are asked for, compiled where they are not."""
     artifacts = artifacts_of(request.request, request.entry)
-    found = [planned for artifact in artifacts for planned in entry_plans(artifact)]
+    plans = [planned for artifact in artifacts for planned in entry_plans(artifact)]
     if request.entry is not None:
-        name = choose([each.entry.name for each in found], request.entry)
-        found = [each for each in found if each.entry.name == name]
-    _check_known(request.dims, found)
-    return found
+        name = choose([each.entry.name for each in plans], request.entry)
+        plans = [each for each in plans if each.entry.name == name]
+    _check_known(request.dims, plans)
+    return plans
 
 
 def entry_plans(artifact: Artifact) -> list[EntryPlan]:
@@ -175,10 +175,10 @@ def _numbers(shape: Shape) -> list[int]:
 
 
 def _usual(facts: manifest.Manifest, entry: manifest.Entry) -> dict[str, int | None]:
-    found = {dim.name: dim.upper for dim in entry.dims if dim.measured is None}
+    sizes = {dim.name: dim.upper for dim in entry.dims if dim.measured is None}
     if facts.training is not None and (batch := batch_of(facts.training, entry)) is not None:
-        found[batch] = facts.training.batch
-    return found
+        sizes[batch] = facts.training.batch
+    return sizes
 
 
 def batch_of(training: manifest.Training, entry: manifest.Entry) -> str | None:
@@ -190,12 +190,12 @@ def batch_of(training: manifest.Training, entry: manifest.Entry) -> str | None:
 
 def _check_known(dims: Mapping[str, int], planned: list[EntryPlan]) -> None:
     """Refuse a size that no entry point has."""
-    known = sorted({name for each in planned for name in each.usual})
+    names = sorted({name for each in planned for name in each.usual})
     for name in dims:
-        if name not in known:
-            listed = f"there are {', '.join(known)}" if known else "all its sizes are numbers"
+        if name not in names:
+            listed = f"there are {', '.join(names)}" if names else "all its sizes are numbers"
             raise UsageError(
                 f"the model has no size {name}",
                 code="D0906",
-                help=did_you_mean(name, known) or listed,
+                help=did_you_mean(name, names) or listed,
             )

@@ -82,9 +82,9 @@ def _fit_text(fit: Fit, most: int) -> str:
     return "\n".join(lines)
 
 
-def _free(planned: EntryPlan, given: Mapping[str, int], dim: str | None) -> str:
+def _free(planned: EntryPlan, dims: Mapping[str, int], dim: str | None) -> str:
     """The size that is looked for."""
-    free = [name for name in planned.usual if name not in given]
+    free = [name for name in planned.usual if name not in dims]
     if dim is not None:
         return dim
     if planned.batch in free:
@@ -106,11 +106,11 @@ def _free(planned: EntryPlan, given: Mapping[str, int], dim: str | None) -> str:
     )
 
 
-def _largest(planned: EntryPlan, dim: str, given: Mapping[str, int], most: int) -> Fit:
-    """By halving: what a call takes grows with its sizes."""
+def _largest(planned: EntryPlan, dim: str, chosen: Mapping[str, int], most: int) -> Fit:
+    """Binary search: the memory of a call grows with its sizes."""
     (bounds,) = [each for each in planned.entry.dims if each.name == dim]
     least, upper = max(1, bounds.lower), BEYOND if bounds.upper is None else bounds.upper
-    others = planned.dims({**given, dim: least})
+    others = planned.dims({**chosen, dim: least})
     amounts: dict[int, int] = {}
 
     def fits(size: int) -> bool:
@@ -124,7 +124,7 @@ def _largest(planned: EntryPlan, dim: str, given: Mapping[str, int], most: int) 
         raise _too_little(planned, {**others, dim: least}, dim, most)
     low, high = least, upper + 1
     while high - low > 1:
-        # Where there is no bound the way up is by doubling.
+        # Without an upper bound the size doubles until it no longer fits.
         middle = min((low + high) // 2, 2 * low)
         low, high = (middle, high) if fits(middle) else (low, middle)
     dims = {**others, dim: low}

@@ -71,7 +71,7 @@ def measure(
         model = model.with_weights(request.weights)
     calls = _Calls(model, arguments)
     spent = calls.times(seconds) * 1e3
-    found = Timing(
+    timing = Timing(
         arguments.entry,
         model.threads,
         len(spent),
@@ -84,9 +84,9 @@ def measure(
     )
     parts = calls.parts()
     if parts is None:
-        return found
+        return timing
     return replace(
-        found,
+        timing,
         upload_ms=round(parts.upload_ms, 6),
         compute_ms=round(parts.compute_ms, 6),
         download_ms=round(parts.download_ms, 6),

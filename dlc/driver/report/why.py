@@ -41,12 +41,12 @@ def decisions_of(
     artifact, which keeps what was decided about all of them together.
     """
     texts: dict[str, str] = {}
-    found: dict[DecisionRecord, None] = {}
+    records: dict[DecisionRecord, None] = {}
     for artifact in _artifacts(request, entry):
         texts.update(artifact.texts())
-        found.update(dict.fromkeys(_read(artifact)))
+        records.update(dict.fromkeys(_read(artifact)))
     forms = [_whole(word) for word in words]
-    kept = (each for each in found if all(f.search(_searched(each, texts)) for f in forms))
+    kept = (each for each in records if all(f.search(_searched(each, texts)) for f in forms))
     return Decided(request.path, tuple(kept), texts)
 
 

@@ -72,22 +72,22 @@ def evaluate_arguments(
     function = find_entry(model.module, arguments.entry)
     entry = interface_of(function)
     binder = Binder(entry, lambda: model.texts)
-    arrays, given = ArgumentReader(entry, binder.free).read((), arguments.named)
-    dims = binder.bind([array.shape for array in arrays], given)
+    arrays, sizes = ArgumentReader(entry, binder.free).read((), arguments.named)
+    dims = binder.bind([array.shape for array in arrays], sizes)
     views = WeightViews(weights.table, np.frombuffer(weights.data, np.uint8))
     stored = derive(model.module, {row.name: _bits(views[row.name]) for row in weights.table})
     with np.errstate(all="ignore"), model.quoting(), _told(model), called(entry.name):
         if isinstance(function, mem.Program):
-            found = evaluate_plan(function, arrays, dims, stored)
+            results = evaluate_plan(function, arrays, dims, stored)
         else:
             evaluation = Evaluation(dims, stored)
             inputs = dict(zip(function.body.arguments, entry.inputs, strict=True))
             renamed = renamed_values(function, model.texts.values()) if watch.watches else {}
             observer = observing(model.context.values, watch, evaluation, inputs, renamed)
-            found = Evaluation(dims, stored, observer).run(function.body, arrays)
+            results = Evaluation(dims, stored, observer).run(function.body, arrays)
     pairs = [
         (output, Tensor.from_bits(array, output.dtype))
-        for output, array in zip(entry.outputs, found, strict=True)
+        for output, array in zip(entry.outputs, results, strict=True)
         if not output.hidden
     ]
     return Results(entry.name, tuple(pairs))

@@ -94,13 +94,13 @@ def import_model(
         raise UsageError(
             f"{target.name} is not a name for model text, which ends in .dlm", code="D0903"
         )
-    wanted = {name: _shape(name, text) for name, text in (shapes or {}).items()}
+    new_shapes = {name: _shape(name, text) for name, text in (shapes or {}).items()}
     values = {name: _value(name, text) for name, text in (fixed or {}).items()}
     weights = target.with_suffix(".safetensors")
     check_writable(target)
-    made = read_onnx(path, shapes=wanted, dims=dims, fixed=values)
+    model = read_onnx(path, shapes=new_shapes, dims=dims, fixed=values)
     docs = f"{path.stem}, imported from {path.name}."
-    written = write_model(made, target.stem, weights.name, docs)
+    written = write_model(model, target.stem, weights.name, docs)
     tensors = {
         name: Tensor.from_bits(weight.array, weight.dtype.name)
         for name, weight in written.weights.items()
@@ -110,7 +110,7 @@ def import_model(
         safetensors.write(weights, tensors, {_MADE: "dlc import"})
     write_file(target, [written.text.encode()])
     count = sum(weight.array.size for weight in written.weights.values())
-    return Imported(target, weights if tensors else None, count, made.renamed, made.warnings)
+    return Imported(target, weights if tensors else None, count, model.renamed, model.warnings)
 
 
 def _check_own(weights: Path) -> None:

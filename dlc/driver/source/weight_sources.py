@@ -86,12 +86,12 @@ def gather(
 
 def derive(module: Module, stored: Mapping[str, Array]) -> dict[str, Array]:
     """The stored weights by symbol, and with them those that are derived from them."""
-    found = dict(stored)
+    arrays = dict(stored)
     for op in module.body:
         if isinstance(op, weight.Derived):
-            sources = [found[symbol.name] for symbol in op.sources]
-            (found[op.sym_name],) = Evaluation({}, found).run(op.body, sources)
-    return found
+            sources = [arrays[symbol.name] for symbol in op.sources]
+            (arrays[op.sym_name],) = Evaluation({}, arrays).run(op.body, sources)
+    return arrays
 
 
 def _row(source: weight.Source, offset: int) -> manifest.Weight:
