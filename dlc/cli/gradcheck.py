@@ -76,7 +76,7 @@ def _differs(row: driver.GradientRow) -> NumbersDiffer:
 
 
 def _sample(found: driver.Gradients) -> str:
-    """How much of large arguments was looked at."""
+    """The part of large arguments that was checked."""
     if not found.sampled:
         return ""
     effort = found.effort

@@ -174,7 +174,7 @@ def _interruptible() -> Generator[list[bool]]:
 
 
 def _checkpoint(model: str, trainer: Trainer, chosen: Path | None) -> Path:
-    """Where training goes on from, whatever ended it."""
+    """The checkpoint from which an ended training can resume."""
     return chosen or trainer.checkpoint or Path(f"{Path(model).stem}.checkpoint.safetensors")
 
 

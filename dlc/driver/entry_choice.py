@@ -1,4 +1,4 @@
-"""Which entry point of a model is meant."""
+"""Choice of an entry point."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Place:
 
     @property
     def width(self) -> int:
-        """How many carets mark it; at least one."""
+        """The number of carets that mark it; at least one."""
         return max(1, self.end - self.column)
 
 
@@ -187,7 +187,7 @@ def no_memory() -> InternalError:
 
 @contextmanager
 def memory_needed() -> Generator[None]:
-    """Where the system refuses memory meanwhile, an InternalError (D0998) says so."""
+    """Raise InternalError (D0998) if the system refuses memory meanwhile."""
     try:
         yield
     except MemoryError as error:
@@ -214,7 +214,7 @@ _DISAGREEMENTS = tuple(
         r"(?P<found>\S+) does not fit (?P<expected>\w+), which holds ",
     )
 )
-"""How messages say that a value does not fit, such as `FOUND given where EXPECTED is expected`."""
+"""Forms of messages about a value that does not fit, such as `FOUND given where EXPECTED is expected`."""
 
 
 def diagnostic_data(diagnostic: Diagnostic) -> dict[str, object]:
@@ -303,7 +303,7 @@ class _Window:
     place: Place
     text: str
     shift: int
-    """How many columns what is shown has moved to the left."""
+    """The columns by which the visible part is shifted to the left."""
     first: int
     last: int
     """The columns of the text that are shown."""
@@ -326,7 +326,7 @@ class _Window:
         return same and self.first <= place.column <= self.last
 
     def moved(self, place: Place) -> Place:
-        """Where a place stands in what is shown; one behind its line stands at the end."""
+        """The place in the visible part; one behind its line goes to the end."""
         column, end = min(place.column, self.last + 1), min(place.end, self.last + 1)
         return replace(place, column=column - self.shift, end=max(0, end - self.shift))
 

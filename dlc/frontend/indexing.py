@@ -357,7 +357,7 @@ class _Places:
         self.indices = dict(zip(wide, unify(at, [*wide.values()]), strict=True))
         self.shape: list[Size] = []
         self.first: dict[int, int] = {}
-        """Where in the shape an axis begins."""
+        """The position in the shape at which an axis begins."""
         for axis in range(tensor_type(target).rank):
             lead = min(self.indices) if axis in self.indices else axis
             self.first[axis] = self.first.get(lead, len(self.shape))

@@ -124,7 +124,7 @@ class EntryMemory:
 
     @cached_property
     def waves(self) -> int:
-        """How many waves there are that end with a barrier; each of them is a moment."""
+        """The number of waves, each of which ends with a barrier."""
         last = [root.last for root in self.roots] + [work.wave for work in self.work]
         return max(last, default=-1) + 1
 
@@ -158,7 +158,7 @@ class EntryMemory:
 
     @property
     def order_gap(self) -> float:
-        """How much of the lower bound for this order is taken besides; 0 if it is met."""
+        """The excess over the lower bound for this order; 0 if it is met."""
         return _gap(self.arena, self.order_bound)
 
     @property

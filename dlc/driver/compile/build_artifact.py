@@ -117,7 +117,7 @@ def build_artifact(
 
 @dataclass(frozen=True, slots=True)
 class _Derived:
-    """Where each derived weight lies in the block that `prepare` writes, and how large that is."""
+    """The offset of each derived weight in the block that `prepare` writes, and the size of that block."""
 
     places: dict[str, Place]
     bytes: int

@@ -48,7 +48,7 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CodeMaker:
-    """How kernels become machine code: for which processor, how carefully, and what is kept."""
+    """Settings of code generation: the target, the optimization level, and what is cached."""
 
     processor: Processor
     level: int

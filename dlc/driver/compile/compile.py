@@ -41,12 +41,12 @@ from dlc.version import VERSION
 Observer = Callable[[str, Op], None]
 
 MORE_RECOMPUTED = (0.25, 4.0)
-"""How much longer a call may take for values that are computed again, tried where memory has a limit."""
+"""Slowdowns by rematerialization that are tried, in order, under a memory limit."""
 
 
 @dataclass(slots=True)
 class Report:
-    """How long the parts of a compilation took, in seconds."""
+    """The time of each part of a compilation, in seconds."""
 
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     notes: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ from dlc.ir.types import DType, TensorType
 from dlc.ir.verify import verify
 
 TOLERANCE: Mapping[str, float] = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16": 1e-1}
-"""How far results may be apart, relative to the largest; other dtypes must agree exactly."""
+"""The tolerance of results, relative to the largest; other dtypes must agree exactly."""
 
 LOOPS = "lower_to_loops"
 """The pass that turns kernels into loops."""

@@ -49,9 +49,9 @@ from dlc.runtime.model import Model
 Numbers: TypeAlias = NDArray[np.float64]
 
 LIMIT = 1e-6
-"""How far a gradient in f64 may be from the difference, relative to the largest element."""
+"""The tolerance of an f64 gradient against differences, relative to the largest element."""
 NARROW_LIMIT = 2e-3
-"""How far the gradient of the function as it is may be from that in f64."""
+"""The tolerance of the gradient in the function's own dtype against that in f64."""
 FAINT = 1e-3
 """Gradients are measured by their largest element, but by no less than this part of the largest of all."""
 TINY = 1e-6

@@ -1,4 +1,4 @@
-"""The memory plans that a user asks about: of a text with its training, of an artifact, of any model."""
+"""Memory queries: the memory plans of a text with its training, of an artifact, or of any model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dlc.runtime.system.counts import whole_number
 
 @dataclass(frozen=True, slots=True)
 class MemoryRequest:
-    """Which model, which of its entry points (all of them, if none is named), and sizes by name."""
+    """A memory query: the model, one of its entry points or all, and sizes by name."""
 
     request: CompileRequest
     entry: str | None = None

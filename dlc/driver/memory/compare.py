@@ -17,7 +17,7 @@ from dlc.driver.run.outputs import JSON
 from dlc.driver.tables import Table
 
 ROWS = 20
-"""How many differences are told to people, the largest first."""
+"""The most differences that the text lists, the largest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def _difference_row(each: Difference) -> tuple[str | int, ...]:
 
 
 def _change(before: int, after: int) -> str:
-    """How much more or less."""
+    """The change, as text."""
     if before == after:
         return ""
     if not before or after > 2 * before:

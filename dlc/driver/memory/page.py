@@ -19,7 +19,7 @@ from dlc.driver.memory.report import also_text, percent, waves_text
 from dlc.runtime.model_repr import bytes_text
 
 ROWS = 100
-"""How many of the values at a peak stand in its table."""
+"""The most values in the table of a peak."""
 
 _INTRODUCTION = (
     "A rectangle is a stretch of the arena while it is in use: its height is bytes, its width the waves "

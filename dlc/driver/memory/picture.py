@@ -198,11 +198,11 @@ class _Drawing:
     floor = TOP + PLOT
 
     def x(self, wave: float) -> float:
-        """Where a wave begins."""
+        """The x coordinate at which a wave begins."""
         return LEFT + wave * self.column
 
     def y(self, offset: float) -> float:
-        """Where a byte of the arena is."""
+        """The y coordinate of a byte of the arena."""
         return self.floor - offset * PLOT / max(1, self.entry.arena)
 
     def _title(self) -> Iterator[str]:

@@ -46,7 +46,7 @@ class Page:
     """The operations of the IR that the example becomes."""
     derivative: str = ""
     source: str = ""
-    """How it is written in the language itself."""
+    """Its spelling in the language."""
     members: tuple[Entry, ...] = ()
 
     @property

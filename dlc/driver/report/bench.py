@@ -1,4 +1,4 @@
-"""How fast an entry point is: compiling, loading, and calls after each other."""
+"""Timing of an entry point: compilation, loading, and consecutive calls."""
 
 from __future__ import annotations
 

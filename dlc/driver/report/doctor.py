@@ -89,7 +89,7 @@ def _targets() -> Iterator[Finding]:
 
 
 def _extensions() -> list[Finding]:
-    """Where operations that are not dlc's own come from."""
+    """The packages of operations that are not dlc's own."""
     try:
         return [Finding("operations", text) for text in load_extensions()]
     except DlcError as error:

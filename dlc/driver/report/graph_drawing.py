@@ -22,7 +22,7 @@ from dlc.ir.types import INDEX
 
 MAX_NODES = 3000
 SUMMARY = 5
-"""How many of the operations in a region its box names."""
+"""The most operations of a region that its box names."""
 
 
 def draw(functions: Sequence[func.Func]) -> str:

@@ -49,7 +49,7 @@ class WeightRow:
 
 
 class Memory(NamedTuple):
-    """How many bytes an entry point works in on a device, at the largest sizes that have a bound."""
+    """The working memory of an entry point on a device, in bytes, at the upper bounds of its sizes."""
 
     entry: str
     device: str

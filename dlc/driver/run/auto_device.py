@@ -63,7 +63,7 @@ class Part:
     cpu: int = 0
     gpu: int = 0
     place: str = "-"
-    """Where the text has it."""
+    """Its location in the text."""
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ def estimated(request: CompileRequest, machine: Machine) -> Estimate:
 
 
 class _Use(NamedTuple):
-    """Where a text first has a submodule of a name, and whether it says where that runs."""
+    """The first `use` of a submodule in a text, and whether it names a device."""
 
     place: str
     placed: bool

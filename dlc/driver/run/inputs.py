@@ -33,7 +33,7 @@ ARRAYS = (".npy", ".npz", ".safetensors")
 _NUMBERS = re.compile(r"[\s\[\],+\-0-9.eE]|inf|nan|true|false")
 
 PIECE = 1 << 20
-"""How many random numbers are drawn at once."""
+"""The random numbers drawn at once."""
 
 
 def read_value(text: str, item: Input, *, resize: bool = False) -> Value:

@@ -1,4 +1,4 @@
-"""From a model in a file to an artifact or a model that can be called, as the user's choices say."""
+"""From a compile request to an artifact, or to a model that can be called."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dlc.runtime.model import Model
 
 @dataclass(frozen=True, slots=True)
 class CompileRequest:
-    """Which model, and what the user chose about it.
+    """A request to compile: the model, and the options that the user chose.
 
     With `text` the model is that text, called `path`. `gradient` is `(entry, y, x)`: the entry point
     also gives the derivative of its result `y` by its input `x`. With `untrusted` the machine code of an
@@ -58,12 +58,12 @@ class CompileRequest:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether what runs where is still to be chosen (`dlc.driver.run.auto_device`)."""
+        """Whether devices are still to be chosen (`dlc.driver.run.auto_device`)."""
         return self.settings.target.partition(":")[0] == AUTO
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the file is an artifact that is what the user chose, as it is."""
+        """Whether the file is an artifact that can be used as it is."""
         fresh = isinstance(self.weights, str) and self.weights.startswith(INIT)
         return (
             self.path.endswith(".dlc")
@@ -79,18 +79,18 @@ class CompileRequest:
         )
 
     def to_run_here(self) -> CompileRequest:
-        """The same, for a machine that is this one. Raises Unsupported (D0714) where there is no GPU."""
+        """The same request for this machine. Raises Unsupported (D0714) where there is no GPU."""
         return replace(self, settings=to_run_here(self.settings, self.device))
 
     def with_gpu_for(self, model: SourceModel) -> CompileRequest:
-        """The same, with this machine's GPU for what a model has on one.
+        """The same request, with this machine's GPU if the model uses one.
 
         Raises Unsupported (D0714) where it has, and there is no GPU.
         """
         return replace(self, settings=placed_here(self.settings, model.module, self.device))
 
     def meant(self, model: SourceModel, call_request: CallRequest) -> CallRequest:
-        """The request, with what it leaves to be understood.
+        """The call request with its defaults made explicit.
 
         Where it names no entry point, that is the one that the derivative is of. Where a weight file of
         the model is missing, the command that it suggests does without.
@@ -107,7 +107,7 @@ class CompileRequest:
         return replace(call_request, entry=gradient_function(model, entry, result).sym_name)
 
     def open(self) -> SourceModel:
-        """The model, read."""
+        """Read the model."""
         model = self._open_training() if self.to_train else self._open_model()
         model.trust_ir = self.trust_ir
         if self.gradient is not None:

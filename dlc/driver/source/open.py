@@ -270,7 +270,7 @@ OPENERS: dict[
     ".dlc": _open_artifact,
     ".onnx": _open_onnx,
 }
-"""How each kind of file is opened, by its ending."""
+"""The opener of each kind of file, by its ending."""
 
 
 def read_ir(text: str, name: str) -> Module:

@@ -38,7 +38,7 @@ class SourceModel:
     arrays: Mapping[str, Array] | None = None
     """The numbers of its weights, where the file itself has them."""
     training: manifest.Training | None = None
-    """How it trains, if its functions are those that train it."""
+    """Its training, if its functions are those that train it."""
     listings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Texts that nobody wrote and messages refer to: the graph of an artifact, by what it is called."""
     numbers: frozenset[str] = frozenset()

@@ -52,7 +52,7 @@ class Stream:
 
 
 def fans(shape: Shape) -> tuple[int, int]:
-    """How many inputs and outputs one unit of a weight has: `[in, out]`, or `[.., in, out]` for kernels."""
+    """The fan-in and fan-out of a weight `[in, out]`, or `[.., in, out]` for kernels."""
     if len(shape) < 2:
         size = shape[0] if shape else 1
         return size, size

@@ -1,4 +1,4 @@
-"""Where the numbers of a model's weights come from: files, initialisers, or arrays given by the caller."""
+"""Sources of a model's weights: files, initialisers, or arrays of the caller."""
 
 from __future__ import annotations
 

@@ -369,7 +369,7 @@ def _local_response_norm(graph: Graph, value: Value) -> Term | None:
 
 
 def _neighbours(value: Value) -> int | None:
-    """How many channels are summed, if this may be such a normalisation."""
+    """The number of channels that are summed, if this may be such a normalisation."""
     op = value.op
     for kind, place in (
         (array.Divide, 1),

@@ -47,7 +47,7 @@ class Graph:
                 self._fixed.update(dict.fromkeys(op.results, size))
 
     def _fixed_size(self, op: Op) -> int | None:
-        """How many elements the weights have that alone decide an operation; None if others do.
+        """The elements of the weights on which alone an operation depends; None if it has other operands.
 
         None also for one that makes far more than they have: it is computed by the call.
         """

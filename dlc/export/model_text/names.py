@@ -70,7 +70,7 @@ def brief(name: str) -> str:
 
 
 def short_name(module: str) -> str:
-    """How instances of a module are called, before their number.
+    """The name of a module's instances, before their number.
 
     >>> short_name("Conv2d"), short_name("BatchNorm"), short_name("Residual2")
     ('conv', 'norm', 'residual')

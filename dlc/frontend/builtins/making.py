@@ -85,7 +85,7 @@ def eye(at: Trace, n: Size, m: Size | None, dtype: DType) -> Datum:
 
 
 def _compared(at: Trace, shape: Shape, predicate: str, diagonal: int) -> Value:
-    """Where `column PREDICATE row + diagonal` holds, for the last two axes."""
+    """The mask of `column PREDICATE row + diagonal`, for the last two axes."""
     rank = len(shape)
     row = at(array.Iota(shape, rank - 2, I32))
     if diagonal:

@@ -22,7 +22,7 @@ from dlc.text.source import Source
 __all__ = ["MAX_CALLS", "Function", "arguments_of", "bind", "call_function"]
 
 MAX_CALLS: Final = 100
-"""How deep calls nest at most; a function that calls itself is elaborated anew each time."""
+"""The deepest nesting of calls; a function that calls itself is elaborated anew each time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +33,7 @@ class Function(Callee):
     home: Home
     path: str = ""
     device: str | None = None
-    """Where it runs, if the instance that it is a member of was placed."""
+    """Its device, if the instance that it is a member of was placed."""
 
     @property
     def called(self) -> str:
@@ -92,7 +92,7 @@ def arguments_of(ev: Evaluator, node: ast.Call, scope: Scope) -> Arguments:
 def bind(
     ev: Evaluator, called: str, parameters: Sequence[tuple[str, bool]], arguments: Arguments
 ) -> dict[str, Argument]:
-    """Which argument each parameter gets; `parameters` are names, and whether one must be given."""
+    """Bind arguments to parameters; `parameters` are names, each with whether it is required."""
     names = [name for name, _ in parameters]
     if len(arguments.positional) > len(names):
         extra = arguments.positional[len(names)]
@@ -237,7 +237,7 @@ def check_result(ev: Evaluator, declaration: ast.Fn, value: Datum, scope: Scope)
 
 
 def result_span(declaration: ast.Fn) -> ast.Span:
-    """Where the value that a function returns stands."""
+    """The span of the value that a function returns."""
     body = declaration.body
     if isinstance(body, ast.Block) and body.statements:
         last = body.statements[-1]

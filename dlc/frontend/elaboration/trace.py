@@ -1,4 +1,4 @@
-"""Where operations are put while a model is elaborated, and what they are labelled with.
+"""The trace: where elaboration puts operations, and the locations that they get.
 
 A region is built like any other code: its operations may use values of the blocks around it. When it is
 closed, `capture` turns these values into arguments of the region, since regions of the IR are isolated.

@@ -66,7 +66,7 @@ class Expectation:
     verb: str
     """The role of the value, as a participle: given, returned, declared."""
     place: Place
-    """Where the value stands."""
+    """The place of the value."""
     declared: Label | None = None
 
     @property

@@ -100,9 +100,9 @@ class Items:
 
     items: tuple[Datum, ...]
     place: Place | None = None
-    """Where it is written; None for one that is made."""
+    """Its place in the text; None for one that is computed."""
     size: int = field(init=False)
-    """How many values it has, those of lists and tuples in it included."""
+    """The number of values in it, those of nested lists and tuples included."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", size_of(self.items))
@@ -115,7 +115,7 @@ class Record:
     items: tuple[Datum, ...]
     names: tuple[str | None, ...]
     size: int = field(init=False)
-    """How many values it has, those of lists and tuples in it included."""
+    """The number of values in it, those of nested lists and tuples included."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", size_of(self.items))
@@ -238,7 +238,7 @@ Datum: TypeAlias = (
 
 
 def size_of(items: tuple[Datum, ...]) -> int:
-    """How many values a list of these has; a list may have the same one in it twice, and so on."""
+    """The number of values in a list of these; the same list may occur in it more than once."""
     return sum([item.size if isinstance(item, Items | Record) else 1 for item in items])
 
 
@@ -248,7 +248,7 @@ def is_number(value: Datum) -> bool:
 
 
 def part_of(value: Datum) -> str | None:
-    """How to take one part, for messages about a tuple that stands where a part of it should."""
+    """Help for a tuple that is given where one of its parts is expected."""
     if not isinstance(value, Record) or not value.items:
         return None
     names = [f".{name}" for name in value.names if name is not None]

@@ -64,7 +64,7 @@ def _known_everywhere(ev: Evaluator, node: ast.Name, scope: Scope) -> Datum:
 
 
 def _total_steps(ev: Evaluator, node: ast.Name) -> Value:
-    """How many steps the training has in all: an input of its step, for what the optimizer computes."""
+    """The total number of training steps: an input of the step, for the optimizer."""
     if ev.at.total_steps is None:
         raise ev.at.fail(
             "D0536",

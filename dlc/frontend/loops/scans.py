@@ -76,7 +76,7 @@ class _Scan(Loop):
         return as_tensor(self.at, source) if isinstance(source, Items) else source
 
     def _length(self, source: Datum) -> Size:
-        """How many steps the loop takes; all that it goes through have that length."""
+        """The number of steps of the loop; all that it walks along have that length."""
         lengths = self._lengths(source, self.node.source.span)
         if not lengths:
             raise self.ev.at.fail("D0426", "nothing to go through", self.node.source.span)

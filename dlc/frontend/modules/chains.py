@@ -18,9 +18,9 @@ class Chain(Callee):
 
     layers: tuple[Datum, ...]
     device: str | None = None
-    """Where they all run, if the chain was placed."""
+    """Their device, if the chain was placed."""
     size: int = field(init=False)
-    """How many layers it has, those of chains in it included."""
+    """The number of layers, those of nested chains included."""
 
     def __post_init__(self) -> None:
         sizes = [layer.size if isinstance(layer, Chain) else 1 for layer in self.layers]

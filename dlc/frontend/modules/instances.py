@@ -46,7 +46,7 @@ from dlc.text.model import ast
 __all__ = ["Core", "Instance", "Stack", "adopt", "cores_in", "with_picks"]
 
 MAX_NESTING: Final = 100
-"""How deep instances of modules stand in each other at most."""
+"""The deepest nesting of instances of modules."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +64,7 @@ class Core:
     """The instance that it is a member of."""
     stack: tuple[int, ...] = ()
     device: str | None = None
-    """Where its functions run, if it was placed."""
+    """The device of its functions, if it was placed."""
     start: Start | None = None
     """The file that a `from` names, here or further out."""
     values: dict[str, Datum] = field(default_factory=dict[str, Datum])
@@ -253,7 +253,7 @@ class Core:
         return f"{self.definition.name}({', '.join(texts)})"
 
     def parameters(self) -> int:
-        """How many trained numbers are its own."""
+        """The number of its own trained parameters."""
         own = [item.type.size for item in self.weights.values() if item.trained]
         return sum([size for size in own if isinstance(size, int)])
 

@@ -88,7 +88,7 @@ class _Resolver:
         self.members: dict[str, ast.Named] = {}
         self.found: list[Diagnostic] = []
         self.unknown = 0
-        """How many names mean nothing; after `MAX_PROBLEMS` nobody looks at more of them."""
+        """The number of unknown names; after `MAX_PROBLEMS` the search ends."""
 
     # Declarations ---------------------------------------------------------------------------------
 

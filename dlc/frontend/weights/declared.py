@@ -73,7 +73,7 @@ def _type(ev: Evaluator, type: ast.TensorType, scope: Scope, like: TensorType | 
 def _origin(
     origin: Origin, node: ast.Param | ast.State, symbol: str, start: Start | None
 ) -> Origin:
-    """Where it starts: its own file, that of the module, or its initialiser."""
+    """Its initial value: from its own file, that of the module, or its initialiser."""
     key = origin.key or node.key
     if origin.file is not None or start is None:
         return Origin(origin.init, origin.file, key or (node.name if origin.file else None))

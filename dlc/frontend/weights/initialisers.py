@@ -1,4 +1,4 @@
-"""Where the numbers of a weight come from: an initialiser, which stays a text, or a file."""
+"""Initial values of a weight: an initialiser, which stays a text, or a file."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Graph:
 
 
 def counted(nodes: Sequence[Node]) -> str:
-    """How many nodes these are, and the first ones by name, for messages."""
+    """The number of nodes, and the first ones by name, for messages."""
     count = "one node" if len(nodes) == 1 else f"{len(nodes)} nodes"
     labels = ", ".join(node.label for node in nodes[:SHOWN])
     more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""

@@ -55,7 +55,7 @@ IMPORTERS: dict[str, Importer] = {
     **shapes.IMPORTERS,
     **windows.IMPORTERS,
 }
-"""How each operator of ONNX is imported, by its name."""
+"""The importer of each ONNX operator, by its name."""
 
 OPSETS = range(6, 29)
 """The versions of the operators' meaning that the importers know."""

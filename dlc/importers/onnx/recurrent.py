@@ -60,7 +60,7 @@ class _Layer:
 
     @property
     def batch(self) -> Size:
-        """How many sequences there are."""
+        """The batch size."""
         return array.tensor_type(self.x).shape[1]
 
     def direction(self, k: int) -> _Direction:

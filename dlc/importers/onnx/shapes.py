@@ -232,7 +232,7 @@ def _pad(context: NodeContext) -> NodeResults:
 
 
 def _pads(context: NodeContext, rank: int) -> tuple[list[int], list[int]]:
-    """How many elements are put before and behind each axis; a negative number cuts some off."""
+    """The padding before and behind each axis; a negative number removes elements."""
     pads = list(context.list("pads") or ()) if context.opset < 11 else context.integers(1)
     axes: Sequence[int] = range(rank)
     if context.opset >= 18 and context.operand(3) is not None:
@@ -275,7 +275,7 @@ def _continued(context: NodeContext, x: Value, mode: str, low: list[int], high: 
 
 
 def _source_index(context: NodeContext, size: Size, mode: str, before: int, behind: int) -> Value:
-    """Which element of an axis each place of the longer one has."""
+    """For each position of the padded axis, the index of the element that it copies."""
     emit = context.emit
     if mode == "reflect" and isinstance(size, int) and max(before, behind) >= size:
         raise context.wrong(f"reflects {max(before, behind)} elements of {size}")

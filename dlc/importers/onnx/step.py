@@ -77,7 +77,7 @@ class Regions(Protocol):
         ...
 
     def inline(self, graph: Graph) -> list[Operand]:
-        """Where the node stands; gives the results."""
+        """Import the graph where its node stands and return the results."""
         ...
 
     def block(
