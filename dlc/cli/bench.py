@@ -36,7 +36,7 @@ def command(
     dims: options.Dims = [],  # noqa: B006
     random_inputs: options.Seed = 0,
     threads: options.Threads = None,
-    seconds: Annotated[float, typer.Option(min=0.0, help="For how long to call it.")] = 1.0,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Seconds of calls to time.")] = 1.0,
     *,
     compilation: options.Compilation,
     as_json: options.Json = False,

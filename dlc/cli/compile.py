@@ -46,7 +46,7 @@ def command(
     ] = None,
     *,
     compilation: options.Compilation,
-    timing: Annotated[bool, typer.Option("--timing", help="Say how long each pass took.")] = False,
+    timing: Annotated[bool, typer.Option("--timing", help="Print the time of each pass.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Compile a model to a .dlc file."""

@@ -15,7 +15,10 @@ from dlc.errors.catalog import PAGES, Page
 
 
 def command(
-    code: Annotated[str, typer.Argument(help="A code such as D0301; part of one lists those.")],
+    code: Annotated[
+        str,
+        typer.Argument(help="A code such as D0301; a prefix lists all codes that begin with it."),
+    ],
     as_json: options.Json = False,
 ) -> None:
     """Explain an error code."""

@@ -33,7 +33,7 @@ def command(
     compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> int:
-    """Compare the compiled gradients of a model with differences of the evaluated function in f64.
+    """Compare the compiled gradients of a model with finite differences in f64.
 
     Of a model with a train block it is the loss, for the first examples of its data.
     """

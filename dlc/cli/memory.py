@@ -35,7 +35,7 @@ def command(
         str | None, typer.Option(metavar="FILE", help="Write a trace for Perfetto or Chrome.")
     ] = None,
     compare: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Set this model's plan beside it.")
+        str | None, typer.Option(metavar="MODEL", help="Compare with the plan of this model.")
     ] = None,
     most: Annotated[
         str | None,
@@ -54,7 +54,7 @@ def command(
         int | None,
         typer.Option(
             min=1,
-            help="With --instance: how many times as long as usual to search.",
+            help="With --instance: search this many times as long as usual.",
             show_default="1",
         ),
     ] = None,

@@ -40,7 +40,7 @@ Seed: TypeAlias = Annotated[
     typer.Option("--random-inputs", metavar="SEED", min=0, help="Random numbers for the rest."),
 ]
 Threads: TypeAlias = Annotated[
-    int | None, typer.Option(help="How many threads a call may use; results do not depend on it.")
+    int | None, typer.Option(help="The most threads of a call; results do not depend on it.")
 ]
 Untrusted: TypeAlias = Annotated[
     bool,
@@ -75,11 +75,11 @@ Fixed: TypeAlias = Annotated[
     typer.Option(
         "--fix",
         metavar="INPUT=VALUE",
-        help="The only value of an input of an .onnx file that decides shapes, such as axes=[1].",
+        help="A fixed value for an input of an .onnx file that decides shapes, such as axes=[1].",
     ),
 ]
 Level: TypeAlias = Annotated[
-    int, typer.Option("-O", help="How hard to optimise: 0 to 3.", metavar="LEVEL")
+    int, typer.Option("-O", help="Optimization level: 0 to 3.", metavar="LEVEL")
 ]
 Target: TypeAlias = Annotated[
     str, typer.Option(help="cpu (this machine), cpu:x86-64-v3, cuda, cuda:sm_90a, auto ...")
@@ -92,7 +92,7 @@ Weights: TypeAlias = Annotated[
     str | None, typer.Option(help="A weight file, or init:SEED for initial values.")
 ]
 Matmul: TypeAlias = Annotated[
-    str, typer.Option(help="Who computes products: blas, generated or auto.")
+    str, typer.Option(help="How matrices are multiplied: blas, generated or auto.")
 ]
 Precision: TypeAlias = Annotated[
     str,
@@ -119,7 +119,7 @@ Verify: TypeAlias = Annotated[
 PlanEffort: TypeAlias = Annotated[
     int,
     typer.Option(
-        "--plan-effort", min=1, help="How many times as long as usual to search for a memory plan."
+        "--plan-effort", min=1, help="Search for a memory plan this many times as long as usual."
     ),
 ]
 

@@ -73,7 +73,7 @@ def command(
         int | None,
         typer.Option(
             min=1,
-            help="So many of the highest numbers of a result, with their labels or places.",
+            help="Show this many of the highest numbers of a result, with their labels or indices.",
             show_default=f"{TOP} with --labels",
         ),
     ] = None,
@@ -81,7 +81,7 @@ def command(
     compilation: options.Compilation,
     as_json: options.Json = False,
 ) -> None:
-    """Call an entry point of a model and show what it gives."""
+    """Call an entry point of a model and print its results."""
     plain = PlainRun(
         model,
         entry,
@@ -147,10 +147,10 @@ def _gradient(entry: str | None, text: str) -> tuple[str | None, str, str]:
 
 def _check_evaluated(**options: object) -> None:
     """Refuse what only compiled code can keep, where nothing is compiled."""
-    compilation = [name for name, value in options.items() if value]
-    if compilation:
+    unsupported = [name for name, value in options.items() if value]
+    if unsupported:
         raise UsageError(
-            f"--{compilation[0].replace('_', '-')} is about compiled code, and NumPy evaluates this",
+            f"--{unsupported[0].replace('_', '-')} is about compiled code, and NumPy evaluates this",
             code="D0901",
             help="leave it out, or --interpret, --values and --check-nan",
         )

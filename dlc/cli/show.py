@@ -32,10 +32,10 @@ def command(
     ] = "graph",
     entry: options.Entry = None,
     after: Annotated[
-        str | None, typer.Option(metavar="PASS", help="As it is after this pass: text.")
+        str | None, typer.Option(metavar="PASS", help="Show the text after this pass.")
     ] = None,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Each pass that changes anything: text.")
+        bool, typer.Option("--changed", help="Show the text after each pass that changes it.")
     ] = False,
     dump_dir: Annotated[
         str | None,

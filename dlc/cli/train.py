@@ -60,7 +60,7 @@ def command(
         Path | None, typer.Option(help="Where checkpoints go, if not where the model says.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="The training curve: .svg or .png.")] = None,
-    history: Annotated[Path | None, typer.Option(help="What was measured, as JSON.")] = None,
+    history: Annotated[Path | None, typer.Option(help="Write the measurements as JSON.")] = None,
     check_nan: Annotated[
         bool,
         typer.Option("--check-nan", help="Name the operation that a NaN in the loss came from."),
