@@ -36,7 +36,7 @@ KernelKind: TypeAlias = type[loop.Func | simt.Func]
 
 
 class Code(NamedTuple):
-    """What was made of the kernels: the number that programs call each by, and what the artifact holds."""
+    """Compiled kernels: the number by which programs call each, and the sections of the artifact."""
 
     name: str
     """Of the target."""
@@ -48,7 +48,7 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CodeMaker:
-    """How kernels become machine code: for which processor, how carefully, and what is kept."""
+    """Settings of code generation: the target, the optimization level, and what is cached."""
 
     processor: Processor
     level: int

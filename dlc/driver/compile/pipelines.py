@@ -50,7 +50,7 @@ from dlc.planning.memory_passes.slice_forwarding import forward_slices
 
 
 class Device(Flag):
-    """What a model is compiled for: a processor, a GPU, or both, each for a part of it."""
+    """The devices that a model is compiled for: a CPU, a GPU, or both, each for a part of it."""
 
     CPU = auto()
     CUDA = auto()

@@ -8,7 +8,7 @@ import pytest
 
 import dlc
 from dlc.driver.call_memory.facts import entry_memory
-from dlc.driver.memory.asked import Asked, memory_of
+from dlc.driver.memory.asked import MemoryRequest, memory_of
 from dlc.driver.memory.report import memory_text
 from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.errors import ArtifactError, CallError, DlcError, ModelError, UsageError
@@ -71,7 +71,7 @@ def test_a_text_with_a_train_block_shows_its_step_at_the_batch_of_the_text() -> 
 
 def test_a_batch_that_is_set_is_the_one_of_the_step() -> None:
     wanted = CompileRequest("m.dlm", text=TRAINED, parameters={"batch": 16, "hidden": 8})
-    assert memory_of(Asked(wanted, "train_step")).entries[0].dims == {"B": 16}
+    assert memory_of(MemoryRequest(wanted, "train_step")).entries[0].dims == {"B": 16}
 
 
 def test_the_plan_needs_no_weights() -> None:
