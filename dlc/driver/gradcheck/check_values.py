@@ -25,7 +25,7 @@ from dlc.ir.core import Array
 from dlc.ir.types import DType
 from dlc.runtime.artifact.manifest import Entry, Training
 from dlc.runtime.calling.call_arguments import ArgumentReader
-from dlc.runtime.calling.dim_binding import Binder
+from dlc.runtime.calling.dim_binding import DimBinder
 from dlc.runtime.data import open_data
 from dlc.runtime.weights.model_weights import WeightViews
 
@@ -50,7 +50,7 @@ def values_of(opened: SourceModel, function: func.Func, request: Request, weight
     if opened.training is not None and request.seed is None and not request.inputs:
         read, source = _examples(opened.training, opened, entry, drawn)
         drawn |= read
-    dims = Binder(entry).bind([drawn[item.name].shape for item in entry.inputs], free)
+    dims = DimBinder(entry).bind([drawn[item.name].shape for item in entry.inputs], free)
     seed = 0 if opened.training is None else opened.training.seed
     gathered = gather(opened.module, weights, opened.folder, opened.arrays, seed)
     views = WeightViews(gathered.table, np.frombuffer(gathered.data, np.uint8))
@@ -66,7 +66,7 @@ def _requested(
     """What the user asks for, random numbers for the rest, and the sizes that no input shows."""
     request = replace(request, entry=entry.name, seed=request.seed or 0)
     named = request.arguments(interfaces(opened.module)).named
-    arrays, free = ArgumentReader(entry, Binder(entry).free).read((), named)
+    arrays, free = ArgumentReader(entry, DimBinder(entry).free).read((), named)
     values = {item.name: array for item, array in zip(entry.inputs, arrays, strict=True)}
     for item in entry.inputs:
         if item.default is None and item.name not in request.inputs:

@@ -33,7 +33,7 @@ from dlc.runtime.artifact.manifest import (
     Target,
     Weight,
 )
-from dlc.runtime.artifact.refusal import Where
+from dlc.runtime.artifact.refusal import ErrorContext
 from dlc.runtime.system.counts import counted
 
 MAX_NAME = 255
@@ -50,14 +50,16 @@ Refuse = Callable[[str], Exception]
 """Makes the error to raise from a message."""
 
 
-def check_tables(manifest: Manifest, sections: Mapping[str, memoryview], where: Where) -> None:
+def check_tables(
+    manifest: Manifest, sections: Mapping[str, memoryview], context: ErrorContext
+) -> None:
     """Raises ArtifactError for the first table that is inconsistent."""
 
     def refuse(message: str) -> Exception:
-        return where.refuse("D0611", message, section="manifest")
+        return context.error("D0611", message, section="manifest")
 
     _check_amounts(manifest, sections, refuse)
-    _check_weights(manifest, sections, where)
+    _check_weights(manifest, sections, context)
 
     _check_names("entry points", (entry.name for entry in manifest.entries), refuse)
     for entry in manifest.entries:
@@ -124,11 +126,13 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
             raise refuse("its training changes what is no weight")
 
 
-def _check_weights(manifest: Manifest, sections: Mapping[str, memoryview], where: Where) -> None:
+def _check_weights(
+    manifest: Manifest, sections: Mapping[str, memoryview], context: ErrorContext
+) -> None:
     """Arrays follow each other at multiples of 64, each exactly as long as its type says."""
 
     def refuse(message: str) -> Exception:
-        return where.refuse("D0607", message, section="weights", inside=end)
+        return context.error("D0607", message, section="weights", inside=end)
 
     end = 0
     _check_names("weights", (weight.name for weight in manifest.weights), refuse)

@@ -9,13 +9,13 @@ from dlc.errors import ArtifactError
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class ErrorContext:
     """The artifact that is being checked; `starts` says where in the file its sections begin."""
 
     file: str
     starts: Mapping[str, int] = field(default_factory=dict[str, int])
 
-    def refuse(
+    def error(
         self,
         code: str,
         message: str,

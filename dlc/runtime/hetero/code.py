@@ -31,23 +31,23 @@ _ALIGNMENT = 256
 """What a copy of a part of the weights begins at a multiple of, as memory of the device does."""
 
 
-class OnGpu:
+class DeviceRoots:
     """Weights on the device: `weights` and `sources` are where the first bytes of the roots would be."""
 
-    def __init__(self, weights: _Copied, sources: _Copied) -> None:
+    def __init__(self, weights: _DeviceCopy, sources: _DeviceCopy) -> None:
         self._held = weights, sources
         self.weights = weights.base
         self.sources = sources.base
 
 
 @dataclass(frozen=True, slots=True)
-class RootsOnBoth(WeightRoots):
+class HeteroRoots(WeightRoots):
     """Where the weights are on the host, and what the GPU reads of them on the device."""
 
-    on_gpu: OnGpu
+    on_gpu: DeviceRoots
 
 
-class Both:
+class HeteroCode:
     """A processor's code and a GPU's, for programs that use both."""
 
     def __init__(
@@ -84,7 +84,7 @@ def _read_on_gpu(program: Program, table: Bytes) -> Iterable[tuple[int, int]]:
                     yield root, int(program.sizes[offset])
 
 
-class _Copied:
+class _DeviceCopy:
     """The part of a block that the GPU reads, on the device."""
 
     def __init__(self, gpu: Gpu, block: Bytes, first: int, end: int) -> None:
@@ -94,12 +94,12 @@ class _Copied:
         """Where the first byte of the whole block would be."""
 
 
-class WeightsOnBoth(WeightStore):
+class HeteroWeights(WeightStore):
     """The weights on the host, and those that the GPU reads on the device, which the first call brings."""
 
     def __init__(
         self,
-        machine: Both,
+        machine: HeteroCode,
         sources: Bytes,
         prepared: Bytes | None,
         preparation: Preparation | None,
@@ -107,7 +107,7 @@ class WeightsOnBoth(WeightStore):
         super().__init__(sources, prepared, preparation)
         self._machine = machine
 
-    def _placed(self) -> RootsOnBoth:
+    def _placed(self) -> HeteroRoots:
         host = super()._placed()
         began = time.perf_counter()
         block = self._prepared
@@ -119,14 +119,14 @@ class WeightsOnBoth(WeightStore):
         # What only the GPU reads lies at the end of what is prepared.
         weights = self._copied(block, made, len(block)) if self.preparation else sources
         self.upload_ms = (time.perf_counter() - began) * 1e3
-        on_gpu = OnGpu(weights, sources)
-        return RootsOnBoth(host.weights, host.sources, host.memory, on_gpu)
+        on_gpu = DeviceRoots(weights, sources)
+        return HeteroRoots(host.weights, host.sources, host.memory, on_gpu)
 
     def _end_of(self, places: Sequence[int]) -> int:
         """Where the last of these weights ends."""
         last = max(places, default=0)
         return min([end for end in self._machine.ends if end > last], default=0)
 
-    def _copied(self, block: Bytes, places: Sequence[int], end: int) -> _Copied:
+    def _copied(self, block: Bytes, places: Sequence[int], end: int) -> _DeviceCopy:
         first = min(places, default=0)
-        return _Copied(self._machine.gpu, block, first, end if places else first)
+        return _DeviceCopy(self._machine.gpu, block, first, end if places else first)

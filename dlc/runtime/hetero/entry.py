@@ -6,11 +6,11 @@ from dlc.runtime.abi import Root
 from dlc.runtime.calling.results import Out
 from dlc.runtime.gpu.frame import CallTimes
 from dlc.runtime.gpu.located import LaunchingEntryPoint
-from dlc.runtime.hetero.frame import MixedFrame
+from dlc.runtime.hetero.frame import HeteroFrame
 from dlc.runtime.system.buffers import address
 
 
-class MixedEntryPoint(LaunchingEntryPoint):
+class HeteroEntryPoint(LaunchingEntryPoint):
     """A function of a model on a processor and a GPU; see `EntryPoint`."""
 
     def timed(self, /, *args: object, out: Out | None = None, **named: object) -> CallTimes:
@@ -20,18 +20,18 @@ class MixedEntryPoint(LaunchingEntryPoint):
         """
         inputs, given = self._reader.read(args, named)
         inputs = self._results.own_inputs(inputs)
-        binding = self._bound([array.shape for array in inputs], given)
+        specialization = self._bound([array.shape for array in inputs], given)
         if out is None:
-            outputs = self._results.allocate(binding.outputs, inputs)
+            outputs = self._results.allocate(specialization.outputs, inputs)
         else:
-            outputs, _ = self._results.taken(out, binding.outputs, inputs)
+            outputs, _ = self._results.taken(out, specialization.outputs, inputs)
         frame = self._take_frame()
         try:
-            assert isinstance(frame, MixedFrame)
+            assert isinstance(frame, HeteroFrame)
             for number, array in enumerate((*inputs, *outputs)):
                 frame.roots[Root.INPUTS + number] = address(array)
             with self._located():
-                status, times = frame.run_timed(binding.sized)
+                status, times = frame.run_timed(specialization.sized)
             if status:
                 raise self._failed(frame)
         finally:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
-from dlc.runtime.cuda.pinned import GrowingPinned
+from dlc.runtime.cuda.pinned import GrowablePinnedBytes
 from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.gpu.frame import CallTimes
 
@@ -37,7 +37,7 @@ class _Way:
     """A stream of copies in one direction."""
 
     def __init__(self, driver: Driver) -> None:
-        self.stream = driver.stream()
+        self.stream = driver.create_stream()
         self.staging = Staging(driver, self.stream)
         self.copies: dict[tuple[Bytes, Bytes], _Copy] = {}
         self.seen = 0
@@ -51,15 +51,15 @@ class _Way:
         return [self.copies.pop(place).event for place in places]
 
 
-class Flights:
+class InFlightCopies:
     """The work of one call that is under way. `close` gives the streams back."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._kernels = driver.stream()
+        self._kernels = driver.create_stream()
         self._up, self._down = _Way(driver), _Way(driver)
-        self._mark = driver.event()
-        self._fetched = GrowingPinned(driver)
+        self._mark = driver.create_event()
+        self._fetched = GrowablePinnedBytes(driver)
         self._launched = 0
         self._read: dict[Bytes, int] = {}
         """The last kernel that reads, or writes, each stretch of the device's memory."""
@@ -79,7 +79,7 @@ class Flights:
         timed, self._timed = self._timed or [], None
         spent = dict.fromkeys((self._up.stream, self._kernels, self._down.stream), 0.0)
         for stream, begin, end in timed:
-            spent[stream] += self._driver.milliseconds(begin, end)
+            spent[stream] += self._driver.elapsed_ms(begin, end)
             self._free += begin, end
         return CallTimes(*spent.values())
 
@@ -99,7 +99,7 @@ class Flights:
 
     def clear(self, address: int, count: int) -> None:
         """Make bytes on the device zero, before the kernels to come."""
-        self._driver.clear(address, count, self._kernels)
+        self._driver.memset_zero(address, count, self._kernels)
 
     def launch(
         self,
@@ -123,7 +123,7 @@ class Flights:
         """Let the kernels to come wait for the copies that touch these places of the device."""
         for place, copy in way.copies.items():
             if place not in way.joined and _meet(copy.device, places):
-                self._driver.after(self._kernels, copy.event)
+                self._driver.stream_wait_event(self._kernels, copy.event)
                 way.joined.add(place)
 
     def upload(self, device: Bytes, host: Bytes) -> None:
@@ -131,7 +131,7 @@ class Flights:
         way = self._up
         for copy in self._down.copies.values():
             if _meet(copy.host, (host,)) or _meet(copy.device, (device,)):
-                self._driver.after(way.stream, copy.event)
+                self._driver.stream_wait_event(way.stream, copy.event)
         self._after_kernels(way, device, (self._read, self._written))
         with self._time(way.stream):
             way.staging.upload(device.first, host.first, host.end - host.first)
@@ -142,7 +142,7 @@ class Flights:
         way = self._down
         for copy in self._up.copies.values():
             if _meet(copy.host, (host,)) or _meet(copy.device, (device,)):
-                self._driver.after(way.stream, copy.event)
+                self._driver.stream_wait_event(way.stream, copy.event)
         self._after_kernels(way, device, (self._written,))
         with self._time(way.stream):
             way.staging.download(host.first, device.first, host.end - host.first)
@@ -154,7 +154,7 @@ class Flights:
         count = device.end - device.first
         place = self._fetched.of(count)
         self._driver.download(place, device.first, count, self._kernels)
-        self._driver.wait(self._kernels)
+        self._driver.synchronize(self._kernels)
         ctypes.memmove(target, place, count)
 
     def _after_kernels(self, way: _Way, device: Bytes, used: Iterable[dict[Bytes, int]]) -> None:
@@ -164,7 +164,7 @@ class Flights:
         )
         if last > way.seen:
             self._driver.record(self._mark, self._kernels)
-            self._driver.after(way.stream, self._mark)
+            self._driver.stream_wait_event(way.stream, self._mark)
             way.seen = self._launched
 
     def _note(self, way: _Way, host: Bytes, device: Bytes) -> None:
@@ -176,7 +176,7 @@ class Flights:
 
     def _event(self) -> Handle:
         """An event that nobody waits for."""
-        return self._free.pop() if self._free else self._driver.event()
+        return self._free.pop() if self._free else self._driver.create_event()
 
     # The host -------------------------------------------------------------------------------------
 
@@ -191,18 +191,18 @@ class Flights:
         copies = list(way.copies.values())
         touching = [k for k, copy in enumerate(copies) if _meet(copy.host, places)]
         if touching:
-            self._driver.wait_event(copies[touching[-1]].event)
+            self._driver.synchronize_event(copies[touching[-1]].event)
             self._free += way.forget(list(way.copies)[: touching[-1] + 1])
 
     def wait_for_kernels(self) -> None:
         """Wait until the kernels so far are done."""
-        self._driver.wait(self._kernels)
+        self._driver.synchronize(self._kernels)
 
     def wait(self) -> None:
         """Wait until nothing is under way any more; also where that ends with a failure, nothing is."""
         try:
             for stream in (self._up.stream, self._kernels, self._down.stream):
-                self._driver.wait(stream)
+                self._driver.synchronize(stream)
         finally:
             self._forget()
 
@@ -217,9 +217,9 @@ class Flights:
     def close(self) -> None:
         """Give events and streams back, when nothing is under way."""
         for event in (*self._free, self._mark):
-            self._driver.end_event(event)
+            self._driver.destroy_event(event)
         for stream in (self._up.stream, self._kernels, self._down.stream):
-            self._driver.end_stream(stream)
+            self._driver.destroy_stream(stream)
 
 
 def _meet(one: Bytes, others: Iterable[Bytes]) -> bool:

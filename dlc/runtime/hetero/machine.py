@@ -7,17 +7,17 @@ from numpy.typing import NDArray
 
 from dlc.runtime.calling.frames import Frame
 from dlc.runtime.cuda.pinned import new_result
-from dlc.runtime.hetero.code import Both, RootsOnBoth, WeightsOnBoth
-from dlc.runtime.hetero.entry import MixedEntryPoint
-from dlc.runtime.hetero.frame import MixedFrame
+from dlc.runtime.hetero.code import HeteroCode, HeteroRoots, HeteroWeights
+from dlc.runtime.hetero.entry import HeteroEntryPoint
+from dlc.runtime.hetero.frame import HeteroFrame
 from dlc.runtime.system.buffers import Bytes
 from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
 
 
-class MixedMachine(Both):
+class HeteroMachine(HeteroCode):
     """Implements `dlc.runtime.machines.Machine`."""
 
-    entry_point = MixedEntryPoint
+    entry_point = HeteroEntryPoint
     gpu_alone = None
 
     @property
@@ -34,9 +34,9 @@ class MixedMachine(Both):
         weights: WeightRoots,
         inputs: int = 0,
         outputs: int = 0,
-    ) -> MixedFrame:
-        assert isinstance(weights, RootsOnBoth)
-        return MixedFrame(self, program, threads, weights, inputs, inputs + outputs)
+    ) -> HeteroFrame:
+        assert isinstance(weights, HeteroRoots)
+        return HeteroFrame(self, program, threads, weights, inputs, inputs + outputs)
 
     def new_array(
         self, shape: tuple[int, ...], dtype: np.dtype[np.generic], length: int
@@ -50,4 +50,4 @@ class MixedMachine(Both):
     def weights(
         self, sources: Bytes, prepared: Bytes | None, preparation: Preparation | None
     ) -> WeightStore:
-        return WeightsOnBoth(self, sources, prepared, preparation)
+        return HeteroWeights(self, sources, prepared, preparation)

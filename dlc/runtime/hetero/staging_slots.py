@@ -11,20 +11,20 @@ from collections.abc import Collection, Sequence
 
 from dlc.runtime.abi import Root
 from dlc.runtime.cuda.driver import Driver
-from dlc.runtime.cuda.pinned import LARGE, GrowingPinned
+from dlc.runtime.cuda.pinned import LARGE, GrowablePinnedBytes
 
 _ALIGNED = 64
 """What an array begins at a multiple of, as others of the host do."""
 
 
-class Landing:
+class StagingSlots:
     """The places of one call at a time."""
 
     def __init__(self, driver: Driver, copied: Collection[int], inputs: int) -> None:
         """`copied` are the roots that copies name, `inputs` counts the tensors that are read."""
         self._copied = sorted(root - Root.INPUTS for root in copied if root >= Root.INPUTS)
         self._inputs = inputs
-        self._block = GrowingPinned(driver)
+        self._block = GrowablePinnedBytes(driver)
         self._results: list[tuple[int, int, int]] = []
         """Where callers have the outputs, their places here, and their bytes."""
 
