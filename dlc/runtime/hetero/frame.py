@@ -44,7 +44,7 @@ from dlc.runtime.gpu.steps import NUMBER, Steps
 from dlc.runtime.gpu.walk import Walk
 from dlc.runtime.hetero.code import HeteroCode, HeteroRoots
 from dlc.runtime.hetero.host_segments import HostSegment, HostSegments
-from dlc.runtime.hetero.in_flight_copies import Bytes, InFlightCopies
+from dlc.runtime.hetero.in_flight_copies import AddressRange, InFlightCopies
 from dlc.runtime.hetero.staging_slots import StagingSlots
 from dlc.runtime.system.buffers import Bytes as Block
 from dlc.runtime.system.buffers import address
@@ -272,16 +272,16 @@ class HeteroFrame:
         root, offset = word
         return root != Root.ARENA or offset < at.partition.start
 
-    def _span(self, roots: _Roots, word: tuple[int, int], count: int) -> Bytes:
+    def _span(self, roots: _Roots, word: tuple[int, int], count: int) -> AddressRange:
         root, offset = word
-        return Bytes(roots[root] + offset, roots[root] + offset + count)
+        return AddressRange(roots[root] + offset, roots[root] + offset + count)
 
     def _number(self, at: _At, root: int, offset: int, count: int) -> int:
         """A number of so many bytes, from whichever memory it is in, once it is there."""
         word = ctypes.c_int64(0)
         if root == NUMBER or self._is_on_host(at, (root, offset)):
             place = offset if root == NUMBER else self.roots[root] + offset
-            self._copies.settle([Bytes(place, place + count)], [])
+            self._copies.settle([AddressRange(place, place + count)], [])
             ctypes.memmove(ctypes.addressof(word), place, count)
         else:
             self._copies.fetch(
@@ -296,7 +296,7 @@ class HeteroFrame:
         count = max(1, len(self._steps.ops))
         noted = np.zeros((count, FaultWord.COUNT), np.int64)
         faults = self._on_gpu[-1]
-        self._copies.fetch(address(noted), Bytes(faults, faults + noted.nbytes))
+        self._copies.fetch(address(noted), AddressRange(faults, faults + noted.nbytes))
         return first_failure(noted, self._steps.ops, by_host)
 
     def run_traced(self, sized: SizedProgram, capacity: int) -> tuple[int, Words]:
@@ -331,6 +331,8 @@ def _copied(steps: Steps) -> set[int]:
     return {steps.arguments[first + k][ArgWord.ROOT] for first in firsts for k in (0, 1)}
 
 
-def _spans(roots: _Roots, ranges: Iterable[RootRange]) -> tuple[Bytes, ...]:
+def _spans(roots: _Roots, ranges: Iterable[RootRange]) -> tuple[AddressRange, ...]:
     """The addresses of these ranges, where the roots begin at `roots`."""
-    return tuple([Bytes(roots[root] + first, roots[root] + end) for root, first, end in ranges])
+    return tuple(
+        [AddressRange(roots[root] + first, roots[root] + end) for root, first, end in ranges]
+    )

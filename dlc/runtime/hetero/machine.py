@@ -1,4 +1,4 @@
-"""A processor and a GPU as the machine that a model runs on."""
+"""A CPU with a GPU as the machine that a model runs on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class HeteroMachine(HeteroCode):
         return new_result(self.gpu.driver, shape, dtype, length)
 
     def preparing_frame(self, program: Bytes, threads: int, weights: WeightRoots) -> Frame:
-        # Preparing is all the processor's.
+        # Weights are prepared on the CPU alone.
         return Frame(self.native, program, threads, weights, 0)
 
     def weights(
