@@ -20,7 +20,7 @@ from benchmarks.serve import serve
 from dlc.driver.run.request import CompileRequest, make_artifact
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import STEP
-from dlc.runtime.calling.specialization import Sizing
+from dlc.runtime.calling.specialization import Specializations
 from dlc.runtime.loaded_code import load_code
 from dlc.runtime.training.trainer import Trainer
 
@@ -39,7 +39,9 @@ def memory(
     shapes = {row.name: row.shape for row in artifact.manifest.weights}
     shapes |= {name: array.shape for name, array in batch.items()}
     program = load_code(artifact, untrusted=False).programs[STEP]
-    at = Sizing(entry, program).at([shapes.get(item.name, ()) for item in entry.inputs], {})
+    at = Specializations(entry, program).at(
+        [shapes.get(item.name, ()) for item in entry.inputs], {}
+    )
     _, plan = program.evidence(at.dims)
     scratch = at.sized.scratch * threads
     return {"step_bytes": plan.arena + scratch, "lower_bound_bytes": plan.order_bound + scratch}

@@ -103,15 +103,15 @@ def transfers(point: GpuEntryPoint, arrays: list[Tensor]) -> dict[str, float]:
 def copy_rate(driver: Driver, size: int) -> float:
     """Gigabytes that a copy on the device reads and writes in a second, at best."""
     one, other = DeviceBytes(driver, size), DeviceBytes(driver, size)
-    begin, end = driver.event(), driver.event()
+    begin, end = driver.create_event(), driver.create_event()
     best = float("inf")
     with driver:
         for _ in range(COPIES):
-            driver.record(begin, driver.home)
-            driver.copy(other.address, one.address, size, driver.home)
-            driver.record(end, driver.home)
-            driver.wait(driver.home)
-            best = min(best, driver.milliseconds(begin, end))
+            driver.record(begin, driver.shared_stream)
+            driver.copy(other.address, one.address, size, driver.shared_stream)
+            driver.record(end, driver.shared_stream)
+            driver.synchronize(driver.shared_stream)
+            best = min(best, driver.elapsed_ms(begin, end))
     return 2 * size / best / 1e6
 
 

@@ -33,7 +33,7 @@ from dlc.driver.gradcheck.check_values import Values
 from dlc.driver.run.request import CompileRequest
 from dlc.driver.run.train import make_trainer
 from dlc.driver.source.open import open_training
-from dlc.runtime.calling.dim_binding import Binder
+from dlc.runtime.calling.dim_binding import DimBinder
 
 HERE = Path(__file__).parent
 LIMIT = 1e-4
@@ -144,7 +144,7 @@ def exactly_by_dlc(name: str, case: Case, weights: Arrays, batch: Arrays) -> Arr
     opened = open_training(NETWORKS / f"{name}.dlm", settings=case.settings, purpose="loss")
     function = find_function(opened.module, None)
     entry = interface_of(function)
-    dims = Binder(entry).bind([batch[item.name].shape for item in entry.inputs], {})
+    dims = DimBinder(entry).bind([batch[item.name].shape for item in entry.inputs], {})
     wide = {
         key: value.astype(np.float64) if value.dtype == np.float32 else value
         for key, value in {**weights, **batch}.items()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import dlc
 from dlc.errors import DlcError
-from dlc.runtime.hetero.entry import MixedEntryPoint
+from dlc.runtime.hetero.entry import HeteroEntryPoint
 from dlc.runtime.system.available_memory import check_free
 
 MODEL = Path(__file__).parent / "on_device.dlm"
@@ -35,7 +35,7 @@ def elapsed(word: str, a: Matrix, b: Matrix, product: Matrix) -> tuple[float, st
     with dlc.compile(text=text, settings={"n": len(a)}) as model:
         multiply = model["multiply"]
         start = time.perf_counter()
-        if not isinstance(multiply, MixedEntryPoint):
+        if not isinstance(multiply, HeteroEntryPoint):
             multiply(a, b, out=product)
             return time.perf_counter() - start, ""
         parts = [ms / 1e3 for ms in multiply.timed(a, b, out=product)]

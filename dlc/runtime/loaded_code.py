@@ -47,7 +47,7 @@ def load_code(artifact: Artifact, untrusted: bool, device: str | None = None) ->
     if untrusted and manifest.targets:
         target = manifest.targets[0]
     else:
-        target = choose_target(manifest, artifact.where, device)
+        target = choose_target(manifest, artifact.error_context, device)
     kernels = frozenset(target.kernels)
     programs = {
         entry.name: CompiledProgram(

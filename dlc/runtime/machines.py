@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Manifest, Target
-from dlc.runtime.artifact.refusal import Where
+from dlc.runtime.artifact.refusal import ErrorContext
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.frames import CallFrame, Frame, FrameSource
 from dlc.runtime.calling.sized_program import CompiledProgram
@@ -24,7 +24,7 @@ from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightSt
 if TYPE_CHECKING:
     from dlc.runtime.cuda.driver import Driver
     from dlc.runtime.gpu.machine import GpuMachine
-    from dlc.runtime.hetero.machine import MixedMachine
+    from dlc.runtime.hetero.machine import HeteroMachine
 
 
 class Machine(FrameSource, Protocol):
@@ -93,7 +93,7 @@ class Processor:
         return WeightStore(sources, prepared, preparation)
 
 
-def choose_target(manifest: Manifest, where: Where, device: str | None) -> Target:
+def choose_target(manifest: Manifest, context: ErrorContext, device: str | None) -> Target:
     """The first target that runs on this machine, on a device where one is named.
 
     Raises ArtifactError (D0608) that says what each lacks.
@@ -102,12 +102,12 @@ def choose_target(manifest: Manifest, where: Where, device: str | None) -> Targe
     for target in manifest.targets:
         reason = _lacking(target, device)
         if reason is None:
-            check_interface(target, where)
+            check_interface(target, context)
             return target
         reasons.append(f"{target.name} {reason}")
     message = "; ".join(reasons) or "it has no code at all"
     other = "" if device is None else "name another device; or "
-    raise where.refuse(
+    raise context.error(
         "D0608",
         message,
         section="manifest",
@@ -148,5 +148,5 @@ def _gpu_machine() -> type[GpuMachine]:
     return import_module("dlc.runtime.gpu.machine").GpuMachine
 
 
-def _mixed_machine() -> type[MixedMachine]:
-    return import_module("dlc.runtime.hetero.machine").MixedMachine
+def _mixed_machine() -> type[HeteroMachine]:
+    return import_module("dlc.runtime.hetero.machine").HeteroMachine

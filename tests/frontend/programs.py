@@ -20,7 +20,7 @@ from dlc.ir.core import Array, Evaluation
 from dlc.ir.passes import Manager, parse_passes
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.calling.call_arguments import ArgumentReader
-from dlc.runtime.calling.dim_binding import Binder
+from dlc.runtime.calling.dim_binding import DimBinder
 
 Numbers: TypeAlias = "NDArray[np.float64 | np.float32 | np.int64 | np.int32 | np.uint8 | np.bool_]"
 """A result, of whatever dtype."""
@@ -63,7 +63,7 @@ class Program:
         function = opened.module.symbol(entry)
         assert isinstance(function, func.Func)
         about = interface_of(function)
-        binder = Binder(about)
+        binder = DimBinder(about)
         arrays, given = ArgumentReader(about, binder.free).read(inputs, named)
         dims = binder.bind([array.shape for array in arrays], given)
         weights = gather(opened.module, self.weights, opened.folder, opened.arrays)

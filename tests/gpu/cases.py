@@ -263,7 +263,7 @@ class Conditions:
                 np.testing.assert_allclose(found, wanted, rtol=1e-5)
             with pytest.raises(CallError, match="limit of 100"):
                 model.root(np.float32(1e30))
-            assert driver_of(model.device).takes_conditions or _version() < WITH_LOOPS
+            assert driver_of(model.device).supports_conditions or _version() < WITH_LOOPS
 
 
 def _version() -> int:

@@ -78,13 +78,13 @@ def test_a_model_on_a_gpu_is_closed_during_a_call(
 
 def close_while_waiting(gpu: FakeGpu, model: Model, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Close the model as soon as a call waits for the device, which begins its work then."""
-    wait, waited = gpu.wait, list[int]()
+    synchronize, waited = gpu.synchronize, list[int]()
 
     def closing(stream: int) -> None:
         waited.append(stream)
         model.close()
         gc.collect()
-        wait(stream)
+        synchronize(stream)
 
-    monkeypatch.setattr(gpu, "wait", closing)
+    monkeypatch.setattr(gpu, "synchronize", closing)
     return waited

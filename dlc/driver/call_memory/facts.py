@@ -22,7 +22,7 @@ from dlc.runtime.artifact.certificate import RootRecord
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.plan import Span
 from dlc.runtime.calling.sized_program import CompiledProgram
-from dlc.runtime.calling.specialization import Sizing
+from dlc.runtime.calling.specialization import Specializations
 from dlc.runtime.loaded_code import Loaded
 
 
@@ -185,7 +185,7 @@ def entry_memory(
     Raises CallError (D0804) for sizes that are not possible, ArtifactError for a plan that is wrong.
     """
     program = loaded.programs[entry.name]
-    binding = Sizing(entry, program).at_dims(dims)
+    binding = Specializations(entry, program).at_dims(dims)
     certificate, plan = program.evidence(dims)
     noted = _noted(artifact, loaded, entry.name)
     work = _work(program, noted)
@@ -213,7 +213,7 @@ def _noted(artifact: Artifact, loaded: Loaded, entry: str) -> ArenaValues:
     try:
         return read_arena_values(bytes(artifact.section(name)))
     except ValueError as error:
-        raise artifact.where.refuse("D0610", str(error), section=name) from None
+        raise artifact.error_context.error("D0610", str(error), section=name) from None
 
 
 def _work(program: CompiledProgram, noted: ArenaValues) -> dict[int, Work]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dlc.runtime.abi import MAX_THREADS
 from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.calling.specialization import Binding
+from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.loaded_code import Loaded
 
 WORDS = {
@@ -80,7 +80,7 @@ class Need:
         return min(self.call.threads_within(room), self.prepare.threads_within(room))
 
 
-def need_of(artifact: Artifact, loaded: Loaded, entry: manifest.Entry, at: Binding) -> Need:
+def need_of(artifact: Artifact, loaded: Loaded, entry: manifest.Entry, at: Specialization) -> Need:
     """The memory needs of an entry point at the sizes of a binding."""
     weights = len(artifact.section("weights"))
     prepare = Taken(0, 0)

@@ -17,7 +17,7 @@ from dlc.errors.options import option
 from dlc.runtime.abi import MAX_THREADS
 from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.calling.specialization import Binding, Sizing
+from dlc.runtime.calling.specialization import Specialization, Specializations
 from dlc.runtime.loaded_code import Loaded, load_code
 
 __all__ = ["check_bounded", "kept_within"]
@@ -62,9 +62,9 @@ def kept_within(artifact: Artifact, most: int, place: Place | None) -> Artifact:
     return Artifact.of(artifact.manifest._replace(promise=promise), dict(artifact.sections))
 
 
-def _largest(entry: manifest.Entry, loaded: Loaded) -> Binding:
+def _largest(entry: manifest.Entry, loaded: Loaded) -> Specialization:
     """The entry point at the upper bounds of its dims."""
-    found = Sizing(entry, loaded.programs[entry.name]).at_bounds()
+    found = Specializations(entry, loaded.programs[entry.name]).at_bounds()
     upper = {dim.name: dim.upper for dim in entry.dims if dim.measured is None}
     if not found or found[-1].dims != upper:
         raise CallError(

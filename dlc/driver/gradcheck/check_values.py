@@ -25,7 +25,7 @@ from dlc.ir.core import Array
 from dlc.ir.types import DType
 from dlc.runtime.artifact.manifest import Entry, Training
 from dlc.runtime.calling.call_arguments import ArgumentReader
-from dlc.runtime.calling.dim_binding import Binder
+from dlc.runtime.calling.dim_binding import DimBinder
 from dlc.runtime.data import open_data
 from dlc.runtime.weights.model_weights import WeightViews
 
@@ -52,7 +52,7 @@ def values_of(
     if model.training is not None and call_request.seed is None and not call_request.inputs:
         read, source = _examples(model.training, model, entry, drawn)
         drawn |= read
-    dims = Binder(entry).bind([drawn[item.name].shape for item in entry.inputs], free)
+    dims = DimBinder(entry).bind([drawn[item.name].shape for item in entry.inputs], free)
     seed = 0 if model.training is None else model.training.seed
     gathered = gather(model.module, weights, model.folder, model.arrays, seed)
     views = WeightViews(gathered.table, np.frombuffer(gathered.data, np.uint8))
@@ -68,7 +68,7 @@ def _requested(
     """The inputs that the user named, random numbers for the rest, and the sizes that no input shows."""
     call_request = replace(call_request, entry=entry.name, seed=call_request.seed or 0)
     named = call_request.arguments(interfaces(model.module)).named
-    arrays, free = ArgumentReader(entry, Binder(entry).free).read((), named)
+    arrays, free = ArgumentReader(entry, DimBinder(entry).free).read((), named)
     values = {item.name: array for item, array in zip(entry.inputs, arrays, strict=True)}
     for item in entry.inputs:
         if item.default is None and item.name not in call_request.inputs:

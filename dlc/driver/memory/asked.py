@@ -22,7 +22,7 @@ from dlc.ir.dims import Shape
 from dlc.runtime.artifact import manifest
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import EVALUATE, STEP
-from dlc.runtime.calling.specialization import Sizing
+from dlc.runtime.calling.specialization import Specializations
 from dlc.runtime.loaded_code import Loaded, load_code
 from dlc.runtime.system.counts import whole_number
 
@@ -72,7 +72,7 @@ class EntryPlan:
 
     def need(self, dims: Mapping[str, int]) -> Need:
         """The memory of a call at these sizes. Raises CallError (D0804) for sizes that it does not take."""
-        binding = Sizing(self.entry, self.loaded.programs[self.entry.name]).at_dims(dims)
+        binding = Specializations(self.entry, self.loaded.programs[self.entry.name]).at_dims(dims)
         return need_of(self.artifact, self.loaded, self.entry, binding)
 
     def at(self, dims: Mapping[str, int]) -> EntryMemory:

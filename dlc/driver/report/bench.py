@@ -16,7 +16,7 @@ from dlc.runtime.calling.signature import default_value
 from dlc.runtime.cpu.threads import check_threads
 from dlc.runtime.gpu.entry import GpuEntryPoint
 from dlc.runtime.gpu.frame import CallTimes
-from dlc.runtime.hetero.entry import MixedEntryPoint
+from dlc.runtime.hetero.entry import HeteroEntryPoint
 from dlc.runtime.model import Model
 
 MIN_CALLS = 10
@@ -119,7 +119,7 @@ class _Calls:
     def parts(self) -> CallTimes | None:
         """The median of each part of a call on a GPU."""
         point = self._point
-        if not isinstance(point, GpuEntryPoint | MixedEntryPoint):
+        if not isinstance(point, GpuEntryPoint | HeteroEntryPoint):
             return None
         values, sizes = self._values, self._sizes
         rows = [

@@ -127,7 +127,7 @@ def _read(artifact: Artifact) -> tuple[DecisionRecord, ...]:
     try:
         return read_decisions(bytes(artifact.section(SECTION))).decisions
     except ValueError as error:
-        raise artifact.where.refuse("D0610", str(error), section=SECTION) from None
+        raise artifact.error_context.error("D0610", str(error), section=SECTION) from None
 
 
 def _searched(each: DecisionRecord, texts: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from dlc.errors import UsageError
 from dlc.errors.suggest import did_you_mean
 from dlc.runtime.artifact.manifest import Entry, Input
 from dlc.runtime.artifact.spelling import describe, python_name
-from dlc.runtime.calling.dim_binding import Binder
+from dlc.runtime.calling.dim_binding import DimBinder
 from dlc.runtime.model import Model, load
 from dlc.runtime.system.available_memory import check_free
 
@@ -59,7 +59,7 @@ class CallRequest:
         entry = entries_by_name[choose(entries_by_name, self.entry)]
         self._check_names(entry)
         check_files(entry, self.files)
-        binder = Binder(entry)
+        binder = DimBinder(entry)
         binder.check_bounds(self.dims)
         self._check_complete(entry, binder)
         values = self._values(entry, binder)
@@ -69,7 +69,7 @@ class CallRequest:
         named = {python_name(name): value for name, value in arguments.items()}
         return Arguments(entry.name, named)
 
-    def _values(self, entry: Entry, binder: Binder) -> dict[str, Value]:
+    def _values(self, entry: Entry, binder: DimBinder) -> dict[str, Value]:
         """The inputs by name, without those that are left to their defaults."""
         values: dict[str, Value] = {}
         for item in entry.inputs:
@@ -99,7 +99,7 @@ class CallRequest:
             return self.inputs[item.name] == ZEROS
         return item.default is None and self.seed is not None
 
-    def _check_complete(self, entry: Entry, binder: Binder) -> None:
+    def _check_complete(self, entry: Entry, binder: DimBinder) -> None:
         """Every input has a value and every size that no input shows has a number."""
         if self.seed is not None:
             return
@@ -128,7 +128,9 @@ class CallRequest:
                         help=f"leave --dim {name} out: the input tells it",
                     )
 
-    def _sizes(self, entry: Entry, binder: Binder, values: Mapping[str, Value]) -> dict[str, int]:
+    def _sizes(
+        self, entry: Entry, binder: DimBinder, values: Mapping[str, Value]
+    ) -> dict[str, int]:
         """A number for each size: the one given, the one that inputs tell, or the nearest to 4."""
         sizes = {
             dim.name: max(dim.lower, 4 if dim.upper is None else min(4, dim.upper))
@@ -142,7 +144,9 @@ class CallRequest:
         free = {name: sizes[name] for name in binder.free}
         return {**sizes, **binder.told(shapes, {**free, **self.dims}), **self.dims}
 
-    def _missing(self, binder: Binder, inputs: Sequence[Input], sizes: Sequence[str]) -> UsageError:
+    def _missing(
+        self, binder: DimBinder, inputs: Sequence[Input], sizes: Sequence[str]
+    ) -> UsageError:
         missing = [*[f"{item.name}: {describe(item)}" for item in inputs], *sizes]
         are = "is" if len(missing) == 1 else "are"
         one = "--input NAME=FILE" if inputs else f"--dim {sizes[0]}={binder.example(sizes[0])}"

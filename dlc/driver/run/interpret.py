@@ -26,7 +26,7 @@ from dlc.ir.passes import Manager
 from dlc.passes.graph.autodiff import autodiff
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.calling.call_arguments import ArgumentReader
-from dlc.runtime.calling.dim_binding import Binder
+from dlc.runtime.calling.dim_binding import DimBinder
 from dlc.runtime.calling.status import called
 from dlc.runtime.weights.model_weights import WeightViews
 
@@ -71,7 +71,7 @@ def evaluate_arguments(
     """Evaluate an entry point, without derivatives any more, on arguments that were read."""
     function = find_entry(model.module, arguments.entry)
     entry = interface_of(function)
-    binder = Binder(entry, lambda: model.texts)
+    binder = DimBinder(entry, lambda: model.texts)
     arrays, sizes = ArgumentReader(entry, binder.free).read((), arguments.named)
     dims = binder.bind([array.shape for array in arrays], sizes)
     views = WeightViews(weights.table, np.frombuffer(weights.data, np.uint8))

@@ -232,7 +232,7 @@ def _graph_of(artifact: Artifact) -> str:
     try:
         return str(artifact.section("graph"), "utf-8")
     except UnicodeDecodeError as error:
-        raise artifact.where.refuse(
+        raise artifact.error_context.error(
             "D0611", "it is not UTF-8", section="graph", inside=error.start
         ) from None
 

@@ -62,7 +62,7 @@ def imported(source: Exporter, stream: int | None = None) -> Imported:
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise Unsupported(f"the array cannot be read: {error}", code="D0702") from None
     if stream is None:
-        driver.wait_all()
+        driver.synchronize_all()
     tensor = tensor_in(capsule)
     dtype = _KINDS.get((tensor.code, tensor.bits))
     if dtype is None or tensor.lanes != 1:

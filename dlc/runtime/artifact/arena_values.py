@@ -1,7 +1,7 @@
-"""What the roots of a memory plan are for: the values in each, and the ops that make and read them.
+"""The values in each root of a memory plan, and the ops that write and read them, for people and tools.
 
-The certificate has what is checked; this is for people and tools, and loading does not look at it. All
-values of one root are its *alias class*: `how` says why each is there.
+Loading does not read this section; the certificate has all that is checked. The values of one root are
+its *alias class*: `how` says why each of them lies there.
 """
 
 # Without deferred annotations: the schema reads the classes as they are.
@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple, TypeAlias
 from dlc.runtime.artifact import canonical_json, schema
 
 How: TypeAlias = Literal["own", "in place", "part", "joined", "again", "view"]
-"""`own`: it is what the root is for · `in place`: written over what its op reads there · `part`: a piece of
-a larger value, at its place in it · `joined`: what such pieces are together · `again`: written after the
-value before it is no longer read, as what a loop carries · `view`: another look at what is there."""
+"""`own`: the root was allocated for it · `in place`: overwrites an operand of its op · `part`: a slice of a
+larger value, at its offset in it · `joined`: the concatenation of such slices · `again`: reuses the memory
+of a value that is dead, as a loop-carried value does · `view`: an alias of the same bytes."""
 
 
 class ValueRecord(NamedTuple):
-    """A value in root number `root` of the certificate; `made_by` and `read_by` are op ids."""
+    """A value in the root of index `root` of the certificate; `made_by` and `read_by` are op ids."""
 
     name: str
     type: str
@@ -28,7 +28,7 @@ class ValueRecord(NamedTuple):
 
 
 class ArenaValues(NamedTuple):
-    """The values of one program, and in a few words what each op computes, by op id."""
+    """The values of one program, and a short description of each op, by op id."""
 
     ops: tuple[str, ...] = ()
     values: tuple[ValueRecord, ...] = ()
@@ -40,7 +40,7 @@ def values_section(target: str, entry: str) -> str:
 
 
 def read_arena_values(data: bytes) -> ArenaValues:
-    """What a section holds; raises ValueError that says why it is nothing of the kind."""
+    """Parse a section. Raises ValueError, which says what is malformed."""
     return schema.decode(ArenaValues, canonical_json.load(data))
 
 

@@ -1,8 +1,8 @@
-"""The memory plan that an artifact carries as evidence: where each value lies in the arena, and when.
+"""The certificate: the memory plan that an artifact carries, to be checked without the planner.
 
-Time is counted in waves, as `dlc.runtime.abi` says, in the order of the program's table. Sizes
-are texts that `dlc.runtime.artifact.size_expressions` reads; `$k` is entry k of the program's list of
-sizes. `dlc.runtime.artifact.plan_check` believes none of it.
+It gives each value its offset in the arena and its lifetime in waves (`dlc.runtime.abi`), in the order of
+the step table. Sizes are expressions of `dlc.runtime.artifact.size_expressions`; `$k` is entry k of the
+program's list of sizes. `dlc.runtime.artifact.plan_check` trusts none of it.
 """
 
 # Without deferred annotations: the schema reads the classes as they are, at every load.
@@ -14,9 +14,9 @@ from dlc.runtime.artifact.plan import Extent, Plan, Span
 
 
 class RootRecord(NamedTuple):
-    """One stretch of the arena, in use from its first to its last wave, both included.
+    """A root: a block of the arena, live from its first to its last wave, both included.
 
-    It is in the part of the arena that belongs to its `device`.
+    It lies in the part of the arena that is memory of its `device`.
     """
 
     name: str
@@ -29,7 +29,7 @@ class RootRecord(NamedTuple):
 
 
 class ViewRecord(NamedTuple):
-    """A value that lies inside root number `root`, `offset` bytes after its start."""
+    """A value inside the root of index `root`, `offset` bytes after its start."""
 
     name: str
     root: int
@@ -39,9 +39,11 @@ class ViewRecord(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """The plan of one program. `order_bound`: the most that is alive at once, in bytes, for the order
-    of the ops as they are; `any_order_bound`: what no order could do with less than, for as much has to be
-    there while one of the calls `witnesses` runs."""
+    """The memory plan of one program.
+
+    `order_bound`: the peak of live bytes for the order of the calls as they are. `any_order_bound`: a lower
+    bound on that peak for every order, since so many bytes are live while one of the `witnesses` runs.
+    """
 
     arena: str
     order_bound: str = "0"
@@ -52,42 +54,42 @@ class Certificate(NamedTuple):
 
 
 def read_certificate(data: bytes) -> Certificate:
-    """The certificate that a section holds; raises ValueError that says why it is none."""
+    """Parse a certificate section. Raises ValueError, which says what is malformed."""
     return schema.decode(Certificate, canonical_json.load(data))
 
 
 def certificate_bytes(certificate: Certificate) -> bytes:
-    """What a section holds for this certificate."""
+    """The bytes of a certificate section."""
     return canonical_json.dump(schema.encode(certificate))
 
 
 def device_bytes(plan: Plan, certificate: Certificate) -> dict[str, int]:
-    """How many bytes the part of each device has in a plan in numbers."""
-    found: dict[str, int] = {}
+    """Bytes of the arena on each device."""
+    ends: dict[str, int] = {}
     starts: dict[str, int] = {}
     for span, root in zip(plan.roots, certificate.roots, strict=True):
         starts[root.device] = min(span.offset, starts.get(root.device, span.offset))
-        found[root.device] = max(span.end, found.get(root.device, 0))
-    return {device: end - starts[device] for device, end in sorted(found.items())}
+        ends[root.device] = max(span.end, ends.get(root.device, 0))
+    return {device: end - starts[device] for device, end in sorted(ends.items())}
 
 
 def plan_at(certificate: Certificate, dims: Mapping[str, int], sizes: Sequence[int]) -> Plan:
-    """The plan in numbers; raises BadExpression where a size has no value at these dims."""
+    """The plan at these dims. Raises BadExpression where a size has no value at them."""
 
-    def number(text: str) -> int:
+    def evaluated(text: str) -> int:
         return size_expressions.evaluate(text, dims, sizes)
 
     return Plan(
-        arena=number(certificate.arena),
-        order_bound=number(certificate.order_bound),
-        any_order_bound=number(certificate.any_order_bound),
+        arena=evaluated(certificate.arena),
+        order_bound=evaluated(certificate.order_bound),
+        any_order_bound=evaluated(certificate.any_order_bound),
         witnesses=certificate.witnesses,
         roots=[
-            Span(root.name, number(root.offset), number(root.bytes), root.first, root.last)
+            Span(root.name, evaluated(root.offset), evaluated(root.bytes), root.first, root.last)
             for root in certificate.roots
         ],
         views=[
-            Extent(view.name, view.root, number(view.offset), number(view.bytes))
+            Extent(view.name, view.root, evaluated(view.offset), evaluated(view.bytes))
             for view in certificate.views
         ],
     )

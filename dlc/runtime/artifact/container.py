@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from dlc.runtime.artifact import canonical_json, schema
 from dlc.runtime.artifact.manifest import Manifest, Section
-from dlc.runtime.artifact.refusal import Where
+from dlc.runtime.artifact.refusal import ErrorContext
 from dlc.runtime.system import hashing
 
 Data: TypeAlias = bytes | memoryview
@@ -64,79 +64,81 @@ def padded(length: int) -> int:
     return -(-length // ALIGNMENT) * ALIGNMENT
 
 
-def read(file: memoryview, where: Where) -> Contents:
+def read(file: memoryview, context: ErrorContext) -> Contents:
     """Check form and hashes of a whole file; raises ArtifactError at the first thing that is wrong."""
-    manifest = _read_manifest(file, where)
+    manifest = _read_manifest(file, context)
     body = padded(HEADER.size + HEADER.unpack_from(file)[3])
-    _check_layout(manifest.sections, len(file), body, where)
+    _check_layout(manifest.sections, len(file), body, context)
     began = time.perf_counter()
     sections = {
         s.name: file[body + s.offset : body + s.offset + s.bytes] for s in manifest.sections
     }
-    _check_hashes(manifest.sections, sections, body, where)
+    _check_hashes(manifest.sections, sections, body, context)
     hash_ms = (time.perf_counter() - began) * 1e3
-    _check_padding(file, manifest.sections, body, where)
+    _check_padding(file, manifest.sections, body, context)
     starts = {s.name: body + s.offset for s in manifest.sections}
     return Contents(manifest, sections, starts, hash_ms)
 
 
-def _read_manifest(file: memoryview, where: Where) -> Manifest:
+def _read_manifest(file: memoryview, context: ErrorContext) -> Manifest:
     if len(file) < HEADER.size or bytes(file[: len(MAGIC)]) != MAGIC:
-        raise where.refuse("D0601", "not a .dlc file: it does not begin as one", at=0)
+        raise context.error("D0601", "not a .dlc file: it does not begin as one", at=0)
     _, version, zero, length, total, digest = HEADER.unpack_from(file)
     if version != FORMAT_VERSION:
         way_out = "update dlc" if version > FORMAT_VERSION else "compile the model again"
         message = f"format version {version}, where this dlc reads version {FORMAT_VERSION}"
-        raise where.refuse("D0602", message, at=8, help=way_out)
+        raise context.error("D0602", message, at=8, help=way_out)
     if zero:
-        raise where.refuse("D0603", "the reserved word of the header is not zero", at=12)
+        raise context.error("D0603", "the reserved word of the header is not zero", at=12)
     if total != len(file):
         message = f"the header says {total} bytes, the file has {len(file)}"
         wrong = "cut short" if total > len(file) else "followed by something else"
-        raise where.refuse("D0603", message, at=24, help=f"it may be {wrong}: copy it again")
+        raise context.error("D0603", message, at=24, help=f"it may be {wrong}: copy it again")
     if length > MAX_MANIFEST or padded(HEADER.size + length) > len(file):
         message = f"a manifest of {length} bytes does not fit"
-        raise where.refuse("D0603", message, at=16)
+        raise context.error("D0603", message, at=16)
     data = bytes(file[HEADER.size : HEADER.size + length])
     if hashlib.sha256(data).digest() != digest:
         message = "its SHA-256 is not the one in the header"
-        raise where.refuse("D0604", message, section="manifest", at=HEADER.size)
+        raise context.error("D0604", message, section="manifest", at=HEADER.size)
     if any(file[HEADER.size + length : padded(HEADER.size + length)]):
         message = "the padding after it is not zero"
-        raise where.refuse("D0605", message, section="manifest", at=HEADER.size + length)
+        raise context.error("D0605", message, section="manifest", at=HEADER.size + length)
     try:
         return schema.decode(Manifest, canonical_json.load(data))
     except (canonical_json.BadJson, schema.Mismatch) as error:
-        raise where.refuse("D0604", str(error), section="manifest", at=HEADER.size) from None
+        raise context.error("D0604", str(error), section="manifest", at=HEADER.size) from None
 
 
-def _check_layout(sections: tuple[Section, ...], total: int, body: int, where: Where) -> None:
+def _check_layout(
+    sections: tuple[Section, ...], total: int, body: int, context: ErrorContext
+) -> None:
     """Sections follow each other without gap or overlap, each at a multiple of 64, to the file's end."""
     if len(sections) > MAX_SECTIONS:
-        raise where.refuse("D0605", f"{len(sections)} sections; at most {MAX_SECTIONS} are read")
+        raise context.error("D0605", f"{len(sections)} sections; at most {MAX_SECTIONS} are read")
     expected = 0
     names: set[str] = set()
     for section in sections:
         if section.name.partition("/")[0] not in KINDS or section.name in names:
-            raise where.refuse("D0605", "unknown or repeated", section=repr(section.name[:80]))
+            raise context.error("D0605", "unknown or repeated", section=repr(section.name[:80]))
         names.add(section.name)
         start = body + section.offset
         if section.offset != expected:
             message = f"it must begin at byte {body + expected}, where the one before it ends"
-            raise where.refuse("D0605", message, section=section.name, at=start)
+            raise context.error("D0605", message, section=section.name, at=start)
         if not 0 <= section.bytes <= total - start:
             message = f"{section.bytes} bytes from there leave the file of {total}"
-            raise where.refuse("D0605", message, section=section.name, at=start)
+            raise context.error("D0605", message, section=section.name, at=start)
         if len(section.chunks) != hashing.chunk_count(section.bytes):
             message = f"{len(section.chunks)} hashes for {section.bytes} bytes"
-            raise where.refuse("D0605", message, section=section.name, at=start)
+            raise context.error("D0605", message, section=section.name, at=start)
         expected += padded(section.bytes)
     if body + expected != total:
-        raise where.refuse("D0605", f"{total - body - expected} bytes after the last section")
+        raise context.error("D0605", f"{total - body - expected} bytes after the last section")
 
 
 def _check_hashes(
-    table: tuple[Section, ...], sections: Mapping[str, memoryview], body: int, where: Where
+    table: tuple[Section, ...], sections: Mapping[str, memoryview], body: int, context: ErrorContext
 ) -> None:
     found = hashing.digests([sections[section.name] for section in table])
     for section, digests in zip(table, found, strict=True):
@@ -145,15 +147,17 @@ def _check_hashes(
                 at = body + section.offset + index * hashing.CHUNK
                 message = f"the SHA-256 of chunk {index} is not the one in the manifest"
                 way_out = "the file was changed or damaged: copy or compile it again"
-                raise where.refuse("D0606", message, section=section.name, at=at, help=way_out)
+                raise context.error("D0606", message, section=section.name, at=at, help=way_out)
 
 
-def _check_padding(file: memoryview, table: tuple[Section, ...], body: int, where: Where) -> None:
+def _check_padding(
+    file: memoryview, table: tuple[Section, ...], body: int, context: ErrorContext
+) -> None:
     for section in table:
         end = body + section.offset + section.bytes
         if any(file[end : padded(end)]):
             message = "the padding after it is not zero"
-            raise where.refuse("D0605", message, section=section.name, at=end)
+            raise context.error("D0605", message, section=section.name, at=end)
 
 
 def sealed(manifest: Manifest, sections: Mapping[str, Data]) -> Manifest:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 from dlc.runtime.artifact import container, manifest_checks
 from dlc.runtime.artifact.container import Data
 from dlc.runtime.artifact.manifest import Manifest, Weight
-from dlc.runtime.artifact.refusal import Where
+from dlc.runtime.artifact.refusal import ErrorContext
 from dlc.runtime.system import hashing
 from dlc.runtime.system.atomic_write import write_file
 from dlc.runtime.system.buffers import aligned_copy
@@ -52,7 +52,7 @@ class Artifact:
         """An artifact made here. Its tables are checked as if it had been read from a file."""
         views = {key: memoryview(data).cast("B").toreadonly() for key, data in sections.items()}
         artifact = cls(manifest._replace(sections=()), views, name)
-        manifest_checks.check_tables(artifact.manifest, artifact.sections, artifact.where)
+        manifest_checks.check_tables(artifact.manifest, artifact.sections, artifact.error_context)
         return artifact
 
     @classmethod
@@ -77,20 +77,20 @@ class Artifact:
     @classmethod
     def _read(cls, file: memoryview, name: str, sha256: str | None) -> Self:
         began = time.perf_counter()
-        where = Where(name)
-        pin_ms = _check_pin(file, sha256, where)
-        contents = container.read(file, where)
+        context = ErrorContext(name)
+        pin_ms = _check_pin(file, sha256, context)
+        contents = container.read(file, context)
         artifact = cls(contents.manifest, contents.sections, name, contents.starts)
-        manifest_checks.check_tables(contents.manifest, contents.sections, artifact.where)
+        manifest_checks.check_tables(contents.manifest, contents.sections, artifact.error_context)
         weights_ms = _check_weights(artifact)
         total_ms = (time.perf_counter() - began) * 1e3
         hash_ms = contents.hash_ms + pin_ms + weights_ms
         return replace(artifact, timings=Timings(total_ms - hash_ms, hash_ms))
 
     @property
-    def where(self) -> Where:
+    def error_context(self) -> ErrorContext:
         """The start of every message about this artifact."""
-        return Where(self.name, self.starts)
+        return ErrorContext(self.name, self.starts)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the `.dlc` file: the same bytes for the same contents, all of it or nothing.
@@ -154,13 +154,13 @@ def _check_weights(artifact: Artifact) -> float:
         if row.sha256 != digest:
             message = f"the SHA-256 of {row.name} is not the one in the manifest"
             way_out = "the file was made wrongly: compile the model again"
-            raise artifact.where.refuse(
+            raise artifact.error_context.error(
                 "D0606", message, section="weights", inside=row.offset, help=way_out
             )
     return (time.perf_counter() - began) * 1e3
 
 
-def _check_pin(file: memoryview, sha256: str | None, where: Where) -> float:
+def _check_pin(file: memoryview, sha256: str | None, context: ErrorContext) -> float:
     """Milliseconds it took to compare the file's SHA-256 with the pinned one."""
     if sha256 is None:
         return 0.0
@@ -170,5 +170,5 @@ def _check_pin(file: memoryview, sha256: str | None, where: Where) -> float:
         way_out = (
             "it is not the file you pinned; get the right one, or pin this one if you trust it"
         )
-        raise where.refuse("D0612", f"its SHA-256 is {found}, pinned is {sha256}", help=way_out)
+        raise context.error("D0612", f"its SHA-256 is {found}, pinned is {sha256}", help=way_out)
     return (time.perf_counter() - began) * 1e3

@@ -1,6 +1,6 @@
-"""What the passes of the compiler did with a model and what they refused, kept in its artifact.
+"""The decision log in an artifact: what the passes of the compiler did and refused (optimization remarks).
 
-It is for people and tools; loading does not look at it.
+It is for people and tools; loading does not read it.
 """
 
 # Without deferred annotations: the schema reads the classes as they are.
@@ -13,10 +13,10 @@ SECTION = "decisions"
 
 
 class DecisionRecord(NamedTuple):
-    """One thing that a pass did, or looked at and refused, `times` times about the same subject.
+    """One thing that a pass did, or considered and refused, `times` times about the same subject.
 
-    `place` is `FILE:LINE:COLUMN` in the model's text, or `-`. `figures` are those that decided, in words
-    such as `bytes 4096`.
+    `place` is `FILE:LINE:COLUMN` in the model's text, or `-`. `figures` are the amounts that
+    decided, such as `bytes 4096`.
     """
 
     by: str
@@ -29,16 +29,16 @@ class DecisionRecord(NamedTuple):
 
 
 class Decisions(NamedTuple):
-    """All of them, in the order in which they were first taken."""
+    """All decisions, in the order in which they were first taken."""
 
     decisions: tuple[DecisionRecord, ...] = ()
 
 
 def read_decisions(data: bytes) -> Decisions:
-    """What a section holds; raises ValueError that says why it is nothing of the kind."""
+    """Parse a section. Raises ValueError, which says what is malformed."""
     return schema.decode(Decisions, canonical_json.load(data))
 
 
 def decisions_bytes(decisions: Decisions) -> bytes:
-    """What a section holds for these decisions."""
+    """The bytes of the section for these decisions."""
     return canonical_json.dump(schema.encode(decisions))

@@ -1,7 +1,7 @@
-"""Checks that the tables of a manifest make sense, on any machine: weights, entry points, targets.
+"""Checks that the tables of a manifest are consistent: weights, entry points, targets.
 
-Form and hashes were checked before (`dlc.runtime.artifact.container`); whether a target fits this
-machine, and what its programs and memory plans say, is looked at when it is chosen
+The container format and the hashes are checked before (`dlc.runtime.artifact.container`). Whether a target
+runs on this machine, and its programs and memory plans, are checked when it is chosen
 (`dlc.runtime.calling.sized_program`).
 """
 
@@ -33,31 +33,33 @@ from dlc.runtime.artifact.manifest import (
     Target,
     Weight,
 )
-from dlc.runtime.artifact.refusal import Where
+from dlc.runtime.artifact.refusal import ErrorContext
 from dlc.runtime.system.counts import counted
 
 MAX_NAME = 255
 MAX_TENSORS = 16_384
-"""Inputs, and outputs, of one entry point."""
+"""The most inputs, and the most outputs, of one entry point."""
 MAX_ENTRY_POINTS = 4096
 MAX_SIZES = 4 << 20
-"""Characters of all sizes that are no plain numbers: a training step of ResNet-50 has a million."""
+"""The most characters of all size expressions: a training step of ResNet-50 has a million."""
 MAX_SECTION_BYTES = {"certificate": 8 << 20, "program": 32 << 20}
-"""Bytes of all sections of a kind, which are read item by item; that training step has a fiftieth of it."""
+"""The most bytes of all sections of a kind that is parsed item by item: 50 times that training step."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Refuse = Callable[[str], Exception]
-"""Makes the error to raise from a message."""
+"""Makes the error to raise, from its message."""
 
 
-def check_tables(manifest: Manifest, sections: Mapping[str, memoryview], where: Where) -> None:
+def check_tables(
+    manifest: Manifest, sections: Mapping[str, memoryview], context: ErrorContext
+) -> None:
     """Raises ArtifactError for the first table that is inconsistent."""
 
     def refuse(message: str) -> Exception:
-        return where.refuse("D0611", message, section="manifest")
+        return context.error("D0611", message, section="manifest")
 
     _check_amounts(manifest, sections, refuse)
-    _check_weights(manifest, sections, where)
+    _check_weights(manifest, sections, context)
 
     _check_names("entry points", (entry.name for entry in manifest.entries), refuse)
     for entry in manifest.entries:
@@ -72,22 +74,22 @@ def check_tables(manifest: Manifest, sections: Mapping[str, memoryview], where: 
 
 
 def _check_amounts(manifest: Manifest, sections: Mapping[str, memoryview], refuse: Refuse) -> None:
-    """Nothing is so much that to look at it takes longer than a file of its length may take."""
+    """Limit the amounts, so that checking a file takes no longer than its length justifies."""
     if len(manifest.entries) > MAX_ENTRY_POINTS:
         raise refuse(
             f"it has {len(manifest.entries)} entry points; at most {MAX_ENTRY_POINTS} are read"
         )
     for kind, most in MAX_SECTION_BYTES.items():
-        found = sum(len(data) for name, data in sections.items() if name.startswith(f"{kind}/"))
-        if found > most:
-            raise refuse(f"its sections of kind {kind} have {found} bytes; at most {most} are read")
+        size = sum(len(data) for name, data in sections.items() if name.startswith(f"{kind}/"))
+        if size > most:
+            raise refuse(f"its sections of kind {kind} have {size} bytes; at most {most} are read")
     characters = sum(len(size) for size in _sizes(manifest) if not size.isdecimal())
     if characters > MAX_SIZES:
         raise refuse(f"its sizes have {characters} characters; at most {MAX_SIZES} are read")
 
 
 def _sizes(manifest: Manifest) -> Iterator[str]:
-    """The texts of all sizes in a manifest."""
+    """All size expressions in a manifest."""
     for entry in manifest.entries:
         for tensor in (*entry.inputs, *entry.outputs):
             yield from tensor.shape
@@ -98,12 +100,12 @@ def _sizes(manifest: Manifest) -> Iterator[str]:
 
 
 def _programs(target: Target) -> list[Program]:
-    """The programs of a target: those of the entry points, and that which prepares the weights."""
+    """The programs of a target: those of the entry points, and the one that prepares the weights."""
     return [*target.programs.values(), *([target.prepare.program] if target.prepare else [])]
 
 
 def _check_training(manifest: Manifest, refuse: Refuse) -> None:
-    """An artifact that trains has both functions; their inputs are a batch, weights, the step, a seed."""
+    """A training artifact has `train_step` and `evaluate`, of a batch, weights, the step and a seed."""
     facts = manifest.training
     if facts is None:
         return
@@ -124,11 +126,13 @@ def _check_training(manifest: Manifest, refuse: Refuse) -> None:
             raise refuse("its training changes what is no weight")
 
 
-def _check_weights(manifest: Manifest, sections: Mapping[str, memoryview], where: Where) -> None:
-    """Arrays follow each other at multiples of 64, each exactly as long as its type says."""
+def _check_weights(
+    manifest: Manifest, sections: Mapping[str, memoryview], context: ErrorContext
+) -> None:
+    """Weights follow each other at multiples of 64, each exactly as long as its type says."""
 
     def refuse(message: str) -> Exception:
-        return where.refuse("D0607", message, section="weights", inside=end)
+        return context.error("D0607", message, section="weights", inside=end)
 
     end = 0
     _check_names("weights", (weight.name for weight in manifest.weights), refuse)
@@ -146,13 +150,13 @@ def _check_weights(manifest: Manifest, sections: Mapping[str, memoryview], where
         if not _is_stack(weight):
             raise refuse(f"{weight.name} has {len(weight.parts)} parts for {list(weight.shape)}")
         end = weight.offset + weight.bytes
-    found = len(sections.get("weights", b""))
-    if padded(end) != found:
-        raise refuse(f"the arrays end at byte {padded(end)} of the section, which has {found}")
+    length = len(sections.get("weights", b""))
+    if padded(end) != length:
+        raise refuse(f"the arrays end at byte {padded(end)} of the section, which has {length}")
 
 
 def _is_stack(weight: Weight) -> bool:
-    """Whether the copies of a weight are as many as its first axes count, and matrices if transposed."""
+    """Whether a weight has as many parts as its stacked axes say, and is made of matrices if transposed."""
     rank = len(weight.shape)
     if not 0 <= weight.stacked <= rank or (weight.transposed and rank - weight.stacked < 2):
         return False
@@ -160,7 +164,7 @@ def _is_stack(weight: Weight) -> bool:
 
 
 def _check_names(what: str, names: Iterable[str], refuse: Refuse) -> None:
-    """Names are short printable texts, and none comes twice."""
+    """Names are short and printable, and no two are equal."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -183,21 +187,21 @@ def _check_entry(entry: Entry, refuse_: Refuse) -> None:
     _check_names("outputs", names, refuse)
     _check_names("dims", (dim.name for dim in entry.dims), refuse)
     _check_dims(entry, refuse)
-    known = {dim.name for dim in entry.dims if dim.measured is None}
+    input_dims = {dim.name for dim in entry.dims if dim.measured is None}
     for item in entry.inputs:
-        _check_type(item, known, refuse)
+        _check_type(item, input_dims, refuse)
         if item.default is not None:
             default_bytes(item, item.default, refuse)
-    every = {dim.name for dim in entry.dims}
+    all_dims = {dim.name for dim in entry.dims}
     for output in entry.outputs:
-        _check_type(output, every, refuse)
+        _check_type(output, all_dims, refuse)
     _check_updates(entry, refuse)
     for need in entry.needs:
-        check_size(need.size, known, 0, refuse)
+        check_size(need.size, input_dims, 0, refuse)
 
 
 def _check_updates(entry: Entry, refuse: Refuse) -> None:
-    """An output that updates an input is of its type, and no other output updates it too."""
+    """An output that updates an input has its type, and is the only one that updates it."""
     types = {item.name: (item.dtype, item.shape) for item in entry.inputs}
     for output in entry.outputs:
         if not output.updates:
@@ -207,8 +211,8 @@ def _check_updates(entry: Entry, refuse: Refuse) -> None:
 
 
 def _check_dims(entry: Entry, refuse: Refuse) -> None:
-    given = {dim.name for dim in entry.dims if dim.measured is None}
-    if both := given & {item.name for item in entry.inputs}:
+    input_dims = {dim.name for dim in entry.dims if dim.measured is None}
+    if both := input_dims & {item.name for item in entry.inputs}:
         raise refuse(f"{min(both)} is the name of an input and of a dim")
     scalars = {o.name for o in entry.outputs if o.dtype in ("i64", "i32") and not o.shape}
     for dim in entry.dims:
@@ -219,7 +223,7 @@ def _check_dims(entry: Entry, refuse: Refuse) -> None:
         if dim.measured is not None:
             if dim.measured.output not in scalars:
                 raise refuse(f"the dim {dim.name} is measured by no integer scalar output")
-            check_size(dim.measured.limit, given, 0, refuse)
+            check_size(dim.measured.limit, input_dims, 0, refuse)
 
 
 def _check_type(tensor: Input | Output, dims: set[str], refuse: Refuse) -> None:
@@ -232,7 +236,7 @@ def _check_type(tensor: Input | Output, dims: set[str], refuse: Refuse) -> None:
 
 
 def check_size(text: str, dims: set[str], earlier: int, refuse: Refuse) -> None:
-    """The text is an expression over these dims and the first `earlier` entries of its list."""
+    """Check that a size is an expression over these dims and the first `earlier` entries of its list."""
     if text.isdecimal() and text.isascii() and len(text) < 19:
         return
     try:
@@ -246,7 +250,7 @@ def check_size(text: str, dims: set[str], earlier: int, refuse: Refuse) -> None:
 
 
 def default_bytes(item: Input, default: Default, refuse: Refuse) -> bytes:
-    """The elements of an input's default value; raises if it is not of the input's type."""
+    """The bytes of an input's default value. Raises if it does not have the input's type."""
     try:
         data = binascii.a2b_base64(default.data.encode("ascii"), strict_mode=True)
     except ValueError:
@@ -291,7 +295,7 @@ def _check_target(
 
 
 def _check_own_sections(target: Target, refuse: Refuse) -> None:
-    """No section is read for two programs: else a short file would be as much work as a long one."""
+    """Each program has sections of its own: a shared one would make a short file as slow as a long one."""
     seen: set[str] = set()
     for program in _programs(target):
         for name in (program.section, program.certificate):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """A stretch of the arena, in use from wave `first` to wave `last`, both included."""
+    """A root: a block of the arena, live from wave `first` to wave `last`, both included."""
 
     name: str
     offset: int
@@ -24,7 +24,7 @@ class Span(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """A view: bytes inside root number `root`."""
+    """A view: a byte range inside the root of index `root`."""
 
     name: str
     root: int
@@ -33,9 +33,9 @@ class Extent(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A call in a wave, and the addresses in the arena that it reads and writes.
+    """A call: its wave, and the addresses in the arena that it reads and writes.
 
-    `loop` has the numbers of the first and the last call of the outermost loop that it is in, if it is.
+    `loop`: the indices of the first and the last call of the outermost loop around it, if there is one.
     """
 
     wave: int
@@ -45,9 +45,10 @@ class Use(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Where everything lies; `order_bound` and `any_order_bound` are bytes, as `arena` is.
+    """The offsets of all roots and views, with bounds on peak memory; all sizes are bytes.
 
-    The `witnesses` are calls, by number: beside one of them `any_order_bound` bytes are held in any order.
+    `order_bound` is the peak for this order of the calls. `any_order_bound` is a lower bound for every
+    order: that many bytes are live while one of the `witnesses`, calls by index, runs.
     """
 
     arena: int

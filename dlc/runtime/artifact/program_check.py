@@ -1,8 +1,9 @@
-"""Checks that a program of an artifact refers to nothing that does not exist (`dlc.runtime.abi`).
+"""The program checker: every reference in a step table (`dlc.runtime.abi`) is in range.
 
-A program is a table of numbers from a file. Once for all, every step, target, argument, size, root,
-counter and kernel in it is looked up; then, for each tuple of sizes, that pointers start inside their
-roots and that the work has a sensible amount. Memory safety inside a kernel is the kernel's own affair.
+A step table is numbers from an untrusted file. `check_program`, once for a program, checks every step,
+jump target, argument, size, root, counter and kernel that it names. `check_amounts`, for each tuple of
+sizes, checks that pointers start inside their roots and that the amount of work is bounded. Accesses
+inside a kernel are not checked here.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dlc.runtime.abi import (
 Words = NDArray[np.int64]
 
 MAX_COST = 2.0**52
-"""Nanoseconds of work in one call, as its kernels estimate them; more are refused."""
+"""The most nanoseconds of work that one call may have, by the estimates of its kernels."""
 _JUMPS = {  # the words of each step that name another step
     Opcode.LOOP: (StepWord.C,),
     Opcode.NEXT: (StepWord.C,),
@@ -60,7 +61,7 @@ _ARG_KINDS = frozenset(map(int, ArgKind))
 
 
 class BadProgram(ValueError):
-    """A program refers to something that does not exist. `word` is where in the table."""
+    """A program names something that does not exist; `word` is the index of the wrong word in the table."""
 
     def __init__(self, message: str, word: int) -> None:
         super().__init__(message)
@@ -68,7 +69,7 @@ class BadProgram(ValueError):
 
 
 class Surroundings(NamedTuple):
-    """What a program may refer to: counts of sizes, roots and ops, and where kernels begin."""
+    """What a program may name: how many sizes, roots and ops there are, and the ids of the kernels."""
 
     sizes: int
     roots: int
@@ -77,9 +78,9 @@ class Surroundings(NamedTuple):
 
 
 class ProgramTable(NamedTuple):
-    """A checked program: one row for each step and each argument, and the wave of each step.
+    """A checked program: a row for each step and each argument, and the wave of each step.
 
-    It is the number of waves before it in the table that a barrier ends (see `dlc.runtime.abi`).
+    The wave of a step is the number of barriers before it in the table (see `dlc.runtime.abi`).
     """
 
     steps: Words
@@ -88,12 +89,12 @@ class ProgramTable(NamedTuple):
 
     @property
     def calls(self) -> Words:
-        """The numbers of the CALL steps."""
+        """The indices of the CALL steps."""
         return np.flatnonzero(self.steps[:, StepWord.OPCODE] == Opcode.CALL)
 
 
 def check_program(words: Words, around: Surroundings) -> ProgramTable:
-    """The table that the words of a section spell; raises BadProgram for the first fault."""
+    """Split the words of a section into steps and arguments, and check them. Raises BadProgram."""
     steps, arguments = _split(words)
     _check_arguments(arguments, around, first_word=HEADER_WORDS + steps.size)
     opcodes = steps[:, StepWord.OPCODE]
@@ -147,7 +148,7 @@ def _check_arguments(arguments: Words, around: Surroundings, first_word: int) ->
 
 
 def _check_fields(steps: Words, arguments: int, around: Surroundings) -> None:
-    """Every number that names a step, counter, size, argument or op names one that exists."""
+    """Every step, counter, size, argument and op that a step names exists."""
     limits = (
         (_JUMPS, len(steps), "a step that does not exist"),
         (_COUNTERS, MAX_COUNTERS, "a counter that does not exist"),
@@ -175,9 +176,9 @@ def _check_calls(steps: Words, arguments: int, around: Surroundings) -> None:
     _refuse_rows(calls & _outside(count, MAX_ARGS + 1), f"more than {MAX_ARGS} arguments")
     end = steps[:, StepWord.B] + np.where(calls, count, 0)
     _refuse_rows(calls & (end > arguments), "an argument that does not exist")
-    given = int(count[calls].sum())
-    if given > arguments:
-        raise BadProgram(f"its calls take {given} arguments, and there are {arguments}", 0)
+    passed = int(count[calls].sum())
+    if passed > arguments:
+        raise BadProgram(f"its calls take {passed} arguments, and there are {arguments}", 0)
     reads = steps[:, StepWord.G]
     _refuse_rows(
         calls & ((reads < 0) | (reads > count)), "more arguments that are read than there are"
@@ -205,7 +206,7 @@ def _check_waves(steps: Words) -> None:
 
 
 def _check_control(steps: Words, arguments: Words) -> None:
-    """Loops close on their own beginning, and what is read as a number or a pointer is one."""
+    """A NEXT goes to the body of its LOOP; trip counts are numbers, conditions are pointers."""
     opcodes = steps[:, StepWord.OPCODE]
     for row in np.flatnonzero(opcodes == Opcode.NEXT):
         loop = steps[steps[row, StepWord.C] - 1]
@@ -225,7 +226,7 @@ def _check_control(steps: Words, arguments: Words) -> None:
 
 
 def _in_waves(steps: Words, waves: Words) -> NDArray[np.bool_]:
-    """Which steps follow one of these WAVE steps as its own: as many as it counts."""
+    """Which steps belong to one of these WAVE steps: the ones after it, as many as it counts."""
     changes = np.zeros(len(steps) + 1, np.int64)
     np.add.at(changes, waves + 1, 1)
     np.add.at(changes, waves + 1 + steps[waves, StepWord.A], -1)
@@ -233,12 +234,12 @@ def _in_waves(steps: Words, waves: Words) -> NDArray[np.bool_]:
 
 
 def _among(values: Words, allowed: Iterable[int]) -> NDArray[np.bool_]:
-    """Which of the values are allowed; `np.isin` would import masked arrays first, a third of a load."""
-    known = np.array(sorted(allowed), np.int64)
-    if not len(known):
+    """Which values are allowed. (`np.isin` would import `numpy.ma`, a third of the time of a load.)"""
+    sorted_values = np.array(sorted(allowed), np.int64)
+    if not len(sorted_values):
         return np.zeros(len(values), np.bool_)
-    nearest = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    return known[nearest] == values
+    nearest = np.minimum(np.searchsorted(sorted_values, values), len(sorted_values) - 1)
+    return sorted_values[nearest] == values
 
 
 def _outside(values: Words, limit: int) -> NDArray[np.bool_]:
@@ -256,9 +257,9 @@ def _step_word(step: int) -> int:
 
 
 def check_amounts(table: ProgramTable, sizes: Sequence[int], root_bytes: Sequence[int]) -> None:
-    """At these sizes, pointers start inside their roots and there is a sensible amount of work.
+    """Check that at these sizes pointers start inside their roots and the work is less than MAX_COST.
 
-    `root_bytes` has the length of each root; for SCRATCH it is the share of one thread.
+    `root_bytes` has the length of each root; for SCRATCH it is the share of one thread. Raises BadProgram.
     """
     values = np.array(sizes, np.int64)
     _check_pointers(table, values, np.array(root_bytes, np.int64))

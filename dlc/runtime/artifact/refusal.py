@@ -1,4 +1,4 @@
-"""How the reader of an artifact says no: one typed error that names file, section and offset."""
+"""Errors of the artifact reader: each names the file, the section and the byte offset of the fault."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dlc.errors import ArtifactError
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """The artifact that is being checked; `starts` says where in the file its sections begin."""
+class ErrorContext:
+    """The artifact that is being checked: its file name, and the offset of each section in the file."""
 
     file: str
     starts: Mapping[str, int] = field(default_factory=dict[str, int])
 
-    def refuse(
+    def error(
         self,
         code: str,
         message: str,
@@ -25,7 +25,7 @@ class Where:
         inside: int = 0,
         help: str | None = None,
     ) -> ArtifactError:
-        """The error to raise. `at` is an offset in the file, `inside` one in the section."""
+        """The error to raise; `at` is an offset in the file, `inside` one in the section."""
         if at is None and section in self.starts:
             at = self.starts[section] + inside
         parts = [self.file]

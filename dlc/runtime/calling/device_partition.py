@@ -1,8 +1,8 @@
-"""What lies on a processor and what on a GPU in a program for both, at one tuple of sizes.
+"""The partition of a heterogeneous program between the host and a GPU, at one tuple of sizes.
 
-The arena has a part of each: offsets up to `Parts.start` are in memory of the host, those from there on in
-memory of the GPU. Which part a call may touch follows from its kernel, and is checked here for every
-address that it is given, before anything runs.
+Offsets of the arena below `Partition.start` are memory of the host, the others memory of the GPU. A call
+may only touch the memory of the device that runs its kernel: every address that it is passed is checked
+here, before anything runs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ HOST, GPU = "cpu", "cuda"
 """What the names of devices in a certificate begin with."""
 
 
-class BadParts(BadPlan):
+class BadPartition(BadPlan):
     """A program would use memory of one device on another; the message says where."""
 
 
-class Stretch(NamedTuple):
+class RootRange(NamedTuple):
     """The bytes from `first` up to `end` of a root."""
 
     root: int
@@ -33,20 +33,20 @@ class Stretch(NamedTuple):
     end: int
 
 
-class Touched(NamedTuple):
+class Accesses(NamedTuple):
     """What a call reads, and what it may write. What nobody writes is left out."""
 
-    reads: tuple[Stretch, ...]
-    writes: tuple[Stretch, ...]
+    reads: tuple[RootRange, ...]
+    writes: tuple[RootRange, ...]
 
 
-class Parts(NamedTuple):
+class Partition(NamedTuple):
     """The parts of a program: where that of the GPU begins in the arena, and what each call touches."""
 
     start: int
     lengths: tuple[int, ...]
     """Bytes of each root."""
-    calls: Mapping[int, Touched]
+    calls: Mapping[int, Accesses]
     """By the number of its step."""
 
 
@@ -60,36 +60,36 @@ def is_on_gpu(step: Sequence[int]) -> bool:
     return step[StepWord.A] >= ON_GPU
 
 
-def parts_of(
+def partition_program(
     table: ProgramTable,
     sizes: Sequence[int],
     rooms: Sequence[Span],
     devices: Sequence[str],
     lengths: Sequence[int],
-) -> Parts:
+) -> Partition:
     """The parts of a program whose plan has these rooms on these devices; `lengths` are bytes of roots.
 
-    Raises BadParts where a call would be given an address of another device.
+    Raises BadPartition where a call would be given an address of another device.
     """
     start = _start(rooms, devices, lengths[Root.ARENA])
     owners = _Owners(rooms)
     steps: list[list[int]] = table.steps.tolist()
     waves: list[int] = table.waves.tolist()
     arguments: list[list[int]] = table.arguments.tolist()
-    calls: dict[int, Touched] = {}
+    calls: dict[int, Accesses] = {}
     places: list[int] = table.calls.tolist()
     for place in places:
         step = steps[place]
         first, count = step[StepWord.B], step[StepWord.C]
         given = arguments[first : first + count]
         _check(place, step, given, sizes, start)
-        stretches = [_stretch(a, sizes, lengths, owners, waves[place]) for a in given]
+        ranges = [_range_of(a, sizes, lengths, owners, waves[place]) for a in given]
         only_read = 1 if is_copy(step) else step[StepWord.G]
-        calls[place] = Touched(
-            tuple(dict.fromkeys([found for found in stretches if found is not None])),
-            tuple(dict.fromkeys([found for found in stretches[only_read:] if found is not None])),
+        calls[place] = Accesses(
+            tuple(dict.fromkeys([found for found in ranges if found is not None])),
+            tuple(dict.fromkeys([found for found in ranges[only_read:] if found is not None])),
         )
-    return Parts(start, tuple(lengths), calls)
+    return Partition(start, tuple(lengths), calls)
 
 
 def _start(rooms: Sequence[Span], devices: Sequence[str], arena: int) -> int:
@@ -99,7 +99,9 @@ def _start(rooms: Sequence[Span], devices: Sequence[str], arena: int) -> int:
     starts = [room.offset for room, device in sized if device.startswith(GPU)]
     start = min(starts, default=arena)
     if max(ends, default=0) > start:
-        raise BadParts(f"memory of the host lies behind byte {start}, where that of the GPU begins")
+        raise BadPartition(
+            f"memory of the host lies behind byte {start}, where that of the GPU begins"
+        )
     return start
 
 
@@ -122,21 +124,21 @@ class _Owners:
         return self._known[key]
 
 
-def _stretch(
+def _range_of(
     argument: Sequence[int],
     sizes: Sequence[int],
     lengths: Sequence[int],
     owners: _Owners,
     wave: int,
-) -> Stretch | None:
+) -> RootRange | None:
     """The stretch that an argument points into, as a whole: it may move in loops."""
     kind, root, offset = argument[: ArgWord.COUNTER]
     if kind not in (ArgKind.POINTER, ArgKind.LOADED):
         return None
     if root == Root.ARENA:
         found = owners.at(sizes[offset], wave)
-        return None if found is None else Stretch(root, *found)
-    return Stretch(root, 0, lengths[root]) if root >= Root.INPUTS else None
+        return None if found is None else RootRange(root, *found)
+    return RootRange(root, 0, lengths[root]) if root >= Root.INPUTS else None
 
 
 def _check(
@@ -155,14 +157,14 @@ def _check(
     ]
     if is_copy(step):
         if kinds != [ArgKind.POINTER, ArgKind.POINTER, ArgKind.SIZE] or None in points:
-            raise BadParts(f"step {place} copies something else than bytes from place to place")
+            raise BadPartition(f"step {place} copies something else than bytes from place to place")
         if points[0] == points[1]:
-            raise BadParts(f"step {place} copies within one memory")
+            raise BadPartition(f"step {place} copies within one memory")
     elif is_on_gpu(step):
         if False in points:
-            raise BadParts(f"step {place} gives memory of the host to the GPU")
+            raise BadPartition(f"step {place} gives memory of the host to the GPU")
     elif True in points:
-        raise BadParts(f"step {place} gives memory of the GPU to the processor")
+        raise BadPartition(f"step {place} gives memory of the GPU to the processor")
 
 
 def _is_on_gpu(argument: Sequence[int], sizes: Sequence[int], start: int) -> bool | None:

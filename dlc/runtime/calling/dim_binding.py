@@ -7,7 +7,7 @@
 ...     (Output("z", "f32", ("B", "N")),),
 ...     (Dim("B", 1, 8), Dim("T"), Dim("N", 1, 100)),
 ... )
->>> bind = Binder(entry).bind
+>>> bind = DimBinder(entry).bind
 >>> bind([(3, 9), (3,)], {"N": 5})
 {'N': 5, 'B': 3, 'T': 4}
 >>> bind([(3, 9), (4,)], {"N": 5})
@@ -30,7 +30,7 @@ from dlc.runtime.calling.status import need_error
 Shape = tuple[int, ...]
 
 
-class Binder:
+class DimBinder:
     """Finds the dims of one entry point. `free` are those that the caller must give by name.
 
     These stand in no input, or only where no size tells them, as both do in `T - S`: then the first of them

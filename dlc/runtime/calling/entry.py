@@ -24,7 +24,7 @@ from dlc.runtime.calling.frames import CallFrame, FrameSource, Words, working_by
 from dlc.runtime.calling.results import Out, Results
 from dlc.runtime.calling.signature import python_signature, signature_text
 from dlc.runtime.calling.sized_program import CompiledProgram
-from dlc.runtime.calling.specialization import Binding, Sizing
+from dlc.runtime.calling.specialization import Specialization, Specializations
 from dlc.runtime.calling.status import call_error
 from dlc.runtime.system.available_memory import check_fits, check_free
 from dlc.runtime.system.buffers import Bytes, address, aligned_array, aligned_bytes
@@ -81,8 +81,8 @@ class EntryPoint:
         self._runner = runner
         self._closed = False
         self._texts = dict[str, str] if runner is None else runner.texts
-        self._sizing = Sizing(entry, program, self._texts)
-        self._reader = ArgumentReader(entry, self._sizing.free)
+        self._specializations = Specializations(entry, program, self._texts)
+        self._reader = ArgumentReader(entry, self._specializations.free)
         self._new_array = aligned_array if runner is None else runner.machine.new_array
         self._results = Results(entry, self._new_array)
         self._dtypes = [passed_as(item.dtype) for item in entry.inputs]
@@ -143,52 +143,58 @@ class EntryPoint:
                         break
                     shapes.append(array.shape)
                 else:
-                    binding = self._sizing.known(tuple(shapes))
-                    if binding is not None and self._runner is not None:
-                        return self._run(arrays, binding, out, arena)
+                    specialization = self._specializations.known(tuple(shapes))
+                    if specialization is not None and self._runner is not None:
+                        return self._run(arrays, specialization, out, arena)
             found, given = self._reader.read(args, named)
-            binding = self._bound([array.shape for array in found], given, lent=arena is not None)
-            return self._run(found, binding, out, arena)
+            specialization = self._bound(
+                [array.shape for array in found], given, lent=arena is not None
+            )
+            return self._run(found, specialization, out, arena)
         except MemoryError:
             raise CallError(
                 f"{self.name}: the system has no memory for a call", code="D0613"
             ) from None
 
     def _run(
-        self, inputs: Sequence[Array], binding: Binding, out: Out | None, arena: object
+        self,
+        inputs: Sequence[Array],
+        specialization: Specialization,
+        out: Out | None,
+        arena: object,
     ) -> object:
         result: object = None
         inputs = self._results.own_inputs(inputs)
         if out is None:
-            outputs = self._results.allocate(binding.outputs, inputs)
+            outputs = self._results.allocate(specialization.outputs, inputs)
         else:
-            outputs, result = self._results.taken(out, binding.outputs, inputs)
+            outputs, result = self._results.taken(out, specialization.outputs, inputs)
         if arena is None:
-            self._enter(inputs, outputs, binding)
+            self._enter(inputs, outputs, specialization)
         else:
-            self._enter_lent(inputs, outputs, binding, arena)
+            self._enter_lent(inputs, outputs, specialization, arena)
         if out is not None:
             return result
         if self._results.is_plain:
             return outputs[0]
-        return self._results.handed_over(self._sizing.cut(outputs, binding))
+        return self._results.handed_over(self._specializations.cut(outputs, specialization))
 
     def _enter_lent(
         self,
         inputs: Sequence[Array],
         outputs: Sequence[Array],
-        binding: Binding,
+        specialization: Specialization,
         arena: object,
     ) -> None:
         """The native call in memory that the caller lends it, and no other call meanwhile."""
-        needed = working_bytes(binding.sized, self._needed_runner().threads)
+        needed = working_bytes(specialization.sized, self._needed_runner().threads)
         base = lent_address(self.name, arena, needed, [*inputs, *outputs])
         if not needed:
-            self._enter(inputs, outputs, binding)
+            self._enter(inputs, outputs, specialization)
             return
         lend(self.name, base, needed)
         try:
-            self._enter(inputs, outputs, binding, base)
+            self._enter(inputs, outputs, specialization, base)
         finally:
             give_back(base)
 
@@ -196,7 +202,7 @@ class EntryPoint:
         self,
         inputs: Sequence[Array],
         outputs: Sequence[Array],
-        binding: Binding,
+        specialization: Specialization,
         arena: int = 0,
         records: int = 0,
     ) -> Words | None:
@@ -215,15 +221,13 @@ class EntryPoint:
                 roots[root] = address(array) if updated is None else roots[_INPUTS + updated]
                 root += 1
             if records:
-                status, trace = frame.run_traced(binding.sized, records)
+                status, trace = frame.run_traced(specialization.sized, records)
             else:
-                status = frame.run(binding.sized, arena)
+                status = frame.run(specialization.sized, arena)
             if status:
                 raise self._failed(frame)
         except MemoryError:
-            message = (
-                f"{self.name}: the system does not have {binding.sized.arena} bytes for a call"
-            )
+            message = f"{self.name}: the system does not have {specialization.sized.arena} bytes for a call"
             raise CallError(message, code="D0613") from None
         finally:
             self._give_back(frame)
@@ -276,13 +280,15 @@ class EntryPoint:
         """
         inputs, given = self._reader.read(args, named)
         inputs = self._results.own_inputs(inputs)
-        binding = self._bound([array.shape for array in inputs], given)
-        outputs = self._results.allocate(binding.outputs, inputs)
-        rows = self._enter(inputs, outputs, binding, records=MAX_RECORDS)
+        specialization = self._bound([array.shape for array in inputs], given)
+        outputs = self._results.allocate(specialization.outputs, inputs)
+        rows = self._enter(inputs, outputs, specialization, records=MAX_RECORDS)
         ops = self._program.program.ops
         found: list[list[int]] = [] if rows is None else rows.tolist()
         stretches = tuple(Stretch(ops[op], thread, start, end) for op, thread, start, end in found)
-        return self._results.handed_over(self._sizing.cut(outputs, binding)), stretches
+        return self._results.handed_over(
+            self._specializations.cut(outputs, specialization)
+        ), stretches
 
     def cancel(self) -> None:
         """Ask every call that is running now to end soon, with a CallError (D0809)."""
@@ -293,7 +299,7 @@ class EntryPoint:
         """Refuse calls from now on. Those that run end as usual, and then give their memory back."""
         self._closed = True
         self._runner = None
-        self._sizing.forget()
+        self._specializations.forget()
         self._idle.clear()
 
     def check_at_bounds(self) -> None:
@@ -302,16 +308,19 @@ class EntryPoint:
         Raises ArtifactError if it is wrong; CallError (D0613) if even the lower bounds need more than the
         allowed memory, Unsupported (D0705) if more than there is.
         """
-        bindings = self._sizing.at_bounds()
-        if bindings and self._runner is not None:
-            self._check_memory(bindings[0], self._runner)
+        specializations = self._specializations.at_bounds()
+        if specializations and self._runner is not None:
+            self._check_memory(specializations[0], self._runner)
 
     def memory_at_bounds(self) -> list[int]:
         """Bytes of working memory for one call: at the lower bounds of the dims, then at the upper
         ones if there are such; one number if it does not depend on them."""
         threads = 1 if self._runner is None else self._runner.threads
         return sorted(
-            {working_bytes(binding.sized, threads) for binding in self._sizing.at_bounds()}
+            {
+                working_bytes(specialization.sized, threads)
+                for specialization in self._specializations.at_bounds()
+            }
         )
 
     def working_memory(self, /, **sizes: int) -> int:
@@ -328,7 +337,7 @@ class EntryPoint:
                 code="D0801",
                 help=f"its sizes are {dims_text(self.dims) or 'all numbers'}",
             )
-        return working_bytes(self._sizing.at_dims(sizes).sized, runner.threads)
+        return working_bytes(self._specializations.at_dims(sizes).sized, runner.threads)
 
     def new_arena(self, /, **sizes: int) -> Bytes:
         """Memory for `arena=` of calls with these sizes, and of any that take less.
@@ -339,16 +348,18 @@ class EntryPoint:
 
     def _bound(
         self, shapes: Sequence[Shape], given: Mapping[str, int], *, lent: bool = False
-    ) -> Binding:
-        """The longer way to the binding: names, new sizes, mistakes; `lent` is the working memory."""
+    ) -> Specialization:
+        """The specialization for these sizes, on the slow path; `lent`: the caller lends the arena."""
         runner = self._needed_runner()
-        binding = self._sizing.at(shapes, given)
-        self._check_memory(binding, runner, lent=lent)
-        return binding
+        specialization = self._specializations.at(shapes, given)
+        self._check_memory(specialization, runner, lent=lent)
+        return specialization
 
-    def _check_memory(self, binding: Binding, runner: Runner, *, lent: bool = False) -> None:
-        needed = working_bytes(binding.sized, runner.threads)
-        results = sum(output.bytes for output in binding.outputs)
+    def _check_memory(
+        self, specialization: Specialization, runner: Runner, *, lent: bool = False
+    ) -> None:
+        needed = working_bytes(specialization.sized, runner.threads)
+        results = sum(output.bytes for output in specialization.outputs)
         # What is lent, or what a call before this one worked in, is there and is not free any more.
         roomy = lent or any(frame.room >= needed for frame in self._idle)
         check = check_fits if roomy else check_free

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.runtime.abi import ABI_VERSION, CallWord, Root, TraceWord
-from dlc.runtime.calling.device_partition import Parts
+from dlc.runtime.calling.device_partition import Partition
 from dlc.runtime.cpu import blas, threads
 from dlc.runtime.cpu.native import Native
 from dlc.runtime.system.buffers import ALIGNMENT, Bytes, address, aligned_bytes
@@ -26,7 +26,7 @@ _SIZES = CallWord.SIZES.value
 _ARENA, _SCRATCH = Root.ARENA.value, Root.SCRATCH.value
 
 
-class Sized(NamedTuple):
+class SizedProgram(NamedTuple):
     """A program at one tuple of sizes: the numbers its steps use, and the memory it works in."""
 
     sizes: Words
@@ -36,19 +36,19 @@ class Sized(NamedTuple):
     """Bytes for each thread."""
     tensors: tuple[int, ...]
     """Bytes of each input and output."""
-    parts: Parts | None = None
+    partition: Partition | None = None
     """Which part of the arena is on a GPU, where one is."""
     gpu_scratch: int = 0
     """Bytes for all threads of that."""
 
 
-def working_bytes(sized: Sized, threads: int) -> int:
+def working_bytes(sized: SizedProgram, threads: int) -> int:
     """Bytes of the host that a call works in on so many threads: its arena, and the scratch of each."""
     return _scratch_at(sized) + sized.scratch * threads
 
 
-def _scratch_at(sized: Sized) -> int:
-    arena = sized.arena if sized.parts is None else sized.parts.start
+def _scratch_at(sized: SizedProgram) -> int:
+    arena = sized.arena if sized.partition is None else sized.partition.start
     return -(-arena // ALIGNMENT) * ALIGNMENT
 
 
@@ -63,14 +63,14 @@ class CallFrame(Protocol):
         """Bytes of working memory that it has."""
         ...
 
-    def run(self, sized: Sized, arena: int = 0) -> int:
+    def run(self, sized: SizedProgram, arena: int = 0) -> int:
         """Run the program at these sizes and give its status. Other Python threads run meanwhile.
 
         It works in `working_bytes` at the address `arena`, or in memory of its own.
         """
         ...
 
-    def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words | None]:
+    def run_traced(self, sized: SizedProgram, capacity: int) -> tuple[int, Words | None]:
         """The same, and records (`TraceWord`) of each thread's work on each op, at most `capacity`."""
         ...
 
@@ -137,7 +137,7 @@ class Frame:
         self._program = program
         self._weights = weights
         self._threads = thread_count
-        self._sized: Sized | None = None
+        self._sized: SizedProgram | None = None
         self._work = aligned_bytes(0)
         self._cancel = ctypes.c_int32(0)
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
@@ -158,7 +158,7 @@ class Frame:
     def room(self) -> int:
         return len(self._work)
 
-    def run(self, sized: Sized, arena: int = 0) -> int:
+    def run(self, sized: SizedProgram, arena: int = 0) -> int:
         if arena:
             self._sized = None  # the next call without one finds its own memory again
             self._work_at(arena, sized)
@@ -170,7 +170,7 @@ class Frame:
             self.words[_THREADS] = self._threads if limited else 1
             return self._enter(self._words_at)
 
-    def _resize(self, sized: Sized) -> None:
+    def _resize(self, sized: SizedProgram) -> None:
         needed = working_bytes(sized, self._threads)
         if needed > len(self._work):
             self._sized = None
@@ -179,12 +179,12 @@ class Frame:
         self._work_at(address(self._work), sized)
         self._sized = sized
 
-    def _work_at(self, base: int, sized: Sized) -> None:
+    def _work_at(self, base: int, sized: SizedProgram) -> None:
         self.roots[_ARENA] = base
         self.roots[_SCRATCH] = base + _scratch_at(sized)
         self.words[_SIZES] = sized.sizes_at
 
-    def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words]:
+    def run_traced(self, sized: SizedProgram, capacity: int) -> tuple[int, Words]:
         records = np.zeros((capacity, TraceWord.COUNT), np.int64)
         self.words[CallWord.TRACE] = address(records)
         self.words[CallWord.TRACE_CAPACITY] = capacity

@@ -39,7 +39,7 @@ class Storage(NamedTuple):
 
 
 class _Apart(NamedTuple):
-    """Stretches of memory that do not meet, as start and end: those of the inputs that a call changes.
+    """Disjoint intervals of memory, as start and end: those of the inputs that a call changes.
 
     Training passes the same arrays for its weights each time, so that they need not be compared again.
     """

@@ -12,7 +12,7 @@ from dlc.runtime.arrays.literals import literal
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import Entry, Input, Output
 from dlc.runtime.artifact.spelling import describe, python_name
-from dlc.runtime.calling.dim_binding import Binder
+from dlc.runtime.calling.dim_binding import DimBinder
 
 
 def signature_text(entry: Entry) -> str:
@@ -54,7 +54,7 @@ def python_signature(entry: Entry) -> inspect.Signature:
         ]
         parameters += [
             inspect.Parameter(python_name(name), inspect.Parameter.KEYWORD_ONLY, annotation="int")
-            for name in Binder(entry).free
+            for name in DimBinder(entry).free
         ]
         parameters += [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)

@@ -19,8 +19,8 @@ from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import Program, Target
 from dlc.runtime.artifact.plan import Plan, Use
 from dlc.runtime.artifact.program_check import BadProgram, ProgramTable, Surroundings, Words
-from dlc.runtime.calling.device_partition import parts_of
-from dlc.runtime.calling.frames import Sized
+from dlc.runtime.calling.device_partition import partition_program
+from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.system.buffers import Bytes, address, aligned_copy
 
 
@@ -68,7 +68,7 @@ class CompiledProgram:
             raise self._bad_program(error) from None
 
     def _bad_program(self, error: BadProgram) -> Exception:
-        return self._artifact.where.refuse(
+        return self._artifact.error_context.error(
             "D0611", str(error), section=self.program.section, inside=8 * error.word
         )
 
@@ -77,7 +77,7 @@ class CompiledProgram:
         try:
             return certificates.read_certificate(bytes(self._artifact.section(section)))
         except ValueError as error:
-            raise self._artifact.where.refuse("D0610", str(error), section=section) from None
+            raise self._artifact.error_context.error("D0610", str(error), section=section) from None
 
     def evidence(self, dims: Mapping[str, int]) -> tuple[Certificate, Plan]:
         """The memory plan at these dims, as the artifact states it, and the same in numbers.
@@ -92,14 +92,14 @@ class CompiledProgram:
         steps, waves = self._table.steps, self._table.waves
         return [(int(waves[k]), int(steps[k, StepWord.F])) for k in self._table.calls]
 
-    def at(self, dims: Mapping[str, int], tensors: Sequence[int]) -> Sized:
+    def at(self, dims: Mapping[str, int], tensors: Sequence[int]) -> SizedProgram:
         """The program's numbers at these dims, and its plan checked at them.
 
         `tensors` are the bytes of each input and output. Raises ArtifactError if the sizes have no
         value or the plan is wrong, CallError (D0804) if they are beyond measure, or make others negative.
         """
         program = self.program
-        where = self._artifact.where
+        context = self._artifact.error_context
         try:
             sizes = size_expressions.evaluate_all(program.sizes, dims)
             arena = size_expressions.parse(program.arena).evaluate(dims, sizes)
@@ -127,16 +127,20 @@ class CompiledProgram:
             devices = [root.device for root in self._certificate.roots]
             parts = None
             if self._is_mixed:
-                parts = parts_of(self._table, sizes, plan.roots, devices, [*lengths, *tensors])
+                parts = partition_program(
+                    self._table, sizes, plan.roots, devices, [*lengths, *tensors]
+                )
         except size_expressions.TooLarge as error:
             raise CallError(f"{error}{_at(dims)}", code="D0804") from None
         except (size_expressions.BadExpression, plan_check.BadPlan) as error:
             message = f"{error}{_at(dims)}"
-            raise where.refuse("D0610", message, section=program.certificate) from None
+            raise context.error("D0610", message, section=program.certificate) from None
         except BadProgram as error:
             raise self._bad_program(error) from None
         numbers = np.array(sizes or [0], np.int64)
-        return Sized(numbers, address(numbers), arena, scratch, tuple(tensors), parts, gpu_scratch)
+        return SizedProgram(
+            numbers, address(numbers), arena, scratch, tuple(tensors), parts, gpu_scratch
+        )
 
 
 def _at(dims: Mapping[str, int]) -> str:

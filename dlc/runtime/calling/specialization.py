@@ -13,8 +13,8 @@ from dlc.errors import CallError
 from dlc.runtime.arrays.dtypes import DTYPES, byte_count
 from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.manifest import Entry, Input, Output
-from dlc.runtime.calling.dim_binding import Binder, Shape
-from dlc.runtime.calling.frames import Sized
+from dlc.runtime.calling.dim_binding import DimBinder, Shape
+from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.calling.results import Storage
 from dlc.runtime.calling.sized_program import CompiledProgram
 from dlc.runtime.cuda.array import DeviceArray
@@ -26,18 +26,18 @@ MAX_KEPT = 64
 """Tuples of sizes whose numbers are kept for each entry point; the least recently used goes first."""
 
 
-class Binding(NamedTuple):
+class Specialization(NamedTuple):
     """An entry point at one tuple of sizes."""
 
     dims: Mapping[str, int]
-    sized: Sized
+    sized: SizedProgram
     outputs: tuple[Storage, ...]
     given: int
     """Bytes of the inputs."""
 
 
-class Sizing:
-    """The bindings of one entry point."""
+class Specializations:
+    """The specializations of one entry point."""
 
     def __init__(
         self,
@@ -48,37 +48,37 @@ class Sizing:
         """`texts` gives the model's text by file name, for the excerpts under messages."""
         self._entry = entry
         self._program = program
-        self._binder = Binder(entry, texts)
-        self._kept: OrderedDict[tuple[object, ...], Binding] = OrderedDict()
+        self._binder = DimBinder(entry, texts)
+        self._kept: OrderedDict[tuple[object, ...], Specialization] = OrderedDict()
 
     @property
     def free(self) -> tuple[str, ...]:
         """The sizes that the caller gives by name."""
         return self._binder.free
 
-    def known(self, shapes: tuple[Shape, ...]) -> Binding | None:
-        """The binding for inputs of these shapes if it is kept and no size is given by name."""
+    def known(self, shapes: tuple[Shape, ...]) -> Specialization | None:
+        """The specialization for inputs of these shapes if it is kept and no size is given by name."""
         try:
             self._kept.move_to_end(shapes)
             return self._kept[shapes]
         except KeyError:  # unless it was never there, another thread has just dropped it
             return None
 
-    def at(self, shapes: Sequence[Shape], given: Mapping[str, int]) -> Binding:
-        """The binding for these shapes and sizes.
+    def at(self, shapes: Sequence[Shape], given: Mapping[str, int]) -> Specialization:
+        """The specialization for these shapes and sizes.
 
         Raises CallError (D0801, D0803, D0804, D0807) for sizes that do not fit, ArtifactError for a plan
         that is wrong at them.
         """
         key = (*shapes, *(given[name] for name in sorted(given)))
-        binding = self._kept.pop(key, None) or self.at_dims(self._binder.bind(shapes, given))
-        self._kept[key] = binding
+        specialization = self._kept.pop(key, None) or self.at_dims(self._binder.bind(shapes, given))
+        self._kept[key] = specialization
         if len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
-        return binding
+        return specialization
 
-    def at_bounds(self) -> list[Binding]:
-        """The bindings at all lower, and at all upper bounds, where these sizes make sense.
+    def at_bounds(self) -> list[Specialization]:
+        """The specializations at all lower, and at all upper bounds, where these sizes make sense.
 
         Raises ArtifactError if the memory plan is wrong there.
         """
@@ -87,7 +87,7 @@ class Sizing:
         upper = {dim.name: dim.upper for dim in dims if dim.upper is not None}
         if dims and len(upper) == len(dims):
             corners.append(upper)
-        found: list[Binding] = []
+        found: list[Specialization] = []
         for corner in corners:
             try:
                 found.append(self.at_dims(corner))
@@ -104,8 +104,8 @@ class Sizing:
         """Drop what is kept."""
         self._kept.clear()
 
-    def at_dims(self, dims: Mapping[str, int]) -> Binding:
-        """The binding at these dims, all but the measured ones, which nothing keeps.
+    def at_dims(self, dims: Mapping[str, int]) -> Specialization:
+        """The specialization at these dims, all but the measured ones, which nothing keeps.
 
         Raises CallError (D0804) for dims outside their bounds, beyond measure, or that make the size of an
         array negative; ArtifactError for a plan that is wrong at them.
@@ -119,7 +119,7 @@ class Sizing:
         outputs = tuple(self._storage(output, limits) for output in self._entry.outputs)
         inputs = [self._storage(item, dims).bytes for item in self._entry.inputs]
         sized = self._program.at(dims, [*inputs, *(output.bytes for output in outputs)])
-        return Binding(dims, sized, outputs, sum(inputs))
+        return Specialization(dims, sized, outputs, sum(inputs))
 
     def _number(self, size: str, dims: Mapping[str, int]) -> int:
         return self._binder.evaluate(size_expressions.parse(size), dims)
@@ -134,7 +134,7 @@ class Sizing:
             raise CallError(message, code="D0804")
         return Storage(shape, dtype.numpy, length)
 
-    def cut(self, arrays: Sequence[Placed], binding: Binding) -> Sequence[Placed]:
+    def cut(self, arrays: Sequence[Placed], specialization: Specialization) -> Sequence[Placed]:
         """Results in the shapes that the call has measured: they are dense from their start.
 
         Raises CallError (D0810) for one that is larger than its storage.
@@ -143,7 +143,7 @@ class Sizing:
         if not measured:
             return arrays
         names = [output.name for output in self._entry.outputs]
-        dims = dict(binding.dims)
+        dims = dict(specialization.dims)
         for name, where in measured.items():
             dims[name] = _number_in(arrays[names.index(where.output)])
         found: list[Placed] = []

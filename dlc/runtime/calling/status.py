@@ -89,7 +89,7 @@ def _filled(message: str, a: int, b: int) -> str:
     return message.replace("{a}", str(a)).replace("{b}", str(b))
 
 
-def placed_error(
+def located_error(
     error: CallError, what: str, op: Op, texts: Callable[[], Mapping[str, str]]
 ) -> CallError:
     """An error in the call of an entry point `what`, with the operation that it came from."""

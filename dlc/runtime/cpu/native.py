@@ -15,7 +15,7 @@ from dlc.errors import ArtifactError
 from dlc.runtime.abi import ABI_VERSION, IMPORTS
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.artifact.manifest import CpuCode, Image, Library, Target
-from dlc.runtime.artifact.refusal import Where
+from dlc.runtime.artifact.refusal import ErrorContext
 from dlc.runtime.cpu import blas, features
 from dlc.runtime.cpu.executable_memory import LoadedImage, load_engine, load_image
 from dlc.runtime.system.buffers import Bytes, as_bytes
@@ -47,17 +47,17 @@ def misfit(code: CpuCode) -> str | None:
     return None
 
 
-def check_interface(target: Target, where: Where) -> None:
+def check_interface(target: Target, context: ErrorContext) -> None:
     """Whether this runtime calls code as a target is called. Raises ArtifactError (D0609)."""
     if target.abi != ABI_VERSION:
         message = f"call interface version {target.abi}, where this dlc has version {ABI_VERSION}"
-        raise where.refuse("D0609", message, section="manifest", help="compile the model again")
+        raise context.error("D0609", message, section="manifest", help="compile the model again")
     images = () if target.cpu is None else (target.cpu.code, target.cpu.engine)
     for image in images:
         for name in image.imports:
             if name not in IMPORTS:
                 message = f"it calls {name}, which code in an artifact may not call"
-                raise where.refuse("D0609", message, section=image.section)
+                raise context.error("D0609", message, section=image.section)
 
 
 def load_native(artifact: Artifact, made: CpuCode) -> Native:
@@ -65,9 +65,9 @@ def load_native(artifact: Artifact, made: CpuCode) -> Native:
     enter = {symbol.name: symbol.offset for symbol in made.engine.symbols}.get(_ENTER)
     if enter is None:
         message = f"the engine has no function {_ENTER}"
-        raise artifact.where.refuse("D0609", message, section=made.engine.section)
+        raise artifact.error_context.error("D0609", message, section=made.engine.section)
     code = _image(artifact, made.code)
-    with _located(artifact.where, made.engine.section):
+    with _located(artifact.error_context, made.engine.section):
         data = artifact.section(made.engine.section)
         digest = bytes.fromhex(made.engine.sha256)
         engine = load_engine(data, digest, made.engine.imports, enter)
@@ -78,19 +78,19 @@ def load_native(artifact: Artifact, made: CpuCode) -> Native:
 
 
 def _image(artifact: Artifact, image: Image) -> LoadedImage:
-    with _located(artifact.where, image.section):
+    with _located(artifact.error_context, image.section):
         data = artifact.section(image.section)
         return load_image(data, bytes.fromhex(image.sha256), image.imports)
 
 
 @contextmanager
-def _located(where: Where, section: str) -> Generator[None]:
+def _located(context: ErrorContext, section: str) -> Generator[None]:
     """Adds the file and the section to a refusal of the loader."""
     try:
         yield
     except ArtifactError as error:
         (said,) = error.diagnostics
-        raise where.refuse(said.code, said.message, section=section, help=said.help) from error
+        raise context.error(said.code, said.message, section=section, help=said.help) from error
 
 
 def _compare_library(name: str, recorded: Library) -> None:

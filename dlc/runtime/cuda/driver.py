@@ -25,7 +25,7 @@ class Kernel(NamedTuple):
     threads: int
 
 
-class Setters(NamedTuple):
+class ConditionKernels(NamedTuple):
     """The kernels that set conditions of graphs (`dlc.runtime.gpu.conditions`), of one thread each."""
 
     branch: Kernel
@@ -41,15 +41,15 @@ class Driver(Protocol):
     """What its maker calls it."""
     number: int
     """Which of the machine's GPUs it is, from 0 on."""
-    home: int
+    shared_stream: int
     """A stream for what belongs to no call."""
-    spare: dict[int, list[int]]
+    free_blocks: dict[int, list[int]]
     """Addresses of blocks that nobody has any more, by their sizes, for the next of the same size."""
-    spare_pinned: PinnedPool
+    pinned_pool: PinnedPool
     """Blocks of pinned memory, likewise."""
-    takes_conditions: bool
+    supports_conditions: bool
     """Whether graphs may have conditions: so it seems until the driver refuses something of them."""
-    setters: Setters | None
+    condition_kernels: ConditionKernels | None
     """What sets conditions, once it is loaded."""
 
     def __enter__(self) -> Self:
@@ -90,53 +90,53 @@ class Driver(Protocol):
         """Copy bytes on the device."""
         ...
 
-    def clear(self, address: int, count: int, stream: int) -> None:
+    def memset_zero(self, address: int, count: int, stream: int) -> None:
         """Make bytes on the device zero."""
         ...
 
     # Order
 
-    def stream(self) -> int: ...
+    def create_stream(self) -> int: ...
 
-    def end_stream(self, stream: int) -> None: ...
+    def destroy_stream(self, stream: int) -> None: ...
 
-    def wait(self, stream: int) -> None:
+    def synchronize(self, stream: int) -> None:
         """Wait until all that was begun in a stream is done."""
         ...
 
-    def wait_all(self) -> None:
+    def synchronize_all(self) -> None:
         """Wait for all the work of this process on the device, also that of other libraries."""
         ...
 
-    def event(self) -> Handle: ...
+    def create_event(self) -> Handle: ...
 
-    def end_event(self, event: Handle) -> None: ...
+    def destroy_event(self, event: Handle) -> None: ...
 
     def record(self, event: Handle, stream: int) -> None:
         """Let the event be when the stream comes to this point."""
         ...
 
-    def after(self, stream: int, event: Handle) -> None:
+    def stream_wait_event(self, stream: int, event: Handle) -> None:
         """Let what is put into a stream from now on come after an event."""
         ...
 
-    def wait_event(self, event: Handle) -> None:
+    def synchronize_event(self, event: Handle) -> None:
         """Wait until an event is past."""
         ...
 
-    def milliseconds(self, begin: Handle, end: Handle) -> float:
+    def elapsed_ms(self, begin: Handle, end: Handle) -> float:
         """The time between two events that are past."""
         ...
 
     # Kernels
 
-    def load(self, image: bytes) -> Handle:
+    def load_module(self, image: bytes) -> Handle:
         """A module of PTX or machine code."""
         ...
 
-    def unload(self, module: Handle) -> None: ...
+    def unload_module(self, module: Handle) -> None: ...
 
-    def function(self, module: Handle, name: str) -> Handle: ...
+    def get_function(self, module: Handle, name: str) -> Handle: ...
 
     def launch(self, kernel: Kernel, tiles: int, words: Sequence[int], stream: int) -> None:
         """Start a kernel with a block of threads for each tile. Raises CallError (D0818)."""
@@ -144,11 +144,11 @@ class Driver(Protocol):
 
     # Graphs
 
-    def new_graph(self) -> Handle:
+    def create_graph(self) -> Handle:
         """A graph in the making, of no kernels yet."""
         ...
 
-    def add(
+    def add_kernel_node(
         self,
         graph: Handle,
         kernel: Kernel,
@@ -159,15 +159,15 @@ class Driver(Protocol):
         """Put a kernel into a graph in the making, behind some of its nodes; the new node."""
         ...
 
-    def join(self, graph: Handle, after: Sequence[Handle]) -> Handle:
+    def add_empty_node(self, graph: Handle, after: Sequence[Handle]) -> Handle:
         """A node that does nothing, behind some others."""
         ...
 
-    def condition(self, graph: Handle) -> int:
+    def create_condition(self, graph: Handle) -> int:
         """A condition for one node of a graph in the making. Raises CallError where there are none."""
         ...
 
-    def add_body(
+    def add_conditional_node(
         self, graph: Handle, condition: int, again: bool, after: Sequence[Handle]
     ) -> tuple[Handle, Handle]:
         """A node, behind some others, that launches a graph if the condition is true, or, with `again`, as
@@ -177,18 +177,18 @@ class Driver(Protocol):
         """
         ...
 
-    def complete(self, graph: Handle) -> None:
+    def instantiate(self, graph: Handle) -> None:
         """Make a graph ready to be launched, with the nodes that it has."""
         ...
 
     def launch_graph(self, graph: Handle, stream: int) -> None: ...
 
-    def change(
+    def set_kernel_arguments(
         self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]
     ) -> None:
         """Give a node other arguments, for the launches to come; `graph` is the one that is launched."""
         ...
 
-    def free_graph(self, graph: Handle) -> None:
+    def destroy_graph(self, graph: Handle) -> None:
         """Drop a graph, complete or not."""
         ...

@@ -36,7 +36,7 @@ class DeviceBytes:
         if not hasattr(self, "address"):
             return  # it was never allocated
         if self.is_lent:
-            self._driver.wait_all()
+            self._driver.synchronize_all()
         self._driver.free(self.address)
 
 
@@ -48,21 +48,23 @@ class SpareBytes(DeviceBytes):
     def __init__(self, driver: Driver, size: int) -> None:
         """Raises CallError (D0613) if the device does not have so much."""
         try:  # of two threads one has the last
-            address = driver.spare[size].pop()
+            address = driver.free_blocks[size].pop()
         except (KeyError, IndexError):
             super().__init__(driver, size)
             return
         self._driver, self.address, self.size, self.is_lent = driver, address, size, False
 
     def __del__(self) -> None:
-        kept = self._driver.spare.setdefault(self.size, []) if hasattr(self, "address") else None
+        kept = (
+            self._driver.free_blocks.setdefault(self.size, []) if hasattr(self, "address") else None
+        )
         if kept is None or self.is_lent or self.size > SMALL or len(kept) >= MOST_KEPT:
             super().__del__()
         else:
             kept.append(self.address)
 
 
-class Growing:
+class GrowableDeviceBytes:
     """Memory on a device that grows as it is needed."""
 
     __slots__ = ("_block", "_driver")

@@ -13,7 +13,7 @@ from typing import Self, cast
 
 from dlc.errors import CallError
 from dlc.runtime.cuda.bindings import AnyNode, Bindings, KernelNode, SourceGraph, Words
-from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu, Setters
+from dlc.runtime.cuda.driver import ConditionKernels, Driver, Handle, Kernel, NoGpu
 from dlc.runtime.cuda.pinned_pool import PinnedPool
 
 _NON_BLOCKING = 1
@@ -56,10 +56,10 @@ class _CudaDriver:
         if device >= count:
             raise NoGpu(f"GPU number {device}, and the last one here is number {count - 1}")
         self.number = device
-        self.spare: dict[int, list[int]] = {}
-        self.spare_pinned = PinnedPool(self.pin, self.unpin)
-        self.takes_conditions = True
-        self.setters: Setters | None = None
+        self.free_blocks: dict[int, list[int]] = {}
+        self.pinned_pool = PinnedPool(self.pin, self.unpin)
+        self.supports_conditions = True
+        self.condition_kernels: ConditionKernels | None = None
         (self._device,) = self._do("cuDeviceGet", device)
         (self._context,) = self._do("cuDevicePrimaryCtxRetain", self._device)
         (name,) = self._do("cuDeviceGetName", _NAME_BYTES, self._device)
@@ -68,7 +68,7 @@ class _CudaDriver:
             self._attribute(f"COMPUTE_CAPABILITY_{which}") for which in ("MAJOR", "MINOR")
         )
         self.capability = major, minor
-        self.home = self.stream()
+        self.shared_stream = self.create_stream()
         self._has_pool = self._keep_pool()
 
     def _count(self) -> int:
@@ -138,13 +138,13 @@ class _CudaDriver:
             if not self._has_pool:
                 (found,) = self._do("cuMemAlloc", max(count, 1))
             else:
-                (found,) = self._do("cuMemAllocAsync", max(count, 1), self.home)
-                self.wait(self.home)  # every stream may use it from now on
+                (found,) = self._do("cuMemAllocAsync", max(count, 1), self.shared_stream)
+                self.synchronize(self.shared_stream)  # every stream may use it from now on
         return int(cast(int, found))
 
     def free(self, address: int) -> None:
         if self._has_pool:
-            self._give_back("cuMemFreeAsync", address, self.home)
+            self._give_back("cuMemFreeAsync", address, self.shared_stream)
         else:
             self._give_back("cuMemFree", address)
 
@@ -179,56 +179,56 @@ class _CudaDriver:
         if count:
             self._do("cuMemcpyDtoDAsync", target, source, count, stream)
 
-    def clear(self, address: int, count: int, stream: int) -> None:
+    def memset_zero(self, address: int, count: int, stream: int) -> None:
         if count:
             self._do("cuMemsetD8Async", address, 0, count, stream)
 
     # Order ----------------------------------------------------------------------------------------
 
-    def stream(self) -> int:
+    def create_stream(self) -> int:
         (found,) = self._here("cuStreamCreate", _NON_BLOCKING)
         return int(cast(int, found))
 
-    def end_stream(self, stream: int) -> None:
+    def destroy_stream(self, stream: int) -> None:
         self._give_back("cuStreamDestroy", stream)
 
-    def wait(self, stream: int) -> None:
+    def synchronize(self, stream: int) -> None:
         self._do("cuStreamSynchronize", stream)
 
-    def wait_all(self) -> None:
+    def synchronize_all(self) -> None:
         self._here("cuCtxSynchronize")
 
-    def event(self) -> Handle:
+    def create_event(self) -> Handle:
         (found,) = self._here("cuEventCreate", 0)
         return found
 
-    def end_event(self, event: Handle) -> None:
+    def destroy_event(self, event: Handle) -> None:
         self._give_back("cuEventDestroy", event)
 
     def record(self, event: Handle, stream: int) -> None:
         self._do("cuEventRecord", event, stream)
 
-    def after(self, stream: int, event: Handle) -> None:
+    def stream_wait_event(self, stream: int, event: Handle) -> None:
         self._do("cuStreamWaitEvent", stream, event, 0)
 
-    def wait_event(self, event: Handle) -> None:
+    def synchronize_event(self, event: Handle) -> None:
         self._do("cuEventSynchronize", event)
 
-    def milliseconds(self, begin: Handle, end: Handle) -> float:
+    def elapsed_ms(self, begin: Handle, end: Handle) -> float:
         (found,) = self._do("cuEventElapsedTime", begin, end)
         assert isinstance(found, float)
         return found
 
     # Kernels --------------------------------------------------------------------------------------
 
-    def load(self, image: bytes) -> Handle:
+    def load_module(self, image: bytes) -> Handle:
         (module,) = self._here("cuModuleLoadData", image)
         return module
 
-    def unload(self, module: Handle) -> None:
+    def unload_module(self, module: Handle) -> None:
         self._give_back("cuModuleUnload", module)
 
-    def function(self, module: Handle, name: str) -> Handle:
+    def get_function(self, module: Handle, name: str) -> Handle:
         (found,) = self._here("cuModuleGetFunction", module, name.encode())
         return found
 
@@ -239,11 +239,11 @@ class _CudaDriver:
 
     # Graphs ---------------------------------------------------------------------------------------
 
-    def new_graph(self) -> Handle:
+    def create_graph(self) -> Handle:
         (found,) = self._do("cuGraphCreate", 0)
         return SourceGraph(found)
 
-    def add(
+    def add_kernel_node(
         self,
         graph: Handle,
         kernel: Kernel,
@@ -257,19 +257,19 @@ class _CudaDriver:
         (node,) = self._do("cuGraphAddKernelNode", source, list(after), len(after), parameters)
         return node
 
-    def join(self, graph: Handle, after: Sequence[Handle]) -> Handle:
+    def add_empty_node(self, graph: Handle, after: Sequence[Handle]) -> Handle:
         source = cast(SourceGraph, graph).source
         (node,) = self._do("cuGraphAddEmptyNode", source, list(after), len(after))
         return node
 
-    def condition(self, graph: Handle) -> int:
+    def create_condition(self, graph: Handle) -> int:
         source = cast(SourceGraph, graph).source
         (found,) = self._newer(
             "cuGraphConditionalHandleCreate", source, self._context, 0, _ASSIGN_DEFAULT
         )
         return int(cast(int, found))
 
-    def add_body(
+    def add_conditional_node(
         self, graph: Handle, condition: int, again: bool, after: Sequence[Handle]
     ) -> tuple[Handle, Handle]:
         parameters = cast(AnyNode, self._cuda.CUgraphNodeParams())
@@ -295,14 +295,14 @@ class _CudaDriver:
         except RuntimeError:  # cuda-python has not found it in the driver's library
             raise CallError(f"the GPU's driver has no {name}", code="D0818") from None
 
-    def complete(self, graph: Handle) -> None:
+    def instantiate(self, graph: Handle) -> None:
         made = cast(SourceGraph, graph)
         (made.executable,) = self._do("cuGraphInstantiate", made.source, 0)
 
     def launch_graph(self, graph: Handle, stream: int) -> None:
         self._do("cuGraphLaunch", cast(SourceGraph, graph).executable, stream)
 
-    def change(
+    def set_kernel_arguments(
         self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]
     ) -> None:
         given = Words(words)
@@ -319,7 +319,7 @@ class _CudaDriver:
         found.kernelParams = words.address
         return found
 
-    def free_graph(self, graph: Handle) -> None:
+    def destroy_graph(self, graph: Handle) -> None:
         made = cast(SourceGraph, graph)
         if made.executable is not None:
             self._give_back("cuGraphExecDestroy", made.executable)

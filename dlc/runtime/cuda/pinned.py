@@ -24,12 +24,12 @@ class PinnedBytes:
     def __init__(self, driver: Driver, size: int) -> None:
         """Raises CallError (D0613) if the system does not have so much."""
         self._driver = driver
-        self.address = driver.spare_pinned.take(size)
+        self.address = driver.pinned_pool.take(size)
         self.size = size
 
     def __del__(self) -> None:
         if hasattr(self, "size"):  # else it was never made
-            self._driver.spare_pinned.give_back(self.size, self.address)
+            self._driver.pinned_pool.give_back(self.size, self.address)
 
     @property
     def __array_interface__(self) -> dict[str, object]:
@@ -46,7 +46,7 @@ class PinnedBytes:
         return np.ndarray(shape, dtype, np.asarray(self))
 
 
-class GrowingPinned:
+class GrowablePinnedBytes:
     """Pinned memory that grows as it is needed."""
 
     __slots__ = ("_driver", "address", "size")
@@ -79,7 +79,7 @@ def new_result(
 
     A large one is pinned, as long as there is room for it. Raises MemoryError.
     """
-    if length >= LARGE and driver.spare_pinned.has_room(length):
+    if length >= LARGE and driver.pinned_pool.has_room(length):
         try:
             return PinnedBytes(driver, length).array(shape, dtype)
         except CallError:

@@ -28,12 +28,12 @@ class _Chunk:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self.block = PinnedBytes(driver, CHUNK)
-        self.event = driver.event()
+        self.event = driver.create_event()
         self.used = 0
 
     def __del__(self) -> None:
         if hasattr(self, "event"):
-            self._driver.end_event(self.event)
+            self._driver.destroy_event(self.event)
 
 
 class Staging:
@@ -86,7 +86,7 @@ class Staging:
         self._chunks.rotate()
         chunk = self._chunks[0]
         if chunk.used:
-            self._driver.wait_event(chunk.event)
+            self._driver.synchronize_event(chunk.event)
             chunk.used = 0
 
     def _note(self, chunk: _Chunk, size: int) -> None:
@@ -96,7 +96,7 @@ class Staging:
 
     def _take(self, chunk: _Chunk, target: int, size: int) -> None:
         """Copy what has come to where it goes."""
-        self._driver.wait_event(chunk.event)
+        self._driver.synchronize_event(chunk.event)
         ctypes.memmove(target, chunk.block.address, size)
 
 
@@ -117,6 +117,6 @@ def _alone(driver: Driver) -> Generator[Staging]:
     """Copies that belong to no call, all done in the end."""
     with driver:
         try:
-            yield Staging(driver, driver.home)
+            yield Staging(driver, driver.shared_stream)
         finally:
-            driver.wait(driver.home)
+            driver.synchronize(driver.shared_stream)

@@ -9,12 +9,12 @@ from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.manifest import DataSource, Input
 from dlc.runtime.data.fields import ArrayField, Field, Table
 from dlc.runtime.data.fitting import Fitting, check_dtype, label_of, missing, one_number, refusal
-from dlc.runtime.data.place import Place
+from dlc.runtime.data.place import DataLocation
 
 _NPY = ".npy"
 
 
-def array_table(place: Place, source: DataSource, fitting: Fitting) -> Table:
+def array_table(place: DataLocation, source: DataSource, fitting: Fitting) -> Table:
     """The arrays of a file, mapped where they are stored uncompressed."""
     called = {item.name: source.fields.get(item.name, item.name) for item in fitting.wanted}
     name = str(place)
@@ -31,7 +31,7 @@ def array_table(place: Place, source: DataSource, fitting: Fitting) -> Table:
 
 
 def _tensors(
-    place: Place, called: dict[str, str], fitting: Fitting
+    place: DataLocation, called: dict[str, str], fitting: Fitting
 ) -> Iterable[tuple[Input, Tensor]]:
     """The array of each input."""
     if place.is_folder:
@@ -45,7 +45,7 @@ def _tensors(
     return [(item, file[called[item.name]]) for item in fitting.wanted]
 
 
-def _npy(folder: Place, field: str, item: Input) -> Tensor:
+def _npy(folder: DataLocation, field: str, item: Input) -> Tensor:
     names = folder.names()
     if f"{field}{_NPY}" not in names:
         there = [name.removesuffix(_NPY) for name in names if name.endswith(_NPY)]
@@ -53,7 +53,7 @@ def _npy(folder: Place, field: str, item: Input) -> Tensor:
     return folder.inside(f"{field}{_NPY}").arrays()[field]
 
 
-def _only_array(place: Place, fitting: Fitting) -> Iterable[tuple[Input, Tensor]]:
+def _only_array(place: DataLocation, fitting: Fitting) -> Iterable[tuple[Input, Tensor]]:
     names = [item.name for item in fitting.wanted]
     if len(names) > 1:
         raise refusal(

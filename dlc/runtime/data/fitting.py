@@ -12,7 +12,7 @@ from dlc.runtime.arrays.dtypes import DTYPES, DType
 from dlc.runtime.artifact import size_expressions
 from dlc.runtime.artifact.manifest import Dim, Entry, Input
 from dlc.runtime.artifact.spelling import describe
-from dlc.runtime.calling.dim_binding import Binder
+from dlc.runtime.calling.dim_binding import DimBinder
 from dlc.runtime.data.fields import Array, Field
 
 _DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
@@ -165,7 +165,7 @@ class Fitting:
         }
         bounded = {dim.name: dim for dim in self._dims}
         known = tuple(bounded.get(n, Dim(n)) for n in sorted(mentioned))
-        binder = Binder(Entry(name, tuple(items), (), known))
+        binder = DimBinder(Entry(name, tuple(items), (), known))
         try:
             binder.bind([shapes[item.name] for item in self.wanted], {})
         except CallError as error:

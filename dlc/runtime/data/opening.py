@@ -19,7 +19,7 @@ from dlc.runtime.data.fitting import Fitting, refusal
 from dlc.runtime.data.given import NAME, given_table
 from dlc.runtime.data.order import SPLIT, Rows, order
 from dlc.runtime.data.pictures import picture_table
-from dlc.runtime.data.place import Place
+from dlc.runtime.data.place import DataLocation
 from dlc.runtime.data.source import check_source
 from dlc.runtime.data.stream import Stream
 from dlc.runtime.data.tables import csv_table
@@ -69,9 +69,9 @@ def open_data(
     home = os.fspath(folder)
     source = source or DataSource("npz", "", {})
     check_source(source)
-    place = Place(source.path, home)
+    place = DataLocation(source.path, home)
     if override is not None:
-        place = Place(os.fspath(override))
+        place = DataLocation(os.fspath(override))
         source = source._replace(kind=_kind(place, source))
     table = _table(place, source, fitting, {})
     test = _test_part(source, home, fitting, table)
@@ -92,7 +92,7 @@ def _given(override: object, source: DataSource | None, fitting: Fitting, seed: 
     )
 
 
-def _kind(place: Place, source: DataSource) -> DataKind:
+def _kind(place: DataLocation, source: DataSource) -> DataKind:
     """The kind of what the user named; without an ending that says it, what it stands in for."""
     if place.is_folder:
         holds_arrays = any(name.endswith(".npy") for name in place.names())
@@ -101,7 +101,7 @@ def _kind(place: Place, source: DataSource) -> DataKind:
 
 
 def _table(
-    place: Place, source: DataSource, fitting: Fitting, known: Mapping[str, tuple[str, ...]]
+    place: DataLocation, source: DataSource, fitting: Fitting, known: Mapping[str, tuple[str, ...]]
 ) -> Table:
     match source.kind:
         case "npz" | "npy" | "safetensors":
@@ -118,7 +118,7 @@ def _test_part(source: DataSource, folder: str, fitting: Fitting, table: Table) 
     """The examples of another file that the source names for the test."""
     if not source.test_path:
         return None
-    place = Place(source.test_path, folder)
+    place = DataLocation(source.test_path, folder)
     whole = source._replace(limit=None)
     found = _table(place, whole, fitting, table.classes)
     rows = np.arange(found.count, dtype=np.int64)

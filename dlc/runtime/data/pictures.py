@@ -25,7 +25,7 @@ from dlc.runtime.artifact.spelling import describe
 from dlc.runtime.data.fields import Array, ArrayField, Field, Table, convert
 from dlc.runtime.data.fitting import Fitting, check_dtype, label_of, missing, refusal
 from dlc.runtime.data.order import Rows
-from dlc.runtime.data.place import Place
+from dlc.runtime.data.place import DataLocation
 from dlc.runtime.data.source import NAMES
 
 _U8 = DTYPES["u8"]
@@ -33,7 +33,9 @@ _U8 = DTYPES["u8"]
 Classes = Mapping[str, tuple[str, ...]]
 
 
-def picture_table(place: Place, source: DataSource, fitting: Fitting, known: Classes) -> Table:
+def picture_table(
+    place: DataLocation, source: DataSource, fitting: Fitting, known: Classes
+) -> Table:
     """The pictures of a folder; `known` has the classes of the training part when this is the test's."""
     require_pillow(str(place))
     called = {item.name: source.fields.get(item.name, item.name) for item in fitting.wanted}
@@ -56,8 +58,8 @@ def picture_table(place: Place, source: DataSource, fitting: Fitting, known: Cla
 
 
 def _listed(
-    place: Place, known: tuple[str, ...] | None
-) -> tuple[tuple[str, ...], Sequence[Place], Sequence[int]]:
+    place: DataLocation, known: tuple[str, ...] | None
+) -> tuple[tuple[str, ...], Sequence[DataLocation], Sequence[int]]:
     """The classes, and each picture with the number of its class."""
     folders = [name for name in place.names() if place.inside(name).is_folder]
     classes = known or tuple(folders)
@@ -68,7 +70,7 @@ def _listed(
             f"the class {strange[0]} is none of those to train on",
             f"there are {', '.join(classes[:8])}",
         )
-    pictures: list[Place] = []
+    pictures: list[DataLocation] = []
     numbers: list[int] = []
     for folder in folders:
         inside = place.inside(folder)
@@ -91,7 +93,12 @@ class PictureField:
     ready = False
 
     def __init__(
-        self, pictures: Sequence[Place], shape: tuple[int, int, int], want: DType, *, resize: bool
+        self,
+        pictures: Sequence[DataLocation],
+        shape: tuple[int, int, int],
+        want: DType,
+        *,
+        resize: bool,
     ) -> None:
         self.count = len(pictures)
         self.shape = shape
@@ -115,7 +122,9 @@ class PictureField:
                 convert(values, DTYPES["f32"], self._want, out[target : target + 1])
 
 
-def _images(pictures: Sequence[Place], item: Input, size: tuple[int, ...] | None) -> PictureField:
+def _images(
+    pictures: Sequence[DataLocation], item: Input, size: tuple[int, ...] | None
+) -> PictureField:
     """The field of all pictures, whose sizes are compared before the first is decoded."""
     want = DTYPES[item.dtype]
     shape = item.shape[1:]
@@ -130,7 +139,7 @@ def _images(pictures: Sequence[Place], item: Input, size: tuple[int, ...] | None
     return PictureField(pictures, (height, width, int(shape[2])), want, resize=size is not None)
 
 
-def _common_size(pictures: Sequence[Place]) -> tuple[int, int]:
+def _common_size(pictures: Sequence[DataLocation]) -> tuple[int, int]:
     """Height and width that all pictures have."""
     first = None
     for place in pictures:

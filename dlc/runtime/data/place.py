@@ -15,7 +15,7 @@ from dlc.runtime.system.mapped_files import map_file, map_inside
 from dlc.runtime.weights.files import WeightFile, open_weights, open_weights_inside
 
 
-class Place(NamedTuple):
+class DataLocation(NamedTuple):
     """Where examples lie; `folder` is that of the text that names the path, or None."""
 
     path: str
@@ -28,9 +28,9 @@ class Place(NamedTuple):
     def is_folder(self) -> bool:
         return Path(str(self)).is_dir()
 
-    def inside(self, name: str) -> Place:
+    def inside(self, name: str) -> DataLocation:
         """Something in this folder."""
-        return Place(f"{self.path}/{name}", self.folder)
+        return DataLocation(f"{self.path}/{name}", self.folder)
 
     def names(self) -> list[str]:
         """What is in this folder, sorted, but for hidden files. Raises UsageError (D0501)."""

@@ -19,7 +19,7 @@ from dlc.runtime.artifact.manifest import DataSource, Input
 from dlc.runtime.data.columns import Cells, check_widths, is_number, numbers, texts, unreadable
 from dlc.runtime.data.fields import Array, ArrayField, Field, Table
 from dlc.runtime.data.fitting import Fitting, label_of, missing, refusal
-from dlc.runtime.data.place import Place
+from dlc.runtime.data.place import DataLocation
 from dlc.runtime.system.counts import whole_number
 
 _COLUMNS = re.compile(r"columns\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\)")
@@ -27,7 +27,7 @@ _COLUMNS = re.compile(r"columns\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\)")
 Classes = Mapping[str, tuple[str, ...]]
 
 
-def csv_table(place: Place, source: DataSource, fitting: Fitting, known: Classes) -> Table:
+def csv_table(place: DataLocation, source: DataSource, fitting: Fitting, known: Classes) -> Table:
     """The columns of a table; `known` has the classes of the training part when this is the test's."""
     name = str(place)
     called = {item.name: source.fields.get(item.name, item.name) for item in fitting.wanted}
@@ -48,7 +48,7 @@ def csv_table(place: Place, source: DataSource, fitting: Fitting, known: Classes
     return Table(fields, fitting.check(name, fields, labels), classes)
 
 
-def _cells(place: Place, source: DataSource, called: Sequence[str]) -> tuple[Cells, int]:
+def _cells(place: DataLocation, source: DataSource, called: Sequence[str]) -> tuple[Cells, int]:
     """The rows below the names, and how many cells the first row has."""
     name = str(place)
     try:

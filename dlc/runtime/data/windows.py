@@ -18,14 +18,14 @@ from dlc.runtime.artifact.manifest import DataSource
 from dlc.runtime.data.fields import Array, Field, Numbers, Table, convert
 from dlc.runtime.data.fitting import Fitting, check_dtype, label_of, refusal
 from dlc.runtime.data.order import Rows
-from dlc.runtime.data.place import Place
+from dlc.runtime.data.place import DataLocation
 from dlc.runtime.system.counts import counted
 
 _WINDOW = re.compile(r"window\(\s*([0-9]{1,9})\s*\)")
 _U8 = DTYPES["u8"]
 
 
-def text_table(place: Place, source: DataSource, fitting: Fitting) -> Table:
+def text_table(place: DataLocation, source: DataSource, fitting: Fitting) -> Table:
     """The windows of a text file; where a part is kept for the test, its windows come last."""
     name = str(place)
     text = np.frombuffer(place.bytes(), np.uint8)

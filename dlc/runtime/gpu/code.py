@@ -21,9 +21,9 @@ class Gpu:
         fits = code.cubin and _is_for(code.architecture, self.driver.capability)
         # The driver makes machine code of PTX, which ends with a zero, where there is none that fits.
         image = bytes(artifact.section(code.cubin if fits else code.ptx)) + b"\0"
-        self._module = self.driver.load(image)
+        self._module = self.driver.load_module(image)
         self.kernels = [
-            Kernel(self.driver.function(self._module, kernel.name), kernel.threads)
+            Kernel(self.driver.get_function(self._module, kernel.name), kernel.threads)
             for kernel in code.kernels
         ]
         self._constants = DeviceBytes.of(self.driver, as_bytes(artifact.section("constants")))
@@ -31,7 +31,7 @@ class Gpu:
 
     def __del__(self) -> None:
         if hasattr(self, "_module"):
-            self.driver.unload(self._module)
+            self.driver.unload_module(self._module)
 
 
 def _is_for(architecture: str, found: tuple[int, int]) -> bool:

@@ -18,18 +18,18 @@ them may read what they compute.
 from __future__ import annotations
 
 from dlc.runtime.abi import Status
-from dlc.runtime.cuda.driver import Driver, Kernel, Setters
+from dlc.runtime.cuda.driver import ConditionKernels, Driver, Kernel
 from dlc.runtime.gpu.steps import FAULT_BYTES, EndWord
 
 
-def setters_of(driver: Driver) -> Setters:
+def condition_kernels_of(driver: Driver) -> ConditionKernels:
     """The kernels of a driver, loaded once. Raises CallError (D0818) where it does not know conditions."""
-    if driver.setters is None:
-        module = driver.load(PTX.encode() + b"\0")
-        driver.setters = Setters(
-            *[Kernel(driver.function(module, name), 1) for name in Setters._fields]
+    if driver.condition_kernels is None:
+        module = driver.load_module(PTX.encode() + b"\0")
+        driver.condition_kernels = ConditionKernels(
+            *[Kernel(driver.get_function(module, name), 1) for name in ConditionKernels._fields]
         )
-    return driver.setters
+    return driver.condition_kernels
 
 
 PTX = f"""\

@@ -24,7 +24,7 @@ from dlc.runtime.calling.arguments import as_array
 from dlc.runtime.calling.entry import Runner, passed_as
 from dlc.runtime.calling.results import Out, Storage
 from dlc.runtime.calling.sized_program import CompiledProgram
-from dlc.runtime.calling.specialization import Binding
+from dlc.runtime.calling.specialization import Specialization
 from dlc.runtime.cuda.array import ALIGNED, DeviceArray
 from dlc.runtime.cuda.driver import Driver
 from dlc.runtime.gpu.code import Gpu
@@ -66,10 +66,10 @@ class GpuEntryPoint(LaunchingEntryPoint):
             raise self._refuse(
                 "arena= lends memory of the host, and this call works on a GPU", "D0817"
             )
-        outputs, binding, _ = self._called(args, named, out)
+        outputs, specialization, _ = self._called(args, named, out)
         if out is not None:
             return self._results.packed(list(self._results.asked(out).values()))
-        found = self._sizing.cut(outputs, binding)
+        found = self._specializations.cut(outputs, specialization)
         shown = [self._shown(k, array) for k, array in enumerate(found)]
         return self._results.packed([shown[k] for k in self._results.visible])
 
@@ -90,22 +90,22 @@ class GpuEntryPoint(LaunchingEntryPoint):
         out: object,
         *,
         timed: bool = False,
-    ) -> tuple[Sequence[Placed], Binding, CallTimes]:
+    ) -> tuple[Sequence[Placed], Specialization, CallTimes]:
         """A call with arrays that lie here or there: its outputs, at which sizes, and its times."""
         frame = self._frame()
         try:
             known = None if named else self._known(args)
-            inputs, binding = known or self._read(args, named, frame)
+            inputs, specialization = known or self._read(args, named, frame)
             inputs = self._own(inputs)
-            outputs = self._outputs(inputs, binding, out, frame)
-            times = self._launch(frame, inputs, outputs, binding, timed=timed)
+            outputs = self._outputs(inputs, specialization, out, frame)
+            times = self._launch(frame, inputs, outputs, specialization, timed=timed)
         finally:
             self._give_back(frame)
-        return outputs, binding, times
+        return outputs, specialization, times
 
     # Arguments ------------------------------------------------------------------------------------
 
-    def _known(self, args: Sequence[object]) -> tuple[list[Placed], Binding] | None:
+    def _known(self, args: Sequence[object]) -> tuple[list[Placed], Specialization] | None:
         """The arguments where they fit as they are, at sizes that were seen before: the usual case."""
         if len(args) != len(self._kinds):
             return None
@@ -125,12 +125,12 @@ class GpuEntryPoint(LaunchingEntryPoint):
                 inputs.append(here)
             else:
                 return None
-        binding = self._sizing.known(tuple([array.shape for array in inputs]))
-        return None if binding is None else (inputs, binding)
+        specialization = self._specializations.known(tuple([array.shape for array in inputs]))
+        return None if specialization is None else (inputs, specialization)
 
     def _read(
         self, args: Sequence[object], named: Mapping[str, object], frame: GpuFrame
-    ) -> tuple[list[Placed], Binding]:
+    ) -> tuple[list[Placed], Specialization]:
         """The longer way to the same: names, defaults, other libraries, new sizes, mistakes."""
         values, sizes = self._reader.sorted(args, named)
         pairs = zip(self.inputs, values, strict=True)
@@ -193,12 +193,12 @@ class GpuEntryPoint(LaunchingEntryPoint):
     # Results --------------------------------------------------------------------------------------
 
     def _outputs(
-        self, inputs: Sequence[Placed], binding: Binding, out: object, frame: GpuFrame
+        self, inputs: Sequence[Placed], specialization: Specialization, out: object, frame: GpuFrame
     ) -> list[Placed]:
         """Where the results go: over an input, into what is given, or to new memory on the device."""
-        given = self._given(out, binding, frame)
+        given = self._given(out, specialization, frame)
         found: list[Placed] = []
-        for number, storage in enumerate(binding.outputs):
+        for number, storage in enumerate(specialization.outputs):
             place = self._results.updates[number]
             if place is not None:
                 found.append(inputs[place])
@@ -213,13 +213,15 @@ class GpuEntryPoint(LaunchingEntryPoint):
             self._check_apart(number, found, inputs)
         return found
 
-    def _given(self, out: object, binding: Binding, frame: GpuFrame) -> dict[int, Placed]:
+    def _given(
+        self, out: object, specialization: Specialization, frame: GpuFrame
+    ) -> dict[int, Placed]:
         """The arrays of `out=` by the numbers of the outputs. Raises CallError (D0806) for a misfit."""
         if out is None or out is _HERE:
             return {}
         found: dict[int, Placed] = {}
         for number, value in self._results.asked(out).items():
-            output, storage = self._entry.outputs[number], binding.outputs[number]
+            output, storage = self._entry.outputs[number], specialization.outputs[number]
             if not is_on_gpu(value):
                 found[number] = self._results.fitting(value, output, storage)
                 continue
@@ -272,7 +274,7 @@ class GpuEntryPoint(LaunchingEntryPoint):
         frame: GpuFrame,
         inputs: Sequence[Placed],
         outputs: Sequence[Placed],
-        binding: Binding,
+        specialization: Specialization,
         *,
         timed: bool = False,
     ) -> CallTimes:
@@ -288,9 +290,9 @@ class GpuEntryPoint(LaunchingEntryPoint):
         times = CallTimes(0, 0, 0)
         with self._located():
             if timed:
-                status, times = frame.run_timed(binding.sized)
+                status, times = frame.run_timed(specialization.sized)
             else:
-                status = frame.run(binding.sized)
+                status = frame.run(specialization.sized)
         if status:
             raise self._failed(frame)
         return times

@@ -1,7 +1,8 @@
-"""How calls on a GPU fail.
+"""Errors of calls on a GPU: refusals of the driver, and failures that kernels report.
 
-What the driver refuses is told with the kernel where it is known, and how to find it where it is not. What
-kernels and the host note is one outcome in the words of `CallWord`: the first failure in program order.
+A refusal of the driver names the kernel where that is known, and says how to find it where it is not.
+Failures that kernels and the host recorded become one outcome, in the words of `CallWord`: the first
+failure in program order.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ class KernelFailed(CallError):
         self.op = op
 
 
-def waits_for_each() -> bool:
+def waits_for_each_kernel() -> bool:
     """Whether each kernel is to be waited for before the next one."""
     return bool(os.environ.get(WAIT))
 
 
 @contextmanager
-def named(op: int) -> Generator[None]:
+def attributed_to(op: int) -> Generator[None]:
     """Let what the driver refuses meanwhile be known as that of a kernel of an operation."""
     try:
         yield
@@ -48,7 +49,7 @@ def named(op: int) -> Generator[None]:
 
 
 @contextmanager
-def hinted() -> Generator[None]:
+def with_wait_hint() -> Generator[None]:
     """Let what the driver refuses meanwhile say how to find the kernel, where that is not known."""
     try:
         yield
@@ -62,13 +63,13 @@ def hinted() -> Generator[None]:
 
 # Outcomes of calls --------------------------------------------------------------------------------
 
-FINE: Final = [0] * CallWord.COUNT
+SUCCESS: Final = [0] * CallWord.COUNT
 """The words of a call that has succeeded."""
 _LATER = (Status.CANCELLED, Status.LIMIT)
 """What the host decides comes after all that it had launched."""
 
 
-def ended_with(status: int, op: int = 0, tile: int = 0, a: int = 0, b: int = 0) -> list[int]:
+def outcome_words(status: int, op: int = 0, tile: int = 0, a: int = 0, b: int = 0) -> list[int]:
     """The words of a call that ended like this at an operation, by its number."""
     words = [0] * CallWord.COUNT
     words[CallWord.STATUS], words[CallWord.STATUS_STEP] = int(status), op
@@ -84,7 +85,7 @@ def first_failure(noted: Words, ops: Sequence[int], by_host: list[int] | None) -
     """
     failed = np.flatnonzero(noted[:, FaultWord.STATUS])
     if not len(failed):
-        return by_host or FINE
+        return by_host or SUCCESS
     first = int(failed[0])
     if (
         by_host is not None
@@ -98,10 +99,10 @@ def first_failure(noted: Words, ops: Sequence[int], by_host: list[int] | None) -
 def _noted(noted: Words, ops: Sequence[int], row: int) -> list[int]:
     """The words of a call that ended as a kernel has noted."""
     words: list[int] = noted[row].tolist()
-    return ended_with(words[FaultWord.STATUS], ops[row], *words[FaultWord.TILE :])
+    return outcome_words(words[FaultWord.STATUS], ops[row], *words[FaultWord.TILE :])
 
 
-def outcome(notes: Words, steps: Steps, by_host: list[int] | None) -> list[int]:
+def call_outcome(notes: Words, steps: Steps, by_host: list[int] | None) -> list[int]:
     """The first failure in the order of the program, where a condition on the device may have ended it.
 
     `notes` are all that `steps` has room for.
@@ -115,6 +116,6 @@ def outcome(notes: Words, steps: Steps, by_host: list[int] | None) -> list[int]:
         case Status.OK:
             return first_failure(rows, steps.ops, by_host)
         case Status.LIMIT:
-            return ended_with(status, op, 0, limit)
+            return outcome_words(status, op, 0, limit)
         case _:
-            return ended_with(status)
+            return outcome_words(status)

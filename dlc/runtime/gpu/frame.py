@@ -18,13 +18,13 @@ import numpy as np
 
 from dlc.errors import CallError
 from dlc.runtime.abi import CallWord, Root, Status, TraceWord
-from dlc.runtime.calling.frames import Sized, Words
+from dlc.runtime.calling.frames import SizedProgram, Words
 from dlc.runtime.cuda.driver import Handle
-from dlc.runtime.cuda.memory import Growing
-from dlc.runtime.cuda.pinned import LARGE, GrowingPinned
+from dlc.runtime.cuda.memory import GrowableDeviceBytes
+from dlc.runtime.cuda.pinned import LARGE, GrowablePinnedBytes
 from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.gpu.code import Gpu
-from dlc.runtime.gpu.errors import FINE, hinted, outcome
+from dlc.runtime.gpu.errors import SUCCESS, call_outcome, with_wait_hint
 from dlc.runtime.gpu.steps import Steps
 from dlc.runtime.gpu.walker import Walker
 from dlc.runtime.system.buffers import Bytes
@@ -66,19 +66,19 @@ class GpuFrame:
         self._steps = Steps(program, Root.INPUTS + tensors)
         self._inputs = inputs
         self._weights = weights
-        self.stream = driver.stream()
+        self.stream = driver.create_stream()
         """Where all its work is put."""
         self._walker = Walker(gpu, self._steps, self.stream)
         self._layouts: dict[tuple[int, ...], Layout] = {}
-        self._arena, self._scratch = Growing(driver), Growing(driver)
-        self._travelling = Growing(driver)
-        self._pinned = GrowingPinned(driver)
+        self._arena, self._scratch = GrowableDeviceBytes(driver), GrowableDeviceBytes(driver)
+        self._travelling = GrowableDeviceBytes(driver)
+        self._pinned = GrowablePinnedBytes(driver)
         self._staging = Staging(driver, self.stream)
-        self._large = [Growing(driver) for _ in range(tensors)]
+        self._large = [GrowableDeviceBytes(driver) for _ in range(tensors)]
         self._no_faults = bytes(self._steps.fault_bytes)
         self._clean = 0
         """The address of the notes of failing kernels, if there are none in them."""
-        self._status = FINE
+        self._status = SUCCESS
         self._events: list[Handle] = []
         # The addresses of the caller's arrays, from INPUTS on.
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
@@ -91,7 +91,7 @@ class GpuFrame:
         """Bytes of working memory that it has."""
         return self._arena.size + self._scratch.size
 
-    def run(self, sized: Sized, arena: int = 0) -> int:
+    def run(self, sized: SizedProgram, arena: int = 0) -> int:
         """Run the program at these sizes and give its status.
 
         Raises CallError: D0817 for an arena, D0818 with the driver's words; KernelFailed where it is
@@ -106,7 +106,7 @@ class GpuFrame:
         with self._driver:
             return self._run(sized)
 
-    def _run(self, sized: Sized) -> int:
+    def _run(self, sized: SizedProgram) -> int:
         layout = self._layout(sized)
         roots = self._roots(sized, layout)
         try:
@@ -119,7 +119,7 @@ class GpuFrame:
             self._hand_over(sized, layout, roots)
         return self._status[CallWord.STATUS]
 
-    def _work(self, sized: Sized, layout: Layout, roots: Sequence[int]) -> list[int] | None:
+    def _work(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> list[int] | None:
         """All that the device does, which is done then; the words with which the host ended the walk."""
         self._mark(0)
         self._upload(sized, layout, roots)
@@ -135,18 +135,18 @@ class GpuFrame:
         """Wait for what was begun: its memory is given to others. What it noted is of no call."""
         self._clean = 0
         with suppress(CallError):  # the failure that ended the call is told
-            self._driver.wait(self.stream)
+            self._driver.synchronize(self.stream)
 
     # Memory ---------------------------------------------------------------------------------------
 
-    def _layout(self, sized: Sized) -> Layout:
+    def _layout(self, sized: SizedProgram) -> Layout:
         found = self._layouts.get(sized.tensors)
         if found is None:
             found = _laid_out(sized.tensors, self._inputs, self._steps.fault_bytes)
             self._layouts[sized.tensors] = found
         return found
 
-    def _roots(self, sized: Sized, layout: Layout) -> list[int]:
+    def _roots(self, sized: SizedProgram, layout: Layout) -> list[int]:
         """The addresses on the device, the last one that of the notes of failing kernels.
 
         An output that lies where an input does is written over it, there as here.
@@ -173,11 +173,11 @@ class GpuFrame:
             roots.append(place)
         faults = base + layout.inputs
         if self._clean != faults:
-            self._driver.clear(faults, self._steps.fault_bytes, self.stream)
+            self._driver.memset_zero(faults, self._steps.fault_bytes, self.stream)
             self._clean = faults
         return [*roots, faults]
 
-    def _upload(self, sized: Sized, layout: Layout, roots: Sequence[int]) -> None:
+    def _upload(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> None:
         travelling = 0
         for number in range(self._inputs):
             given, size = self.roots[Root.INPUTS + number], sized.tensors[number]
@@ -192,7 +192,7 @@ class GpuFrame:
         base = roots[-1] - layout.inputs
         self._driver.upload(base, self._pinned.address, travelling, self.stream)
 
-    def _download(self, sized: Sized, layout: Layout, roots: Sequence[int]) -> None:
+    def _download(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> None:
         """Bring back what kernels noted, and the results: the small ones to pinned memory."""
         end = layout.inputs + self._steps.fault_bytes
         alone: list[tuple[int, int, int]] = []
@@ -207,7 +207,7 @@ class GpuFrame:
                 alone.append((self.roots[Root.INPUTS + number], place, size))
         pinned, size = self._pinned.address + layout.inputs, end - layout.inputs
         self._driver.download(pinned, roots[-1], size, self.stream)
-        with hinted():  # what is not pinned is waited for
+        with with_wait_hint():  # what is not pinned is waited for
             for target, place, size in alone:
                 self._staging.download(target, place, size)
 
@@ -215,7 +215,7 @@ class GpuFrame:
         """Whether an output lies in the block that comes back, and not over an input."""
         return place - roots[-1] == inside - layout.inputs
 
-    def _hand_over(self, sized: Sized, layout: Layout, roots: Sequence[int]) -> None:
+    def _hand_over(self, sized: SizedProgram, layout: Layout, roots: Sequence[int]) -> None:
         """Copy the small results from pinned memory to where the caller has them."""
         for number in range(self._inputs, len(sized.tensors)):
             place, size = roots[Root.INPUTS + number], sized.tensors[number]
@@ -230,23 +230,23 @@ class GpuFrame:
         """The first failure in the order of the program: what ended the walk, or a kernel's note."""
         noted = ctypes.string_at(self._pinned.address + layout.inputs, len(self._no_faults))
         if noted == self._no_faults:
-            return by_host or FINE
+            return by_host or SUCCESS
         self._clean = 0
-        return outcome(np.frombuffer(noted, np.int64), self._steps, by_host)
+        return call_outcome(np.frombuffer(noted, np.int64), self._steps, by_host)
 
     # Times and the rest of the interface ----------------------------------------------------------
 
-    def run_timed(self, sized: Sized) -> tuple[int, CallTimes]:
+    def run_timed(self, sized: SizedProgram) -> tuple[int, CallTimes]:
         """The same, and how long its parts took."""
-        self._events = [self._driver.event() for _ in range(4)]
+        self._events = [self._driver.create_event() for _ in range(4)]
         try:
             with self._driver as driver:
                 status = self.run(sized)
                 pairs = zip(self._events, self._events[1:], strict=False)
-                return status, CallTimes(*[driver.milliseconds(*pair) for pair in pairs])
+                return status, CallTimes(*[driver.elapsed_ms(*pair) for pair in pairs])
         finally:
             for event in self._events:
-                self._driver.end_event(event)
+                self._driver.destroy_event(event)
             self._events = []
 
     def _mark(self, number: int) -> None:
@@ -254,7 +254,7 @@ class GpuFrame:
         if self._events:
             self._driver.record(self._events[number], self.stream)
 
-    def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words]:
+    def run_traced(self, sized: SizedProgram, capacity: int) -> tuple[int, Words]:
         """The same; nothing is recorded on a GPU."""
         return self.run(sized), np.zeros((0, TraceWord.COUNT), np.int64)
 
@@ -274,7 +274,7 @@ class GpuFrame:
     def __del__(self) -> None:
         if hasattr(self, "_walker"):  # else it has no stream yet
             self._walker.forget()
-            self._driver.end_stream(self.stream)
+            self._driver.destroy_stream(self.stream)
 
 
 def _laid_out(tensors: Sequence[int], inputs: int, faults: int) -> Layout:

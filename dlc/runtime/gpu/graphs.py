@@ -15,15 +15,15 @@ from typing import NamedTuple
 from dlc.errors import CallError
 from dlc.runtime.abi import Root
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
-from dlc.runtime.gpu.conditions import setters_of
-from dlc.runtime.gpu.errors import named
+from dlc.runtime.gpu.conditions import condition_kernels_of
+from dlc.runtime.gpu.errors import attributed_to
 from dlc.runtime.gpu.steps import NUMBER, Word
 from dlc.runtime.gpu.walk import IfNode, Item, Launch, WhileNode
 
 _NOWHERE = -1
 
 
-class Placed(NamedTuple):
+class GraphKernel(NamedTuple):
     """A kernel in a graph, or in a body, and what it is given."""
 
     node: Handle
@@ -36,7 +36,7 @@ class Graph:
     """A segment as a graph of the driver."""
 
     def __init__(
-        self, driver: Driver, graph: Handle, nodes: Sequence[Placed], roots: Sequence[int]
+        self, driver: Driver, graph: Handle, nodes: Sequence[GraphKernel], roots: Sequence[int]
     ) -> None:
         """`nodes` are all its kernels, `roots` the addresses that they were given."""
         self._driver = driver
@@ -56,12 +56,12 @@ class Graph:
             for number in sorted({user for root in moved for user in self._users.get(root, ())}):
                 node, kernel, tiles, words = self._nodes[number]
                 given = at_roots(words, roots)
-                self._driver.change(self._graph, node, kernel, tiles, given)
+                self._driver.set_kernel_arguments(self._graph, node, kernel, tiles, given)
             self._roots = list(roots)
         self._driver.launch_graph(self._graph, stream)
 
     def __del__(self) -> None:
-        self._driver.free_graph(self._graph)
+        self._driver.destroy_graph(self._graph)
 
 
 class GraphMaker:
@@ -75,19 +75,19 @@ class GraphMaker:
 
     def graph(self, items: Sequence[Item], roots: Sequence[int]) -> Graph:
         """The graph of a segment. Raises KernelFailed for a kernel, CallError for what else is refused."""
-        graph = self._driver.new_graph()
+        graph = self._driver.create_graph()
         try:
-            making = _Making(self._driver, self._kernels, self._stop, roots)
-            making.fill(graph, items, ())
-            self._driver.complete(graph)
+            builder = _GraphBuilder(self._driver, self._kernels, self._stop, roots)
+            builder.fill(graph, items, ())
+            self._driver.instantiate(graph)
         except CallError:
-            self._driver.free_graph(graph)
+            self._driver.destroy_graph(graph)
             raise
-        return Graph(self._driver, graph, making.nodes, roots)
+        return Graph(self._driver, graph, builder.nodes, roots)
 
 
-class _Making:
-    """A graph in the making. What is put into it gives the nodes that all else is to stand behind."""
+class _GraphBuilder:
+    """A graph in the builder. What is put into it gives the nodes that all else is to stand behind."""
 
     def __init__(
         self, driver: Driver, kernels: Sequence[Kernel], stop: int, roots: Sequence[int]
@@ -96,7 +96,7 @@ class _Making:
         self._kernels = kernels
         self._stop = stop
         self._roots = roots
-        self.nodes: list[Placed] = []
+        self.nodes: list[GraphKernel] = []
 
     def fill(
         self, graph: Handle, items: Sequence[Item], before: Sequence[Handle]
@@ -118,13 +118,13 @@ class _Making:
     ) -> Sequence[Handle]:
         """Kernels side by side, but for those that use scratch."""
         if len(before) > 1 and len(wave) > 1:
-            before = [self._driver.join(graph, before)]
+            before = [self._driver.add_empty_node(graph, before)]
         nodes: list[Handle] = []
         last_with_scratch: list[Handle] = []
         for launch in wave:
             uses_scratch = any(root == Root.SCRATCH for root, _ in launch.words)
             after = [*before, *(last_with_scratch if uses_scratch else ())]
-            with named(launch.op):
+            with attributed_to(launch.op):
                 kernel = self._kernels[launch.kernel]
                 node = self._add(graph, kernel, launch.tiles, launch.words, after)
             nodes.append(node)
@@ -134,15 +134,15 @@ class _Making:
 
     def _while(self, graph: Handle, loop: WhileNode, before: Sequence[Handle]) -> Sequence[Handle]:
         """The test, and a node that repeats the body and the test."""
-        condition = self._driver.condition(graph)
+        condition = self._driver.create_condition(graph)
         words = ((NUMBER, condition), (NUMBER, self._stop), *loop.words)
 
         def test(graph: Handle, before: Sequence[Handle]) -> Sequence[Handle]:
             before = self.fill(graph, loop.test, before)
-            return [self._add(graph, setters_of(self._driver).round, 1, words, before)]
+            return [self._add(graph, condition_kernels_of(self._driver).round, 1, words, before)]
 
         ready = test(graph, before)
-        node, body = self._driver.add_body(graph, condition, again=True, after=ready)
+        node, body = self._driver.add_conditional_node(graph, condition, again=True, after=ready)
         test(body, self.fill(body, loop.body, ()))
         return [node]
 
@@ -154,14 +154,16 @@ class _Making:
         ready: list[Handle] = []
         for wanted, items in sides:
             if items:
-                condition = self._driver.condition(graph)
+                condition = self._driver.create_condition(graph)
                 conditions.append((condition, items))
                 words = ((NUMBER, condition), choice.condition, (NUMBER, wanted))
-                setter = setters_of(self._driver).branch
+                setter = condition_kernels_of(self._driver).branch
                 ready.append(self._add(graph, setter, 1, words, before))
         nodes: list[Handle] = []
         for condition, items in conditions:
-            node, body = self._driver.add_body(graph, condition, again=False, after=ready)
+            node, body = self._driver.add_conditional_node(
+                graph, condition, again=False, after=ready
+            )
             self.fill(body, items, ())
             nodes.append(node)
         return nodes or before
@@ -174,8 +176,10 @@ class _Making:
         words: tuple[Word, ...],
         after: Sequence[Handle],
     ) -> Handle:
-        node = self._driver.add(graph, kernel, tiles, at_roots(words, self._roots), after)
-        self.nodes.append(Placed(node, kernel, tiles, words))
+        node = self._driver.add_kernel_node(
+            graph, kernel, tiles, at_roots(words, self._roots), after
+        )
+        self.nodes.append(GraphKernel(node, kernel, tiles, words))
         return node
 
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlc.errors import CallError
-from dlc.runtime.calling.frames import Sized
+from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.cuda.driver import Driver, Kernel
-from dlc.runtime.gpu.errors import named, waits_for_each
+from dlc.runtime.gpu.errors import attributed_to, waits_for_each_kernel
 from dlc.runtime.gpu.graphs import Graph, GraphMaker, at_roots
 from dlc.runtime.gpu.walk import Launch, Segment
 
@@ -23,7 +23,7 @@ MAX_SEGMENTS = 64
 
 
 @dataclass(slots=True)
-class Known:
+class CachedSegment:
     """A segment that was gathered, with its graph if it was launched more than once."""
 
     segment: Segment
@@ -33,15 +33,15 @@ class Known:
 
 
 @dataclass(slots=True)
-class Kept:
+class SizeSegments:
     """What is known of a program at one tuple of sizes."""
 
-    sized: Sized
+    sized: SizedProgram
     numbers: list[int]
     """The sizes themselves."""
-    segments: dict[tuple[int, ...], Known]
+    segments: dict[tuple[int, ...], CachedSegment]
     """By what they depend on."""
-    whole: Known | None = None
+    whole: CachedSegment | None = None
     """The segment that is the whole program, where there is one."""
 
     def forget(self) -> None:
@@ -50,18 +50,18 @@ class Kept:
         self.whole = None
 
 
-class KnownSegments:
+class SegmentCache:
     """The segments of a program at the sizes that were used last."""
 
     def __init__(self) -> None:
         # By the identity of the sizes, which are kept: nothing else has their number meanwhile.
-        self._kept: OrderedDict[int, Kept] = OrderedDict()
+        self._kept: OrderedDict[int, SizeSegments] = OrderedDict()
 
-    def of(self, sized: Sized) -> Kept:
+    def of(self, sized: SizedProgram) -> SizeSegments:
         """What is known at these sizes."""
         found = self._kept.get(id(sized))
         if found is None:
-            found = self._kept[id(sized)] = Kept(sized, sized.sizes.tolist(), {})
+            found = self._kept[id(sized)] = SizeSegments(sized, sized.sizes.tolist(), {})
             if len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
         else:
@@ -83,15 +83,15 @@ class Launcher:
         self._driver = driver
         self._kernels = kernels
         self._stream = stream
-        self._waits = waits_for_each()
+        self._waits = waits_for_each_kernel()
         self._maker = GraphMaker(driver, kernels, stop)
 
     @property
-    def takes_conditions(self) -> bool:
+    def supports_conditions(self) -> bool:
         """Whether conditional segments can be made graphs, as far as is known."""
-        return not self._waits and self._driver.takes_conditions
+        return not self._waits and self._driver.supports_conditions
 
-    def launch(self, known: Known, roots: Sequence[int], again: bool) -> None:
+    def launch(self, known: CachedSegment, roots: Sequence[int], again: bool) -> None:
         """Launch a segment with these addresses; `again` says that it was launched before."""
         segment = known.segment
         if known.graph is None and again and not self._waits and segment.items:
@@ -103,7 +103,7 @@ class Launcher:
             assert isinstance(item, Launch), "only a graph reads conditions"
             self.one(item, roots)
 
-    def launch_conditional(self, known: Known, roots: Sequence[int]) -> bool:
+    def launch_conditional(self, known: CachedSegment, roots: Sequence[int]) -> bool:
         """Launch a segment that has conditions, unless the driver refuses anything of it.
 
         Then nothing was launched, and the driver is not asked again. What it refused for another reason
@@ -114,14 +114,14 @@ class Launcher:
                 known.graph = self._maker.graph(known.segment.items, roots)
             known.graph.launch(roots, self._stream)
         except CallError:
-            self._driver.takes_conditions = False
+            self._driver.supports_conditions = False
             return False
         return True
 
     def one(self, launch: Launch, roots: Sequence[int]) -> None:
         """Launch a kernel."""
         kernel = self._kernels[launch.kernel]
-        with named(launch.op):
+        with attributed_to(launch.op):
             self._driver.launch(kernel, launch.tiles, at_roots(launch.words, roots), self._stream)
             if self._waits:
-                self._driver.wait(self._stream)
+                self._driver.synchronize(self._stream)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from dlc.runtime.calling.entry import EntryPoint
 from dlc.runtime.calling.frames import Words
-from dlc.runtime.calling.specialization import Binding
-from dlc.runtime.calling.status import placed_error
+from dlc.runtime.calling.specialization import Specialization
+from dlc.runtime.calling.status import located_error
 from dlc.runtime.gpu.errors import KernelFailed
 
 Array = NDArray[np.generic]
@@ -24,12 +24,12 @@ class LaunchingEntryPoint(EntryPoint):
         self,
         inputs: Sequence[Array],
         outputs: Sequence[Array],
-        binding: Binding,
+        specialization: Specialization,
         arena: int = 0,
         records: int = 0,
     ) -> Words | None:
         with self._located():
-            return super()._enter(inputs, outputs, binding, arena, records)
+            return super()._enter(inputs, outputs, specialization, arena, records)
 
     @contextmanager
     def _located(self) -> Generator[None]:
@@ -38,4 +38,4 @@ class LaunchingEntryPoint(EntryPoint):
             yield
         except KernelFailed as failed:
             op = self._program.program.ops[failed.op]
-            raise placed_error(failed, self.name, op, self._needed_runner().texts) from failed
+            raise located_error(failed, self.name, op, self._needed_runner().texts) from failed

@@ -12,11 +12,17 @@ from enum import IntEnum
 from functools import partial
 
 from dlc.runtime.abi import Opcode, Status, StepWord
-from dlc.runtime.calling.frames import Sized
+from dlc.runtime.calling.frames import SizedProgram
 from dlc.runtime.cuda.pinned import PinnedBytes
 from dlc.runtime.gpu.code import Gpu
-from dlc.runtime.gpu.errors import ended_with, hinted
-from dlc.runtime.gpu.launching import MAX_SEGMENTS, Kept, Known, KnownSegments, Launcher
+from dlc.runtime.gpu.errors import outcome_words, with_wait_hint
+from dlc.runtime.gpu.launching import (
+    MAX_SEGMENTS,
+    CachedSegment,
+    Launcher,
+    SegmentCache,
+    SizeSegments,
+)
 from dlc.runtime.gpu.steps import NUMBER, EndWord, Steps
 from dlc.runtime.gpu.walk import Walk
 
@@ -43,12 +49,12 @@ class Walker:
         self._words = self._pinned.address if self._pinned is not None else 0
         """The address of the words, if anything is to be told."""
         self._tell(_Word.STOP, 0)
-        self._known = KnownSegments()
+        self._known = SegmentCache()
         self._launcher = Launcher(gpu.driver, gpu.kernels, stream, self._words + 8 * _Word.STOP)
         self._may_have_ended = False
         """Whether loops that can end the call were launched and the host has not looked since."""
 
-    def walk(self, sized: Sized, roots: Sequence[int]) -> list[int] | None:
+    def walk(self, sized: SizedProgram, roots: Sequence[int]) -> list[int] | None:
         """Launch all of it at these sizes, where the roots are at these addresses on the device.
 
         What the words of the call say (`CallWord`) if the host ends it before that.
@@ -64,11 +70,11 @@ class Walker:
         except _Ended:
             return None
 
-    def _walk(self, kept: Kept, walk: Walk, roots: Sequence[int]) -> list[int] | None:
+    def _walk(self, kept: SizeSegments, walk: Walk, roots: Sequence[int]) -> list[int] | None:
         place = 0
         while True:
             if self._cancelled:
-                return ended_with(Status.CANCELLED)
+                return outcome_words(Status.CANCELLED)
             begun = place
             known = self._segment(kept, walk, place, roots)
             place = known.segment.end
@@ -80,7 +86,7 @@ class Walker:
                 return None
             limit = walk.limit(place)
             if limit is not None:
-                return ended_with(Status.LIMIT, step[StepWord.C], 0, limit)
+                return outcome_words(Status.LIMIT, step[StepWord.C], 0, limit)
             if step[StepWord.OPCODE] == Opcode.CALL:
                 for launch in walk.launch(place):
                     self._launcher.one(launch, roots)
@@ -88,26 +94,28 @@ class Walker:
             else:
                 place = walk.control(place)
 
-    def _segment(self, kept: Kept, walk: Walk, place: int, roots: Sequence[int]) -> Known:
+    def _segment(
+        self, kept: SizeSegments, walk: Walk, place: int, roots: Sequence[int]
+    ) -> CachedSegment:
         """Launch all from a place on to where the host has something to do."""
         key = self._steps.key(place, walk.counters, walk.trips)
         known = kept.segments.get(key)
         if known is not None:
-            if not known.is_longest and self._launcher.takes_conditions:
+            if not known.is_longest and self._launcher.supports_conditions:
                 longer = walk.longer_segment(place)
                 if longer.is_conditional:
-                    known = kept.segments[key] = Known(longer)
+                    known = kept.segments[key] = CachedSegment(longer)
                 known.is_longest = True
             if self._again(kept, known, roots):
                 walk.enter(known.segment)
                 return known
-        known = Known(walk.segment(place))
+        known = CachedSegment(walk.segment(place))
         if len(kept.segments) < MAX_SEGMENTS:
             kept.segments[key] = known
         self._launcher.launch(known, roots, again=False)
         return known
 
-    def _again(self, kept: Kept, known: Known, roots: Sequence[int]) -> bool:
+    def _again(self, kept: SizeSegments, known: CachedSegment, roots: Sequence[int]) -> bool:
         """Launch a segment that was launched before; not one with conditions that the driver refuses."""
         if not known.segment.is_conditional:
             self._launcher.launch(known, roots, again=True)
@@ -148,8 +156,8 @@ class Walker:
 
     def wait(self) -> None:
         """Wait for all that was launched."""
-        with hinted():
-            self._driver.wait(self._stream)
+        with with_wait_hint():
+            self._driver.synchronize(self._stream)
 
     def cancel(self) -> None:
         """Ask the walk to end before it launches more, and loops on the device before their next round."""

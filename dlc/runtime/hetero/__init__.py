@@ -1,1 +1,1 @@
-"""Running programs on a processor and a GPU together."""
+"""Heterogeneous execution: programs whose calls run on a CPU and a GPU."""

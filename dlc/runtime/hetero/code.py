@@ -1,4 +1,4 @@
-"""Code for a processor and for a GPU together, and the weights on both."""
+"""The code of a heterogeneous program, and its weights on the host and on the GPU."""
 
 from __future__ import annotations
 
@@ -28,27 +28,30 @@ from dlc.runtime.system.buffers import Bytes
 from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
 
 _ALIGNMENT = 256
-"""What a copy of a part of the weights begins at a multiple of, as memory of the device does."""
+"""Bytes; a copy of a range of the weights is aligned as memory of the device is."""
 
 
-class OnGpu:
-    """Weights on the device: `weights` and `sources` are where the first bytes of the roots would be."""
+class DeviceRoots:
+    """The weights on the device.
 
-    def __init__(self, weights: _Copied, sources: _Copied) -> None:
+    `weights` and `sources` are the addresses that byte 0 of these roots would have there.
+    """
+
+    def __init__(self, weights: _DeviceCopy, sources: _DeviceCopy) -> None:
         self._held = weights, sources
         self.weights = weights.base
         self.sources = sources.base
 
 
 @dataclass(frozen=True, slots=True)
-class RootsOnBoth(WeightRoots):
-    """Where the weights are on the host, and what the GPU reads of them on the device."""
+class HeteroRoots(WeightRoots):
+    """The addresses of the weights on the host, and on the device of those that the GPU reads."""
 
-    on_gpu: OnGpu
+    on_gpu: DeviceRoots
 
 
-class Both:
-    """A processor's code and a GPU's, for programs that use both."""
+class HeteroCode:
+    """The code for the CPU and the code for the GPU of one artifact."""
 
     def __init__(
         self,
@@ -57,20 +60,22 @@ class Both:
         programs: Iterable[tuple[Program, Bytes]],
         table: Sequence[Weight],
     ) -> None:
-        """`programs` come with their tables, `table` has the weights as stored."""
+        """`programs` come with their step tables; `table` lists the weights as stored."""
         self.native = native
         self.gpu = gpu
         self.ends = [weight.offset + weight.bytes for weight in table]
-        read = {place for each in programs for place in _read_on_gpu(*each)}
-        self.reads = {root: sorted(at for of, at in read if of == root) for root in _WEIGHTS}
-        """Where in the weights the GPU reads, by root."""
+        gpu_reads = {pair for program in programs for pair in _gpu_reads(*program)}
+        self.reads = {
+            root: sorted(offset for of, offset in gpu_reads if of == root) for root in _WEIGHTS
+        }
+        """The offsets in the weights that the GPU reads, by root."""
 
 
 _WEIGHTS = (Root.WEIGHTS, Root.SOURCES)
 
 
-def _read_on_gpu(program: Program, table: Bytes) -> Iterable[tuple[int, int]]:
-    """The roots of weights that kernels of the GPU read, and where in them."""
+def _gpu_reads(program: Program, table: Bytes) -> Iterable[tuple[int, int]]:
+    """Root and offset of each weight that a kernel on the GPU reads."""
     words: Words = table.view(np.dtype("<i8"))
     end = HEADER_WORDS + int(words[0]) * STEP_WORDS
     steps: list[list[int]] = words[HEADER_WORDS:end].reshape(-1, STEP_WORDS).tolist()
@@ -84,22 +89,22 @@ def _read_on_gpu(program: Program, table: Bytes) -> Iterable[tuple[int, int]]:
                     yield root, int(program.sizes[offset])
 
 
-class _Copied:
-    """The part of a block that the GPU reads, on the device."""
+class _DeviceCopy:
+    """A copy on the device of the bytes from `first` up to `end` of a block."""
 
     def __init__(self, gpu: Gpu, block: Bytes, first: int, end: int) -> None:
         first -= first % _ALIGNMENT
         self._held = DeviceBytes.of(gpu.driver, block[first:end])
         self.base = self._held.address - first
-        """Where the first byte of the whole block would be."""
+        """The address that byte 0 of the whole block would have."""
 
 
-class WeightsOnBoth(WeightStore):
-    """The weights on the host, and those that the GPU reads on the device, which the first call brings."""
+class HeteroWeights(WeightStore):
+    """The weights on the host; the first call uploads those that the GPU reads."""
 
     def __init__(
         self,
-        machine: Both,
+        machine: HeteroCode,
         sources: Bytes,
         prepared: Bytes | None,
         preparation: Preparation | None,
@@ -107,26 +112,26 @@ class WeightsOnBoth(WeightStore):
         super().__init__(sources, prepared, preparation)
         self._machine = machine
 
-    def _placed(self) -> RootsOnBoth:
+    def _placed(self) -> HeteroRoots:
         host = super()._placed()
         began = time.perf_counter()
         block = self._prepared
         assert block is not None
-        made, stored = (self._machine.reads[root] for root in _WEIGHTS)
+        prepared, stored = (self._machine.reads[root] for root in _WEIGHTS)
         if self.preparation is None:
-            made, stored = [], sorted({*made, *stored})
+            prepared, stored = [], sorted({*prepared, *stored})
         sources = self._copied(self.sources, stored, self._end_of(stored))
-        # What only the GPU reads lies at the end of what is prepared.
-        weights = self._copied(block, made, len(block)) if self.preparation else sources
+        # Prepared weights that only the GPU reads lie at the end of the block.
+        weights = self._copied(block, prepared, len(block)) if self.preparation else sources
         self.upload_ms = (time.perf_counter() - began) * 1e3
-        on_gpu = OnGpu(weights, sources)
-        return RootsOnBoth(host.weights, host.sources, host.memory, on_gpu)
+        on_gpu = DeviceRoots(weights, sources)
+        return HeteroRoots(host.weights, host.sources, host.memory, on_gpu)
 
-    def _end_of(self, places: Sequence[int]) -> int:
-        """Where the last of these weights ends."""
-        last = max(places, default=0)
+    def _end_of(self, offsets: Sequence[int]) -> int:
+        """The end of the last of the weights at these offsets."""
+        last = max(offsets, default=0)
         return min([end for end in self._machine.ends if end > last], default=0)
 
-    def _copied(self, block: Bytes, places: Sequence[int], end: int) -> _Copied:
-        first = min(places, default=0)
-        return _Copied(self._machine.gpu, block, first, end if places else first)
+    def _copied(self, block: Bytes, offsets: Sequence[int], end: int) -> _DeviceCopy:
+        first = min(offsets, default=0)
+        return _DeviceCopy(self._machine.gpu, block, first, end if offsets else first)

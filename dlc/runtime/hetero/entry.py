@@ -1,4 +1,4 @@
-"""Entry points of a model on a processor and a GPU: those of any model, whose transfers can be timed."""
+"""Entry points of a heterogeneous model, whose transfers can be timed."""
 
 from __future__ import annotations
 
@@ -6,32 +6,29 @@ from dlc.runtime.abi import Root
 from dlc.runtime.calling.results import Out
 from dlc.runtime.gpu.frame import CallTimes
 from dlc.runtime.gpu.located import LaunchingEntryPoint
-from dlc.runtime.hetero.frame import MixedFrame
+from dlc.runtime.hetero.frame import HeteroFrame
 from dlc.runtime.system.buffers import address
 
 
-class MixedEntryPoint(LaunchingEntryPoint):
-    """A function of a model on a processor and a GPU; see `EntryPoint`."""
+class HeteroEntryPoint(LaunchingEntryPoint):
+    """A function of a heterogeneous model; see `EntryPoint`."""
 
     def timed(self, /, *args: object, out: Out | None = None, **named: object) -> CallTimes:
-        """Call it; how long copies to the GPU, its kernels, and copies from it took by its clock.
-
-        Some of that went on at the same time.
-        """
-        inputs, given = self._reader.read(args, named)
+        """Call it; milliseconds of uploads, kernels and downloads by the GPU's clock, which may overlap."""
+        inputs, sizes = self._reader.read(args, named)
         inputs = self._results.own_inputs(inputs)
-        binding = self._bound([array.shape for array in inputs], given)
+        specialization = self._bound([array.shape for array in inputs], sizes)
         if out is None:
-            outputs = self._results.allocate(binding.outputs, inputs)
+            outputs = self._results.allocate(specialization.outputs, inputs)
         else:
-            outputs, _ = self._results.taken(out, binding.outputs, inputs)
+            outputs, _ = self._results.taken(out, specialization.outputs, inputs)
         frame = self._take_frame()
         try:
-            assert isinstance(frame, MixedFrame)
-            for number, array in enumerate((*inputs, *outputs)):
-                frame.roots[Root.INPUTS + number] = address(array)
+            assert isinstance(frame, HeteroFrame)
+            for index, array in enumerate((*inputs, *outputs)):
+                frame.roots[Root.INPUTS + index] = address(array)
             with self._located():
-                status, times = frame.run_timed(binding.sized)
+                status, times = frame.run_timed(specialization.sized)
             if status:
                 raise self._failed(frame)
         finally:

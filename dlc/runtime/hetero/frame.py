@@ -26,19 +26,26 @@ from dlc.runtime.abi import (
     StepWord,
     TraceWord,
 )
-from dlc.runtime.calling import device_partition as places
-from dlc.runtime.calling.device_partition import BadParts, Parts
-from dlc.runtime.calling.frames import Frame, Sized, Words, working_bytes
-from dlc.runtime.cuda.memory import Growing
-from dlc.runtime.cuda.pinned import GrowingPinned
-from dlc.runtime.gpu.errors import FINE, ended_with, first_failure, hinted, named, waits_for_each
+from dlc.runtime.calling import device_partition
+from dlc.runtime.calling.device_partition import BadPartition, Partition, RootRange
+from dlc.runtime.calling.frames import Frame, SizedProgram, Words, working_bytes
+from dlc.runtime.cuda.memory import GrowableDeviceBytes
+from dlc.runtime.cuda.pinned import GrowablePinnedBytes
+from dlc.runtime.gpu.errors import (
+    SUCCESS,
+    attributed_to,
+    first_failure,
+    outcome_words,
+    waits_for_each_kernel,
+    with_wait_hint,
+)
 from dlc.runtime.gpu.frame import CallTimes
 from dlc.runtime.gpu.steps import NUMBER, Steps
 from dlc.runtime.gpu.walk import Walk
-from dlc.runtime.hetero.code import Both, RootsOnBoth
-from dlc.runtime.hetero.host_segments import Stretch, Stretches
-from dlc.runtime.hetero.in_flight_copies import Bytes, Flights
-from dlc.runtime.hetero.staging_slots import Landing
+from dlc.runtime.hetero.code import HeteroCode, HeteroRoots
+from dlc.runtime.hetero.host_segments import HostSegment, HostSegments
+from dlc.runtime.hetero.in_flight_copies import AddressRange, InFlightCopies
+from dlc.runtime.hetero.staging_slots import StagingSlots
 from dlc.runtime.system.buffers import Bytes as Block
 from dlc.runtime.system.buffers import address
 
@@ -48,22 +55,22 @@ _Roots: TypeAlias = "Sequence[int] | ctypes.Array[ctypes.c_int64]"
 class _At(NamedTuple):
     """A program at one tuple of sizes: its parts, and the numbers with room for what is moving."""
 
-    sized: Sized
-    parts: Parts
+    sized: SizedProgram
+    partition: Partition
     numbers: Words
-    own: Sized
+    own: SizedProgram
     """What the engine is given: the sizes in `numbers`, and the host's part of the arena."""
 
 
-class MixedFrame:
+class HeteroFrame:
     """A call of one program, with the interface of `dlc.runtime.calling.frames.Frame`."""
 
     def __init__(
         self,
-        machine: Both,
+        machine: HeteroCode,
         program: Block,
         threads: int,
-        weights: RootsOnBoth,
+        weights: HeteroRoots,
         inputs: int,
         tensors: int,
     ) -> None:
@@ -72,20 +79,20 @@ class MixedFrame:
         self._threads = threads
         self._weights = weights
         self._steps = Steps(program, Root.INPUTS + tensors)
-        self._stretches: Stretches | None = None
+        self._host_segments: HostSegments | None = None
         self._engines: dict[int, Frame] = {}
-        """A frame for each stretch, by its first step."""
+        """A frame for each segment, by its first step."""
         self._tensors = tensors
         self._at: _At | None = None
         driver = machine.gpu.driver
-        self._flights = Flights(driver)
-        self._landing = Landing(driver, _copied(self._steps), inputs)
-        self._host, self._device = GrowingPinned(driver), Growing(driver)
-        self._scratch, self._faults = Growing(driver), Growing(driver)
+        self._copies = InFlightCopies(driver)
+        self._staging = StagingSlots(driver, _copied(self._steps), inputs)
+        self._host, self._device = GrowablePinnedBytes(driver), GrowableDeviceBytes(driver)
+        self._scratch, self._faults = GrowableDeviceBytes(driver), GrowableDeviceBytes(driver)
         self._running: Frame | None = None
         self._cancelled = False
-        self._waits = waits_for_each()
-        self._status = FINE
+        self._waits = waits_for_each_kernel()
+        self._status = SUCCESS
         self.roots = (ctypes.c_int64 * (Root.INPUTS + tensors))()
         self.roots[Root.WEIGHTS], self.roots[Root.SOURCES] = weights.weights, weights.sources
         self.roots[Root.CONSTANTS] = address(machine.native.constants)
@@ -97,7 +104,7 @@ class MixedFrame:
         """Bytes of working memory that it has on the host."""
         return self._host.size
 
-    def run(self, sized: Sized, arena: int = 0) -> int:
+    def run(self, sized: SizedProgram, arena: int = 0) -> int:
         """Run the program at these sizes and give its status; `arena` is memory of the host to work in.
 
         Raises ArtifactError (D0610) for a program that would copy what it must not, CallError (D0818) with
@@ -106,51 +113,51 @@ class MixedFrame:
         try:
             with self._machine.gpu.driver:
                 return self._run(sized, arena)
-        except BadParts as error:
+        except BadPartition as error:
             raise ArtifactError(str(error), code="D0610") from None
 
-    def run_timed(self, sized: Sized) -> tuple[int, CallTimes]:
+    def run_timed(self, sized: SizedProgram) -> tuple[int, CallTimes]:
         """The same, and how long copies there, kernels of the GPU and copies back took by its clock."""
         with self._machine.gpu.driver:
-            self._flights.begin_times()
+            self._copies.begin_times()
             status = self.run(sized)
-            return status, self._flights.end_times()
+            return status, self._copies.end_times()
 
-    def _run(self, sized: Sized, arena: int) -> int:
+    def _run(self, sized: SizedProgram, arena: int) -> int:
         at = self._at if self._at is not None and self._at.sized is sized else self._begin(sized)
         base = arena or self._host.of(working_bytes(sized, self._threads))
         self.roots[Root.ARENA] = base
-        self._landing.begin(self.roots, sized.tensors)
+        self._staging.begin(self.roots, sized.tensors)
         self._on_gpu = self._device_roots(at)
-        self._flights.clear(self._on_gpu[-1], self._steps.fault_bytes)
-        with hinted():
+        self._copies.clear(self._on_gpu[-1], self._steps.fault_bytes)
+        with with_wait_hint():
             try:
                 by_host = self._walk(at)
             except BaseException:
                 with suppress(CallError):  # the failure that ended the call is told
-                    self._flights.wait()
+                    self._copies.wait()
                 raise
-            self._flights.wait()
+            self._copies.wait()
             self._status = self._first_failure(by_host)
         if self._status[CallWord.STATUS] == Status.OK:
-            self._landing.hand_over()
+            self._staging.hand_over()
         return self._status[CallWord.STATUS]
 
-    def _begin(self, sized: Sized) -> _At:
+    def _begin(self, sized: SizedProgram) -> _At:
         """What is known at these sizes; the first ones also say what the processor does by itself."""
-        assert sized.parts is not None
+        assert sized.partition is not None
         sizes: list[int] = sized.sizes.tolist()
-        if self._stretches is None:
-            self._stretches = Stretches(self._steps, sizes, sized.parts.start)
-        room = [0] * self._stretches.room
+        if self._host_segments is None:
+            self._host_segments = HostSegments(self._steps, sizes, sized.partition.start)
+        room = [0] * self._host_segments.room
         numbers = np.array([*sizes, *room], np.int64)
         own = sized._replace(sizes=numbers, sizes_at=address(numbers))
-        self._at = _At(sized, sized.parts, numbers, own)
+        self._at = _At(sized, sized.partition, numbers, own)
         return self._at
 
     def _device_roots(self, at: _At) -> list[int]:
-        inside = at.sized.arena - at.parts.start
-        arena = self._device.of(inside) - at.parts.start
+        inside = at.sized.arena - at.partition.start
+        arena = self._device.of(inside) - at.partition.start
         scratch, faults = (
             self._scratch.of(at.sized.gpu_scratch),
             self._faults.of(self._steps.fault_bytes),
@@ -164,7 +171,7 @@ class MixedFrame:
 
     def _walk(self, at: _At) -> list[int] | None:
         """Walk to the end; what the words of the call say (`CallWord`) if it ends before that."""
-        assert self._stretches is not None
+        assert self._host_segments is not None
 
         def read(root: int, offset: int, count: int) -> int:
             return self._number(at, root, offset, count)
@@ -173,7 +180,7 @@ class MixedFrame:
         place = 0
         while not self._cancelled:
             step = self._steps.steps[place]
-            whole = self._stretches.whole.get(place)
+            whole = self._host_segments.whole.get(place)
             by_host: list[int] | None = None
             if whole is not None:
                 by_host, place = self._enter(at, walk, place, whole), whole.end
@@ -182,78 +189,78 @@ class MixedFrame:
             elif step[StepWord.OPCODE] == Opcode.WAVE:
                 by_host, place = self._wave(at, walk, place), place + 1 + step[StepWord.A]
             elif (limit := walk.limit(place)) is not None:
-                return ended_with(Status.LIMIT, step[StepWord.C], 0, limit)
+                return outcome_words(Status.LIMIT, step[StepWord.C], 0, limit)
             else:
                 place = walk.control(place)
             if by_host is not None:
                 return by_host
-        return ended_with(Status.CANCELLED)
+        return outcome_words(Status.CANCELLED)
 
     def _wave(self, at: _At, walk: Walk, place: int) -> list[int] | None:
         """Start what is not the processor's, then do what is."""
-        assert self._stretches is not None
+        assert self._host_segments is not None
         for call in range(place + 1, place + 1 + self._steps.steps[place][StepWord.A]):
             step = self._steps.steps[call]
-            if places.is_copy(step):
+            if device_partition.is_copy(step):
                 self._copy(at, walk, call)
-            elif places.is_on_gpu(step):
+            elif device_partition.is_on_gpu(step):
                 self._launch(at, walk, call)
-        own = self._stretches.in_waves.get(place)
+        own = self._host_segments.in_waves.get(place)
         return None if own is None else self._enter(at, walk, place, own)
 
     def _launch(self, at: _At, walk: Walk, call: int) -> None:
         gpu = self._machine.gpu
-        touched = at.parts.calls[call]
+        touched = at.partition.calls[call]
         for launch in walk.launch(call):
             words = [v if root == NUMBER else self._on_gpu[root] + v for root, v in launch.words]
             kernel = gpu.kernels[launch.kernel - ON_GPU]
             reads, writes = (_spans(self._on_gpu, each) for each in touched)
-            with named(launch.op):
-                self._flights.launch(kernel, launch.tiles, words, reads, writes)
+            with attributed_to(launch.op):
+                self._copies.launch(kernel, launch.tiles, words, reads, writes)
                 if self._waits:
-                    self._flights.wait_for_kernels()
+                    self._copies.wait_for_kernels()
 
     def _copy(self, at: _At, walk: Walk, call: int) -> None:
         first = self._steps.steps[call][StepWord.B]
         source, target, (_, count) = [walk.word(first + k) for k in range(3)]
         for root, offset in (source, target):
-            end = at.parts.lengths[root]
-            if root == Root.ARENA and offset < at.parts.start:
-                end = at.parts.start
+            end = at.partition.lengths[root]
+            if root == Root.ARENA and offset < at.partition.start:
+                end = at.partition.start
             if not 0 <= offset <= offset + count <= end:
-                raise BadParts(f"step {call} copies {count} bytes at {offset}, of {end}")
+                raise BadPartition(f"step {call} copies {count} bytes at {offset}, of {end}")
         if self._is_on_host(at, source):
-            self._flights.upload(
+            self._copies.upload(
                 self._span(self._on_gpu, target, count), self._span(self.roots, source, count)
             )
         else:
-            self._flights.download(
+            self._copies.download(
                 self._span(self.roots, target, count), self._span(self._on_gpu, source, count)
             )
 
-    def _enter(self, at: _At, walk: Walk, place: int, stretch: Stretch) -> list[int] | None:
-        """Let the processor do a stretch, when what it touches is there; the words of a failure."""
-        for argument, slot in stretch.moving:
+    def _enter(self, at: _At, walk: Walk, place: int, segment: HostSegment) -> list[int] | None:
+        """Let the processor do a segment, when what it touches is there; the words of a failure."""
+        for argument, slot in segment.moving:
             root, value = walk.word(argument)
             at.numbers[slot] = value if root == NUMBER else self.roots[root] + value
-        touched = [at.parts.calls[call] for call in stretch.calls]
-        self._flights.settle(
+        touched = [at.partition.calls[call] for call in segment.calls]
+        self._copies.settle(
             _spans(self.roots, [each for call in touched for each in call.reads]),
             _spans(self.roots, [each for call in touched for each in call.writes]),
         )
-        self._running = frame = self._engine(place, stretch)
+        self._running = frame = self._engine(place, segment)
         try:
             status = frame.run(at.own, self.roots[Root.ARENA])
         finally:
             self._running = None
         return frame.status_words() if status else None
 
-    def _engine(self, place: int, stretch: Stretch) -> Frame:
-        """What enters the engine for a stretch; all of them have the roots of this frame."""
+    def _engine(self, place: int, segment: HostSegment) -> Frame:
+        """What enters the engine for a segment; all of them have the roots of this frame."""
         found = self._engines.get(place)
         if found is None:
             native, weights = self._machine.native, self._weights
-            found = Frame(native, stretch.words, self._threads, weights, self._tensors)
+            found = Frame(native, segment.words, self._threads, weights, self._tensors)
             found.roots = self.roots
             found.words[CallWord.ROOTS] = ctypes.addressof(self.roots)
             self._engines[place] = found
@@ -263,21 +270,21 @@ class MixedFrame:
 
     def _is_on_host(self, at: _At, word: tuple[int, int]) -> bool:
         root, offset = word
-        return root != Root.ARENA or offset < at.parts.start
+        return root != Root.ARENA or offset < at.partition.start
 
-    def _span(self, roots: _Roots, word: tuple[int, int], count: int) -> Bytes:
+    def _span(self, roots: _Roots, word: tuple[int, int], count: int) -> AddressRange:
         root, offset = word
-        return Bytes(roots[root] + offset, roots[root] + offset + count)
+        return AddressRange(roots[root] + offset, roots[root] + offset + count)
 
     def _number(self, at: _At, root: int, offset: int, count: int) -> int:
         """A number of so many bytes, from whichever memory it is in, once it is there."""
         word = ctypes.c_int64(0)
         if root == NUMBER or self._is_on_host(at, (root, offset)):
             place = offset if root == NUMBER else self.roots[root] + offset
-            self._flights.settle([Bytes(place, place + count)], [])
+            self._copies.settle([AddressRange(place, place + count)], [])
             ctypes.memmove(ctypes.addressof(word), place, count)
         else:
-            self._flights.fetch(
+            self._copies.fetch(
                 ctypes.addressof(word), self._span(self._on_gpu, (root, offset), count)
             )
         return word.value
@@ -289,10 +296,10 @@ class MixedFrame:
         count = max(1, len(self._steps.ops))
         noted = np.zeros((count, FaultWord.COUNT), np.int64)
         faults = self._on_gpu[-1]
-        self._flights.fetch(address(noted), Bytes(faults, faults + noted.nbytes))
+        self._copies.fetch(address(noted), AddressRange(faults, faults + noted.nbytes))
         return first_failure(noted, self._steps.ops, by_host)
 
-    def run_traced(self, sized: Sized, capacity: int) -> tuple[int, Words]:
+    def run_traced(self, sized: SizedProgram, capacity: int) -> tuple[int, Words]:
         """The same; nothing is recorded where two devices work."""
         return self.run(sized), np.zeros((0, TraceWord.COUNT), np.int64)
 
@@ -313,17 +320,19 @@ class MixedFrame:
             engine.reset()
 
     def __del__(self) -> None:
-        if hasattr(self, "_flights"):
-            self._flights.close()
+        if hasattr(self, "_copies"):
+            self._copies.close()
 
 
 def _copied(steps: Steps) -> set[int]:
     """The roots that copies between the memories name."""
     calls = [step for step in steps.steps if step[StepWord.OPCODE] == Opcode.CALL]
-    firsts = [step[StepWord.B] for step in calls if places.is_copy(step)]
+    firsts = [step[StepWord.B] for step in calls if device_partition.is_copy(step)]
     return {steps.arguments[first + k][ArgWord.ROOT] for first in firsts for k in (0, 1)}
 
 
-def _spans(roots: _Roots, stretches: Iterable[places.Stretch]) -> tuple[Bytes, ...]:
-    """Stretches of roots as addresses."""
-    return tuple([Bytes(roots[root] + first, roots[root] + end) for root, first, end in stretches])
+def _spans(roots: _Roots, ranges: Iterable[RootRange]) -> tuple[AddressRange, ...]:
+    """The addresses of these ranges, where the roots begin at `roots`."""
+    return tuple(
+        [AddressRange(roots[root] + first, roots[root] + end) for root, first, end in ranges]
+    )

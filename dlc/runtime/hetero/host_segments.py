@@ -24,7 +24,7 @@ from dlc.runtime.abi import (
     StepWord,
 )
 from dlc.runtime.calling.control_flow import blocks
-from dlc.runtime.calling.device_partition import BadParts, is_copy, is_on_gpu
+from dlc.runtime.calling.device_partition import BadPartition, is_copy, is_on_gpu
 from dlc.runtime.gpu.steps import Steps
 from dlc.runtime.system.buffers import Bytes, aligned_copy
 
@@ -39,7 +39,7 @@ _SETS = (Opcode.LOOP, Opcode.ZERO, Opcode.COMBINE)
 """The steps that give a counter a value."""
 
 
-class Stretch(NamedTuple):
+class HostSegment(NamedTuple):
     """Steps for the engine, as a program of its own, and the step after them."""
 
     words: Bytes
@@ -50,7 +50,7 @@ class Stretch(NamedTuple):
     end: int
 
 
-class Stretches:
+class HostSegments:
     """The stretches of a program."""
 
     def __init__(self, steps: Steps, sizes: Sequence[int], start: int) -> None:
@@ -67,9 +67,9 @@ class Stretches:
         self._meets = self._met()
         self.room = 0
         """How many numbers the host writes behind the sizes."""
-        self.whole: dict[int, Stretch] = {}
+        self.whole: dict[int, HostSegment] = {}
         """By the step that they begin with."""
-        self.in_waves: dict[int, Stretch] = {}
+        self.in_waves: dict[int, HostSegment] = {}
         """The processor's part of waves of both, by their WAVE steps."""
         self._gather(0, len(steps.steps))
 
@@ -180,7 +180,7 @@ class Stretches:
             table = [wave, *[steps[k] for k in calls]]
             self.in_waves[place] = self._table(table, 0, outer, calls, end)
 
-    def _stretch(self, place: int, end: int, outer: set[int]) -> Stretch:
+    def _stretch(self, place: int, end: int, outer: set[int]) -> HostSegment:
         steps = self._steps.steps[place:end]
         calls = [place + k for k, step in enumerate(steps) if step[0] == Opcode.CALL]
         return self._table(steps, place, outer, calls, end)
@@ -192,7 +192,7 @@ class Stretches:
         outer: set[int],
         calls: Sequence[int],
         end: int,
-    ) -> Stretch:
+    ) -> HostSegment:
         """A program of these steps, which begin at a place; counters in `outer` are the host's."""
         table: list[list[int]] = []
         arguments: list[list[int]] = []
@@ -202,7 +202,7 @@ class Stretches:
             for word in _JUMPS.get(Opcode(step[StepWord.OPCODE]), ()):
                 made[word] -= place
                 if not 0 <= made[word] <= len(steps):
-                    raise BadParts(f"step {place + len(table)} leaves the loop that it is in")
+                    raise BadPartition(f"step {place + len(table)} leaves the loop that it is in")
             numbers = _arguments_of(step)
             if numbers:
                 made[_FIRST[Opcode(step[StepWord.OPCODE])]] = len(arguments)
@@ -212,7 +212,7 @@ class Stretches:
         head = [len(table), HEADER_WORDS + STEP_WORDS * len(table), 1]
         rows = [word for row in (*table, *arguments) for word in row]
         words = aligned_copy(np.array([*head, *rows], "<i8").tobytes())
-        return Stretch(words, tuple(calls), tuple(moving), end)
+        return HostSegment(words, tuple(calls), tuple(moving), end)
 
     def _argument(self, number: int, outer: set[int], moving: list[tuple[int, int]]) -> list[int]:
         """An argument, or a number behind the sizes in its place."""

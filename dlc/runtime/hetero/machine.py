@@ -1,4 +1,4 @@
-"""A processor and a GPU as the machine that a model runs on."""
+"""A CPU with a GPU as the machine that a model runs on."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from numpy.typing import NDArray
 
 from dlc.runtime.calling.frames import Frame
 from dlc.runtime.cuda.pinned import new_result
-from dlc.runtime.hetero.code import Both, RootsOnBoth, WeightsOnBoth
-from dlc.runtime.hetero.entry import MixedEntryPoint
-from dlc.runtime.hetero.frame import MixedFrame
+from dlc.runtime.hetero.code import HeteroCode, HeteroRoots, HeteroWeights
+from dlc.runtime.hetero.entry import HeteroEntryPoint
+from dlc.runtime.hetero.frame import HeteroFrame
 from dlc.runtime.system.buffers import Bytes
 from dlc.runtime.weights.model_weights import Preparation, WeightRoots, WeightStore
 
 
-class MixedMachine(Both):
+class HeteroMachine(HeteroCode):
     """Implements `dlc.runtime.machines.Machine`."""
 
-    entry_point = MixedEntryPoint
+    entry_point = HeteroEntryPoint
     gpu_alone = None
 
     @property
@@ -34,9 +34,9 @@ class MixedMachine(Both):
         weights: WeightRoots,
         inputs: int = 0,
         outputs: int = 0,
-    ) -> MixedFrame:
-        assert isinstance(weights, RootsOnBoth)
-        return MixedFrame(self, program, threads, weights, inputs, inputs + outputs)
+    ) -> HeteroFrame:
+        assert isinstance(weights, HeteroRoots)
+        return HeteroFrame(self, program, threads, weights, inputs, inputs + outputs)
 
     def new_array(
         self, shape: tuple[int, ...], dtype: np.dtype[np.generic], length: int
@@ -44,10 +44,10 @@ class MixedMachine(Both):
         return new_result(self.gpu.driver, shape, dtype, length)
 
     def preparing_frame(self, program: Bytes, threads: int, weights: WeightRoots) -> Frame:
-        # Preparing is all the processor's.
+        # Weights are prepared on the CPU alone.
         return Frame(self.native, program, threads, weights, 0)
 
     def weights(
         self, sources: Bytes, prepared: Bytes | None, preparation: Preparation | None
     ) -> WeightStore:
-        return WeightsOnBoth(self, sources, prepared, preparation)
+        return HeteroWeights(self, sources, prepared, preparation)

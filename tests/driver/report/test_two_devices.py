@@ -17,7 +17,7 @@ from dlc.errors import UsageError
 from dlc.runtime.abi import Root
 from dlc.runtime.artifact.contents import Artifact
 from dlc.runtime.gpu.steps import Steps
-from dlc.runtime.hetero.host_segments import Stretches
+from dlc.runtime.hetero.host_segments import HostSegments
 from dlc.runtime.system.buffers import as_bytes
 
 TEXT = """dlc 1
@@ -100,7 +100,7 @@ def test_the_processor_does_by_itself_what_no_copy_waits_for(file: str) -> None:
     program = artifact.manifest.targets[0].programs["f"]
     steps = Steps(as_bytes(artifact.section(program.section)), Root.INPUTS + 2)
     sizes = [int(size) for size in program.sizes]
-    found = Stretches(steps, sizes, 4096)
+    found = HostSegments(steps, sizes, 4096)
     calls = [call for stretch in found.whole.values() for call in stretch.calls]
     # sin before the copy there, tanh behind the copy back: two stretches of one call each
     assert len(found.whole) == len(calls) == 2

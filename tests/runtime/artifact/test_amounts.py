@@ -149,7 +149,7 @@ def test_a_witness_is_looked_at_once() -> None:
 def test_many_witnesses_are_refused() -> None:
     distinct: list[Json] = [*range(2000)]
     said = read(with_certificate(chain(2000), witnesses=distinct))
-    assert "it has 2000 witnesses; at most 16 are looked at" in said
+    assert "it has 2000 witnesses; at most 16 are checked" in said
 
 
 def test_many_rooms_in_use_at_once_are_read_quickly() -> None:

@@ -51,8 +51,8 @@ def test_an_empty_plan_passes() -> None:
     [
         (plan_of(192, [A, B._replace(offset=64, bytes=128)], []), "overlap in wave 1"),
         (plan_of(192, [A, B, C._replace(first=2)], []), "overlap in wave 2"),
-        (plan_of(256, [A, B], []), "the arena has 256 bytes, what lies in it ends at 192"),
-        (plan_of(128, [A, B], []), "the arena has 128 bytes, what lies in it ends at 192"),
+        (plan_of(256, [A, B], []), "the arena has 256 bytes, but its last root ends at 192"),
+        (plan_of(128, [A, B], []), "the arena has 128 bytes, but its last root ends at 192"),
         (plan_of(64, [A], []), "the arena has 64 bytes"),
         (plan_of(192, [A._replace(offset=-64), B], []), "negative"),
         (plan_of(192, [A, B, C._replace(bytes=-1)], []), "negative"),
@@ -74,7 +74,7 @@ def test_a_wrong_plan_is_refused(plan: Plan, why: str) -> None:
     ("wave", "address"), [(3, 0), (0, 128), (4, 64), (9, 0), (0, -1), (1, 1000)]
 )
 def test_an_address_that_belongs_to_nobody_in_its_epoch_is_refused(wave: int, address: int) -> None:
-    with pytest.raises(BadPlan, match="by nobody's leave"):
+    with pytest.raises(BadPlan, match="where no root is live"):
         check(plan_of(192, [A, B, C._replace(first=4)], []), [use(wave, address)])
 
 
@@ -95,7 +95,7 @@ def test_a_bound_for_any_order_is_what_a_witness_takes_or_less() -> None:
 
 
 def refuse_bound(bound: int, witnesses: Sequence[int], calls: Sequence[Use], *, most: int) -> None:
-    said = f"no witness takes over {most} bytes, the plan says {bound}"
+    said = f"no witness proves more than {most} bytes, the plan says {bound}"
     with pytest.raises(BadPlan, match=said):
         check(plan_of(192, [A, B, C], [], bound, witnesses), calls)
 
@@ -123,7 +123,7 @@ def test_what_its_predecessors_made_for_its_successors_counts_for_a_witness(
 ) -> None:
     plan = plan_of(320, [X, Y, Z, W, ASIDE], [], most, [witness])
     check(plan, SKIP)
-    with pytest.raises(BadPlan, match=f"no witness takes over {most} bytes"):
+    with pytest.raises(BadPlan, match=f"no witness proves more than {most} bytes"):
         check(plan._replace(any_order_bound=most + 1), SKIP)
 
 
@@ -132,7 +132,7 @@ def test_what_is_written_anew_is_nothing_that_was_kept() -> None:
     anew = [*SKIP[:3], Use(2, [], [0]), *SKIP[3:]]
     roots = [X, Y, Z, W, ASIDE]
     check(plan_of(320, roots, [], 128, [4]), anew)
-    with pytest.raises(BadPlan, match="no witness takes over 128 bytes"):
+    with pytest.raises(BadPlan, match="no witness proves more than 128 bytes"):
         check(plan_of(320, roots, [], 192, [4]), anew)
 
 

@@ -8,15 +8,15 @@ import pytest
 import dlc
 from dlc.errors import CallError
 from dlc.runtime.artifact.manifest import Dim, Entry, Input, Output
-from dlc.runtime.calling.dim_binding import Binder, Shape
+from dlc.runtime.calling.dim_binding import DimBinder, Shape
 
 SCALAR = Output("y", "f32", ())
 
 
-def binder(*shapes: tuple[str, ...], dims: str = "TSN") -> Binder:
+def binder(*shapes: tuple[str, ...], dims: str = "TSN") -> DimBinder:
     """That of an entry point with inputs of these shapes and dims of these names."""
     inputs = tuple([Input(f"x{k}", "f32", shape) for k, shape in enumerate(shapes)])
-    return Binder(Entry("f", inputs, (SCALAR,), tuple([Dim(name, 1, 64) for name in dims])))
+    return DimBinder(Entry("f", inputs, (SCALAR,), tuple([Dim(name, 1, 64) for name in dims])))
 
 
 @pytest.mark.parametrize(

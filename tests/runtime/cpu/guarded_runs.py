@@ -28,7 +28,7 @@ from dlc.ir.passes import Context, Manager
 from dlc.planning.return_counts import return_counts
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.artifact.contents import Artifact
-from dlc.runtime.calling.dim_binding import Binder
+from dlc.runtime.calling.dim_binding import DimBinder
 from dlc.runtime.model import Model
 from dlc.runtime.system.buffers import as_bytes
 from tests import example_models
@@ -77,7 +77,7 @@ def compiled(example: Example, settings: Settings) -> Artifact:
 
 def free_of(model: Model) -> Sequence[str]:
     """The sizes that are given by name."""
-    return Binder(model.main.entry).free
+    return DimBinder(model.main.entry).free
 
 
 def models() -> Iterator[tuple[str, Run]]:

@@ -135,7 +135,7 @@ def test_an_array_of_another_library_is_used_where_it_is(fake: FakeGpu, model: M
     # Each library has its own work done for the stream that the call is in.
     assert first.streams == second.streams
     assert isinstance(first.streams[0], int)
-    assert first.streams[0] != fake.home
+    assert first.streams[0] != fake.shared_stream
 
 
 def test_another_library_takes_a_result_where_it_is(fake: FakeGpu) -> None:

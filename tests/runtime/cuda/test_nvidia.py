@@ -140,7 +140,7 @@ class Parameters(Protocol):
     def getPtr(self) -> int: ...
 
 
-class SourceModel:
+class DriverFactory:
     """Makes drivers of noted functions."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -163,12 +163,12 @@ class SourceModel:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> SourceModel:
+def opened(monkeypatch: pytest.MonkeyPatch) -> DriverFactory:
     monkeypatch.setattr(nvidia, "OPENED", {})
-    return SourceModel(monkeypatch)
+    return DriverFactory(monkeypatch)
 
 
-def test_a_gpu_says_what_it_is(opened: SourceModel) -> None:
+def test_a_gpu_says_what_it_is(opened: DriverFactory) -> None:
     driver = opened()
     assert driver.capability == (9, 0)
     assert driver.name == "NVIDIA H200"
@@ -186,7 +186,7 @@ def test_without_the_package_what_to_install_is_said(monkeypatch: pytest.MonkeyP
 
 
 def test_threads_that_ask_at_once_get_the_same_gpu(
-    opened: SourceModel, monkeypatch: pytest.MonkeyPatch
+    opened: DriverFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened()
     monkeypatch.setattr(nvidia, "OPENED", {})
@@ -206,7 +206,7 @@ def test_threads_that_ask_at_once_get_the_same_gpu(
     assert all(driver is found[0] for driver in found)
 
 
-def test_memory_comes_from_the_pool_where_there_is_one(opened: SourceModel) -> None:
+def test_memory_comes_from_the_pool_where_there_is_one(opened: DriverFactory) -> None:
     driver = opened()
     assert driver.allocate(10) == 8192
     assert opened.noted.arguments("cuMemAllocAsync") == (10, 77)
@@ -215,7 +215,7 @@ def test_memory_comes_from_the_pool_where_there_is_one(opened: SourceModel) -> N
     assert opened.noted.arguments("cuMemFreeAsync") == (8192, 77)
 
 
-def test_memory_is_the_drivers_where_there_is_no_pool(opened: SourceModel) -> None:
+def test_memory_is_the_drivers_where_there_is_no_pool(opened: DriverFactory) -> None:
     driver = opened(pools=False)
     assert driver.allocate(10) == 4096
     driver.free(4096)
@@ -223,7 +223,7 @@ def test_memory_is_the_drivers_where_there_is_no_pool(opened: SourceModel) -> No
     assert opened.noted.arguments("cuMemFree") == (4096,)
 
 
-def test_pinned_memory_is_so_for_every_gpu(opened: SourceModel) -> None:
+def test_pinned_memory_is_so_for_every_gpu(opened: DriverFactory) -> None:
     driver = opened()
     assert driver.pin(100) == 512
     assert opened.noted.arguments("cuMemHostAlloc") == (100, bindings.CU_MEMHOSTALLOC_PORTABLE)
@@ -241,7 +241,7 @@ def test_pinned_memory_is_so_for_every_gpu(opened: SourceModel) -> None:
     ],
 )
 def test_the_driver_says_which_memory_is_pinned(
-    opened: SourceModel, told: tuple[object, ...], pinned: bool
+    opened: DriverFactory, told: tuple[object, ...], pinned: bool
 ) -> None:
     driver = opened.entered(cuPointerGetAttribute=told)
     assert driver.is_pinned(4096, 10) is pinned
@@ -251,42 +251,42 @@ def test_the_driver_says_which_memory_is_pinned(
 
 
 def test_nothing_is_given_back_when_python_ends(
-    opened: SourceModel, monkeypatch: pytest.MonkeyPatch
+    opened: DriverFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = opened()
     monkeypatch.setattr(nvidia.sys, "is_finalizing", lambda: True)
     before = len(opened.noted.calls)
     driver.free(1)
     driver.unpin(2)
-    driver.end_stream(3)
-    driver.end_event(4)
-    driver.unload(5)
+    driver.destroy_stream(3)
+    driver.destroy_event(4)
+    driver.unload_module(5)
     assert len(opened.noted.calls) == before
 
 
-def test_a_refusal_has_the_words_of_the_driver(opened: SourceModel) -> None:
+def test_a_refusal_has_the_words_of_the_driver(opened: DriverFactory) -> None:
     driver = opened(cuMemAllocAsync=(700,))
     with pytest.raises(CallError, match=r"D0818.*refuses cuMemAllocAsync: it is used up"):
         driver.allocate(10)
 
 
-def test_a_device_that_is_full_is_no_fault_of_it(opened: SourceModel) -> None:
+def test_a_device_that_is_full_is_no_fault_of_it(opened: DriverFactory) -> None:
     driver = opened(cuMemAllocAsync=(bindings.CUresult.CUDA_ERROR_OUT_OF_MEMORY,))
     with pytest.raises(CallError, match="D0613"):
         driver.allocate(10)
 
 
-def test_a_machine_without_devices_has_none(opened: SourceModel) -> None:
+def test_a_machine_without_devices_has_none(opened: DriverFactory) -> None:
     with pytest.raises(NoGpu, match="an NVIDIA GPU with its driver, and there is none here"):
         opened(cuDeviceGetCount=(0, 0))
 
 
-def test_a_driver_that_does_not_begin_is_none(opened: SourceModel) -> None:
+def test_a_driver_that_does_not_begin_is_none(opened: DriverFactory) -> None:
     with pytest.raises(NoGpu, match="an NVIDIA GPU with its driver"):
         opened(cuInit=(100,))
 
 
-def test_a_gpu_is_that_of_a_thread_for_a_while(opened: SourceModel) -> None:
+def test_a_gpu_is_that_of_a_thread_for_a_while(opened: DriverFactory) -> None:
     driver = opened()
     noted = opened.noted
     noted.entered.append("that of another library")
@@ -299,13 +299,13 @@ def test_a_gpu_is_that_of_a_thread_for_a_while(opened: SourceModel) -> None:
     assert noted.arguments("cuCtxPopCurrent") == ()
 
 
-def test_a_gpu_of_a_number_that_is_not_there_is_none(opened: SourceModel) -> None:
+def test_a_gpu_of_a_number_that_is_not_there_is_none(opened: DriverFactory) -> None:
     opened()
     with pytest.raises(NoGpu, match="GPU number 3, and the last one here is number 0"):
         open_driver(3)
 
 
-def test_a_kernel_gets_the_addresses_of_its_words(opened: SourceModel) -> None:
+def test_a_kernel_gets_the_addresses_of_its_words(opened: DriverFactory) -> None:
     driver = opened.entered()
     words: list[int] = []
 
@@ -326,44 +326,44 @@ def test_a_kernel_gets_the_addresses_of_its_words(opened: SourceModel) -> None:
     assert arguments[:9] == ("function", 5, 1, 1, 64, 1, 1, 0, 77)
 
 
-def test_a_graph_is_made_launched_changed_and_freed(opened: SourceModel) -> None:
+def test_a_graph_is_made_launched_changed_and_freed(opened: DriverFactory) -> None:
     driver = opened.entered()
     kernel = Kernel(bindings.CUfunction(), 64)
-    graph = driver.new_graph()
-    first = driver.add(graph, kernel, 5, [7], [])
+    graph = driver.create_graph()
+    first = driver.add_kernel_node(graph, kernel, 5, [7], [])
     noted = opened.noted
     source, before, count, parameters = noted.arguments("cuGraphAddKernelNode")
     assert (source, before, count) == ("graph", [], 0)
     assert [getattr(parameters, name) for name in FIELDS] == [5, 64, 0]
-    joined = driver.join(graph, [first])
+    joined = driver.add_empty_node(graph, [first])
     assert noted.arguments("cuGraphAddEmptyNode") == ("graph", ["node"], 1)
-    driver.add(graph, kernel, 5, [7], [first, joined])
+    driver.add_kernel_node(graph, kernel, 5, [7], [first, joined])
     assert noted.arguments("cuGraphAddKernelNode")[1:3] == (["node", "empty"], 2)
-    driver.complete(graph)
+    driver.instantiate(graph)
     driver.launch_graph(graph, 77)
-    driver.change(graph, first, kernel, 6, [8])
+    driver.set_kernel_arguments(graph, first, kernel, 6, [8])
     assert noted.arguments("cuGraphLaunch") == ("executable", 77)
     executable, changed, parameters = noted.arguments("cuGraphExecKernelNodeSetParams")
     assert (executable, changed) == ("executable", "node")
     assert [getattr(parameters, name) for name in FIELDS] == [6, 64, 0]
-    driver.free_graph(graph)
+    driver.destroy_graph(graph)
     # Nodes go by the names of those of the graph that was made, so it lives as long.
     assert noted.names[-2:] == ["cuGraphExecDestroy", "cuGraphDestroy"]
 
 
 @pytest.mark.parametrize("is_older", [False, True])
 @pytest.mark.parametrize("again", [False, True])
-def test_a_node_with_a_body_is_made(opened: SourceModel, is_older: bool, again: bool) -> None:
+def test_a_node_with_a_body_is_made(opened: DriverFactory, is_older: bool, again: bool) -> None:
     driver = opened.entered()
     noted = opened.noted
     noted.is_older = is_older
-    graph = driver.new_graph()
-    condition = driver.condition(graph)
+    graph = driver.create_graph()
+    condition = driver.create_condition(graph)
     assert condition == 1 << 40
     source, context, first, flags = noted.arguments("cuGraphConditionalHandleCreate")
     assert (source, context, first, flags) == ("graph", CONTEXT, 0, 1)
 
-    node, body = driver.add_body(graph, condition, again, ["node", "empty"])
+    node, body = driver.add_conditional_node(graph, condition, again, ["node", "empty"])
     assert node == "conditional"
     name = "cuGraphAddNode_v2" if is_older else "cuGraphAddNode"
     source, before, edges, count, parameters = noted.arguments(name)
@@ -377,60 +377,60 @@ def test_a_node_with_a_body_is_made(opened: SourceModel, is_older: bool, again: 
     numbers = (made.conditional.handle, made.conditional.size, made.conditional.ctx)
     assert [int(number) for number in numbers] == [1 << 40, 1, 99]
 
-    driver.add(body, Kernel(bindings.CUfunction(), 1), 1, [7], [])
+    driver.add_kernel_node(body, Kernel(bindings.CUfunction(), 1), 1, [7], [])
     assert int(cast(int, noted.arguments("cuGraphAddKernelNode")[0])) == BODY
-    driver.complete(graph)
+    driver.instantiate(graph)
     assert noted.arguments("cuGraphInstantiate") == ("graph", 0)
 
 
-def test_a_driver_without_conditions_refuses_them(opened: SourceModel) -> None:
+def test_a_driver_without_conditions_refuses_them(opened: DriverFactory) -> None:
     driver = opened.entered()
     opened.noted.lacks = ("cuGraphConditionalHandleCreate",)
-    graph = driver.new_graph()
+    graph = driver.create_graph()
     with pytest.raises(CallError, match=r"D0818.*has no cuGraphConditionalHandleCreate"):
-        driver.condition(graph)
+        driver.create_condition(graph)
     opened.noted.lacks = ()
     opened.noted.given["cuGraphConditionalHandleCreate"] = (801, None)
     with pytest.raises(CallError, match=r"D0818.*refuses cuGraphConditionalHandleCreate"):
-        driver.condition(graph)
+        driver.create_condition(graph)
 
 
-def test_a_graph_that_was_not_completed_is_freed(opened: SourceModel) -> None:
+def test_a_graph_that_was_not_completed_is_freed(opened: DriverFactory) -> None:
     driver = opened.entered(cuGraphInstantiate=(700,))
-    graph = driver.new_graph()
+    graph = driver.create_graph()
     with pytest.raises(CallError, match="D0818"):
-        driver.complete(graph)
-    driver.free_graph(graph)
+        driver.instantiate(graph)
+    driver.destroy_graph(graph)
     assert opened.noted.arguments("cuGraphDestroy") == ("graph",)
     assert "cuGraphExecDestroy" not in opened.noted.names
 
 
-def test_more_blocks_than_a_launch_takes_are_refused(opened: SourceModel) -> None:
+def test_more_blocks_than_a_launch_takes_are_refused(opened: DriverFactory) -> None:
     driver = opened.entered()
-    kernel, graph = Kernel(bindings.CUfunction(), 64), driver.new_graph()
+    kernel, graph = Kernel(bindings.CUfunction(), 64), driver.create_graph()
     driver.launch(kernel, MOST_BLOCKS, [7], 77)
     with pytest.raises(CallError, match=r"D0818.*2147483648 blocks"):
         driver.launch(kernel, MOST_BLOCKS + 1, [7], 77)
     with pytest.raises(CallError, match=r"D0818.*2147483648 blocks"):
-        driver.add(graph, kernel, MOST_BLOCKS + 1, [7], [])
+        driver.add_kernel_node(graph, kernel, MOST_BLOCKS + 1, [7], [])
 
 
-def test_every_other_function_is_called_as_it_is_declared(opened: SourceModel) -> None:
+def test_every_other_function_is_called_as_it_is_declared(opened: DriverFactory) -> None:
     driver = opened.entered()
     driver.unpin(driver.pin(100))
-    stream = driver.stream()
+    stream = driver.create_stream()
     driver.upload(1, 2, 3, stream)
     driver.download(1, 2, 3, stream)
     driver.copy(1, 2, 3, stream)
-    driver.clear(1, 3, stream)
-    event = driver.event()
+    driver.memset_zero(1, 3, stream)
+    event = driver.create_event()
     driver.record(event, stream)
-    assert driver.milliseconds(event, event) == 1.5
-    driver.end_event(event)
-    driver.wait(stream)
-    driver.wait_all()
-    driver.end_stream(stream)
-    module = driver.load(b"ptx\0")
-    assert driver.function(module, "f") == "function"
-    driver.unload(module)
+    assert driver.elapsed_ms(event, event) == 1.5
+    driver.destroy_event(event)
+    driver.synchronize(stream)
+    driver.synchronize_all()
+    driver.destroy_stream(stream)
+    module = driver.load_module(b"ptx\0")
+    assert driver.get_function(module, "f") == "function"
+    driver.unload_module(module)
     assert "cuMemcpyDtoDAsync" in opened.noted.names

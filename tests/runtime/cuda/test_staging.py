@@ -92,11 +92,11 @@ def test_what_was_given_may_be_changed_before_it_has_travelled(gpu: FakeGpu) -> 
     values = numbers(1000)
     place = gpu.allocate(values.nbytes)
     with gpu:
-        carrier = Staging(gpu, gpu.home)
+        carrier = Staging(gpu, gpu.shared_stream)
         carrier.upload(place, address(values), values.nbytes)
         wanted, values[:] = values.copy(), 0
         assert gpu.is_busy, "while the last chunks travel the processor goes on"
-        gpu.wait(gpu.home)
+        gpu.synchronize(gpu.shared_stream)
     np.testing.assert_array_equal(there(gpu, place, values), wanted)
 
 
@@ -104,12 +104,12 @@ def test_small_pieces_share_a_chunk(gpu: FakeGpu) -> None:
     values = numbers(2, 40)
     place = gpu.allocate(values.nbytes)
     with gpu:
-        carrier = Staging(gpu, gpu.home)
+        carrier = Staging(gpu, gpu.shared_stream)
         for number, row in enumerate(values):
             carrier.upload(place + number * row.nbytes, address(row), row.nbytes)
         assert "wait" not in gpu.done
         assert len(gpu.pinned) == 1
-        gpu.wait(gpu.home)
+        gpu.synchronize(gpu.shared_stream)
     np.testing.assert_array_equal(there(gpu, place, values), values)
 
 
@@ -119,12 +119,12 @@ def test_a_chunk_that_is_filled_too_early_would_be_found(
     values = numbers(1000)
     place = gpu.allocate(values.nbytes)
     with monkeypatch.context() as patch:
-        patch.setattr(gpu, "wait_event", _not_at_all)
+        patch.setattr(gpu, "synchronize_event", _not_at_all)
         staging.upload(gpu, place, address(values), values.nbytes)
     assert (there(gpu, place, values) != values).any()
     staging.upload(gpu, place, address(values), values.nbytes)
     with monkeypatch.context() as patch:
-        patch.setattr(gpu, "wait_event", _not_at_all)
+        patch.setattr(gpu, "synchronize_event", _not_at_all)
         assert (there(gpu, place, values) != values).any()
 
 
@@ -135,13 +135,13 @@ def _not_at_all(event: object) -> None:
 def test_two_at_once_have_chunks_of_their_own(gpu: FakeGpu) -> None:
     arrays = [numbers(700, seed=seed) for seed in (1, 2)]
     places = [gpu.allocate(array.nbytes) for array in arrays]
-    streams = [gpu.stream() for _ in arrays]
+    streams = [gpu.create_stream() for _ in arrays]
     with gpu:
         carriers = [Staging(gpu, stream) for stream in streams]
         for carrier, place, array in zip(carriers, places, arrays, strict=True):
             carrier.upload(place, address(array), array.nbytes)
         for stream in reversed(streams):
-            gpu.wait(stream)
+            gpu.synchronize(stream)
     for place, array in zip(places, arrays, strict=True):
         np.testing.assert_array_equal(there(gpu, place, array), array)
 

@@ -26,7 +26,7 @@ from dlc.errors import CallError
 from dlc.evaluation.gpu.warps import Launch
 from dlc.ir.core import Op
 from dlc.runtime.cuda import devices
-from dlc.runtime.cuda.driver import Driver, Handle, Kernel, NoGpu, Setters
+from dlc.runtime.cuda.driver import ConditionKernels, Driver, Handle, Kernel, NoGpu
 from dlc.runtime.cuda.pinned_pool import PinnedPool
 from dlc.runtime.gpu.conditions import PTX
 from dlc.runtime.system.buffers import address
@@ -167,17 +167,17 @@ class FakeGpu:
         """The name of a kernel that fails while it runs."""
         self.knows_conditions = True
         """Whether graphs may have conditions."""
-        self.takes_conditions = True
-        self.setters: Setters | None = None
+        self.supports_conditions = True
+        self.condition_kernels: ConditionKernels | None = None
         self._conditions: dict[int, int] = {}
         """Their values while a graph runs."""
         self.in_rounds: Work = lambda: None
         """What happens in the host whenever a kernel has decided on a loop."""
         self._streams: dict[int, list[Work]] = {}
         self._numbers = count(1 + number * MOST_STREAMS)
-        self.home = self.stream()
-        self.spare: dict[int, list[int]] = {}
-        self.spare_pinned = PinnedPool(self.pin, self.unpin)
+        self.shared_stream = self.create_stream()
+        self.free_blocks: dict[int, list[int]] = {}
+        self.pinned_pool = PinnedPool(self.pin, self.unpin)
         self.pins = True
         """Whether the system has more memory to pin."""
         self.events = 0
@@ -245,7 +245,7 @@ class FakeGpu:
             lambda: self._move(self._host(target, count), self._host(source, count), count),
         )
 
-    def clear(self, address: int, count: int, stream: int) -> None:
+    def memset_zero(self, address: int, count: int, stream: int) -> None:
         self._later(stream, lambda: self._move(self._host(address, count), bytes(count), count))
 
     def _move(self, target: int, source: int | bytes, count: int, what: str = "copy") -> None:
@@ -269,19 +269,19 @@ class FakeGpu:
 
     # Order
 
-    def stream(self) -> int:
+    def create_stream(self) -> int:
         number = next(self._numbers)
         self._streams[number] = []
         return number
 
-    def end_stream(self, stream: int) -> None:
+    def destroy_stream(self, stream: int) -> None:
         del self._streams[stream]
 
     def _later(self, stream: int, work: Work) -> None:
         self._check_entered()
         self._streams[stream].append(work)
 
-    def wait(self, stream: int) -> None:
+    def synchronize(self, stream: int) -> None:
         self._check_entered()
         works = self._streams[stream]
         with self._working:
@@ -294,16 +294,16 @@ class FakeGpu:
         """Whether something that was put into a stream is not done."""
         return any(self._streams.values())
 
-    def wait_all(self) -> None:
+    def synchronize_all(self) -> None:
         with self:
             for stream in self._streams:
-                self.wait(stream)
+                self.synchronize(stream)
 
-    def event(self) -> Handle:
+    def create_event(self) -> Handle:
         self.events += 1
         return Event(self)
 
-    def end_event(self, event: Handle) -> None:
+    def destroy_event(self, event: Handle) -> None:
         self._own(event)
         self.events -= 1
 
@@ -322,12 +322,12 @@ class FakeGpu:
 
         self._later(stream, happen)
 
-    def after(self, stream: int, event: Handle) -> None:
+    def stream_wait_event(self, stream: int, event: Handle) -> None:
         mark = self._own(event).mark
         assert mark is not None, "it was never recorded"
         self._later(stream, lambda: self._reach(mark))
 
-    def wait_event(self, event: Handle) -> None:
+    def synchronize_event(self, event: Handle) -> None:
         self._check_entered()
         mark = self._own(event).mark
         assert mark is not None, "it was never recorded"
@@ -341,7 +341,7 @@ class FakeGpu:
                 self._streams[mark.stream].pop(0)()
                 self._done += 1
 
-    def milliseconds(self, begin: Handle, end: Handle) -> float:
+    def elapsed_ms(self, begin: Handle, end: Handle) -> float:
         self._check_entered()
         first, last = self._own(begin).moment, self._own(end).moment
         assert 0 <= first < last
@@ -349,16 +349,16 @@ class FakeGpu:
 
     # Kernels
 
-    def load(self, image: bytes) -> Handle:
+    def load_module(self, image: bytes) -> Handle:
         if image == PTX.encode() + b"\0":
             self._need_conditions("cuModuleLoadData")
             return kernels_of_ptx(PTX)
         return self.modules[image.rstrip(b"\0")]
 
-    def unload(self, module: Handle) -> None:
+    def unload_module(self, module: Handle) -> None:
         assert isinstance(module, dict)
 
-    def function(self, module: Handle, name: str) -> Handle:
+    def get_function(self, module: Handle, name: str) -> Handle:
         return Function(self, cast("Mapping[str, simt.Func | PtxKernel]", module)[name])
 
     def _function(self, kernel: Kernel) -> simt.Func | PtxKernel:
@@ -428,12 +428,12 @@ class FakeGpu:
         if not self.knows_conditions:
             raise CallError(f"the GPU's driver refuses {name}: as told", code="D0818")
 
-    def new_graph(self) -> Handle:
+    def create_graph(self) -> Handle:
         self._check_entered()
         self.graphs.append(Graph())
         return self.graphs[-1]
 
-    def add(
+    def add_kernel_node(
         self,
         graph: Handle,
         kernel: Kernel,
@@ -443,7 +443,7 @@ class FakeGpu:
     ) -> Handle:
         return self._added(graph, self._node(kernel, tiles, words, cast("Sequence[Node]", after)))
 
-    def join(self, graph: Handle, after: Sequence[Handle]) -> Handle:
+    def add_empty_node(self, graph: Handle, after: Sequence[Handle]) -> Handle:
         return self._added(graph, Node(None, 0, [], cast("Sequence[Node]", after)))
 
     def _added(self, graph: Handle, node: Node) -> Node:
@@ -455,13 +455,13 @@ class FakeGpu:
         graph.nodes.append(node)
         return node
 
-    def condition(self, graph: Handle) -> int:
+    def create_condition(self, graph: Handle) -> int:
         assert isinstance(graph, Graph)
         self._need_conditions("cuGraphConditionalHandleCreate")
         graph.conditions.append(next(self._numbers) << 40)
         return graph.conditions[-1]
 
-    def add_body(
+    def add_conditional_node(
         self, graph: Handle, condition: int, again: bool, after: Sequence[Handle]
     ) -> tuple[Handle, Handle]:
         assert isinstance(graph, Graph)
@@ -471,7 +471,7 @@ class FakeGpu:
         node = Node(None, 0, [], cast("Sequence[Node]", after), body, condition, again)
         return self._added(graph, node), body
 
-    def complete(self, graph: Handle) -> None:
+    def instantiate(self, graph: Handle) -> None:
         assert isinstance(graph, Graph)
         assert graph.inside is None
         assert not any(part.conditions for part in graph.with_bodies()), "conditions without nodes"
@@ -491,7 +491,7 @@ class FakeGpu:
         for node in found.nodes:
             self._later(stream, lambda node=node: self._run(node))
 
-    def change(
+    def set_kernel_arguments(
         self, graph: Handle, node: Handle, kernel: Kernel, tiles: int, words: Sequence[int]
     ) -> None:
         self._check_entered()
@@ -504,7 +504,7 @@ class FakeGpu:
         graph.changes += 1
         node.tiles, node.words = tiles, list(words)
 
-    def free_graph(self, graph: Handle) -> None:
+    def destroy_graph(self, graph: Handle) -> None:
         assert isinstance(graph, Graph)
         assert not graph.is_free
         graph.is_free = True

@@ -16,7 +16,7 @@ from dlc.codegen.nvptx.ptx import find_ptxas, has_ptxas
 from dlc.errors import CallError
 from dlc.runtime.abi import STEP_WORDS, ArgKind, Opcode, Root
 from dlc.runtime.arrays.tensor import Tensor
-from dlc.runtime.cuda.driver import Driver, Kernel, Setters
+from dlc.runtime.cuda.driver import ConditionKernels, Driver, Kernel
 from dlc.runtime.gpu.conditions import PTX
 from dlc.runtime.gpu.errors import WAIT
 from dlc.runtime.gpu.graphs import GraphMaker
@@ -144,37 +144,37 @@ def test_a_program_with_conditions_is_one_launch_from_the_second_call_on(
 class Noted:
     """Notes what is put into graphs: where, what, and behind what."""
 
-    takes_conditions = True
-    setters = Setters(Kernel("branch", 1), Kernel("round", 1))
+    supports_conditions = True
+    condition_kernels = ConditionKernels(Kernel("branch", 1), Kernel("round", 1))
 
     def __init__(self) -> None:
         self.nodes: list[tuple[str, str, list[str]]] = []
 
-    def new_graph(self) -> str:
+    def create_graph(self) -> str:
         return "whole"
 
     def _node(self, graph: str, what: str, after: Sequence[str]) -> str:
         self.nodes.append((graph, what, list(after)))
         return what
 
-    def add(
+    def add_kernel_node(
         self, graph: str, kernel: Kernel, tiles: int, words: Sequence[int], after: Sequence[str]
     ) -> str:
-        number = f" {words[0]}" if kernel in self.setters else ""
+        number = f" {words[0]}" if kernel in self.condition_kernels else ""
         return self._node(graph, f"{kernel.function}{number}", after)
 
-    def condition(self, graph: str) -> int:
+    def create_condition(self, graph: str) -> int:
         return len(self.nodes)
 
-    def add_body(
+    def add_conditional_node(
         self, graph: str, condition: int, again: bool, after: Sequence[str]
     ) -> tuple[str, str]:
         name = f"{'while' if again else 'if'} {condition}"
         return self._node(graph, name, after), f"{graph}/{name}"
 
-    def complete(self, graph: str) -> None: ...
+    def instantiate(self, graph: str) -> None: ...
 
-    def free_graph(self, graph: str) -> None: ...
+    def destroy_graph(self, graph: str) -> None: ...
 
 
 def put(*items: Item) -> list[tuple[str, str, list[str]]]:
@@ -325,13 +325,13 @@ def test_a_driver_without_conditions_is_asked_once(
     for arguments in CALLS[entry] * 2:
         found = np.asarray(model[entry](*arguments))
         same(found, compiled[entry](*arguments))
-    assert not fake.takes_conditions
+    assert not fake.supports_conditions
     assert all(bodies(graph) == 0 for graph in fake.graphs)
     assert sum(graph.is_free and not graph.is_complete for graph in fake.graphs) == 1
-    assert fake.setters is None
+    assert fake.condition_kernels is None
 
 
-@pytest.mark.parametrize("name", ["complete", "launch_graph", "change"])
+@pytest.mark.parametrize("name", ["instantiate", "launch_graph", "set_kernel_arguments"])
 def test_a_graph_with_conditions_that_is_refused_later_is_none(
     fake: FakeGpu, model: Model, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -340,7 +340,7 @@ def test_a_graph_with_conditions_that_is_refused_later_is_none(
     tensors = [Tensor(a).to("cuda") for a in arrays]
     result = Tensor(np.zeros(3, np.float32)).to("cuda")
     model.roots(tensors[0], out=result)
-    if name == "change":
+    if name == "set_kernel_arguments":
         model.roots(tensors[0], out=result)
     real: Callable[..., None] = getattr(fake, name)
 
@@ -353,7 +353,7 @@ def test_a_graph_with_conditions_that_is_refused_later_is_none(
     for number in (1, 2, 0):
         model.roots(tensors[number], out=result)
         same(result.numpy(), np.sqrt(arrays[number]))
-    assert not fake.takes_conditions
+    assert not fake.supports_conditions
 
 
 def test_waiting_for_each_kernel_asks_for_no_conditions(

@@ -17,7 +17,7 @@ from dlc.runtime.abi import Root
 from dlc.runtime.arrays.tensor import Tensor
 from dlc.runtime.cuda.driver import Driver, Kernel
 from dlc.runtime.gpu.errors import WAIT
-from dlc.runtime.gpu.launching import MAX_KEPT, Known, Launcher
+from dlc.runtime.gpu.launching import MAX_KEPT, CachedSegment, Launcher
 from dlc.runtime.gpu.steps import NUMBER
 from dlc.runtime.gpu.walk import Launch, Segment
 from dlc.runtime.model import Model
@@ -124,25 +124,25 @@ class Edges:
         self.after: list[Sequence[object]] = []
         self.joints: list[int] = []
 
-    def new_graph(self) -> str:
+    def create_graph(self) -> str:
         return "graph"
 
-    def add(
+    def add_kernel_node(
         self, graph: str, kernel: Kernel, tiles: int, words: object, after: Sequence[object]
     ) -> int:
         self.after.append(list(after))
         return len(self.after) - 1
 
-    def join(self, graph: str, after: Sequence[object]) -> int:
+    def add_empty_node(self, graph: str, after: Sequence[object]) -> int:
         self.joints.append(len(self.after))
         self.after.append(list(after))
         return self.joints[-1]
 
-    def complete(self, graph: str) -> None: ...
+    def instantiate(self, graph: str) -> None: ...
 
     def launch_graph(self, graph: str, stream: int) -> None: ...
 
-    def free_graph(self, graph: str) -> None: ...
+    def destroy_graph(self, graph: str) -> None: ...
 
 
 def edges(*launches: tuple[int, bool]) -> Edges:
@@ -153,7 +153,7 @@ def edges(*launches: tuple[int, bool]) -> Edges:
         tuple([Launch(0, 1, words[scratch], 0, wave) for wave, scratch in launches]), 0, (), ()
     )
     launcher = Launcher(cast(Driver, noted), [Kernel("function", 32)], 1)
-    launcher.launch(Known(segment), [0] * len(Root), again=True)
+    launcher.launch(CachedSegment(segment), [0] * len(Root), again=True)
     return noted
 
 
@@ -186,7 +186,7 @@ def test_a_graph_whose_change_fails_is_changed_as_a_whole_the_next_time(
         raise CallError("the GPU's driver refuses it: as told", code="D0818")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fake, "change", refused)
+        patch.setattr(fake, "set_kernel_arguments", refused)
         with pytest.raises(CallError, match="D0818"):
             model.folded(tensors[1], out=result)
     model.folded(tensors[0], out=result)

@@ -12,7 +12,7 @@ from dlc.driver.compile.settings import Settings
 from dlc.driver.source.open import open_model
 from dlc.errors import CallError, Diagnostic
 from dlc.runtime.gpu.errors import WAIT
-from dlc.runtime.hetero.entry import MixedEntryPoint
+from dlc.runtime.hetero.entry import HeteroEntryPoint
 from dlc.runtime.model import Model
 from tests.runtime.gpu.fake_gpu import FakeGpu, fake_gpu
 
@@ -77,7 +77,7 @@ def test_a_kernel_that_the_driver_refuses_is_told_by_its_line(gpu: FakeGpu) -> N
     gpu.refuses = gpu.launched[-1]
     said = failure(lambda: model.by_gpu(X, GOOD))
     entry = model["by_gpu"]
-    assert isinstance(entry, MixedEntryPoint)
+    assert isinstance(entry, HeteroEntryPoint)
     timed = failure(lambda: entry.timed(X, GOOD))
     gpu.refuses = None
     assert not gpu.is_busy
