@@ -22,7 +22,7 @@ GROUP, PART = np.divmod(np.arange(WARP), 4)
 """g and p of each thread."""
 
 
-def places(rows: Numbers, dtype: DType, transposed: bool) -> Numbers:
+def thread_addresses(rows: Numbers, dtype: DType, transposed: bool) -> Numbers:
     """The addresses that each thread reads of a matrix whose eight rows are at `rows`: one or two."""
     width = 1 if dtype is F32 else 2
     columns = width * PART[:, None] + np.arange(width)
@@ -31,7 +31,7 @@ def places(rows: Numbers, dtype: DType, transposed: bool) -> Numbers:
     return rows[GROUP][:, None] + columns * dtype.bytes
 
 
-def multiply_add(
+def mma(
     lhs: Sequence[Array], rhs: Sequence[Array], sums: Sequence[Array], dtype: DType
 ) -> list[Array]:
     """The four sums of each thread, from its registers: exact products, added up in f64."""

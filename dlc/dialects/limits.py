@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dlc.dialects.builtin import Module
 from dlc.errors import Place
 
-__all__ = ["LIMITS", "Limit", "attach_limits", "limits_of"]
+__all__ = ["LIMITS", "Limit", "attach_limits", "read_limits"]
 
 LIMITS = ("memory", "deterministic", "exact", "fast_narrow")
 """The names of the limits; `memory` has a number of bytes."""
@@ -42,7 +42,7 @@ def attach_limits(module: Module, limits: Iterable[Limit]) -> None:
         module.attributes[_ATTRIBUTE] = written
 
 
-def limits_of(module: Module) -> tuple[Limit, ...]:
+def read_limits(module: Module) -> tuple[Limit, ...]:
     """What the text of a module promises. Raises ModelError for an attribute that says something else."""
     written = module.attributes.get(_ATTRIBUTE, ())
     return tuple([_read(module, text) for text in written]) if isinstance(written, tuple) else ()

@@ -43,7 +43,7 @@ class Measuring(Op):
     pure = False
 
     @property
-    def brings(self) -> str:
+    def dim_name(self) -> str:
         """The name of the dim."""
         raise NotImplementedError
 
@@ -58,7 +58,9 @@ class Measuring(Op):
         return self.results[-1]
 
 
-def places(op: Measuring, values: Array, limit: int, at: Evaluation) -> tuple[Array, Array]:
+def nonzero_indices(
+    op: Measuring, values: Array, limit: int, at: Evaluation
+) -> tuple[Array, Array]:
     """Where values are not 0, one place in each row, and how many there are, which the dim is from now on.
 
     Raises CallError (D0810) for more than `limit`.
@@ -70,7 +72,7 @@ def places(op: Measuring, values: Array, limit: int, at: Evaluation) -> tuple[Ar
             code="D0810",
             place=op.location.place,
         )
-    at.dims[op.brings] = len(rows)
+    at.dims[op.dim_name] = len(rows)
     return rows, np.asarray(len(rows), np.int64)
 
 
@@ -78,19 +80,19 @@ def measuring(function: Op) -> dict[str, Measuring]:
     """The operations of a function that bring dims, by dim. Raises ModelError where two bring the same."""
     found: dict[str, Measuring] = {}
     for op in function.walk(formulas=False):
-        if isinstance(op, Measuring) and found.setdefault(op.brings, op) is not op:
-            raise op.fail(f"{op.name} counts {op.brings}, which another operation counts already")
+        if isinstance(op, Measuring) and found.setdefault(op.dim_name, op) is not op:
+            raise op.fail(f"{op.name} counts {op.dim_name}, which another operation counts already")
     return found
 
 
-def count_anew(block: Block, taken: Iterable[str]) -> None:
+def rename_measured_dims(block: Block, taken: Iterable[str]) -> None:
     """Let what is measured in a block, a copy of another one, have names that are not `taken`."""
     known = set(taken)
     anew: dict[str, Size] = {}
     for op in [op for outer in block for op in outer.walk() if isinstance(op, Measuring)]:
-        name = unused(op.brings, known)
+        name = unused(op.dim_name, known)
         known.add(name)
-        anew[op.brings] = symbol(name)
+        anew[op.dim_name] = symbol(name)
         op.attributes["dim"] = name
     if not anew:
         return
@@ -107,25 +109,25 @@ def unused(name: str, taken: Container[str]) -> str:
     return next(each for k in count() if (each := f"{name}_{k}" if k else name) not in taken)
 
 
-def limits_of(found: Mapping[str, Measuring]) -> dict[str, Size]:
+def upper_bounds(found: Mapping[str, Measuring]) -> dict[str, Size]:
     """The limit of each measured dim over dims that are known before the call."""
     known: dict[str, Size] = {}
     for name, op in found.items():
-        known[name] = at_most(op.limit, known)
+        known[name] = upper_bound(op.limit, known)
     return known
 
 
-def at_most(size: Size, limits: Mapping[str, Size]) -> Size:
+def upper_bound(size: Size, limits: Mapping[str, Size]) -> Size:
     """The largest that a size can be while measured dims go from 0 to their limits."""
     return _end(size, limits, high=True)
 
 
-def at_least(size: Size, limits: Mapping[str, Size]) -> Size:
+def lower_bound(size: Size, limits: Mapping[str, Size]) -> Size:
     """The smallest that a size can be while measured dims go from 0 to their limits."""
     return _end(size, limits, high=False)
 
 
-def grows(size: Size, limits: Mapping[str, Size]) -> bool:
+def is_monotone(size: Size, limits: Mapping[str, Size]) -> bool:
     """Whether a size is at its largest where the measured dims are at their limits."""
     return not any(factor < 0 and _mentions(m, limits) for m, factor in _terms(size))
 

@@ -162,18 +162,19 @@ def refuse_width(op: Op, dtype: DType, count: int) -> None:
 
 @op("simt.copy")
 class Copy(Op):
-    """Start to copy `count` elements from `source[place]` to shared memory, `target[there]` on.
+    """Start an asynchronous copy of `count` elements from global to shared memory (`cp.async`).
 
-    They are 4, 8 or 16 bytes together, and both addresses multiples of that; where `within` is false,
-    zeros are written and nothing is read. Until this thread has waited for the copy nobody may touch the
-    target, and other threads not before a barrier that follows.
+    It copies `source[source_index]` and its neighbours to `target[target_index]` and on. The elements have
+    4, 8 or 16 bytes together, and both addresses are multiples of that. Where `predicate` is false, zeros
+    are written and nothing is read. No thread may touch the target before this one has waited for the copy
+    (`simt.wait`), and other threads not before a barrier after that.
     """
 
     source: Value = operand()
-    place: Value = operand()
+    source_index: Value = operand()
     target: Value = operand()
-    there: Value = operand()
-    within: Value = operand()
+    target_index: Value = operand()
+    predicate: Value = operand()
     dtype: DType = attribute()
     count: int = attribute()
 
@@ -181,8 +182,8 @@ class Copy(Op):
 
     def infer(self) -> tuple[Type, ...]:
         refuse_width(self, self.dtype, self.count)
-        if self.within.type is not BOOL:
-            raise self.fail(f"whether {self.name} reads is a bool, not a {self.within.type}")
+        if self.predicate.type is not BOOL:
+            raise self.fail(f"whether {self.name} reads is a bool, not a {self.predicate.type}")
         return ()
 
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc.dialects import simt
-from dlc.dialects.loop.memory import POISON, Machine, Stretch
+from dlc.dialects.loop.memory import POISON, EvaluationMachine, MemoryRange
 from dlc.evaluation.gpu.warps import Launch
 from dlc.lowering.kernel_code.writer import Function
 
 
 def run_tile(
     function: Function,
-    views: Sequence[Stretch],
+    views: Sequence[MemoryRange],
     sizes: Sequence[int],
     tile: int,
     scratch: int = 0,
@@ -23,18 +23,18 @@ def run_tile(
     """Run one tile of a kernel on memory, with `scratch` bytes of its own; the steps that are left.
 
     Raises CallError where the kernel notes that the call failed, BadAccess where it reaches memory that
-    is not its own, Enough after so many steps.
+    is not its own, StepLimit after so many steps.
     """
     if isinstance(function, simt.Func):
         launch = Launch(function, views, sizes, scratch, steps)
         launch.run(tile)
         return launch.steps
-    machine = Machine(steps)
+    machine = EvaluationMachine(steps)
     arguments = [np.asarray(tile), np.asarray(tile + 1)]
     arguments += [machine.add(view) for view in views]
     arguments += [np.asarray(size, np.int64) for size in sizes]
     if scratch:
-        room = Stretch("the thread's scratch", np.full(scratch, POISON, np.uint8))
+        room = MemoryRange("the thread's scratch", np.full(scratch, POISON, np.uint8))
         arguments.append(machine.add(room))
     with np.errstate(all="ignore"):
         machine.run(function.body, arguments)

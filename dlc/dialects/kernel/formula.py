@@ -41,7 +41,7 @@ def number(emit: Builder, value: float, dtype: DType) -> Value:
     return emit(scalar.Constant(exact, dtype))
 
 
-def fold(
+def reduce(
     emit: Builder,
     extents: Shape,
     combine: str,

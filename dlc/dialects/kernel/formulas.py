@@ -51,7 +51,7 @@ def generic(emit: Builder, inputs: Sequence[Value], domain: Shape, formula: Form
     return emit(kernel.Generic(inputs, [], body, domain))
 
 
-def fold(emit: Builder, extents: Shape, combine: str, element: Element) -> Expr:
+def reduce(emit: Builder, extents: Shape, combine: str, element: Element) -> Expr:
     """The element combined over all inner indices."""
     return Expr(emit, emit(kernel.Reduce(_inner(emit, extents, element), extents, combine)))
 

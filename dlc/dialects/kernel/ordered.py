@@ -14,7 +14,7 @@ from dlc.dialects.array.index import MODES, check_range, in_front, in_order
 from dlc.dialects.array.order import sorting
 from dlc.dialects.array.pieces import placed
 from dlc.dialects.kernel.generic import COMBINE, Kernel, array_type, identity
-from dlc.dialects.measured import Measuring, places
+from dlc.dialects.measured import Measuring, nonzero_indices
 from dlc.ir.core import Array, Evaluation, Value
 from dlc.ir.define import attribute, op, operands
 from dlc.ir.dims import Size, symbol
@@ -155,7 +155,7 @@ class NonZero(Kernel, Measuring):
     bound: Size = attribute()
 
     @property
-    def brings(self) -> str:
+    def dim_name(self) -> str:
         """The dim of the rows."""
         return self.dim
 
@@ -173,4 +173,4 @@ class NonZero(Kernel, Measuring):
         return TensorType(I64, (symbol(self.dim), source.rank)), TensorType(I64)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
-        return places(self, inputs[0], at.size(self.bound), at)
+        return nonzero_indices(self, inputs[0], at.size(self.bound), at)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dlc.dialects.loop.memory import Machine
+from dlc.dialects.loop.memory import EvaluationMachine
 from dlc.ir.core import Array, Op
 from dlc.ir.types import F32, F64, I32, U8, DType
 
@@ -19,7 +19,7 @@ _START = np.asarray(0, np.int64)
 def _gemm(dtype: DType) -> Callee:
     """`c = alpha * op(a) @ op(b) + beta * c` in Fortran's order: columns are what is contiguous."""
 
-    def call(at: Machine, op: Op, *arguments: Array) -> None:
+    def call(at: EvaluationMachine, op: Op, *arguments: Array) -> None:
         turn_a, turn_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = arguments
         rows, columns, inner = (_read(at, op, size, I32) for size in (m, n, k))
         lhs = _matrix(at, op, a, lda, (rows, inner), dtype, turn_a)
@@ -36,7 +36,7 @@ def _gemm(dtype: DType) -> Callee:
 
 
 def _matrix(
-    at: Machine,
+    at: EvaluationMachine,
     op: Op,
     pointer: Array,
     leading: Array,
@@ -53,7 +53,7 @@ def _matrix(
     return stored.T if swap else stored
 
 
-def _read(at: Machine, op: Op, pointer: Array, dtype: DType) -> int:
+def _read(at: EvaluationMachine, op: Op, pointer: Array, dtype: DType) -> int:
     return int(at.read(op, pointer, _START, dtype, 1)[0])
 
 

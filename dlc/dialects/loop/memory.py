@@ -34,7 +34,7 @@ class BadAccess(Exception):
 
 
 @dataclass(slots=True)
-class Stretch:
+class MemoryRange:
     """Bytes that pointers may point into, what to call them, and, if asked for, which were written."""
 
     name: str
@@ -50,20 +50,20 @@ class Stretch:
             )
 
 
-class Memory:
+class AddressSpace:
     """The stretches that there are, and how a number points into one of them."""
 
     __slots__ = ("_stretches",)
 
     def __init__(self) -> None:
-        self._stretches: list[Stretch] = []
+        self._stretches: list[MemoryRange] = []
 
-    def add(self, stretch: Stretch) -> int:
+    def add(self, stretch: MemoryRange) -> int:
         """A pointer to the first byte of a stretch."""
         self._stretches.append(stretch)
         return (len(self._stretches) << _OFFSET_BITS) + _MIDDLE
 
-    def at(self, op: Op, address: int, size: int) -> tuple[Stretch, int]:
+    def at(self, op: Op, address: int, size: int) -> tuple[MemoryRange, int]:
         """The stretch that so many bytes from an address on are in, and where in it they begin."""
         stretch = self._stretches[(address >> _OFFSET_BITS) - 1]
         start = (address & _OFFSET) - _MIDDLE
@@ -73,7 +73,7 @@ class Memory:
 
     def at_each(
         self, op: Op, addresses: NDArray[np.int64], size: int
-    ) -> Iterator[tuple[Stretch, NDArray[np.int64], NDArray[np.int64]]]:
+    ) -> Iterator[tuple[MemoryRange, NDArray[np.int64], NDArray[np.int64]]]:
         """The same for several addresses: each stretch, which of them are in it, and where in it."""
         numbers = (addresses >> _OFFSET_BITS) - 1
         alike = bool((numbers == numbers[0]).all())
@@ -86,26 +86,26 @@ class Memory:
                 raise self._outside(op, stretch, int(starts[wrong][0]), size)
             yield stretch, rows, starts
 
-    def _outside(self, op: Op, stretch: Stretch, start: int, size: int) -> BadAccess:
+    def _outside(self, op: Op, stretch: MemoryRange, start: int, size: int) -> BadAccess:
         return BadAccess(
             f"{op.name} at {op.location.place} reaches bytes {start} to {start + size} of "
             f"{stretch.name}, which has {stretch.data.size}"
         )
 
 
-class Enough(Exception):
+class StepLimit(Exception):
     """The code takes longer than it was to be run for."""
 
 
-class Machine(Evaluation):
-    """One run of loop-level code; after so many `steps`, operations that were run, it raises Enough."""
+class EvaluationMachine(Evaluation):
+    """One run of loop-level code; after so many `steps`, operations that were run, it raises StepLimit."""
 
     __slots__ = ("_buffers", "_known", "_memory", "steps")
 
     def __init__(self, steps: float = float("inf")) -> None:
         super().__init__()
         self.steps = steps
-        self._memory = Memory()
+        self._memory = AddressSpace()
         self._buffers: dict[Op, Array] = {}
         self._known: dict[Value, Array] = {}
 
@@ -123,7 +123,7 @@ class Machine(Evaluation):
                 return tuple([known[operand] for operand in op.operands])
             self.steps -= 1
             if self.steps < 0:
-                raise Enough
+                raise StepLimit
             results = op.evaluate(self, *[known[operand] for operand in op.operands])
             if isinstance(results, tuple):
                 known.update(zip(op.results, results, strict=True))
@@ -131,19 +131,19 @@ class Machine(Evaluation):
                 known[op.results[0]] = results
         raise AssertionError("the block has no terminator")
 
-    def add(self, stretch: Stretch) -> Array:
+    def add(self, stretch: MemoryRange) -> Array:
         """A pointer to the first byte of a stretch."""
         return np.asarray(self._memory.add(stretch), np.int64)
 
     def buffer(self, op: Op, size: int) -> Array:
         """A pointer to the room that an operation has for itself."""
         if op not in self._buffers:
-            self._buffers[op] = self.add(Stretch(op.name, np.full(size, POISON, np.uint8)))
+            self._buffers[op] = self.add(MemoryRange(op.name, np.full(size, POISON, np.uint8)))
         return self._buffers[op]
 
     def read(self, op: Op, pointer: Array, index: Array, dtype: DType, count: int) -> Array:
         """Consecutive elements from `pointer[index]` on."""
-        address = number(pointer) + number(index) * dtype.bytes
+        address = as_int(pointer) + as_int(index) * dtype.bytes
         stretch, start = self._memory.at(op, address, count * dtype.bytes)
         return stretch.data[start : start + count * dtype.bytes].view(dtype.numpy).copy()
 
@@ -151,19 +151,19 @@ class Machine(Evaluation):
         """Write consecutive elements from `pointer[index]` on."""
         data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         size = values.itemsize
-        stretch, start = self._memory.at(op, number(pointer) + number(index) * size, data.size)
+        stretch, start = self._memory.at(op, as_int(pointer) + as_int(index) * size, data.size)
         stretch.refuse_write(op)
         stretch.data[start : start + data.size] = data
         if stretch.written is not None:
             stretch.written[start : start + data.size] = True
 
 
-def machine(at: Evaluation) -> Machine:
+def machine(at: Evaluation) -> EvaluationMachine:
     """The run that an operation of the loop level is in."""
-    assert isinstance(at, Machine), "operations on memory are evaluated on a machine"
+    assert isinstance(at, EvaluationMachine), "operations on memory are evaluated on a machine"
     return at
 
 
-def number(scalar: Array) -> int:
+def as_int(scalar: Array) -> int:
     """An index or a pointer as Python's number."""
     return cast("int", scalar.item())

@@ -98,7 +98,7 @@ def resize_linear(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePosition:
     """Where each output element falls, as a fraction: two i64 tensors, the denominator positive."""
 
     numerator: Value
@@ -122,7 +122,9 @@ def _ceil(emit: Builder, over: Value, under: Value) -> Value:
     return emit(array.Negate(emit(array.FloorDivide(emit(array.Negate(over)), under))))
 
 
-def _place(emit: Builder, old: Size, new: Size, coordinates: str, scale: Fraction | None) -> Place:
+def _place(
+    emit: Builder, old: Size, new: Size, coordinates: str, scale: Fraction | None
+) -> SourcePosition:
     type = TensorType(I64, (new,))
     i = array.iota(emit, type, 0)
     if scale is not None:
@@ -133,14 +135,16 @@ def _place(emit: Builder, old: Size, new: Size, coordinates: str, scale: Fractio
         odd = plus(emit, emit(array.Add(i, i)), 1)
         scaled = emit(array.Multiply(odd, numbers(emit, old, type)))
         over = emit(array.Subtract(scaled, numbers(emit, new, type)))
-        return Place(over, numbers(emit, 2 * new, type))
+        return SourcePosition(over, numbers(emit, 2 * new, type))
     if coordinates == "align_corners":
         # A single element lies at the first corner: any denominator will do.
         one = array.fill(emit, 1, type)
         under = emit(array.Maximum(numbers(emit, new - 1, type), one))
-        return Place(emit(array.Multiply(i, numbers(emit, old - 1, type))), under)
+        return SourcePosition(emit(array.Multiply(i, numbers(emit, old - 1, type))), under)
     assert coordinates == "asymmetric", coordinates
-    return Place(emit(array.Multiply(i, numbers(emit, old, type))), numbers(emit, new, type))
+    return SourcePosition(
+        emit(array.Multiply(i, numbers(emit, old, type))), numbers(emit, new, type)
+    )
 
 
 def _taken(emit: Builder, x: Value, axis: int, index: Value, size: Size) -> Value:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlc.dialects import loop, scalar, simt
-from dlc.dialects.loop.memory import POISON, BadAccess, Bytes, Enough, Memory, Stretch
+from dlc.dialects.loop.memory import POISON, AddressSpace, BadAccess, Bytes, MemoryRange, StepLimit
 from dlc.dialects.simt import WARP
 from dlc.evaluation.gpu.shadow_memory import Moment, Numbers, Race, Shadow
 from dlc.ir.core import Array, Evaluation, Op
@@ -45,7 +45,7 @@ class Divergence(Exception):
     """Not all threads come to where all must be."""
 
 
-class Early(Exception):
+class PendingCopyAccess(Exception):
     """Memory is used to which a copy is still on its way."""
 
 
@@ -53,7 +53,7 @@ class Early(Exception):
 class Flight:
     """A copy on its way: what it brings, where to, and the threads of the warp that started it."""
 
-    stretch: Stretch
+    stretch: MemoryRange
     places: Numbers
     rows: Numbers
     data: Bytes
@@ -62,23 +62,23 @@ class Flight:
 class LaunchMemory:
     """The memory that all blocks of a launch see, its shadow, and how many operations may be run."""
 
-    def __init__(self, function: simt.Func, memory: Memory, steps: float) -> None:
+    def __init__(self, function: simt.Func, memory: AddressSpace, steps: float) -> None:
         self.function = function
         self.memory = memory
         self.steps = steps
-        self.notes: list[tuple[int, ...]] | None = None
+        self.failures: list[tuple[int, ...]] | None = None
         """Where a kernel notes that it fails, if that is to raise nothing: code, tile and two numbers."""
         self._shadows: dict[int, tuple[Array, Shadow]] = {}
-        self._places: dict[int, tuple[Stretch, Shadow, int]] = {}
+        self._places: dict[int, tuple[MemoryRange, Shadow, int]] = {}
         self._constants: dict[Op, Array] = {}
 
     def count_step(self) -> None:
-        """An operation is run. Raises Enough."""
+        """An operation is run. Raises StepLimit."""
         self.steps -= 1
         if self.steps < 0:
-            raise Enough
+            raise StepLimit
 
-    def shadow(self, stretch: Stretch) -> tuple[Shadow, int]:
+    def shadow(self, stretch: MemoryRange) -> tuple[Shadow, int]:
         """The shadow of the memory that a stretch is in, and where in it the stretch begins."""
         found = self._places.get(id(stretch))
         if found is None:
@@ -113,7 +113,7 @@ class BlockMemory:
         """A pointer to the room that an operation gives the whole block."""
         if op not in self._shared:
             data = np.full(op.elements * op.dtype.bytes, POISON, np.uint8)
-            self._shared[op] = self.launch.memory.add(Stretch("shared memory", data))
+            self._shared[op] = self.launch.memory.add(MemoryRange("shared memory", data))
         return self._shared[op]
 
 
@@ -143,7 +143,7 @@ class WarpMemory(Evaluation):
         """For each thread a pointer to room of its own."""
         if op not in self._buffers:
             size, memory = op.elements * op.dtype.bytes, self.block.launch.memory
-            rooms = [Stretch(op.name, np.full(size, POISON, np.uint8)) for _ in range(WARP)]
+            rooms = [MemoryRange(op.name, np.full(size, POISON, np.uint8)) for _ in range(WARP)]
             self._buffers[op] = np.array([memory.add(room) for room in rooms], np.int64)
         return self._buffers[op]
 
@@ -176,7 +176,9 @@ class WarpMemory(Evaluation):
         for stretch, rows, places in self._places(op, addresses, data.shape[1], here, aligned):
             self._put(op, stretch, places, rows, data[rows])
 
-    def _put(self, op: Op, stretch: Stretch, places: Numbers, rows: Numbers, data: Bytes) -> None:
+    def _put(
+        self, op: Op, stretch: MemoryRange, places: Numbers, rows: Numbers, data: Bytes
+    ) -> None:
         stretch.refuse_write(op)
         self._note(op, stretch, places, rows, wrote=True)
         stretch.data[places] = data
@@ -185,7 +187,7 @@ class WarpMemory(Evaluation):
 
     def _places(
         self, op: Op, addresses: Numbers, size: int, here: Active, aligned: bool
-    ) -> Iterator[tuple[Stretch, Numbers, Numbers]]:
+    ) -> Iterator[tuple[MemoryRange, Numbers, Numbers]]:
         """The bytes at the addresses, by the stretch that they are in: threads, and places in it."""
         launch = self.block.launch
         for stretch, rows, starts in launch.memory.at_each(op, addresses[here.rows], size):
@@ -228,15 +230,15 @@ class WarpMemory(Evaluation):
     # Races.
 
     def _note(
-        self, op: Op, stretch: Stretch, places: Numbers, rows: Numbers, *, wrote: bool
+        self, op: Op, stretch: MemoryRange, places: Numbers, rows: Numbers, *, wrote: bool
     ) -> None:
-        """Tell the shadow. Raises Race, and Early where a copy is still on its way there."""
+        """Tell the shadow. Raises Race, and PendingCopyAccess where a copy is still on its way there."""
         block = self.block
         shadow, start = block.launch.shadow(stretch)
         flying = shadow.flying[places + start]
         if flying.any():
             row, byte = np.argwhere(flying)[0]
-            raise Early(
+            raise PendingCopyAccess(
                 f"{op.name} at {op.location.place} in thread {self.threads[rows[row]]} of tile "
                 f"{block.tile} {'writes' if wrote else 'reads'} byte {places[row, byte]} of "
                 f"{stretch.name}, to which a copy is on its way that nobody has waited for"

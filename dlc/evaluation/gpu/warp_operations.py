@@ -106,7 +106,7 @@ def _shared(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> 
 def _fail(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
     assert isinstance(op, loop.Fail)
     first = [array[here.mask][0] for array in inputs]
-    notes = warp.block.launch.notes
+    notes = warp.block.launch.failures
     if notes is None:
         return op.evaluate(warp, *first)
     notes.append((op.code, *[int(number) for number in first]))
@@ -175,19 +175,17 @@ def _load_matrix(
     warp.refuse_unaligned(op, rows, simt.WIDE)
     found: list[Array] = []
     for number in range(4):
-        places = fragments.places(rows[8 * number : 8 * number + 8], dtype, op.transposed)
+        places = fragments.thread_addresses(rows[8 * number : 8 * number + 8], dtype, op.transposed)
         parts = [warp.read(op, column, dtype, 1, here)[:, 0] for column in places.T]
         found.append(parts[0] if dtype is F32 else np.stack(parts, axis=1))
     return tuple(found)
 
 
-def _multiply_add(
-    warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active
-) -> tuple[Array, ...]:
+def _mma(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
     assert isinstance(op, simt.Mma)
     warp.refuse_absence(op, here)
     dtype = element(op.operands[0].type)
-    return tuple(fragments.multiply_add(inputs[:4], inputs[4:6], inputs[6:], dtype))
+    return tuple(fragments.mma(inputs[:4], inputs[4:6], inputs[6:], dtype))
 
 
 def _constant(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
@@ -207,7 +205,7 @@ HANDLERS: dict[type[Op], Handler] = {
     simt.ShuffleXor: _exchange,
     simt.Load: _load_together,
     simt.LoadMatrix: _load_matrix,
-    simt.Mma: _multiply_add,
+    simt.Mma: _mma,
     simt.Shared: _shared,
     simt.Store: _store_together,
     simt.Wait: _wait,

@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from dlc.dialects import loop, simt
-from dlc.dialects.loop.memory import POISON, Memory, Stretch
+from dlc.dialects.loop.memory import POISON, AddressSpace, MemoryRange
 from dlc.dialects.simt import WARP
 from dlc.evaluation.gpu.warp_memory import (
     Active,
@@ -38,34 +38,36 @@ class Launch(LaunchMemory):
     def __init__(
         self,
         function: simt.Func,
-        views: Sequence[Stretch],
+        views: Sequence[MemoryRange],
         sizes: Sequence[int],
         scratch: int = 0,
         steps: float = float("inf"),
     ) -> None:
         """Views, sizes and, if there is any, bytes of scratch are what the kernel is given.
 
-        After so many `steps`, operations that a warp ran, it raises Enough.
+        After so many `steps`, operations that a warp ran, it raises StepLimit.
         """
-        memory = Memory()
+        memory = AddressSpace()
         given = [*[memory.add(view) for view in views], *sizes]
         if scratch:
-            given.append(memory.add(Stretch("scratch", np.full(scratch, POISON, np.uint8))))
+            given.append(memory.add(MemoryRange("scratch", np.full(scratch, POISON, np.uint8))))
         self._begin(function, memory, given, steps)
 
     @classmethod
-    def given(cls, function: simt.Func, memory: Memory, words: Sequence[int]) -> Launch:
+    def with_arguments(
+        cls, function: simt.Func, memory: AddressSpace, words: Sequence[int]
+    ) -> Launch:
         """A launch with pointers into a memory and numbers, in the order of the kernel's arguments.
 
         A kernel that fails goes on, as on a GPU, and says so in `notes`.
         """
         launch = cls.__new__(cls)
         launch._begin(function, memory, words, float("inf"))
-        launch.notes = []
+        launch.failures = []
         return launch
 
     def _begin(
-        self, function: simt.Func, memory: Memory, given: Sequence[int], steps: float
+        self, function: simt.Func, memory: AddressSpace, given: Sequence[int], steps: float
     ) -> None:
         super().__init__(function, memory, steps)
         self.arguments = [np.full(WARP, number, np.int64) for number in given]
@@ -74,7 +76,7 @@ class Launch(LaunchMemory):
         """Run the block of one tile.
 
         Raises CallError where the kernel notes that the call failed, BadAccess where it reaches memory
-        that is not its own, Race, Early and Divergence.
+        that is not its own, Race, PendingCopyAccess and Divergence.
         """
         with np.errstate(all="ignore"):
             _Block(self, tile).run()

@@ -13,7 +13,7 @@ import pytest
 
 from dlc.dialects import loop, scalar, simt, vec
 from dlc.dialects.expr import Expr
-from dlc.dialects.loop.memory import BadAccess, Enough
+from dlc.dialects.loop.memory import BadAccess, StepLimit
 from dlc.dialects.simt import WARP
 from dlc.errors import CallError
 from dlc.evaluation.gpu.shadow_memory import Race
@@ -209,7 +209,7 @@ FAULTS = [
     Fault(half_a_warp_comes_to_a_barrier, Divergence, r"thread 16 .* come to the simt\.barrier"),
     Fault(threads_go_round_differently_often, Divergence, r"thread 0 of tile 1 does not come"),
     Fault(a_warp_ends_early, Divergence, r"warp 1 of tile 1 ends while others wait .*barrier"),
-    Fault(values_are_exchanged_by_half_a_warp, Divergence, r"thread 16 .* the simt\.exchange"),
+    Fault(values_are_exchanged_by_half_a_warp, Divergence, r"thread 16 .* the simt\.shuffle_xor"),
     Fault(
         the_end_of_a_memory_is_passed, BadAccess, r"reaches bytes 512 to 516 of x, which has 512"
     ),
@@ -279,7 +279,7 @@ def test_a_launch_that_takes_too_long_is_given_up() -> None:
     block = Block([INDEX, INDEX])
     Builder(block, HERE).place(simt.Barrier())
     Builder(block, HERE).place(loop.Return())
-    with pytest.raises(Enough):
+    with pytest.raises(StepLimit):
         Launch(simt.Func(block, "kernel", THREADS), (), (), steps=1).run(0)
 
 
