@@ -1,4 +1,4 @@
-"""Evaluating one tile of a lowered kernel, loops or warps, over the memory that the plan gives it."""
+"""Evaluation of one tile of a lowered kernel, for a CPU or a GPU, on the memory that the plan gives it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def run_tile(
     scratch: int = 0,
     steps: float = float("inf"),
 ) -> float:
-    """Run one tile of a kernel on memory, with `scratch` bytes of its own; the steps that are left.
+    """Run one tile of a kernel on its views, with `scratch` bytes of its own; returns the steps left.
 
-    Raises CallError where the kernel notes that the call failed, BadAccess where it reaches memory that
-    is not its own, StepLimit after so many steps.
+    Raises CallError where the kernel reports a failure, BadAccess where it accesses memory that is not its
+    own, and StepLimit when it has run `steps` operations.
     """
     if isinstance(function, simt.Func):
         launch = Launch(function, views, sizes, scratch, steps)
@@ -34,8 +34,8 @@ def run_tile(
     arguments += [machine.add(view) for view in views]
     arguments += [np.asarray(size, np.int64) for size in sizes]
     if scratch:
-        room = MemoryRange("the thread's scratch", np.full(scratch, POISON, np.uint8))
-        arguments.append(machine.add(room))
+        memory = MemoryRange("the thread's scratch", np.full(scratch, POISON, np.uint8))
+        arguments.append(machine.add(memory))
     with np.errstate(all="ignore"):
         machine.run(function.body, arguments)
     return machine.steps

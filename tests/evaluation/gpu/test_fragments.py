@@ -172,7 +172,7 @@ def test_what_cannot_be_moved_at_once_is_refused() -> None:
     pointer, place = values(POINTER, INDEX)
     with pytest.raises(DlcError, match="3 f32: together they must have 4, 8 or 16 bytes"):
         simt.Load(pointer, place, F32, 3)
-    with pytest.raises(DlcError, match="f32 as it lies"):
+    with pytest.raises(DlcError, match="or f32 not transposed"):
         simt.LoadMatrix(pointer, place, F32, True)
     with pytest.raises(DlcError, match="is a bool, not a index"):
         simt.Copy(pointer, place, pointer, place, place, F32, 4)
