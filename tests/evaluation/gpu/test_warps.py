@@ -207,7 +207,7 @@ FAULTS = [
         a_block_overwrites_what_another_one_read, Race, r"thread 0 of tile 0 .* thread 63 of tile 1"
     ),
     Fault(half_a_warp_comes_to_a_barrier, Divergence, r"thread 16 .* execute the simt\.barrier"),
-    Fault(threads_go_round_differently_often, Divergence, r"thread 0 of tile 1 does not come"),
+    Fault(threads_go_round_differently_often, Divergence, r"thread 0 of tile 1 does not execute"),
     Fault(a_warp_ends_early, Divergence, r"warp 1 of tile 1 ends while others wait .*barrier"),
     Fault(values_are_exchanged_by_half_a_warp, Divergence, r"thread 16 .* the simt\.shuffle_xor"),
     Fault(
