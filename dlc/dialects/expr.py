@@ -1,12 +1,12 @@
-"""Kernel code as formulas: an expression is a value together with the builder that computes with it.
+"""Expressions with operators for kernel code: a value together with the builder that computes with it.
 
 `row * 4 + column` places a `scalar.multiply` and a `scalar.add`, in the order in which Python evaluates
 them. A number in a formula becomes a constant of the expression's own type, so one formula serves scalars,
-registers and indices. For integers `0 + x` and `x * 1` are `x`, so an offset is
-`sum(index * stride for ...)` even where a stride is known to be 1, and costs no operation there.
+registers and indices. For integers `0 + x` and `x * 1` are `x`, so an offset can be written
+`sum(index * stride for ...)` without an operation for a stride that is known to be 1.
 
-One builder writes a function. It stands in the block that is being written (`Builder.inside`), so an
-expression of an outer block may be used within a loop, and what is computed with it there stands there.
+One builder writes a function and inserts into the block that is being written (`Builder.into`), so an
+expression of an outer block may be used inside a loop, and what is computed from it there is placed there.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dlc.ir.types import BOOL, INDEX, U8, DType, Type, VectorType
 Number: TypeAlias = "Expr | float | Dim"
 """An operand beside an expression; at kernel level it may be a symbolic size."""
 Index: TypeAlias = "Expr | int"
-"""An index, perhaps one that is known now."""
+"""An index, at compile time or at run time."""
 Condition: TypeAlias = "Expr | bool"
-"""A condition, perhaps one that is known now."""
+"""A condition, at compile time or at run time."""
 
 _NEUTRAL: dict[type[Op], int | bool] = {
     scalar.Multiply: 1,
@@ -195,7 +195,7 @@ class Expr:
 
 
 class Pointer:
-    """The address of elements: `p[i]` loads one, `p[i] = x` stores it, `p + i` is where it is."""
+    """The address of elements: `p[i]` loads one, `p[i] = x` stores one, `p + i` is the address of one."""
 
     __slots__ = ("dtype", "emit", "value")
 
@@ -208,40 +208,40 @@ class Pointer:
         """The same address, of elements of another dtype."""
         return Pointer(self.emit, self.value, dtype)
 
-    def _at(self, place: Index) -> Value:
-        return index(self.emit, place).value
+    def _at(self, position: Index) -> Value:
+        return index(self.emit, position).value
 
-    def __add__(self, place: Index) -> Pointer:
-        moved = loop.Offset(self.value, self._at(place), self.dtype)
-        return Pointer(self.emit, self.emit(moved), self.dtype)
+    def __add__(self, index: Index) -> Pointer:
+        offset = loop.Offset(self.value, self._at(index), self.dtype)
+        return Pointer(self.emit, self.emit(offset), self.dtype)
 
     def skip(self, bytes: Index) -> Pointer:
-        """The address so many bytes further."""
+        """The address `bytes` bytes further."""
         return (self.of(U8) + bytes).of(self.dtype)
 
-    def __getitem__(self, place: Index) -> Expr:
-        return Expr(self.emit, self.emit(loop.Load(self.value, self._at(place), self.dtype)))
+    def __getitem__(self, index: Index) -> Expr:
+        return Expr(self.emit, self.emit(loop.Load(self.value, self._at(index), self.dtype)))
 
-    def __setitem__(self, place: Index, element: Expr) -> None:
-        self.emit.place(loop.Store(element.value, self.value, self._at(place)))
+    def __setitem__(self, index: Index, element: Expr) -> None:
+        self.emit.place(loop.Store(element.value, self.value, self._at(index)))
 
-    def load(self, place: Index, lanes: int) -> Expr:
-        """The register of so many elements from a place on; for one lane the element."""
+    def load(self, index: Index, lanes: int) -> Expr:
+        """The register of `lanes` elements from an index on; for one lane the element."""
         if lanes == 1:
-            return self[place]
-        load = vec.Load(self.value, self._at(place), VectorType(self.dtype, lanes))
+            return self[index]
+        load = vec.Load(self.value, self._at(index), VectorType(self.dtype, lanes))
         return Expr(self.emit, self.emit(load))
 
-    def store(self, place: Index, register: Expr) -> None:
-        """Write the elements of a register, or one element, from a place on."""
+    def store(self, index: Index, register: Expr) -> None:
+        """Write the elements of a register, or one element, from an index on."""
         if isinstance(register.type, VectorType):
-            self.emit.place(vec.Store(register.value, self.value, self._at(place)))
+            self.emit.place(vec.Store(register.value, self.value, self._at(index)))
         else:
-            self[place] = register
+            self[index] = register
 
-    def prefetch(self, place: Index) -> None:
-        """Ask for an element that is soon wanted."""
-        self.emit.place(loop.Prefetch(self.value, self._at(place), self.dtype))
+    def prefetch(self, index: Index) -> None:
+        """Prefetch an element into the cache."""
+        self.emit.place(loop.Prefetch(self.value, self._at(index), self.dtype))
 
 
 def constant(emit: Builder, number: float, type: Type) -> Expr:
@@ -249,9 +249,9 @@ def constant(emit: Builder, number: float, type: Type) -> Expr:
     return Expr(emit, emit(scalar.Constant(_literal(number, element(type)), type)))
 
 
-def index(emit: Builder, place: Index) -> Expr:
+def index(emit: Builder, position: Index) -> Expr:
     """An index as an expression."""
-    return place if isinstance(place, Expr) else constant(emit, place, INDEX)
+    return position if isinstance(position, Expr) else constant(emit, position, INDEX)
 
 
 def exprs(emit: Builder, values: Sequence[Value]) -> list[Expr]:
@@ -275,7 +275,7 @@ def maximum(one: Expr, other: Number) -> Expr:
 
 
 def broadcast(number: Expr, lanes: int) -> Expr:
-    """A register of which every lane has the number; for one lane the number."""
+    """A register that holds the number in every lane; for one lane the number."""
     return number if lanes == 1 else number.apply(vec.Broadcast(number.value, lanes))
 
 
@@ -308,7 +308,7 @@ def all_of(conditions: Iterable[Condition]) -> Condition:
         if isinstance(condition, Expr):
             result = result & condition
         else:
-            assert condition, "what never holds need not be computed"
+            assert condition, "a condition that never holds needs no code"
     return result
 
 
@@ -317,7 +317,7 @@ def select(condition: Condition, yes: Number, no: Number) -> Expr:
     if condition is True:
         assert isinstance(yes, Expr)
         return yes
-    assert isinstance(condition, Expr), "what is never selected need not be computed"
+    assert isinstance(condition, Expr), "a value that is never selected needs no code"
     if not isinstance(yes, Expr):
         type = no.type if isinstance(no, Expr) else INDEX
         assert not isinstance(yes, Dim)
@@ -329,7 +329,7 @@ def select_pointer(condition: Condition, yes: Pointer, no: Pointer) -> Pointer:
     """One of two addresses of elements of the first one's dtype."""
     if condition is True:
         return yes
-    assert isinstance(condition, Expr), "what is never selected need not be computed"
+    assert isinstance(condition, Expr), "a value that is never selected needs no code"
     chosen = condition.emit(scalar.Select(condition.value, yes.value, no.value))
     return Pointer(condition.emit, chosen, yes.dtype)
 

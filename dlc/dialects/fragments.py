@@ -1,4 +1,4 @@
-"""Matrices of which the 32 threads of a warp hold a part each, as NVIDIA's processors want them.
+"""Matrix fragments: which elements each of the 32 threads of a warp holds, as tensor cores define it.
 
 The layouts are those of the PTX ISA, "Matrix Fragments for mma.m16n8k16" and "... for mma.m16n8k8", and of
 "ldmatrix". Thread t has g = t // 4 and p = t % 4.
@@ -18,40 +18,45 @@ from dlc.ir.types import F32, DType
 
 Numbers = NDArray[np.int64]
 
-GROUP, PART = np.divmod(np.arange(WARP), 4)
+GROUP, THREAD_IN_GROUP = np.divmod(np.arange(WARP), 4)
 """g and p of each thread."""
 
 
-def places(rows: Numbers, dtype: DType, transposed: bool) -> Numbers:
-    """The addresses that each thread reads of a matrix whose eight rows are at `rows`: one or two."""
+def thread_addresses(rows: Numbers, dtype: DType, transposed: bool) -> Numbers:
+    """The addresses of the elements of one matrix that each thread receives, `[threads, 1 or 2]`.
+
+    `rows` are the addresses of the eight rows of the matrix.
+    """
     width = 1 if dtype is F32 else 2
-    columns = width * PART[:, None] + np.arange(width)
+    columns = width * THREAD_IN_GROUP[:, None] + np.arange(width)
     if transposed:
         return rows[columns] + GROUP[:, None] * dtype.bytes
     return rows[GROUP][:, None] + columns * dtype.bytes
 
 
-def multiply_add(
+def mma(
     lhs: Sequence[Array], rhs: Sequence[Array], sums: Sequence[Array], dtype: DType
 ) -> list[Array]:
-    """The four sums of each thread, from its registers: exact products, added up in f64."""
+    """The four sums that each thread holds after `simt.mma`: exact products, added in f64."""
     width = 1 if dtype is F32 else 2
     left, right = np.empty((16, 8 * width)), np.empty((8 * width, 8))
-    k = width * PART[:, None] + np.arange(width)
-    for number, register in enumerate(lhs):
-        second, lower = divmod(number, 2)
-        left[GROUP[:, None] + 8 * lower, k + 4 * width * second] = _exact(register, dtype)
-    for second, register in enumerate(rhs):
-        right[k + 4 * width * second, GROUP[:, None]] = _exact(register, dtype)
+    k = width * THREAD_IN_GROUP[:, None] + np.arange(width)
+    for index, register in enumerate(lhs):
+        k_half, row_half = divmod(index, 2)
+        left[GROUP[:, None] + 8 * row_half, k + 4 * width * k_half] = _exact(register, dtype)
+    for k_half, register in enumerate(rhs):
+        right[k + 4 * width * k_half, GROUP[:, None]] = _exact(register, dtype)
     total = np.empty((16, 8))
-    for number, sum in enumerate(sums):
-        total[GROUP + 8 * (number // 2), 2 * PART + number % 2] = sum
+    # Where the four sums of each thread are in the matrix.
+    positions = [(GROUP + 8 * (i // 2), 2 * THREAD_IN_GROUP + i % 2) for i in range(4)]
+    for position, addend in zip(positions, sums, strict=True):
+        total[position] = addend
     total = (total + left @ right).astype(np.float32)
-    return [total[GROUP + 8 * (number // 2), 2 * PART + number % 2] for number in range(4)]
+    return [total[position] for position in positions]
 
 
 def _exact(register: Array, dtype: DType) -> Array:
-    """The factors in a register, `[threads, 1 or 2]`."""
+    """The factors in a register of each thread, `[threads, 1 or 2]`; f32 rounded to tf32."""
     if dtype is F32:
         return to_tf32(register.astype(np.float32))[:, None]
     return decode(register, dtype)

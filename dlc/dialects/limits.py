@@ -1,7 +1,7 @@
-"""What a model's text promises of the compiled program, as the attribute `dlc.limits` of the module.
+"""The `limit` statements of a model's text, as the attribute `dlc.limits` of the module.
 
-It stands in the module so that a graph that is compiled again, from a dump or from an artifact, keeps
-what its text promised: `dlc.limits = ["exact at net.dlm:3:1-12", "memory 536870912 at net.dlm:4:1-22"]`.
+The module carries them so that a graph that is compiled again, from a dump or from an artifact, keeps to
+them: `dlc.limits = ["exact at net.dlm:3:1-12", "memory 536870912 at net.dlm:4:1-22"]`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from dlc.dialects.builtin import Module
 from dlc.errors import Place
 
-__all__ = ["LIMITS", "Limit", "attach_limits", "limits_of"]
+__all__ = ["LIMITS", "Limit", "attach_limits", "read_limits"]
 
 LIMITS = ("memory", "deterministic", "exact", "fast_narrow")
-"""The names of the limits; `memory` has a number of bytes."""
+"""The names of the limits; only `memory` takes a number, of bytes."""
 
 _ATTRIBUTE = "dlc.limits"
 _WRITTEN = re.compile(r"(\w+)(?: ([0-9]{1,20}))? at (.+):([0-9]{1,10}):([0-9]{1,10})-([0-9]{1,10})")
@@ -24,7 +24,7 @@ _WRITTEN = re.compile(r"(\w+)(?: ([0-9]{1,20}))? at (.+):([0-9]{1,10}):([0-9]{1,
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One promise, with its place in the text; `bytes` is 0 for all but `memory`."""
+    """One limit, with its place in the text; `bytes` is 0 for all but `memory`."""
 
     name: str
     place: Place
@@ -36,24 +36,24 @@ class Limit:
 
 
 def attach_limits(module: Module, limits: Iterable[Limit]) -> None:
-    """Note in the module what its text promises."""
+    """Set the attribute of a module; none for no limits."""
     written = tuple([str(limit) for limit in limits])
     if written:
         module.attributes[_ATTRIBUTE] = written
 
 
-def limits_of(module: Module) -> tuple[Limit, ...]:
-    """What the text of a module promises. Raises ModelError for an attribute that says something else."""
+def read_limits(module: Module) -> tuple[Limit, ...]:
+    """The limits that a module carries. Raises ModelError for an attribute that is malformed."""
     written = module.attributes.get(_ATTRIBUTE, ())
     return tuple([_read(module, text) for text in written]) if isinstance(written, tuple) else ()
 
 
 def _read(module: Module, text: object) -> Limit:
-    found = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
-    if found is None or found[1] not in LIMITS or (found[1] == "memory") != (found[2] is not None):
+    match = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
+    if match is None or match[1] not in LIMITS or (match[1] == "memory") != (match[2] is not None):
         raise module.fail(
             f"{text!r} is no limit",
             help=f"write them as {_ATTRIBUTE} = ['exact at net.dlm:3:1-12']",
         )
-    place = Place(found[3], *[int(number) for number in found.group(4, 5, 6)])
-    return Limit(found[1], place, int(found[2] or 0))
+    place = Place(match[3], *[int(number) for number in match.group(4, 5, 6)])
+    return Limit(match[1], place, int(match[2] or 0))

@@ -1,7 +1,8 @@
-"""Sizes that a call finds out itself: a *measuring* operation names a new dim and counts how large it is.
+"""Measured (data-dependent) sizes: a *measuring* operation defines a dim and computes its size in a call.
 
-The types of later values mention the dim. Storage is laid out for its limit, a size over dims known
-before the call (or measured earlier); what follows works on as many elements as were counted.
+The types of later values mention the dim. Memory is planned for its limit, a size over dims that are known
+before the call or measured earlier; later operations process as many elements as were counted. (PyTorch
+calls such dims unbacked symbolic sizes.)
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ from dlc.ir.dims import (
 from dlc.ir.types import FunctionType, TensorType, Type, ViewType
 
 PLAIN = frozenset({bool, int, float, str})
-"""Kinds of attributes that mention no sizes; most are one of these."""
+"""Classes of attributes that cannot mention sizes; most attributes are of one of these."""
 
 
 class Measuring(Op):
-    """An operation whose last result, an i64, is how large its dim is in this call."""
+    """An operation whose last result, an i64, is the size of its dim in this call."""
 
-    # Types refer to what it counts, also where nothing uses its results.
+    # Types mention its dim even where nothing uses its results.
     pure = False
 
     @property
-    def brings(self) -> str:
-        """The name of the dim."""
+    def dim_name(self) -> str:
+        """The name of the dim that it defines."""
         raise NotImplementedError
 
     @property
     def limit(self) -> Size:
-        """The largest size that there is storage for; more fail the call."""
+        """The largest size that there is storage for; a call that counts more fails."""
         raise NotImplementedError
 
     @property
@@ -58,10 +59,12 @@ class Measuring(Op):
         return self.results[-1]
 
 
-def places(op: Measuring, values: Array, limit: int, at: Evaluation) -> tuple[Array, Array]:
-    """Where values are not 0, one place in each row, and how many there are, which the dim is from now on.
+def nonzero_indices(
+    op: Measuring, values: Array, limit: int, at: Evaluation
+) -> tuple[Array, Array]:
+    """The indices of the values that are not 0, `[count, rank]`, and their count, which sets the dim.
 
-    Raises CallError (D0810) for more than `limit`.
+    Raises CallError (D0810) if there are more than `limit`.
     """
     rows = np.argwhere(values).astype(np.int64)
     if len(rows) > limit:
@@ -70,63 +73,63 @@ def places(op: Measuring, values: Array, limit: int, at: Evaluation) -> tuple[Ar
             code="D0810",
             place=op.location.place,
         )
-    at.dims[op.brings] = len(rows)
+    at.dims[op.dim_name] = len(rows)
     return rows, np.asarray(len(rows), np.int64)
 
 
 def measuring(function: Op) -> dict[str, Measuring]:
-    """The operations of a function that bring dims, by dim. Raises ModelError where two bring the same."""
-    found: dict[str, Measuring] = {}
+    """The measuring operations of a function, by dim. Raises ModelError where two define the same dim."""
+    operations: dict[str, Measuring] = {}
     for op in function.walk(formulas=False):
-        if isinstance(op, Measuring) and found.setdefault(op.brings, op) is not op:
-            raise op.fail(f"{op.name} counts {op.brings}, which another operation counts already")
-    return found
+        if isinstance(op, Measuring) and operations.setdefault(op.dim_name, op) is not op:
+            raise op.fail(f"{op.name} counts {op.dim_name}, which another operation counts already")
+    return operations
 
 
-def count_anew(block: Block, taken: Iterable[str]) -> None:
-    """Let what is measured in a block, a copy of another one, have names that are not `taken`."""
-    known = set(taken)
-    anew: dict[str, Size] = {}
+def rename_measured_dims(block: Block, taken: Iterable[str]) -> None:
+    """Rename the dims that a block, a copy of another one, measures, so that none is in `taken`."""
+    taken = set(taken)
+    renamed: dict[str, Size] = {}
     for op in [op for outer in block for op in outer.walk() if isinstance(op, Measuring)]:
-        name = unused(op.brings, known)
-        known.add(name)
-        anew[op.brings] = symbol(name)
+        name = unused(op.dim_name, taken)
+        taken.add(name)
+        renamed[op.dim_name] = symbol(name)
         op.attributes["dim"] = name
-    if not anew:
+    if not renamed:
         return
     for op in [op for outer in block for op in outer.walk()]:
         for key, attribute in op.attributes.items():
-            op.attributes[key] = _mentioning(attribute, anew)
+            op.attributes[key] = _substituted(attribute, renamed)
         arguments = [argument for region in op.regions for argument in region.arguments]
         for value in (*arguments, *op.results):
-            value.type = _mentioning(value.type, anew)
+            value.type = _substituted(value.type, renamed)
 
 
 def unused(name: str, taken: Container[str]) -> str:
-    """A name for a dim: `n`, or else `n_1`, `n_2`, ..."""
+    """A name for a dim that is not taken: `name`, or else `name_1`, `name_2`, ..."""
     return next(each for k in count() if (each := f"{name}_{k}" if k else name) not in taken)
 
 
-def limits_of(found: Mapping[str, Measuring]) -> dict[str, Size]:
-    """The limit of each measured dim over dims that are known before the call."""
-    known: dict[str, Size] = {}
-    for name, op in found.items():
-        known[name] = at_most(op.limit, known)
-    return known
+def upper_bounds(operations: Mapping[str, Measuring]) -> dict[str, Size]:
+    """The limit of each measured dim, as a size over dims that are known before the call."""
+    bounds: dict[str, Size] = {}
+    for name, op in operations.items():
+        bounds[name] = upper_bound(op.limit, bounds)
+    return bounds
 
 
-def at_most(size: Size, limits: Mapping[str, Size]) -> Size:
-    """The largest that a size can be while measured dims go from 0 to their limits."""
-    return _end(size, limits, high=True)
+def upper_bound(size: Size, limits: Mapping[str, Size]) -> Size:
+    """The largest value of a size while measured dims range from 0 to their limits."""
+    return _bound(size, limits, high=True)
 
 
-def at_least(size: Size, limits: Mapping[str, Size]) -> Size:
-    """The smallest that a size can be while measured dims go from 0 to their limits."""
-    return _end(size, limits, high=False)
+def lower_bound(size: Size, limits: Mapping[str, Size]) -> Size:
+    """The smallest value of a size while measured dims range from 0 to their limits."""
+    return _bound(size, limits, high=False)
 
 
-def grows(size: Size, limits: Mapping[str, Size]) -> bool:
-    """Whether a size is at its largest where the measured dims are at their limits."""
+def is_monotone(size: Size, limits: Mapping[str, Size]) -> bool:
+    """Whether a size is surely largest where all measured dims are at their limits."""
     return not any(factor < 0 and _mentions(m, limits) for m, factor in _terms(size))
 
 
@@ -146,34 +149,34 @@ def _atom_names(atom: Atom) -> frozenset[str]:
             return names(one) | names(other)
 
 
-def _end(size: Size, limits: Mapping[str, Size], *, high: bool) -> Size:
-    """The largest or smallest that a size can be; dims are never negative."""
+def _bound(size: Size, limits: Mapping[str, Size], *, high: bool) -> Size:
+    """The largest or smallest value of a size; dims are never negative."""
     if names(size).isdisjoint(limits):
         return size
     total: Size = 0
     for monomial, factor in _terms(size):
         upwards = high == (factor > 0)
-        parts = [_atom_end(atom, limits, high=upwards) for atom, n in monomial for _ in range(n)]
+        parts = [_atom_bound(atom, limits, high=upwards) for atom, n in monomial for _ in range(n)]
         total = total + factor * product(parts)
     return total
 
 
-def _atom_end(atom: Atom, limits: Mapping[str, Size], *, high: bool) -> Size:
+def _atom_bound(atom: Atom, limits: Mapping[str, Size], *, high: bool) -> Size:
     match atom:
         case str():
             return symbol(atom) if atom not in limits else limits[atom] if high else 0
         case Quotient(top, bottom):
-            # Sizes are divided by what is at least 1.
-            below = maximum(1, _end(bottom, limits, high=not high))
-            return floor_divide(_end(top, limits, high=high), below)
+            # A divisor is at least 1.
+            divisor = maximum(1, _bound(bottom, limits, high=not high))
+            return floor_divide(_bound(top, limits, high=high), divisor)
         case Extreme(which, (one, other)):
-            ends = _end(one, limits, high=high), _end(other, limits, high=high)
-            return maximum(*ends) if which == "max" else minimum(*ends)
+            bounds = _bound(one, limits, high=high), _bound(other, limits, high=high)
+            return maximum(*bounds) if which == "max" else minimum(*bounds)
 
 
 def dims_of(op: Op) -> set[str]:
     """The dims that an operation, its operands and all inside it mention."""
-    # Many operations share few types and attributes: each is looked into once.
+    # Many operations share few types and attributes; each is examined once.
     seen: set[Attribute | Type] = {value.type for value in op.operands}
     for inner in op.walk():
         for value in inner.results:
@@ -203,11 +206,11 @@ def _names_in(what: Attribute | Type) -> Iterator[str]:
 
 
 @overload
-def _mentioning(what: Type, sizes: Mapping[str, Size]) -> Type: ...
+def _substituted(what: Type, sizes: Mapping[str, Size]) -> Type: ...
 @overload
-def _mentioning(what: Attribute, sizes: Mapping[str, Size]) -> Attribute: ...
-def _mentioning(what: Attribute | Type, sizes: Mapping[str, Size]) -> Attribute | Type:
-    """The same with other sizes in the place of some dims."""
+def _substituted(what: Attribute, sizes: Mapping[str, Size]) -> Attribute: ...
+def _substituted(what: Attribute | Type, sizes: Mapping[str, Size]) -> Attribute | Type:
+    """The type or attribute with sizes substituted for some dims."""
     match what:
         case Dim():
             return substitute(what, sizes)
@@ -217,11 +220,11 @@ def _mentioning(what: Attribute | Type, sizes: Mapping[str, Size]) -> Attribute 
             return ViewType(dtype, _shape(shape, sizes), _shape(strides, sizes))
         case FunctionType(inputs, results):
             return FunctionType(
-                tuple([_mentioning(type, sizes) for type in inputs]),
-                tuple([_mentioning(type, sizes) for type in results]),
+                tuple([_substituted(type, sizes) for type in inputs]),
+                tuple([_substituted(type, sizes) for type in results]),
             )
         case tuple():
-            return tuple([_mentioning(item, sizes) for item in what])
+            return tuple([_substituted(item, sizes) for item in what])
         case DialectAttribute():
             return make_dialect_attribute(what.name, _shape(what.sizes, sizes))
         case _:

@@ -1,13 +1,13 @@
-"""How one kernel runs on a GPU: what a thread of a block does, and how the threads work together.
+"""GPU kernels in the SIMT model: the code of one thread, and how the threads of a block cooperate.
 
-The code of a thread is that of the loop level: `loop`, `scalar` and `vec`, one element or a few
-neighbours at a time. Operations here concern the block: memory that its threads share, barriers, copies
-that go on while threads compute, and what the threads of one warp do together: they hand each other
-values, and multiply matrices of which each of them holds a part. A warp is 32 threads that run together.
+A thread runs loop-level code: `loop`, `scalar` and `vec`, on one element or a few neighbouring ones at a
+time. The operations here are those of a thread block: shared memory, barriers, asynchronous copies, and the
+collectives of a warp, which is 32 threads in lockstep: shuffles, and matrix products of which each thread
+holds a fragment.
 
-Between two barriers a thread must not touch memory that another thread of its block writes, and in one
-launch no block may touch what another one writes: `dlc.evaluation.gpu.warps` evaluates kernels and finds
-both.
+Accesses of different threads of a block to the same memory, one of them a write, race unless a barrier
+separates them; no barrier separates the blocks of a launch. `dlc.evaluation.gpu.warps` evaluates kernels
+and finds races of both kinds.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ __all__ = [
 ]
 
 WIDE = 16
-"""Bytes that a thread moves at once, at most; their address is a multiple of that."""
+"""The most bytes that a thread loads or stores at once; their address is a multiple of it."""
 
 
 @op("simt.func")
 class Func(Op):
-    """A kernel: its arguments are the number of the tile, that of the thread, then pointers and sizes.
+    """A GPU kernel. Its arguments are the index of the tile, that of the thread, then pointers and sizes.
 
-    Each tile is the work of one block of `threads` threads, whole warps. Tiles are independent. A core
-    of the processor is to have registers for so many `blocks` at once.
+    One thread block of `threads` threads, whole warps, computes each tile. Tiles are independent. Registers
+    are allocated such that `blocks` blocks fit on a multiprocessor at once (PTX: `.minnctapersm`).
     """
 
     body: Block = region()
@@ -67,7 +67,7 @@ class Func(Op):
 
 @op("simt.shared")
 class Shared(Op):
-    """Room for a fixed number of elements that the threads of a block share, 16-byte aligned."""
+    """A buffer of `elements` elements in the shared memory of a block, 16-byte aligned."""
 
     elements: int = attribute()
     dtype: DType = attribute()
@@ -80,7 +80,7 @@ class Shared(Op):
 
 @op("simt.barrier")
 class Barrier(Op):
-    """Wait until all threads of the block are here; each then sees what the others have written."""
+    """Wait for all threads of the block; each then sees what the others have written (`__syncthreads`)."""
 
     pure = False
 
@@ -90,9 +90,9 @@ class Barrier(Op):
 
 @op("simt.shuffle_xor")
 class ShuffleXor(Op):
-    """The value of the thread of the warp whose number differs from this one's in the bits of `distance`.
+    """The value that thread `t ^ distance` of the warp holds, in thread t (`__shfl_xor_sync`).
 
-    All threads of the warp must be here.
+    All threads of the warp must execute it.
     """
 
     value: Value = operand()
@@ -102,21 +102,21 @@ class ShuffleXor(Op):
 
     def infer(self) -> Type:
         if self.distance not in (1, 2, 4, 8, 16):
-            raise self.fail(f"threads of a warp are 1, 2, 4, 8 or 16 apart, not {self.distance}")
+            raise self.fail(f"the distance of a shuffle is 1, 2, 4, 8 or 16, not {self.distance}")
         return self.value.type
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         return inputs[0][np.arange(WARP) ^ self.distance]
 
 
-# Several elements at once.
+# Vectorized accesses.
 
 
 @op("simt.load")
 class Load(Op):
-    """`count` neighbouring elements from `pointer[index]` on, of 4, 8 or 16 bytes together.
+    """A vectorized load of `count` neighbouring elements, 4, 8 or 16 bytes, from `pointer[index]` on.
 
-    Their address is a multiple of these bytes.
+    Their address is a multiple of their size in bytes.
     """
 
     pointer: Value = operand()
@@ -133,9 +133,9 @@ class Load(Op):
 
 @op("simt.store")
 class Store(Op):
-    """Write values to neighbouring places from `pointer[index]` on, 4, 8 or 16 bytes together.
+    """A vectorized store of neighbouring elements, 4, 8 or 16 bytes, from `pointer[index]` on.
 
-    Their address is a multiple of these bytes.
+    Their address is a multiple of their size in bytes.
     """
 
     pointer: Value = operand()
@@ -152,28 +152,29 @@ class Store(Op):
 
 
 def refuse_width(op: Op, dtype: DType, count: int) -> None:
-    """Fail where so many elements are not 4, 8 or 16 bytes."""
+    """Fail unless `count` elements have 4, 8 or 16 bytes together."""
     if dtype is BOOL or dtype.bytes * count not in (4, 8, WIDE):
         raise op.fail(f"{op.name} of {count} {dtype}: together they must have 4, 8 or {WIDE} bytes")
 
 
-# Copies that go on while threads compute.
+# Asynchronous copies.
 
 
 @op("simt.copy")
 class Copy(Op):
-    """Start to copy `count` elements from `source[place]` to shared memory, `target[there]` on.
+    """Start an asynchronous copy of `count` elements from global to shared memory (`cp.async`).
 
-    They are 4, 8 or 16 bytes together, and both addresses multiples of that; where `within` is false,
-    zeros are written and nothing is read. Until this thread has waited for the copy nobody may touch the
-    target, and other threads not before a barrier that follows.
+    It copies `source[source_index]` and its neighbours to `target[target_index]` and on. The elements have
+    4, 8 or 16 bytes together, and both addresses are multiples of that. Where `predicate` is false, zeros
+    are written and nothing is read. No thread may touch the target before this one has waited for the copy
+    (`simt.wait`), and other threads not before a barrier after that.
     """
 
     source: Value = operand()
-    place: Value = operand()
+    source_index: Value = operand()
     target: Value = operand()
-    there: Value = operand()
-    within: Value = operand()
+    target_index: Value = operand()
+    predicate: Value = operand()
     dtype: DType = attribute()
     count: int = attribute()
 
@@ -181,14 +182,14 @@ class Copy(Op):
 
     def infer(self) -> tuple[Type, ...]:
         refuse_width(self, self.dtype, self.count)
-        if self.within.type is not BOOL:
-            raise self.fail(f"whether {self.name} reads is a bool, not a {self.within.type}")
+        if self.predicate.type is not BOOL:
+            raise self.fail(f"the predicate of {self.name} is a bool, not a {self.predicate.type}")
         return ()
 
 
 @op("simt.commit")
 class Commit(Op):
-    """The copies that this thread has started since its last `simt.commit` become a group."""
+    """Make a group of the copies that this thread has started since its last `simt.commit`."""
 
     pure = False
 
@@ -198,7 +199,7 @@ class Commit(Op):
 
 @op("simt.wait")
 class Wait(Op):
-    """Wait until all groups of this thread's copies are done, but for the `pending` last ones."""
+    """Wait until at most the last `pending` groups of this thread's copies are unfinished."""
 
     pending: int = attribute()
 
@@ -206,26 +207,27 @@ class Wait(Op):
 
     def infer(self) -> tuple[Type, ...]:
         if self.pending < 0:
-            raise self.fail(f"there are no {self.pending} groups of copies")
+            raise self.fail(f"{self.name} cannot leave {self.pending} groups of copies pending")
         return ()
 
 
-# Matrices of which each thread of a warp has a part. Thread t is in row t // 4 of a matrix of 8 x 8
-# numbers of 16 bits and has two neighbours of it, those from column 2 * (t % 4) on.
+# Matrix fragments: of an 8 x 8 matrix of 16-bit elements, thread t of the warp holds the two elements of
+# row t // 4 in columns 2 * (t % 4) and 2 * (t % 4) + 1.
 
 
 def register_of(dtype: DType) -> Type:
-    """What a thread holds of a matrix in 32 bits: a number of f32, two of f16 or bf16."""
+    """The type of a 32-bit fragment register: one f32, or two f16 or bf16."""
     return dtype if dtype is F32 else VectorType(dtype, 2)
 
 
 @op("simt.load_matrix")
 class LoadMatrix(Op):
-    """Four matrices from shared memory, of 8 rows that have 16 bytes: eight f16 or bf16, or four f32.
+    """Load four matrices from shared memory into fragments (PTX: `ldmatrix.x4`).
 
-    Thread t says where row t % 8 of matrix t // 8 is: at `pointer[index]`, 16-byte aligned. It gets of
-    each matrix the two numbers from 2 * (t % 4) on in row t // 4, or number t % 4 of f32; of a matrix
-    that is to be `transposed`, those in column t // 4. All threads of the warp must be here.
+    A matrix has 8 rows of 16 bytes: eight f16 or bf16, or four f32. Thread t gives the address of row t % 8
+    of matrix t // 8, `pointer[index]`, 16-byte aligned. Of each matrix it receives the elements 2 * (t % 4)
+    and 2 * (t % 4) + 1 of row t // 4, or element t % 4 of f32; with `transposed`, of column t // 4. All
+    threads of the warp must execute it.
     """
 
     pointer: Value = operand()
@@ -237,21 +239,22 @@ class LoadMatrix(Op):
 
     def infer(self) -> tuple[Type, ...]:
         if self.dtype not in (F16, BF16) and (self.dtype is not F32 or self.transposed):
-            raise self.fail(f"{self.name} takes f16 and bf16, and f32 as it lies, not {self.dtype}")
+            raise self.fail(f"{self.name} takes f16, bf16, or f32 not transposed, not {self.dtype}")
         return (register_of(self.dtype),) * 4
 
 
 @op("simt.mma")
 class Mma(Op):
-    """`sums + lhs @ rhs` of matrices that a warp has together: [16, k] by [k, 8], sums [16, 8] in f32.
+    """Tensor-core product `sums + lhs @ rhs` of fragments: [16, k] by [k, 8], sums [16, 8] in f32.
 
-    k is 16 for f16 and bf16. For f32 it is 8, and both factors are rounded to the 10 bits of mantissa of
-    tf32 (to nearest, ties away from zero). Products are exact; how they are added up is the processor's
-    business, in about the precision of f32.
+    k is 16 for f16 and bf16 (PTX: `mma.m16n8k16`). For f32 it is 8 (`mma.m16n8k8`), and both factors are
+    rounded to tf32, 10 bits of mantissa, to nearest, ties away from zero. Products are exact; the order and
+    rounding of the additions are up to the hardware, in about the precision of f32.
 
-    Thread t, with g = t // 4 and p = t % 4, has of lhs rows g and g + 8 at the first half of k, then both
-    at the second half; of rhs column g at both halves of k: in each case the numbers that `load_matrix`
-    gives. Of the sums it has row g in columns 2 p and 2 p + 1, then row g + 8. All threads must be here.
+    Thread t, with g = t // 4 and p = t % 4, holds of lhs rows g and g + 8 in the first half of k, then both
+    in the second half; of rhs column g in both halves of k: in each case the elements that `load_matrix`
+    gives. Of the sums it holds row g in columns 2 p and 2 p + 1, then row g + 8. All threads of the warp
+    must execute it.
     """
 
     lhs: Sequence[Value] = operands()
@@ -262,9 +265,9 @@ class Mma(Op):
 
     def infer(self) -> tuple[Type, ...]:
         factors = {value.type for value in (*self.lhs, *self.rhs)}
-        known = any(factors == {register_of(dtype)} for dtype in (F16, BF16, F32))
+        supported = any(factors == {register_of(dtype)} for dtype in (F16, BF16, F32))
         counts = len(self.lhs), len(self.rhs), len(self.sums)
-        if not known or counts != (4, 2, 4) or {value.type for value in self.sums} != {F32}:
+        if not supported or counts != (4, 2, 4) or {value.type for value in self.sums} != {F32}:
             raise self.fail(
                 f"{self.name} takes 4 and 2 registers of f16, bf16 or f32, and 4 sums in f32"
             )
@@ -273,7 +276,7 @@ class Mma(Op):
 
 @op("simt.join")
 class Join(Op):
-    """Two numbers of 16 bits as the register that `simt.mma` takes."""
+    """Pack two 16-bit elements into a register, as `simt.mma` takes it."""
 
     first: Value = operand()
     second: Value = operand()

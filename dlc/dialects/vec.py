@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlc.dialects.loop.memory import machine, number
+from dlc.dialects.loop.memory import as_int, machine
 from dlc.dialects.scalar import COMBINERS, element
 from dlc.ir.core import Array, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand
@@ -36,7 +36,7 @@ class Ramp(Op):
         return VectorType(INDEX, self.lanes)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
-        start = number(inputs[0])
+        start = as_int(inputs[0])
         return np.arange(start, start + self.lanes, dtype=np.int64)
 
 

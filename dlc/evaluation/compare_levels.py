@@ -16,7 +16,7 @@ import numpy as np
 from dlc.dialects import kernel, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.kernel.generic import array_type
-from dlc.dialects.loop.memory import Enough, Stretch
+from dlc.dialects.loop.memory import MemoryRange, StepLimit
 from dlc.evaluation.loop import run_tile
 from dlc.evaluation.plan import PlanRun, function_of
 from dlc.ir.clone import clone, clone_block
@@ -116,7 +116,7 @@ class _Lockstep(PlanRun):
             views = [*before[:reads], *[_copy(stretch) for stretch in before[reads:]]]
             try:
                 left = self._run(call, views, tile, left)
-            except Enough:
+            except StepLimit:
                 break
             done += 1
             for target, right, stretch in zip(op.targets, wanted, views[reads:], strict=True):
@@ -126,11 +126,11 @@ class _Lockstep(PlanRun):
         if not done and self.at.size(call.tiles):
             self.compared.left_out.append(f"{op.name} at {op.location.place}")
 
-    def _run(self, call: mem.Call, views: Sequence[Stretch], tile: int, steps: float) -> float:
+    def _run(self, call: mem.Call, views: Sequence[MemoryRange], tile: int, steps: float) -> float:
         sizes, scratch = self.at.shape(call.sizes), self.at.size(call.scratch)
         return run_tile(function_of(call), views, sizes, tile, scratch, steps)
 
-    def _with(self, view: Value, stretch: Stretch, result: Array) -> Stretch:
+    def _with(self, view: Value, stretch: MemoryRange, result: Array) -> MemoryRange:
         """The memory of a view with the result in it."""
         type = array_type(view)
         op = view.op
@@ -141,7 +141,9 @@ class _Lockstep(PlanRun):
             np.ndarray(result.shape, type.dtype.numpy, copy.data.data, 0, steps)[...] = result
         return copy
 
-    def _look(self, op: kernel.Kernel, view: Value, found: Stretch, wanted: Stretch) -> None:
+    def _look(
+        self, op: kernel.Kernel, view: Value, found: MemoryRange, wanted: MemoryRange
+    ) -> None:
         dtype = array_type(view).dtype
         assert found.written is not None
         written = found.written[:: dtype.bytes]
@@ -149,7 +151,7 @@ class _Lockstep(PlanRun):
         self.compare(op, other, one, dtype)
 
 
-def _copy(stretch: Stretch) -> Stretch:
+def _copy(stretch: MemoryRange) -> MemoryRange:
     """The same bytes elsewhere, where writing is noted."""
     written = np.zeros(stretch.data.size, np.bool_)
     return replace(stretch, data=stretch.data.copy(), written=written)

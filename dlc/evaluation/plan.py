@@ -14,7 +14,7 @@ import numpy as np
 
 from dlc.dialects import kernel, loop, mem, simt
 from dlc.dialects.builtin import Module
-from dlc.dialects.loop.memory import POISON, Bytes, Stretch
+from dlc.dialects.loop.memory import POISON, Bytes, MemoryRange
 from dlc.evaluation.gpu.warps import Launch
 from dlc.evaluation.loop import run_tile
 from dlc.ir.core import Array, Block, Evaluation, Op, Value
@@ -187,11 +187,11 @@ class PlanRun:
             if isinstance(op, mem.MeasuredSize):
                 self.at.dims[op.dim] = int(self.array(op.view))
 
-    def stretch(self, view: Value) -> Stretch:
+    def stretch(self, view: Value) -> MemoryRange:
         """The memory of a view: from its first element to its last, where there are most of them."""
         op: Op | None = view.op
         if not isinstance(op, mem.View):
-            return Stretch(str(op), self.array(view).reshape(-1).view(np.uint8), writable=False)
+            return MemoryRange(str(op), self.array(view).reshape(-1).view(np.uint8), writable=False)
         most = {name: self.at.size(limit) for name, limit in self.program.limit_of.items()}
         at = Evaluation({**self.at.dims, **most})
         shape, strides = at.shape(op.type.shape), at.shape(op.type.strides)
@@ -201,11 +201,11 @@ class PlanRun:
         name = f"{view.name or 'a view'} of {op.type}"
         if not size:
             # A formula may look at a place that it then does not choose: that reads what it likes.
-            return Stretch(name, np.full(8, POISON, np.uint8), writable=False)
+            return MemoryRange(name, np.full(8, POISON, np.uint8), writable=False)
         root = op.root.op
         updated = self.program.updates.values()
         writable = isinstance(root, mem.Root) and (root.kind != "input" or root.number in updated)
-        return Stretch(name, self._memory_of(op.root)[start : start + size], writable)
+        return MemoryRange(name, self._memory_of(op.root)[start : start + size], writable)
 
     def _start(self, view: mem.View) -> int:
         """Where in its root a view begins at this point of the loops, in bytes."""

@@ -26,7 +26,7 @@ def _update(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
             node.span,
             help="write update(x, value, at=[0, ..])",
         )
-    if not isinstance(place, ast.List | ast.Place):
+    if not isinstance(place, ast.List | ast.IndexList):
         raise ev.at.fail("D0320", "a place is written like an index: at=[0, ..]", place.span)
     if not isinstance(mode, str) or mode not in MODES:
         raise ev.at.fail(
@@ -40,8 +40,8 @@ def _update(ev: Evaluator, node: ast.Call, scope: Scope) -> Datum:
     return updated(ev, as_tensor(ev.at, target), place.items, value, scope, node.span, mode)
 
 
-@evaluates(ast.Place)
-def _place(ev: Evaluator, node: ast.Place, scope: Scope) -> Datum:
+@evaluates(ast.IndexList)
+def _place(ev: Evaluator, node: ast.IndexList, scope: Scope) -> Datum:
     raise ev.at.fail(
         "D0320",
         "a position in a tensor is not a value",

@@ -3,7 +3,7 @@
 An operation has operands, results, attributes and regions, as in MLIR. A region of ours has exactly one
 block (control flow is structured), so one object, `Block`, is both. Blocks hold their operations in a
 doubly linked list and values count their uses, so that inserting, erasing and replacing take constant
-time for each operation touched. A `Builder` places operations, an `Evaluation` runs them with NumPy.
+time for each operation touched. A `Builder` inserts operations, an `Evaluation` runs them with NumPy.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 Array: TypeAlias = NDArray[np.generic]
 
 PENDING = UnknownLocation("not placed yet")
-"""The location of an operation that no builder has placed; the verifier refuses it."""
+"""The location of an operation that no builder has inserted; the verifier refuses it."""
 
 ORDER_STEP = 1 << 16
 
 
 class Value:
-    """The result of an operation or an argument of a block. `name` is what the user calls it."""
+    """The result of an operation or an argument of a block. `name` is its name in the source, if any."""
 
     __slots__ = ("index", "name", "owner", "type", "uses")
 
@@ -71,8 +71,8 @@ class Value:
 class Op:
     """One operation. Dialects derive from it; `dlc.ir.define` makes constructors and properties.
 
-    The class methods below are all a dialect says about an operation at its own level; how it becomes
-    a lower level is written where that lowering lives.
+    The methods below are all that a dialect defines of an operation at its own level; its lowering is
+    defined in `dlc.lowering`.
     """
 
     __slots__ = (
@@ -90,15 +90,15 @@ class Op:
     name: ClassVar[str] = ""
     """`dialect.operation`, as in text."""
     pure: ClassVar[bool] = True
-    """No effect but its results: it may be removed, merged and moved."""
+    """Whether it has no effect besides its results, so that it may be removed, merged and moved."""
     terminator: ClassVar[bool] = False
-    """It ends a block."""
+    """Whether it ends a block."""
     isolated: ClassVar[bool] = False
-    """Its regions use no values from outside."""
+    """Whether its regions use no values from outside (MLIR: `IsolatedFromAbove`)."""
     symbol_table: ClassVar[bool] = False
-    """Its regions hold symbols rather than steps: they have no terminator."""
+    """Whether its regions define symbols, such as functions, and have no terminator."""
     commutative: ClassVar[bool] = False
-    """Its operands may be swapped without changing a bit of the result."""
+    """Whether its operands may be swapped without changing a bit of the result."""
     not_differentiable: ClassVar[str] = ""
     """Why it has no gradient, where it has none."""
 
@@ -129,45 +129,45 @@ class Op:
             uses = value.uses
             uses[self] = uses.get(self, 0) + 1
 
-    # What a dialect says about the operation.
+    # Defined by dialects.
 
     def infer(self) -> Type | tuple[Type, ...]:
         """The types of the results, from operands, attributes and regions.
 
-        Raises `self.fail(...)` where these do not fit together: this is the verifier, too.
+        Raises `self.fail(...)` where these do not fit together, so that it is the verifier, too.
         """
         raise NotImplementedError(f"{self.name} has no infer")
 
     def check(self) -> None:
-        """Raise `self.fail(...)` where an operation that is complete says what cannot be.
+        """Verify what `infer` cannot see yet, such as the operations inside; raises `self.fail(...)`.
 
-        The verifier asks it, after `infer` and all operations inside.
+        The verifier calls it after `infer` and after the checks of all operations inside.
         """
 
     def check_reference(self, found: Op) -> None:
-        """Raise `self.fail(...)` where one of the symbols in an attribute is not what it should be.
+        """Verify the operation that a symbol in an attribute names; raises `self.fail(...)`.
 
-        The verifier asks it for each of them, with the operation that has the name.
+        The verifier calls it for each symbol in the attributes.
         """
 
     def needs(self) -> Iterable[Need]:
-        """The sizes that must not be below 0 in a call, besides those of the results."""
+        """The sizes, besides those of the results, that a call must refuse if they are negative."""
         return ()
 
     def fold(self) -> Value | Dense | None:
-        """Something that already exists and equals the single result, or a constant; else None."""
+        """An existing value that equals the single result, or a constant that does; else None."""
         return None
 
     def decompose(self, emit: Builder) -> tuple[Value, ...] | None:
-        """The same results from simpler operations, or None for a primitive."""
+        """The same results computed by simpler operations; None for a primitive operation."""
         return None
 
     def gradient(self, emit: Builder, *cotangents: Value) -> tuple[Value | None, ...]:
-        """For each operand what it receives when the results receive the cotangents; None for 0."""
+        """The cotangents of the operands, given those of the results; None stands for zero."""
         raise NotImplementedError(f"{self.name} has no gradient")
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array | tuple[Array, ...]:
-        """The results in NumPy: the meaning of the operation."""
+        """The results, computed with NumPy: the reference semantics of the operation."""
         raise NotImplementedError(f"{self.name} has no evaluate")
 
     # Structure.
@@ -180,12 +180,12 @@ class Op:
 
     @property
     def equivalent(self) -> tuple[object, ...]:
-        """A key that is equal for two pure operations without regions that compute the same."""
+        """A key that is equal for pure operations without regions that compute the same results."""
         return (type(self), self.operands, exact_items(self.attributes))
 
     @property
     def segments(self) -> tuple[int, ...]:
-        """How many operands each group has, where there are several groups."""
+        """The number of operands of each group, for operations with several groups of operands."""
         sizes = self.attributes["segments"]
         assert isinstance(sizes, tuple)
         return tuple([size for size in sizes if isinstance(size, int)])
@@ -205,14 +205,14 @@ class Op:
         new.uses[self] = new.uses.get(self, 0) + count
 
     def set_operands(self, operands: Sequence[Value]) -> None:
-        """Take these operands instead; the types of the results must not change by it."""
+        """Replace all operands; the types of the results must stay the same."""
         self._forget_uses()
         self.operands = tuple(operands)
         for value in self.operands:
             value.uses[self] = value.uses.get(self, 0) + 1
 
     def swap_regions(self, other: Op) -> None:
-        """Have the regions of another operation, and give it these."""
+        """Exchange regions with another operation."""
         self.regions, other.regions = other.regions, self.regions
         for op in (self, other):
             for block in op.regions:
@@ -223,7 +223,7 @@ class Op:
             value.uses.pop(self, None)
 
     def erase(self) -> None:
-        """Take it out of its block and drop its uses. Nothing may use its results."""
+        """Remove it from its block and drop its uses of operands. Nothing may use its results."""
         assert self.is_unused, f"{self.name} is erased while its results are used"
         if self.parent is not None:
             self.parent.unlink(self)
@@ -232,19 +232,19 @@ class Op:
             block.clear()
 
     def is_before(self, other: Op) -> bool:
-        """Whether it stands earlier in the block that both are in."""
+        """Whether it comes earlier in the block that both are in."""
         assert self.parent is not None and self.parent is other.parent
         if self._order == other._order:
             self.parent.renumber()
         return self._order < other._order
 
     def walk(self, *, formulas: bool = True) -> Iterator[Op]:
-        """This operation and all in its regions, outer before inner, in order of text.
+        """This operation and all operations in its regions, in pre-order.
 
-        Without `formulas` nothing in operations that are not isolated, such as kernels.
+        With `formulas=False`, those inside operations that are not isolated are left out.
         """
         yield self
-        # What is in an operation is listed when its turn comes, so that it may be changed meanwhile.
+        # The contents of an operation are listed after it was yielded, so that the caller may change them.
         pending = [iter([child for region in self.regions for child in region])]
         while pending:
             for op in pending[-1]:
@@ -256,7 +256,7 @@ class Op:
                 pending.pop()
 
     def fail(self, message: str, *, code: str = "D0301", help: str | None = None) -> ModelError:
-        """The error to raise when the operation is wrong; whoever knows the place adds it."""
+        """An error about the operation, with its location, for the caller to raise."""
         return ModelError(message, code=code, help=help, place=self.location.place)
 
     def __repr__(self) -> str:
@@ -265,7 +265,7 @@ class Op:
 
 
 class Block:
-    """The single block of a region: arguments, then operations in order, the last a terminator."""
+    """The single block of a region: arguments, then operations in order, the last one a terminator."""
 
     __slots__ = ("arguments", "first", "last", "parent")
 
@@ -284,7 +284,7 @@ class Block:
         return value
 
     def insert_argument(self, index: int, type: Type, name: str | None = None) -> Value:
-        """A new argument at a place; those from there on move down."""
+        """A new argument at an index; those from there on move up by one."""
         value = Value(type, self, index, name)
         self.arguments.insert(index, value)
         for position, argument in enumerate(self.arguments):
@@ -292,14 +292,14 @@ class Block:
         return value
 
     def remove_argument(self, index: int) -> None:
-        """Take away an argument that nothing uses; later ones move up."""
+        """Remove an argument that nothing uses; later ones move down by one."""
         assert not self.arguments[index].uses
         del self.arguments[index]
         for position, argument in enumerate(self.arguments):
             argument.index = position
 
     def set_arguments(self, arguments: Sequence[Value]) -> None:
-        """Put its arguments in this order, without those that are left out, which nothing may use."""
+        """Reorder its arguments and remove those that are left out, which nothing may use."""
         kept = set(arguments)
         assert kept <= set(self.arguments)
         assert not any(argument.uses for argument in self.arguments if argument not in kept)
@@ -314,11 +314,11 @@ class Block:
         return self.last
 
     def append(self, op: Op) -> None:
-        """Put an operation at the end."""
+        """Insert an operation at the end."""
         self.insert(op, None)
 
     def insert(self, op: Op, before: Op | None) -> None:
-        """Put an operation before another one of this block, or at the end."""
+        """Insert an operation before another one of this block, or at the end."""
         assert op.parent is None and op is not before
         after = self.last if before is None else before.previous
         op.parent, op.previous, op.next = self, after, before
@@ -332,11 +332,11 @@ class Block:
             before.previous = op
         low = 0 if after is None else after._order  # pyright: ignore[reportPrivateUsage]
         high = low + 2 * ORDER_STEP if before is None else before._order  # pyright: ignore[reportPrivateUsage]
-        # Where no number is left between two, equal ones will do: `is_before` then renumbers.
+        # Where no number is left between the two, equal ones will do: `is_before` then renumbers.
         op._order = (low + high) // 2  # pyright: ignore[reportPrivateUsage]
 
     def unlink(self, op: Op) -> None:
-        """Take an operation out without touching its uses."""
+        """Remove an operation without touching its uses."""
         assert op.parent is self
         if op.previous is None:
             self.first = op.next
@@ -349,7 +349,7 @@ class Block:
         op.parent = op.previous = op.next = None
 
     def move(self, op: Op, before: Op | None) -> None:
-        """Move an operation of any block to a place in this one."""
+        """Move an operation of any block before an operation of this one, or to the end."""
         if op.parent is not None:
             op.parent.unlink(op)
         self.insert(op, before)
@@ -368,7 +368,7 @@ class Block:
             op._order = position * ORDER_STEP  # pyright: ignore[reportPrivateUsage]
 
     def __iter__(self) -> Iterator[Op]:
-        """The operations in order; the current one may be erased or replaced meanwhile."""
+        """The operations in order; the current one may be erased or replaced during the iteration."""
         op = self.first
         while op is not None:
             following = op.next
@@ -382,14 +382,15 @@ class Block:
 OpClass = TypeVar("OpClass", bound=type[Op])
 
 OPS: dict[str, type[Op]] = {}
-"""Every operation known, by name. Importing a dialect's module fills it."""
+"""Every operation class by name. Importing a dialect's module registers its operations."""
 
 
 class Builder:
-    """Puts operations into a block, before a given one or at the end.
+    """Inserts operations into a block, before a given operation or at the end.
 
-    Calling it with a new operation places that and gives back its single result, so that expressions
-    read as mathematics: `emit(Add(emit(Multiply(x, y)), z))`.
+    Calling it with a new operation inserts that and returns its single result:
+    `y = emit(array.MatMul(x, w))`. Kernel code is written with operators instead, by expressions that
+    hold a builder (`dlc.dialects.expr`): `row * 4 + column`.
     """
 
     __slots__ = ("before", "block", "location")
@@ -401,18 +402,18 @@ class Builder:
 
     @classmethod
     def before_op(cls, op: Op, location: Location | None = None) -> Builder:
-        """A builder that places just before an operation, by default with its location."""
+        """A builder that inserts just before an operation, by default with the location of that."""
         assert op.parent is not None
         return cls(op.parent, location or op.location, op)
 
     def place(self, op: Op) -> Op:
-        """Put the operation at the point; later ones follow it."""
+        """Insert the operation at the insertion point, which stays behind it."""
         op.location = self.location
         self.block.insert(op, self.before)
         return op
 
     def __call__(self, op: Op, name: str | None = None) -> Value:
-        """Place an operation that has one result, perhaps name the result, and give it back."""
+        """Insert an operation that has one result; returns the result, which may be given a name."""
         self.place(op)
         (result,) = op.results
         if name is not None:
@@ -420,16 +421,16 @@ class Builder:
         return result
 
     def all(self, op: Op) -> tuple[Value, ...]:
-        """Place an operation and give back all its results."""
+        """Insert an operation; returns all its results."""
         return self.place(op).results
 
     def at(self, location: Location) -> Builder:
-        """The same point with another location."""
+        """A builder at the same insertion point that gives operations another location."""
         return Builder(self.block, location, self.before)
 
     @contextmanager
     def into(self, block: Block) -> Generator[None]:
-        """Stand at the end of another block for a while, which thus gets a body."""
+        """Insert at the end of another block within the `with` statement."""
         outer = self.block, self.before
         self.block, self.before = block, None
         yield
@@ -437,12 +438,12 @@ class Builder:
 
 
 class Evaluation:
-    """One run: the numbers that the dims have, the weights, and who wants to see each value.
+    """One run of IR with NumPy: the sizes of its dims, its weights, and an observer of its values.
 
-    `observe(value, array)` is called for every value computed. The IR stays as it is while it is run.
+    `observe(value, array)` is called for every value computed. The IR must not change during the run.
     """
 
-    __slots__ = ("_made", "_observe", "_scopes", "dims", "weights")
+    __slots__ = ("_blocks", "_observe", "_scopes", "dims", "weights")
 
     def __init__(
         self,
@@ -453,11 +454,11 @@ class Evaluation:
         self.dims: dict[str, int] = dict(dims or {})
         self.weights = weights or {}
         self._observe = observe
-        self._made: dict[Op, Block] = {}
+        self._blocks: dict[Op, Block] = {}
         self._scopes: list[dict[Value, Array]] = []
 
     def size(self, size: Size) -> int:
-        """The number that a size is in this run."""
+        """A size as a number, in this run."""
         return size if isinstance(size, int) else evaluate(size, self.dims)
 
     def shape(self, shape: Shape) -> tuple[int, ...]:
@@ -469,59 +470,59 @@ class Evaluation:
         arguments: Sequence[Array],
         lift: Callable[[Value, Array], Array] | None = None,
     ) -> tuple[Array, ...]:
-        """The operands of the block's terminator, from the arrays its arguments stand for.
+        """The operands of the block's terminator, computed from arrays for its arguments.
 
-        A block of an operation that is not isolated also sees the values around it, each through
-        `lift` where that is given.
+        A block of an operation that is not isolated also sees the values of the enclosing block, each
+        through `lift` where that is given.
         """
         op = block.parent
         inherits = op is not None and not op.isolated and bool(self._scopes)
-        known: dict[Value, Array] = dict(self._scopes[-1]) if inherits else {}
+        arrays: dict[Value, Array] = dict(self._scopes[-1]) if inherits else {}
         if lift is not None:
-            known = {value: lift(value, array) for value, array in known.items()}
+            arrays = {value: lift(value, array) for value, array in arrays.items()}
         for argument, array in zip(block.arguments, arguments, strict=True):
-            known[argument] = array
+            arrays[argument] = array
             self.see(argument, array)
-        return self.run_ops(block, known)
+        return self.run_ops(block, arrays)
 
-    def run_ops(self, ops: Iterable[Op], known: dict[Value, Array]) -> tuple[Array, ...]:
+    def run_ops(self, ops: Iterable[Op], arrays: dict[Value, Array]) -> tuple[Array, ...]:
         """The operands of the terminator that ends these operations of one block.
 
-        `known` has what they use that comes before them, and gets what they compute.
+        `arrays` holds the values that they use from outside, and receives what they compute.
         """
-        self._scopes.append(known)
+        self._scopes.append(arrays)
         try:
-            return self._steps(ops, known)
+            return self._steps(ops, arrays)
         finally:
             self._scopes.pop()
 
-    def _steps(self, ops: Iterable[Op], known: dict[Value, Array]) -> tuple[Array, ...]:
+    def _steps(self, ops: Iterable[Op], arrays: dict[Value, Array]) -> tuple[Array, ...]:
         for op in ops:
             if op.terminator:
-                return tuple([known[operand] for operand in op.operands])
-            results = op.evaluate(self, *[known[operand] for operand in op.operands])
+                return tuple([arrays[operand] for operand in op.operands])
+            results = op.evaluate(self, *[arrays[operand] for operand in op.operands])
             if not isinstance(results, tuple):
                 results = (results,)
             for value, array in zip(op.results, results, strict=True):
-                known[value] = array
+                arrays[value] = array
                 self.see(value, array)
         raise AssertionError("no terminator ends the operations")
 
-    def once(self, op: Op, make: Callable[[Op], Block]) -> Block:
-        """The block that stands for an operation: made when that is first run, not in each round."""
-        if op not in self._made:
-            self._made[op] = make(op)
-        return self._made[op]
+    def once(self, op: Op, build: Callable[[Op], Block]) -> Block:
+        """The block that an operation is evaluated by, built when that runs for the first time."""
+        if op not in self._blocks:
+            self._blocks[op] = build(op)
+        return self._blocks[op]
 
     def value(self, value: Value) -> Array:
-        """The array that a value of the innermost block is."""
+        """The array of a value that is visible in the innermost block."""
         return self._scopes[-1][value]
 
     def constant(self, value: Value, array: Array) -> Array:
-        """What a value is that counts as a constant for derivatives: itself, where nobody takes any."""
+        """The array of a value that derivatives treat as constant; overridden where one is taken."""
         return array
 
     def see(self, value: Value, array: Array) -> None:
-        """Show a value to whoever asked for it."""
+        """Pass a computed value to the observer."""
         if self._observe is not None:
             self._observe(value, array)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dlc.dialects import kernel, mem
 from dlc.dialects.comm import HOST, Send, is_gpu
-from dlc.dialects.measured import at_most
+from dlc.dialects.measured import upper_bound
 from dlc.ir.core import Op
 from dlc.ir.dims import ceil_divide
 from dlc.ir.passes import Context, define_pass
@@ -62,7 +62,7 @@ def _transfer(op: Send, costs: GpuCosts) -> Lowered:
     program = mem.program_of(op)
     type = kernel.array_type(op.inputs[0])
     limits = {} if program is None else program.limit_of
-    length = at_most(type.size, limits) * type.dtype.bytes
+    length = upper_bound(type.size, limits) * type.dtype.bytes
     count = writer.size(length, "bytes")
     source, target = writer.pointer(0).of(U8), writer.pointer(1).of(U8)
     with for_each(writer.emit, 0, count) as place:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from dlc.dialects import array, flow, func, kernel, mem, weight
 from dlc.dialects.builtin import Module
 from dlc.dialects.comm import HOST, Recv
-from dlc.dialects.measured import Measuring, limits_of, measuring
+from dlc.dialects.measured import Measuring, measuring, upper_bounds
 from dlc.ir.attributes import Dense
 from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.location import Location
@@ -64,7 +64,7 @@ def _plan_function(function: func.Func, constants: Constants, context: Context) 
     devices = devices_of(function)
     measured = measuring(function)
     refuse_unplanned(function, measured)
-    limits = limits_of(measured)
+    limits = upper_bounds(measured)
     reads = Reads(measured)
     scheduler = Scheduler(function, reads)
     items = scheduler.run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlc.dialects import func
 from dlc.dialects.interface import HIDDEN
-from dlc.dialects.measured import Measuring, dims_of, grows, limits_of, measuring
+from dlc.dialects.measured import Measuring, dims_of, is_monotone, measuring, upper_bounds
 from dlc.errors import Diagnostic, Unsupported
 from dlc.ir.types import TensorType
 
@@ -32,7 +32,7 @@ def return_counts(function: func.Func) -> None:
 
 
 def _check_storage(function: func.Func, found: dict[str, Measuring]) -> None:
-    limits = limits_of(found)
+    limits = upper_bounds(found)
     wrong = [
         Diagnostic(
             "D0701",
@@ -41,7 +41,8 @@ def _check_storage(function: func.Func, found: dict[str, Measuring]) -> None:
             function.location.place,
         )
         for type in function.function_type.results
-        if isinstance(type, TensorType) and not all(grows(size, limits) for size in type.shape)
+        if isinstance(type, TensorType)
+        and not all(is_monotone(size, limits) for size in type.shape)
     ]
     if wrong:
         raise Unsupported(wrong)

@@ -18,7 +18,7 @@ from dlc.dialects.comm import HOST
 from dlc.dialects.kernel.pieces import Join, Subview
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.dialects.kernel.schedule import Packed, PackInline
-from dlc.dialects.measured import at_most
+from dlc.dialects.measured import upper_bound
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.log import DecisionLog
@@ -205,7 +205,7 @@ class _Assignment:
 
     def _memory(self, kind: str, number: int, value: Value, first: int, last: int) -> Home:
         type = kernel.array_type(value)
-        size = at_most(type.size, self.limits) * type.dtype.bytes
+        size = upper_bound(type.size, self.limits) * type.dtype.bytes
         device = self.devices.get(value, HOST) if kind == "arena" else HOST
         self.storage.memories.append(Memory(kind, number, size, first, last, device))
         return Home(len(self.storage.memories) - 1)

@@ -9,7 +9,7 @@ import pytest
 
 from dlc.dialects import array, loop, mem, scalar, vec
 from dlc.dialects.builtin import Module
-from dlc.dialects.loop.memory import BadAccess, Stretch
+from dlc.dialects.loop.memory import BadAccess, MemoryRange
 from dlc.driver.compile.pipelines import pipeline
 from dlc.errors import CallError
 from dlc.evaluation.compare_levels import Compared, compare_loops, planned_copy
@@ -116,7 +116,7 @@ def test_an_index_out_of_range_fails_the_evaluation_as_it_fails_the_call() -> No
 # Single kernels on memory made by hand.
 
 
-def run(write: Callable[[Builder, Value], object], memory: Stretch) -> None:
+def run(write: Callable[[Builder, Value], object], memory: MemoryRange) -> None:
     """Run a kernel that does one thing with a pointer to a memory."""
     block = Block([INDEX, INDEX, POINTER])
     emit = Builder(block, HERE)
@@ -133,8 +133,8 @@ def number(emit: Builder, value: float) -> Value:
     return emit(scalar.Constant(value, F32))
 
 
-def memory(*values: float, writable: bool = True) -> Stretch:
-    return Stretch("x", np.array(values, np.float32).view(np.uint8), writable)
+def memory(*values: float, writable: bool = True) -> MemoryRange:
+    return MemoryRange("x", np.array(values, np.float32).view(np.uint8), writable)
 
 
 @pytest.mark.parametrize("place", [-1, 4, 1 << 20])

@@ -9,7 +9,7 @@ import pytest
 
 from dlc.dialects import array, flow, mem
 from dlc.dialects.array.dynamic import compress
-from dlc.dialects.measured import at_most, dims_of, grows
+from dlc.dialects.measured import dims_of, is_monotone, upper_bound
 from dlc.driver.compile.build_artifact import interface_of
 from dlc.driver.compile.pipelines import pipeline
 from dlc.errors import CallError, Unsupported
@@ -199,5 +199,5 @@ def test_the_count_keeps_its_memory_as_long_as_a_kernel_is_as_large() -> None:
 )
 def test_the_largest_a_size_can_be(size: str, highest: str, is_largest_there: bool) -> None:
     limits = {"n": 10}
-    assert at_most(parse_size(size), limits) == parse_size(highest)
-    assert grows(parse_size(size), limits) == is_largest_there
+    assert upper_bound(parse_size(size), limits) == parse_size(highest)
+    assert is_monotone(parse_size(size), limits) == is_largest_there

@@ -75,9 +75,9 @@ def _copy(op: Op, text: FunctionText) -> tuple[str, ...]:
     """The number of bytes that are read is an operand of its own: the rest is filled with zeros."""
     assert isinstance(op, simt.Copy)
     size = op.count * op.dtype.bytes
-    source = _within(text, _place(text, op.source, op.place, op.dtype), GLOBAL)
-    target = _within(text, _place(text, op.target, op.there, op.dtype), SHARED)
-    read = text.assign(f"select i1 {text.name(op.within)}, i32 {size}, i32 0")
+    source = _within(text, _place(text, op.source, op.source_index, op.dtype), GLOBAL)
+    target = _within(text, _place(text, op.target, op.target_index, op.dtype), SHARED)
+    read = text.assign(f"select i1 {text.name(op.predicate)}, i32 {size}, i32 0")
     # Only whole lines may go past the first cache, where what is read once is of no use.
     cache = "cg" if size == simt.WIDE else "ca"
     text.call(

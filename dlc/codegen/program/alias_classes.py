@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dlc.codegen.program.certificate import Placed
 from dlc.dialects import mem, weight
-from dlc.dialects.measured import at_most
+from dlc.dialects.measured import upper_bound
 from dlc.ir.core import Value
 from dlc.ir.dims import Size
 from dlc.ir.types import ViewType
@@ -88,7 +88,7 @@ class _Uses:
         """Whether a view is of a part of its root only."""
         root = view.root.op
         assert isinstance(root, mem.Root)
-        return bool(view.counters) or at_most(_bytes(view), self.limits) != root.bytes
+        return bool(view.counters) or upper_bound(_bytes(view), self.limits) != root.bytes
 
     def joined(self, views: Sequence[mem.View]) -> dict[mem.View, list[int]]:
         """The views of all of a root that is written in pieces only, one for each, with the ops that do."""

@@ -14,7 +14,7 @@ from dlc.codegen.program.memory_lower_bound import held_in_any_order, may_be_emp
 from dlc.codegen.program.sizes import Entry, Sizes
 from dlc.dialects import mem
 from dlc.dialects.comm import HOST
-from dlc.dialects.measured import at_most
+from dlc.dialects.measured import upper_bound
 from dlc.ir.dims import Size, interval, minimum, product
 from dlc.ir.types import ViewType
 from dlc.runtime.artifact.certificate import Certificate, RootRecord, ViewRecord
@@ -120,7 +120,7 @@ def _views(program: mem.Program, placed: Sequence[Placed], sizes: Sizes) -> Iter
     for op in program.body:
         if isinstance(op, mem.View) and op.root in place and op.result.uses:
             stretch = _stretch(op, _rounds(op))
-            offset, size = (at_most(part, program.limit_of) for part in stretch)
+            offset, size = (upper_bound(part, program.limit_of) for part in stretch)
             key = (place[op.root], offset, size)
             if key not in found or (op.result.name and not found[key].result.name):
                 found[key] = op
@@ -162,7 +162,7 @@ def first_byte(view: mem.View, program: mem.Program) -> Size:
 
     Elements that are not there may have a place outside of the root, such as the last row of none.
     """
-    sizes = [at_most(n, program.limit_of) for n in (*view.type.shape, *_rounds(view).values())]
+    sizes = [upper_bound(n, program.limit_of) for n in (*view.type.shape, *_rounds(view).values())]
     bounds = program.bounds
     return view.offset * _exists([n for n in sizes if (interval(n, bounds)[0] or 0) <= 0])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlc.dialects.array.elementwise import show, tensor_type
 from dlc.dialects.array.index import Gather
 from dlc.dialects.array.shape import reshape, transpose
-from dlc.dialects.measured import Measuring, places
+from dlc.dialects.measured import Measuring, nonzero_indices
 from dlc.errors import ModelError
 from dlc.ir.attributes import decode
 from dlc.ir.core import Array, Builder, Evaluation, Value
@@ -30,7 +30,7 @@ class NonZero(Measuring):
     not_differentiable = "its results are indices"
 
     @property
-    def brings(self) -> str:
+    def dim_name(self) -> str:
         """The dim of the rows."""
         return self.dim
 
@@ -47,7 +47,7 @@ class NonZero(Measuring):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         values = decode(inputs[0], tensor_type(self.source).dtype)
-        return places(self, values, at.size(self.limit), at)
+        return nonzero_indices(self, values, at.size(self.limit), at)
 
 
 def compress(

@@ -1,8 +1,8 @@
-"""A choice between two regions."""
+"""`flow.if`: one of two regions runs, and its derivative."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from dlc.dialects.array.elementwise import show
@@ -24,14 +24,14 @@ from dlc.ir.types import BOOL, TensorType, Type
 __all__ = ["If"]
 
 Pair: TypeAlias = "tuple[Value | None, Value | None]"
-"""What a branch needs from its forward half and what the other branch needs in the same place."""
+"""A forward value of the branch `then` and one of `otherwise` that share an argument of the halves."""
 
 
 @op("flow.if")
 class If(Structured):
     """The results of `then` where the condition holds, else those of `otherwise`.
 
-    Both regions take the inputs and hand over values of the same types; only one of them runs.
+    Both regions take the inputs and yield values of the same types; only one of them runs.
     """
 
     condition: Value = operand()
@@ -67,90 +67,87 @@ class If(Structured):
     def backward(
         self, emit: Backward, cotangents: Sequence[Value | None], active: Sequence[bool]
     ) -> tuple[Value | None, ...]:
-        """The cotangents come from another `If`, whose branches are the backward halves of these."""
-        wrt = [index for index, matters in enumerate(active[1:]) if matters]
+        """The cotangents are results of another `If`, whose branches are the backward halves of these."""
+        wrt = [index for index, is_active in enumerate(active[1:]) if is_active]
         halves = (Block(), Block())
-        yes, no = [
-            _pull_back(front, emit.inside(back), cotangents, wrt)
-            for front, back in zip(self.regions, halves, strict=True)
+        by_branch = [
+            dict(zip(wrt, _pull_back(branch, emit.inside(half), cotangents, wrt), strict=True))
+            for branch, half in zip(self.regions, halves, strict=True)
         ]
-        reached = [k for k in range(len(wrt)) if yes[k] is not None or no[k] is not None]
-        inputs = [wrt[k] for k in reached]
-        for back, part in zip(halves, (yes, no), strict=True):
-            self._yield_cotangents(back, inputs, [part[k] for k in reached])
+        reached = [
+            index for index in wrt if any(received[index] is not None for received in by_branch)
+        ]
+        for half, received in zip(halves, by_branch, strict=True):
+            self._yield_cotangents(half, {index: received[index] for index in reached})
         if not reached:
             return (None,) * len(self.operands)
-        kept = self._keep(halves)
+        kept = self._pass_forward_values(halves)
         seeds = [c for c in cotangents if c is not None and filled_with(c) is None]
         results = emit.all(If(self.condition, (*seeds, *kept), *halves))
-        cotangent_of = dict(zip(inputs, results, strict=True))
+        cotangent_of = dict(zip(reached, results, strict=True))
         return (None, *[cotangent_of.get(index) for index in range(len(self.inputs))])
 
-    def _yield_cotangents(
-        self, back: Block, inputs: Sequence[int], cotangents: Sequence[Value | None]
-    ) -> None:
-        """End a backward half with the cotangents of inputs, by number; zeros where it has none."""
-        end = Builder(back, self.location)
-        end.place(
-            Yield(
-                tuple(
-                    [
-                        cotangent or zeros(end, self.inputs[index])
-                        for index, cotangent in zip(inputs, cotangents, strict=True)
-                    ]
-                )
-            )
-        )
-        sweep(back)
+    def _yield_cotangents(self, half: Block, cotangents: Mapping[int, Value | None]) -> None:
+        """End a backward half with the cotangents of inputs, by index; zeros where it computes none."""
+        end = Builder(half, self.location)
+        values = [
+            cotangent or zeros(end, self.inputs[index]) for index, cotangent in cotangents.items()
+        ]
+        end.place(Yield(tuple(values)))
+        sweep(half)
 
-    def _keep(self, halves: Sequence[Block]) -> list[Value]:
-        """Bind what the backward halves need to arguments that both have; gives their values.
+    def _pass_forward_values(self, halves: Sequence[Block]) -> list[Value]:
+        """Turn the forward values that the halves use into arguments of both; the values to pass for them.
 
         Inputs are passed again, results are used as they are, and other values become further results.
-        Two branches never run both, so values of one type share a result.
+        Since only one branch runs, two values of one type, one of each branch, share a result.
         """
-        known = len(self.results)
-        passed: dict[int, Pair] = {}
-        fresh: tuple[list[Value], list[Value]] = ([], [])
-        for side, (front, back) in enumerate(zip(self.regions, halves, strict=True)):
-            places = {value: len(self.inputs) + k for k, value in enumerate(yielded(front))}
-            places.update({argument: k for k, argument in enumerate(front.arguments)})
-            for value in captured(back, front, places):
-                place = places.get(value)
-                if place is None:
-                    fresh[side].append(value)
+        old_results = len(self.results)
+        shared: dict[int, Pair] = {}
+        unshared: tuple[list[Value], list[Value]] = ([], [])
+        for side, (branch, half) in enumerate(zip(self.regions, halves, strict=True)):
+            # Where a forward value is among the inputs and results, which are available outside.
+            index_of = {value: len(self.inputs) + k for k, value in enumerate(yielded(branch))}
+            index_of.update({argument: k for k, argument in enumerate(branch.arguments)})
+            for value in captured(half, branch, index_of):
+                index = index_of.get(value)
+                if index is None:
+                    unshared[side].append(value)
                 else:
-                    yes, no = passed.get(place, (None, None))
-                    passed[place] = (value, no) if side == 0 else (yes, value)
-        pairs = _share(*fresh)
-        self._hand_over(pairs)
-        outer = [*self.inputs, *self.results]
-        kept = [*passed, *range(len(self.inputs) + known, len(outer))]
-        for place, pair in zip(kept, [*passed.values(), *pairs], strict=True):
-            for back, value in zip(halves, pair, strict=True):
+                    yes, no = shared.get(index, (None, None))
+                    shared[index] = (value, no) if side == 0 else (yes, value)
+        pairs = _pair_by_type(*unshared)
+        self._add_results(pairs)
+        available = [*self.inputs, *self.results]
+        passed = [*shared, *range(len(self.inputs) + old_results, len(available))]
+        for index, pair in zip(passed, [*shared.values(), *pairs], strict=True):
+            for half, value in zip(halves, pair, strict=True):
                 if value is None:
-                    back.add_argument(outer[place].type, outer[place].name)
+                    half.add_argument(available[index].type, available[index].name)
                 else:
-                    bind(back, value)
-        return [outer[place] for place in kept]
+                    bind(half, value)
+        return [available[index] for index in passed]
 
-    def _hand_over(self, pairs: Sequence[Pair]) -> None:
-        """Make each branch yield its values too, and zeros where only the other one has a value."""
-        for side, front in enumerate(self.regions):
-            emit = Builder.before_op(front.terminator)
+    def _add_results(self, pairs: Sequence[Pair]) -> None:
+        """Add a result for each pair: each branch yields its own value, or zeros where it has none."""
+        for side, branch in enumerate(self.regions):
+            emit = Builder.before_op(branch.terminator)
             values = [pair[side] or zeros(emit, _either(pair)) for pair in pairs]
-            front.terminator.set_operands([*yielded(front), *values])
+            branch.terminator.set_operands([*yielded(branch), *values])
         grow(self)
 
 
 def _pull_back(
-    front: Block, emit: Backward, cotangents: Sequence[Value | None], wrt: Sequence[int]
+    branch: Block, emit: Backward, cotangents: Sequence[Value | None], wrt: Sequence[int]
 ) -> list[Value | None]:
-    """Build the backward half of one branch; its arguments are the cotangents so far."""
+    """Build the backward half of a branch, whose arguments are the cotangents of the results.
+
+    Returns the cotangents of the inputs `wrt`.
+    """
     seeds = [
         c and (repeated(emit, c, c) or emit.block.add_argument(c.type, c.name)) for c in cotangents
     ]
-    return pull_back(front, [front.arguments[index] for index in wrt], seeds, emit)
+    return pull_back(branch, [branch.arguments[index] for index in wrt], seeds, emit)
 
 
 def _either(pair: Pair) -> Value:
@@ -159,13 +156,13 @@ def _either(pair: Pair) -> Value:
     return value
 
 
-def _share(yes: Sequence[Value], no: Sequence[Value]) -> list[Pair]:
-    """Pair values of the two branches that have one type; what is left stands alone."""
-    left = list(no)
+def _pair_by_type(yes: Sequence[Value], no: Sequence[Value]) -> list[Pair]:
+    """Pair values of the two branches that have the same type; the others stand alone."""
+    unpaired = list(no)
     pairs: list[Pair] = []
     for value in yes:
-        partner = next((other for other in left if other.type is value.type), None)
+        partner = next((other for other in unpaired if other.type is value.type), None)
         if partner is not None:
-            left.remove(partner)
+            unpaired.remove(partner)
         pairs.append((value, partner))
-    return pairs + [(None, value) for value in left]
+    return pairs + [(None, value) for value in unpaired]

@@ -60,7 +60,7 @@ def _uses(backward: Block, forward: Block) -> list[Value]:
 
 
 def _refuse_counted(kept: Sequence[Value], forward: Block) -> None:
-    counted = {op.brings for op in forward if isinstance(op, Measuring)}
+    counted = {op.dim_name for op in forward if isinstance(op, Measuring)}
     for value in kept if counted else ():
         assert isinstance(value.type, TensorType)
         size = min(names(value.type.size) & counted, default=None)

@@ -1,4 +1,4 @@
-"""What is computed together: the operations that become one piece of machine code each."""
+"""The kernel level: operations each of which becomes one kernel of machine code."""
 
 from dlc.dialects.kernel.attention import *  # noqa: F403
 from dlc.dialects.kernel.generic import *  # noqa: F403

@@ -1,4 +1,7 @@
-"""Attention and its gradient as kernels, which never hold all scores at once."""
+"""Attention and its gradient as kernels that never materialize the matrix of scores.
+
+Lowerings use online softmax (Milakov & Gimelshein 2018; FlashAttention, Dao et al. 2022).
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,17 @@ from dlc.ir.dims import Size
 from dlc.ir.types import BOOL, DType, TensorType, wide
 
 MOST_NARROW = 128
-"""Elements that queries and values of f16 and bf16 may have: their sums stay in registers."""
+"""The largest head size of f16 and bf16: the sums stay in registers."""
 
 
 @op("kernel.attention")
 class Attention(Kernel):
-    """`softmax(scale * query @ keys.T + mask) @ values`, as `nn.attention` says it.
+    """`softmax(scale * query @ keys.T + mask) @ values`, as defined by `nn.attention`.
 
     query is [.., m, d], keys [.., n, d], values [.., n, e], a mask [.., m, n] of bools or numbers. With
     `panel` columns to a panel, keys are `[.., p, d, panel]`, the transposed keys in panels, and values
-    `[.., p, n, panel]`; then `count` and `width` are n and e. With `logarithms` there is a second result.
+    `[.., p, n, panel]`; then `count` and `width` are n and e. With `logarithms` the second
+    result is the logarithm of each row's sum of exponentials, [.., m].
     """
 
     query: Value = operand()
@@ -49,9 +53,9 @@ class Attention(Kernel):
                 (*batch, keys, d, self.panel),
                 (*batch, values, self.count, self.panel),
             )
-        found = array_type(self.keys).shape, array_type(self.values).shape
-        if found != expected:
-            raise self.fail(f"kernel.attention of {query.text} needs {expected}, found {found}")
+        shapes = array_type(self.keys).shape, array_type(self.values).shape
+        if shapes != expected:
+            raise self.fail(f"kernel.attention of {query.text} needs {expected}, found {shapes}")
         result = query.with_shape((*batch, m, self.width))
         row = TensorType(wide(query.dtype), (*batch, m))
         return (result, row) if self.logarithms else (result,)
@@ -70,22 +74,21 @@ class Attention(Kernel):
         with np.errstate(all="ignore"):
             scores = _scores(self, at, query, keys, masks)
             largest = np.max(scores, -1, keepdims=True, initial=-np.inf)
-            powers = np.exp(scores - largest)
-            totals = np.sum(powers, -1, keepdims=True)
-            result = encode(np.matmul(powers / totals, values), dtype)
-            # Where nothing is seen, the sum of nothing has the logarithm -inf.
-            found = np.add(np.log(totals), largest)
-            found[largest == -np.inf] = -np.inf
-        return (result, found[..., 0]) if self.logarithms else (result,)
+            exponentials = np.exp(scores - largest)
+            totals = np.sum(exponentials, -1, keepdims=True)
+            result = encode(np.matmul(exponentials / totals, values), dtype)
+            # Of a row that is masked entirely the sum is 0.
+            logarithms = np.add(np.log(totals), largest)
+            logarithms[largest == -np.inf] = -np.inf
+        return (result, logarithms[..., 0]) if self.logarithms else (result,)
 
 
 @op("kernel.attention_gradient")
 class AttentionGradient(Kernel):
-    """A part of `nn.attention_gradient`: what the queries receive, or `by_keys` what keys and values do.
+    """A part of `nn.attention_gradient`: the cotangent of queries, or `by_keys` those of keys and values.
 
-    Each is a kernel of its own, which computes the weights again: one goes through the keys for some
-    queries, the other one through the queries for some keys, so that nothing is added up in an order
-    that may change.
+    Each is a kernel of its own that recomputes the softmax weights: one walks all keys for a tile of
+    queries, the other all queries for a tile of keys, so that sums have a fixed order and need no atomics.
     """
 
     query: Value = operand()
@@ -117,9 +120,12 @@ class AttentionGradient(Kernel):
             ds *= np.asarray(self.scale, ds.dtype)
             if not self.by_keys:
                 return (encode(np.matmul(ds, keys), dtype),)
-            turned = (np.swapaxes(array, -1, -2) for array in (ds, p))
+            transposed = (np.swapaxes(array, -1, -2) for array in (ds, p))
             return tuple(
-                [encode(np.matmul(*two), dtype) for two in zip(turned, (query, dy), strict=True)]
+                [
+                    encode(np.matmul(*two), dtype)
+                    for two in zip(transposed, (query, dy), strict=True)
+                ]
             )
 
 
@@ -130,7 +136,7 @@ def _scores(
     columns: Array,
     masks: Sequence[Array],
 ) -> Array:
-    """Scores, scaled and masked, from queries and keys as columns."""
+    """Scaled and masked scores `[.., m, n]`; `columns` are the transposed keys `[.., d, n]`."""
     scores = np.matmul(query, columns) * np.asarray(op.scale, query.dtype)
     for mask, value in zip(masks, op.mask, strict=True):
         hidden = array_type(value).dtype is BOOL
@@ -142,5 +148,5 @@ def _scores(
 
 
 def _wide(array: Array, dtype: DType) -> Array:
-    """Numbers in the dtype that attention is computed in: f16 and bf16 in f32."""
+    """An array in the dtype that attention is computed in, f32 for f16 and bf16; bools stay."""
     return array if dtype is BOOL else decode(array, dtype).astype(wide(dtype).numpy)

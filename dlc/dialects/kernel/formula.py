@@ -1,4 +1,7 @@
-"""Words to write kernels with: formulas of an element's index, folds, products, index arithmetic."""
+"""Construction of kernels from formulas over values with a builder: reductions, products, index arithmetic.
+
+`dlc.dialects.kernel.formulas` does the same with operators.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from dlc.ir.dims import Shape, Size
 from dlc.ir.types import BOOL, INDEX, DType, TensorType, wide
 
 Formula = Callable[[Builder, list[Value], list[Value]], Value]
-"""The element at some indices, from the arrays that the kernel reads."""
+"""Computes the element at some indices from the arrays that the kernel reads."""
 
 
 def generic(emit: Builder, inputs: Sequence[Value], domain: Shape, formula: Formula) -> Value:
-    """A kernel with one result over `domain` whose element is given by the formula."""
+    """A kernel with one result over `domain`, whose elements the formula computes."""
     types = [kernel.array_type(value) for value in inputs]
     body = Block([*[INDEX] * len(domain), *types], [f"i{axis}" for axis in range(len(domain))])
     inner = Builder(body, emit.location)
@@ -25,7 +28,7 @@ def generic(emit: Builder, inputs: Sequence[Value], domain: Shape, formula: Form
 
 
 def load(emit: Builder, source: Value, indices: Sequence[Value]) -> Value:
-    """An element, converted to the dtype in which kernels compute."""
+    """An element, converted to the dtype in which kernels compute: f32 for f16 and bf16."""
     value = emit(kernel.Load(source, indices))
     return convert(emit, value, wide(scalar.element(value.type)))
 
@@ -41,13 +44,13 @@ def number(emit: Builder, value: float, dtype: DType) -> Value:
     return emit(scalar.Constant(exact, dtype))
 
 
-def fold(
+def reduce(
     emit: Builder,
     extents: Shape,
     combine: str,
     element: Callable[[Builder, list[Value]], Value],
 ) -> Value:
-    """The element combined over all inner indices."""
+    """A reduction of the element over all inner indices; `combine` is for instance `add`."""
     body = Block([INDEX] * len(extents), [f"k{axis}" for axis in range(len(extents))])
     inner = Builder(body, emit.location)
     inner.place(kernel.Yield([element(inner, body.arguments)]))
@@ -102,5 +105,5 @@ def both(emit: Builder, conditions: Sequence[Value]) -> Value | None:
 
 
 def choose(emit: Builder, condition: Value | None, yes: Value, no: Value) -> Value:
-    """`yes` where the condition holds, and where there is none."""
+    """`yes` where the condition holds or is None, else `no`."""
     return yes if condition is None else emit(scalar.Select(condition, yes, no))

@@ -1,6 +1,6 @@
-"""Kernels from formulas: the element at some indices, folds, and rows that are kept.
+"""Construction of kernels from formulas with operators: elements, reductions and staged rows.
 
-generic(emit, [x, y], shape, lambda at, arrays: arrays[0][at] + arrays[1][at])
+`generic(emit, [x, y], shape, lambda at, arrays: arrays[0][at] + arrays[1][at])` adds two arrays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dlc.ir.dims import Shape, Size
 from dlc.ir.types import INDEX, wide
 
 Element: TypeAlias = Callable[[list[Expr]], Expr]
-"""The value at some inner indices."""
+"""Computes the value at some inner indices."""
 
 
 class Array:
@@ -27,21 +27,21 @@ class Array:
         self.emit = emit
         self.value = value
 
-    def __getitem__(self, place: Sequence[Expr]) -> Expr:
-        return Expr(self.emit, self.emit(kernel.Load(self.value, values(place))))
+    def __getitem__(self, indices: Sequence[Expr]) -> Expr:
+        return Expr(self.emit, self.emit(kernel.Load(self.value, values(indices))))
 
-    def wide(self, place: Sequence[Expr]) -> Expr:
+    def wide(self, indices: Sequence[Expr]) -> Expr:
         """An element, converted to the dtype in which kernels compute."""
-        element = self[place]
+        element = self[indices]
         return element.cast(wide(element.dtype))
 
 
 Formula: TypeAlias = Callable[[list[Expr], list[Array]], Expr | Array]
-"""The element at some indices, or the staged row, from the arrays that the kernel reads."""
+"""Computes the element at some indices, or a staged row, from the arrays that the kernel reads."""
 
 
 def generic(emit: Builder, inputs: Sequence[Value], domain: Shape, formula: Formula) -> Value:
-    """A kernel with one result over `domain` whose element or row is given by the formula."""
+    """A kernel with one result over `domain`, whose elements or rows the formula computes."""
     types = [kernel.array_type(value) for value in inputs]
     body = Block([*[INDEX] * len(domain), *types], [f"i{axis}" for axis in range(len(domain))])
     inner = Builder(body, emit.location)
@@ -51,13 +51,13 @@ def generic(emit: Builder, inputs: Sequence[Value], domain: Shape, formula: Form
     return emit(kernel.Generic(inputs, [], body, domain))
 
 
-def fold(emit: Builder, extents: Shape, combine: str, element: Element) -> Expr:
-    """The element combined over all inner indices."""
+def reduce(emit: Builder, extents: Shape, combine: str, element: Element) -> Expr:
+    """A reduction of the element over all inner indices; `combine` is for instance `add`."""
     return Expr(emit, emit(kernel.Reduce(_inner(emit, extents, element), extents, combine)))
 
 
 def stage(emit: Builder, extents: Shape, element: Element) -> Array:
-    """A row of values that can be loaded again."""
+    """A staged row: values that are computed once and can be loaded again."""
     return Array(emit, emit(kernel.Stage(_inner(emit, extents, element), extents)))
 
 

@@ -1,12 +1,13 @@
-"""What is computed together: the operations that become one piece of machine code each.
+"""Kernels, each compiled to one piece of machine code, and `kernel.generic`, a formula for each element.
 
-`kernel.generic` computes every element of its results by a formula of the element's index. Its body is
-scalar code that loads from its inputs at computed indices; inside, `kernel.reduce` reduces over inner
-indices and `kernel.stage` computes a row that later formulas of the same element read again (softmax is
-fold, stage, fold, stage). Products have a file of their own, `kernel_products`.
+`kernel.generic` computes every element of its results by a formula of the element's index (compare MLIR's
+`linalg.generic`). Its body is scalar code that loads from its inputs at computed indices; inside,
+`kernel.reduce` reduces over inner indices and `kernel.stage` materializes a row that later formulas of the
+same element read again (softmax is reduce, stage, reduce, stage). Products are in
+`dlc.dialects.kernel.products`.
 
-Every kernel has two forms: on tensors it has results; in destination form (at plan level) its inputs
-and `outs` are views and it has none.
+Every kernel has two forms: on tensors it has results; in destination-passing form (at plan level) its
+inputs and `outs` are views and it has no results.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dlc.runtime.calling.status import failure
 
 
 def array_type(value: Value) -> TensorType:
-    """The tensor that a value is or, for a view, holds."""
+    """The type of a value as a tensor: its own, or that of the array that a view holds."""
     match value.type:
         case TensorType() as type:
             return type
@@ -40,7 +41,7 @@ def array_type(value: Value) -> TensorType:
 class Access(Enum):
     """The strides with which a kernel can read or write an array.
 
-    Strides of axes of size 1 never matter: nothing is a step away along them.
+    Strides of axes of size 1 never matter.
     """
 
     STRIDED = "any strides"
@@ -62,42 +63,42 @@ class Access(Enum):
 
 
 class Kernel(Op):
-    """An operation of the kernel level; `types` are its results as tensors, in both forms.
+    """An operation of the kernel level, on tensors or in destination form.
 
-    In destination form it is verified that each view has strides that the kernel can read or write, so
-    that a pass that lets an array lie otherwise is refused instead of giving wrong numbers.
+    In destination form the verifier checks that the kernel can read or write the strides of each view, so
+    that a pass that changes the layout of an array is refused instead of giving wrong numbers.
     """
 
     writes: ClassVar[Access] = Access.UNIT_STRIDE
     """The strides that its results may have."""
 
     def reads(self, number: int) -> Access:
-        """The strides that its operand of this number may have."""
+        """The strides that its operand `number` may have."""
         return Access.CONTIGUOUS
 
     @property
     def targets(self) -> Sequence[Value]:
-        """Where the results go, in destination form; empty in tensor form."""
+        """The views that the results are written to, in destination form; empty in tensor form."""
         return self.operands[len(self.operands) - self.segments[-1] :]
 
     def result_types(self) -> tuple[TensorType, ...]:
-        """The types of the results as tensors."""
+        """The types of the results as tensors, in both forms."""
         raise NotImplementedError
 
     def into(self, operands: Sequence[Value], outs: Sequence[Value]) -> Kernel:
-        """This kernel in destination form: it reads and writes these views and takes the regions over."""
+        """This kernel in destination form, on these views. The regions move to the new operation."""
         if self.regions:
             reads = self.segments[-2]
-            stand_ins = self.formula.arguments[len(self.formula.arguments) - reads :]
-            for argument, view in zip(stand_ins, operands[len(operands) - reads :], strict=True):
+            arrays = self.formula.arguments[len(self.formula.arguments) - reads :]
+            for argument, view in zip(arrays, operands[len(operands) - reads :], strict=True):
                 argument.type = view.type
         attributes = dict(self.attributes)
         attributes["segments"] = (*self.segments[:-1], len(outs))
         regions = self.regions
         self.regions = tuple[Block, ...]()
-        made = object.__new__(type(self))
-        Op.__init__(made, (*operands, *outs), attributes, regions, self.location)
-        return made
+        op = object.__new__(type(self))
+        Op.__init__(op, (*operands, *outs), attributes, regions, self.location)
+        return op
 
     @property
     def formula(self) -> Block:
@@ -105,7 +106,7 @@ class Kernel(Op):
         return self.regions[0]
 
     def add_input(self, value: Value) -> Value:
-        """Read one more array; the argument of the formula that stands for it."""
+        """Read one more array; returns the argument of the formula that stands for it."""
         *sizes, inputs, outs = self.segments
         assert not outs, "inputs are added before there is a plan"
         self.attributes["segments"] = (*sizes, inputs + 1, outs)
@@ -113,12 +114,12 @@ class Kernel(Op):
         return self.formula.add_argument(value.type)
 
     def argument_for(self, value: Value) -> Value:
-        """The argument of the formula for an array, which the kernel reads from now on."""
+        """The argument of the formula that stands for an array, which becomes an input if it is not one."""
         count = len(self.formula.arguments)
         reads = self.segments[-2]
         extras = self.operands[len(self.operands) - reads :] if reads else ()
-        for position, known in enumerate(extras):
-            if known is value:
+        for position, extra in enumerate(extras):
+            if extra is value:
                 return self.formula.arguments[count - reads + position]
         return self.add_input(value)
 
@@ -136,9 +137,9 @@ class Kernel(Op):
         types = self.result_types()
         if not self.targets:
             return types
-        found = tuple([array_type(out) for out in self.targets])
-        if found != types:
-            raise self.fail(f"{self.name} writes {list(types)} into {list(found)}")
+        targets = tuple([array_type(out) for out in self.targets])
+        if targets != types:
+            raise self.fail(f"{self.name} writes {list(types)} into {list(targets)}")
         self._check_strides()
         return ()
 
@@ -157,7 +158,7 @@ class Kernel(Op):
 
 @op("kernel.yield")
 class Yield(Op):
-    """End a region with the values of one element."""
+    """End the body of a formula with the values of one element."""
 
     values: Sequence[Value] = operands()
 
@@ -170,7 +171,7 @@ class Yield(Op):
 
 @op("kernel.load")
 class Load(Op):
-    """The element of an array at an index that is inside it."""
+    """The element of an array at these indices, which are inside it."""
 
     array: Value = operand()
     indices: Sequence[Value] = operands()
@@ -190,14 +191,14 @@ class Load(Op):
         if not indices:
             return array
         if not array.size:
-            # A formula may look at a place that it then does not choose: here there is none.
+            # A formula may load an element and not select it; an empty array has none to load.
             return np.zeros(np.broadcast_shapes(*[index.shape for index in indices]), array.dtype)
         return array[tuple([index.astype(np.intp) for index in indices])]
 
 
 @op("kernel.size")
 class ExtentOf(Op):
-    """A symbolic size as a number."""
+    """A symbolic size as an index."""
 
     size: Size = attribute()
 
@@ -230,7 +231,7 @@ class CheckIndex(Op):
 
 
 def enclosing(op: Op) -> Generic:
-    """The kernel that an operation of a body belongs to."""
+    """The kernel whose body contains an operation."""
     current: Op | None = op
     while current is not None and not isinstance(current, Generic):
         current = current.parent.parent if current.parent is not None else None
@@ -250,7 +251,7 @@ def grid(extents: Sequence[int], rank: int) -> list[Array]:
 
 
 class Inner(Op):
-    """Something computed for all inner indices of one element."""
+    """A formula evaluated for all inner indices of one element."""
 
     body: Block = region()
     extents: Shape = attribute()
@@ -271,7 +272,7 @@ class Inner(Op):
 
 
 def _depth(op: Op) -> int:
-    """How many inner indices surround an operation."""
+    """The number of inner indices around an operation."""
     depth = 0
     around = op.parent.parent if op.parent is not None else None
     while isinstance(around, Inner):
@@ -284,7 +285,7 @@ def _depth(op: Op) -> int:
 class Reduce(Inner):
     """The body's value combined over all inner indices by a scalar operation such as `add`.
 
-    The identity starts it (0, 1, the lowest or highest value); for no indices it is the result.
+    It starts from the identity (0, 1, the lowest or highest value), which is the result of an empty one.
     """
 
     combine: str = attribute()
@@ -316,7 +317,7 @@ COMBINE: dict[str, np.ufunc] = {
 
 
 def identity(combine: str, dtype: DType) -> bool | int | float:
-    """What changes nothing when combined: 0 for add, -inf for maximum of floats, and so on."""
+    """The identity of a combination: 0 for add, -inf for maximum of floats, and so on."""
     match combine:
         case "add" | "or":
             return False if dtype is BOOL else 0.0 if dtype.is_float else 0
@@ -355,10 +356,11 @@ class Stage(Inner):
 
 @op("kernel.generic")
 class Generic(Kernel):
-    """Every element of the results by a formula of its index.
+    """Computes every element of its results by a formula of the element's index.
 
     The body has an index for each axis of the domain and an argument for each input. It yields, for
-    each result, a scalar (the result has the shape of the domain) or a staged row (its extents follow).
+    each result, a scalar (the result has the shape of the domain) or a staged row (the result has
+    its extents behind those of the domain).
     """
 
     inputs: Sequence[Value] = operands()
@@ -384,12 +386,12 @@ class Generic(Kernel):
 
     @property
     def is_map(self) -> bool:
-        """Whether each element is a formula of elements, without folds, rows or checks."""
+        """Whether each element is a formula of elements, without reductions, staged rows or checks."""
         return not any(isinstance(op, Inner | CheckIndex) for op in self.body)
 
     @property
     def adds_floats(self) -> bool:
-        """Whether the order in which it combines elements shows in the bits of its results."""
+        """Whether the bits of its results depend on the order in which it combines elements."""
         return any(
             isinstance(op, Reduce)
             and op.combine in ("add", "multiply")
@@ -398,7 +400,7 @@ class Generic(Kernel):
         )
 
     def fold(self) -> Value | None:
-        """The array that it copies element by element, where that is all it does."""
+        """Its input, if it is a copy."""
         (first, *more) = self.body
         if not (isinstance(first, Load) and len(more) == 1 and len(self.inputs) == 1):
             return None
@@ -434,7 +436,7 @@ class Generic(Kernel):
 
 
 def folds_along_memory(op: Generic) -> bool:
-    """Whether some fold walks the last axis of an array, and none of the domain's last axis."""
+    """Whether a reduction runs over neighbouring elements of an array (loop index on the last axis)."""
     for inner in op.walk():
         if isinstance(inner, Reduce) and inner.extents:
             last = inner.body.arguments[-1]
@@ -444,6 +446,8 @@ def folds_along_memory(op: Generic) -> bool:
     return False
 
 
-def counts_up(place: Value, index: Value) -> bool:
-    """Whether a place is the index, or the index and something else added up."""
-    return place is index or (isinstance(place.op, scalar.Add) and index in place.op.operands)
+def counts_up(position: Value, index: Value) -> bool:
+    """Whether a position is the index, or the sum of the index and something else."""
+    return position is index or (
+        isinstance(position.op, scalar.Add) and index in position.op.operands
+    )

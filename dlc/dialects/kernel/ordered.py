@@ -1,7 +1,6 @@
-"""Kernels whose elements depend on each other, so that the order of the work is part of the meaning.
+"""Kernels without a formula, whose elements depend on each other: scans, sorts, scatters, updates, nonzero.
 
-They have no formula: running totals, sorted rows, scattered and other updates, the places of what is
-not 0. As in `dlc.dialects.kernel.generic`, each has a form on tensors and a destination form on views.
+As in `dlc.dialects.kernel.generic`, each has a form on tensors and a destination form on views.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dlc.dialects.array.index import MODES, check_range, in_front, in_order
 from dlc.dialects.array.order import sorting
 from dlc.dialects.array.pieces import placed
 from dlc.dialects.kernel.generic import COMBINE, Kernel, array_type, identity
-from dlc.dialects.measured import Measuring, places
+from dlc.dialects.measured import Measuring, nonzero_indices
 from dlc.ir.core import Array, Evaluation, Value
 from dlc.ir.define import attribute, op, operands
 from dlc.ir.dims import Size, symbol
@@ -23,9 +22,9 @@ from dlc.ir.types import BOOL, I64, TensorType
 
 @op("kernel.prefix_scan")
 class PrefixScan(Kernel):
-    """The elements up to each one along the axis combined by a scalar operation such as `add`.
+    """Prefix scan along an axis with a scalar operation such as `add`, inclusive unless `exclusive`.
 
-    `reverse` begins at the last element; `exclusive` leaves the element itself out.
+    With `reverse` it runs from the last element to the first.
     """
 
     inputs: Sequence[Value] = operands(doc="the source")
@@ -42,17 +41,17 @@ class PrefixScan(Kernel):
         return (array_type(source),)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
-        turned = np.flip(inputs[0], self.axis) if self.reverse else inputs[0]
+        source = np.flip(inputs[0], self.axis) if self.reverse else inputs[0]
         with np.errstate(all="ignore"):
-            totals = COMBINE[self.combine].accumulate(turned, self.axis, dtype=turned.dtype)
+            totals = COMBINE[self.combine].accumulate(source, self.axis, dtype=source.dtype)
         if self.exclusive:
             first = identity(self.combine, array_type(self.inputs[0]).dtype)
-            totals = _later(totals, self.axis, first)
+            totals = _shifted(totals, self.axis, first)
         return np.flip(totals, self.axis) if self.reverse else totals
 
 
-def _later(array: Array, axis: int, first: float) -> Array:
-    """The elements one place later along the axis, after `first`."""
+def _shifted(array: Array, axis: int, first: float) -> Array:
+    """The elements shifted by one along the axis, with `first` in front."""
     result = np.empty_like(array)
     moved, source = np.moveaxis(result, axis, 0), np.moveaxis(array, axis, 0)
     moved[:1] = np.asarray(first, array.dtype)
@@ -62,9 +61,9 @@ def _later(array: Array, axis: int, first: float) -> Array:
 
 @op("kernel.sort")
 class Sort(Kernel):
-    """The first `count` of the keys in rising (or `descending`) order, and the other inputs likewise.
+    """The first `count` keys in ascending (or `descending`) order, and the other inputs in the same order.
 
-    Stable; NaN counts as the largest number.
+    The sort is stable; NaN compares as the largest number.
     """
 
     inputs: Sequence[Value] = operands(doc="the keys, then tensors of the same shape")
@@ -90,10 +89,10 @@ class Sort(Kernel):
 
 @op("kernel.scatter")
 class Scatter(Kernel):
-    """The target with updates put or combined into the places that index tensors name, one by one.
+    """The target with updates written to, or combined with, the elements at the given indices.
 
-    The places are visited in row-major order of the index tensors; `axes` are those that they index.
-    An index outside its axis fails the call.
+    Updates apply in row-major order of the index tensors, which index the axes `axes`. An index outside
+    its axis fails the call.
     """
 
     inputs: Sequence[Value] = operands(doc="the target, the updates, an index tensor for each axis")
@@ -104,26 +103,26 @@ class Scatter(Kernel):
     def result_types(self) -> tuple[TensorType, ...]:
         target, updates, *indices = [array_type(value) for value in self.inputs]
         rest = [size for axis, size in enumerate(target.shape) if axis not in self.axes]
-        wanted = target.with_shape((*indices[0].shape, *rest))
-        if updates != wanted or self.mode not in MODES or len(indices) != len(self.axes):
-            raise self.fail(f"{self.name} needs updates of {wanted}, found {updates}")
+        expected = target.with_shape((*indices[0].shape, *rest))
+        if updates != expected or self.mode not in MODES or len(indices) != len(self.axes):
+            raise self.fail(f"{self.name} needs updates of {expected}, found {updates}")
         return (target,)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         target, updates, *indices = inputs[: len(self.inputs)]
         check_range(self, indices, self.axes, target.shape)
         result = target.copy()
-        places = tuple([index.astype(np.int64) for index in indices])
-        in_order(self.mode, in_front(result, self.axes), places, updates)
+        positions = tuple([index.astype(np.int64) for index in indices])
+        in_order(self.mode, in_front(result, self.axes), positions, updates)
         return result
 
 
 @op("kernel.update")
 class Update(Kernel):
-    """The target with an update in the place that begins at the computed starts, one for each axis.
+    """The target with a slice, from a start along each axis on, replaced by the update.
 
-    Written over the target, it leaves all other elements where they are. An update that is not inside the
-    target fails the call.
+    In place, over the target, it writes the slice only. An update that is not inside the target fails the
+    call.
     """
 
     inputs: Sequence[Value] = operands(doc="the target, the update, an i64 start for each axis")
@@ -144,9 +143,9 @@ class Update(Kernel):
 
 @op("kernel.nonzero")
 class NonZero(Kernel, Measuring):
-    """The indices of the elements that are true, in row-major order, one in each row; and how many.
+    """The indices of the elements that are true, `[dim, rank]` in row-major order, and their count.
 
-    `dim` names their number; more than `bound` of them fail the call.
+    `dim` names the count; a call with more than `bound` of them fails.
     """
 
     inputs: Sequence[Value] = operands(doc="the source, of bools")
@@ -155,13 +154,13 @@ class NonZero(Kernel, Measuring):
     bound: Size = attribute()
 
     @property
-    def brings(self) -> str:
+    def dim_name(self) -> str:
         """The dim of the rows."""
         return self.dim
 
     @property
     def limit(self) -> Size:
-        """How many rows there is storage for."""
+        """The largest count that there is storage for."""
         return self.bound
 
     def result_types(self) -> tuple[TensorType, ...]:
@@ -173,4 +172,4 @@ class NonZero(Kernel, Measuring):
         return TensorType(I64, (symbol(self.dim), source.rank)), TensorType(I64)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
-        return places(self, inputs[0], at.size(self.bound), at)
+        return nonzero_indices(self, inputs[0], at.size(self.bound), at)

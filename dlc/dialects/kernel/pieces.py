@@ -1,4 +1,4 @@
-"""Operations that put pieces together without looking at each element."""
+"""Concatenation and slicing at the kernel level, by copies or without (`join`, `subview`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlc.ir.types import TensorType
 
 @op("kernel.concatenate")
 class Concatenate(Kernel):
-    """The rows of matrices one behind the other: `[m, n1]`, `[m, n2]`, .. as `[m, n1 + n2 + ..]`."""
+    """Concatenate the columns of matrices by a copy: `[m, n1]`, `[m, n2]`, .. to `[m, n1 + n2 + ..]`."""
 
     inputs: Sequence[Value] = operands()
     outs: Sequence[Value] = operands()
@@ -24,7 +24,7 @@ class Concatenate(Kernel):
         return Access.UNIT_STRIDE
 
     def result_types(self) -> tuple[TensorType, ...]:
-        return (_side_by_side(self, self.inputs),)
+        return (_concatenated(self, self.inputs),)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         return np.concatenate(inputs[: len(self.inputs)], axis=1)
@@ -32,27 +32,27 @@ class Concatenate(Kernel):
 
 @op("kernel.join")
 class Join(Op):
-    """The same as `kernel.concatenate`, but no work: who makes a piece writes it to its place in the whole.
+    """As `kernel.concatenate` without a copy: producers write their pieces straight into the result.
 
-    An array is a piece of one whole only, and who reads a piece finds it there.
+    An array is a piece of one join only; its other users read it inside the result.
     """
 
     pieces: Sequence[Value] = operands()
 
     def infer(self) -> TensorType:
-        return _side_by_side(self, self.pieces)
+        return _concatenated(self, self.pieces)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         return np.concatenate(inputs, axis=1)
 
     def start(self, piece: int) -> Size:
-        """The first column of a piece."""
+        """The first column of a piece in the result."""
         return sum((array_type(value).shape[1] for value in self.pieces[:piece]), 0)
 
 
 @op("kernel.subview")
 class Subview(Op):
-    """The elements of an array from `starts` on: no work, they are read where they lie in the source."""
+    """A slice of an array, from `starts` on, without a copy: users read the source by strides."""
 
     source: Value = operand()
     starts: Shape = attribute()
@@ -70,7 +70,7 @@ class Subview(Op):
         return inputs[0][tuple(ranges)]
 
 
-def _side_by_side(op: Op, matrices: Sequence[Value]) -> TensorType:
+def _concatenated(op: Op, matrices: Sequence[Value]) -> TensorType:
     types = [array_type(value) for value in matrices]
     first, *others = types
     fits = all(type.rank == 2 and type.shape[0] == first.shape[0] for type in types)

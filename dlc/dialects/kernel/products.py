@@ -1,6 +1,6 @@
-"""Kernels that are products: `kernel.gemm` and `kernel.conv` with a formula, the *epilogue*.
+"""Matrix products and convolutions with an *epilogue*, a formula that is applied to each finished sum.
 
-The epilogue is applied to each finished sum, so that what follows a product costs no pass over memory.
+The epilogue fuses elementwise operations into the product, which then need no pass over memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dlc.ir.types import F32, DType, TensorType
 
 
 class Product(Kernel):
-    """Sums of products with an epilogue, the formula that makes each result from its sum.
+    """A product with an epilogue, the formula that computes each element of the results from its sum.
 
     The epilogue has an index for each axis of `domain`, the sum (in f32 for f16 and bf16), and an
     argument for each extra array that it reads.
@@ -35,13 +35,13 @@ class Product(Kernel):
     isolated = True
 
     def reads(self, number: int) -> Access:
-        """Factors are read in rows of neighbours, by vector instructions and BLAS alike."""
+        """Vector instructions and BLAS read factors in rows of neighbouring elements."""
         extras = range(len(self.operands) - sum(self.segments), len(self.operands))
         return Access.STRIDED if number in extras else Access.UNIT_STRIDE
 
     @property
     def accumulator(self) -> DType:
-        """The dtype of the sums."""
+        """The dtype of the sums: f32 for f16 and bf16."""
         return sum_dtype(array_type(self.lhs).dtype)
 
     @property
@@ -50,7 +50,7 @@ class Product(Kernel):
         return self.domain[-1]
 
     def finish(self, at: Evaluation, sums: Array, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        """Apply the epilogue to all finished sums in NumPy."""
+        """The results of the epilogue, from the finished sums, with NumPy."""
         shape = at.shape(self.domain)
         extras = inputs[2 : 2 + len(self.extras)]
         values = at.run(self.epilogue, [*grid(shape, len(shape)), sums, *extras])
@@ -61,9 +61,9 @@ class Product(Kernel):
 class Gemm(Product):
     """Matrix products: sums over k of `lhs[.., m, k] * rhs[.., k, n]`; `domain` is (.., m, n).
 
-    An operand that is `transposed` is stored with its last two axes swapped; `rhs_shared` means that
-    rhs has no batch axes. The `schedule` says how it is computed and, where it is `Packed`, that rhs is
-    stored in panels, `[.., p, k, columns]`; where it is `SplitK`, `domain` is (parts, .., m, n).
+    An operand that is `transposed` is stored with its last two axes swapped; with `rhs_shared`, rhs has no
+    batch axes. The `schedule` chooses the implementation: with `Packed`, rhs is stored in panels,
+    `[.., p, k, columns]`; with `SplitK`, `domain` is (parts, .., m, n).
     """
 
     inner: Size = attribute(doc="k, the length of the sums")
@@ -84,9 +84,9 @@ class Gemm(Product):
             columns = self.schedule.columns
             rhs = (panel_count(n, columns), self.inner, columns)
         expected = (*batch, *lhs), (*(() if self.rhs_shared else batch), *rhs)
-        found = array_type(self.lhs).shape, array_type(self.rhs).shape
-        if expected != found:
-            raise self.fail(f"kernel.gemm over {self.domain} needs {expected}, found {found}")
+        shapes = array_type(self.lhs).shape, array_type(self.rhs).shape
+        if expected != shapes:
+            raise self.fail(f"kernel.gemm over {self.domain} needs {expected}, found {shapes}")
         return epilogue_types(self.epilogue, self.domain)
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
@@ -101,30 +101,30 @@ class Gemm(Product):
         if not isinstance(self.schedule, SplitK):
             return self.finish(at, np.matmul(lhs, rhs), inputs)
         length, parts = at.size(self.schedule.steps), range(at.size(self.domain[0]))
-        steps = [slice(number * length, (number + 1) * length) for number in parts]
+        steps = [slice(part * length, (part + 1) * length) for part in parts]
         sums = [np.matmul(lhs[..., each], rhs[..., each, :]) for each in steps]
         return self.finish(at, np.stack(sums), inputs)
 
 
 def panel_count(columns: Size, panel: int) -> Size:
-    """How many panels hold these columns."""
+    """The number of panels of width `panel` that hold `columns` columns."""
     return floor_divide(columns + (panel - 1), panel)
 
 
 def unpanelled(array: Array, columns: int) -> Array:
-    """`[.., p, k, panel]` as `[.., k, columns]`."""
+    """The matrices `[.., k, columns]` that are stored in panels, `[.., p, k, panel]`."""
     swapped = np.moveaxis(array, -3, -2)
     *rows, count, panel = swapped.shape
     return swapped.reshape(*rows, count * panel)[..., :columns]
 
 
 def sum_dtype(dtype: DType) -> DType:
-    """The dtype in which sums of products are kept: f32 for f16 and bf16, else the dtype itself."""
+    """The dtype of accumulators: f32 for f16 and bf16, else the dtype itself."""
     return F32 if dtype.is_float and dtype.bits == 16 else dtype
 
 
 def epilogue_types(epilogue: Block, domain: Shape) -> tuple[TensorType, ...]:
-    """The results of a kernel whose epilogue yields these scalars."""
+    """The types of a kernel's results, from the scalars that its epilogue yields."""
     types: list[TensorType] = []
     for value in epilogue.terminator.operands:
         assert isinstance(value.type, DType)
@@ -134,16 +134,16 @@ def epilogue_types(epilogue: Block, domain: Shape) -> tuple[TensorType, ...]:
 
 @op("kernel.conv")
 class Conv(Product):
-    """Convolution of pictures.
+    """Convolution of images, channels last.
 
     `y[b, i, j, o] = sum over h, w, c of lhs[b, i*s + h*d - p, j*s + w*d - p, c] * rhs[h, w, c, o]`, with
     strides s, dilations d and low paddings p. `domain` is (pixels of all results, output channels). With
     g groups, the g-th part of the input channels makes the g-th part of the output channels. rhs is
     `[h, w, c, o]`, c being the channels of a group, or where the `schedule` is `Packed` the matrices
-    `[h * w * c, o]` of all groups in panels as in `kernel.gemm`. `blank` are zeros, as many as lhs has
-    channels: what is read outside the picture. With `SplitK` the sums are over so many channels each, and
-    the first axis of `domain` says over which, as in `kernel.gemm`; there is one group then. Without a
-    schedule a processor computes it channel by channel.
+    `[h * w * c, o]` of all groups in panels as in `kernel.gemm`. `blank` holds a zero for each channel
+    of lhs, which is read outside the image. With `SplitK` each part sums over `steps` channels and the
+    first axis of `domain` is the part, as in `kernel.gemm`; there is one group then. Without a schedule a
+    CPU computes it channel by channel.
     """
 
     blank: Value = operand()
@@ -180,38 +180,38 @@ class Conv(Product):
 
     @property
     def extents(self) -> tuple[Size, Size]:
-        """Height and width of a result."""
+        """Height and width of the result."""
         _, *spatial, _ = array_type(self.lhs).shape
-        found = [
+        height, width = (
             floor_divide(size + low + high - dilation * (taps - 1) - 1, stride) + 1
             for size, (low, high), taps, stride, dilation in zip(
                 spatial, self.padding, self.window, self.strides, self.dilations, strict=True
             )
-        ]
-        return found[0], found[1]
+        )
+        return height, width
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         source = array_type(self.lhs).dtype
-        picture, weights = (
+        image, weights = (
             decode(array, source).astype(self.accumulator.numpy) for array in inputs[:2]
         )
         low_high = [tuple(at.shape(pair)) for pair in self.padding]
-        padded = np.pad(picture, [(0, 0), *low_high, (0, 0)])
+        padded = np.pad(image, [(0, 0), *low_high, (0, 0)])
         if not isinstance(self.schedule, SplitK):
             return self.finish(at, self._sums(at, padded, weights), [*inputs[:2], *inputs[3:]])
         length, parts = at.size(self.schedule.steps), range(at.size(self.domain[0]))
-        channels = [slice(number * length, (number + 1) * length) for number in parts]
+        channels = [slice(part * length, (part + 1) * length) for part in parts]
         sums = [self._sums(at, padded[..., each], weights[:, :, each]) for each in channels]
         return self.finish(at, np.stack(sums), [*inputs[:2], *inputs[3:]])
 
     def _sums(self, at: Evaluation, padded: Array, weights: Array) -> Array:
-        """The convolution itself, `[pixels, outputs]`."""
+        """The sums, `[pixels, outputs]`: im2col and a matrix product for each group."""
         height, width = at.shape(self.extents)
         taps = [
             padded[
                 :,
-                self._walk(0, h, height),
-                self._walk(1, w, width),
+                self._elements_of_tap(0, h, height),
+                self._elements_of_tap(1, w, width),
             ]
             for h in range(self.window[0])
             for w in range(self.window[1])
@@ -230,7 +230,7 @@ class Conv(Product):
         split = weights.reshape(-1, self.groups, each)
         return np.moveaxis(split, 1, 0)
 
-    def _walk(self, axis: int, tap: int, count: int) -> slice:
-        """The elements along an axis that one tap of the window meets."""
+    def _elements_of_tap(self, axis: int, tap: int, count: int) -> slice:
+        """The elements along an axis that a tap of the window multiplies, one for each of `count` results."""
         start, stride = tap * self.dilations[axis], self.strides[axis]
         return slice(start, start + (count - 1) * stride + 1, stride)

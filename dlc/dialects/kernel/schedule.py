@@ -1,7 +1,7 @@
-"""Schedules of products: who multiplies, and how the factors reach the registers.
+"""Schedules of products: the implementation, and how the right factor is stored.
 
-A product has none until one is chosen. For processors `pack` chooses, as BLIS does it or by calling BLAS;
-for GPUs, which multiply tiles in any case, `split_k` may divide the sums.
+A product has none until a pass chooses one. For CPUs `pack` chooses packed panels, as in BLIS, or a call of
+BLAS; for GPUs, where products are always tiled, `split_k` may split the reduction.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dlc.ir.dims import Size
 @dialect_attribute("kernel.blas")
 @dataclass(frozen=True, slots=True)
 class Blas(DialectAttribute):
-    """A call of BLAS multiplies."""
+    """The product is a call of BLAS."""
 
 
 @dialect_attribute("kernel.packed")
@@ -24,7 +24,7 @@ class Blas(DialectAttribute):
 class Packed(DialectAttribute):
     """The right factor is stored in panels of `columns` columns, `[.., p, k, columns]`.
 
-    Column n is column `n % columns` of panel `n // columns`; zeros fill up the last panel.
+    Column n is column `n % columns` of panel `n // columns`; the last panel is padded with zeros.
     """
 
     columns: int
@@ -33,7 +33,7 @@ class Packed(DialectAttribute):
 @dialect_attribute("kernel.pack_inline")
 @dataclass(frozen=True, slots=True)
 class PackInline(DialectAttribute):
-    """The kernel itself puts the right factor into such panels, block by block as it needs them."""
+    """The kernel packs the right factor into such panels itself, block by block, as it needs them."""
 
     columns: int
 
@@ -41,9 +41,9 @@ class PackInline(DialectAttribute):
 @dialect_attribute("kernel.split_k")
 @dataclass(frozen=True, slots=True)
 class SplitK(DialectAttribute):
-    """The sums are over `steps` k each: the first axis of the result's domain says over which.
+    """Split-K: each part sums over `steps` of k; the first axis of the result's domain is the part.
 
-    The last part may be shorter, and one that begins beyond k is 0.
+    The last part may be shorter, and a part that begins beyond k is 0.
     """
 
     steps: Size

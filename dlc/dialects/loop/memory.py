@@ -1,9 +1,8 @@
-"""What the operations of the loop level work on when they are evaluated: memory, in stretches apart.
+"""The memory that loop-level operations access when they are evaluated: separate, bounds-checked ranges.
 
-A pointer is a number whose upper bits say which stretch it points into and whose lower bits say where, so
-that arithmetic on it leads nowhere else. Memory that nothing has written holds bytes that are NaN as
-floats. An access outside its stretch, or a write to memory that is only read, is an error that names the
-operation.
+The upper bits of a pointer name a range and the lower bits an offset in it, so that arithmetic on a pointer
+never leads into another range. Memory that nothing has written holds bytes that are NaN as floats. An
+access outside its range, or a write to read-only memory, is an error that names the operation.
 """
 
 from __future__ import annotations
@@ -24,90 +23,94 @@ POISON = 0xFF
 """A byte that makes every float NaN and every integer unlikely."""
 
 _OFFSET_BITS = 44
-_OFFSET = (1 << _OFFSET_BITS) - 1
-_MIDDLE = 1 << (_OFFSET_BITS - 1)
-"""Where a stretch begins among the offsets: pointers may go below it meanwhile."""
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+_BASE = 1 << (_OFFSET_BITS - 1)
+"""The offset of a range's first byte: pointers may temporarily point before it."""
 
 
 class BadAccess(Exception):
-    """Code reaches memory that is not its own."""
+    """An operation accesses memory outside the ranges that it was given, or writes read-only memory."""
 
 
 @dataclass(slots=True)
-class Stretch:
-    """Bytes that pointers may point into, what to call them, and, if asked for, which were written."""
+class MemoryRange:
+    """Bytes that pointers may point into; `written` marks the bytes written, where that is recorded."""
 
     name: str
+    """What messages call it."""
     data: Bytes
     writable: bool = True
     written: NDArray[np.bool_] | None = None
 
     def refuse_write(self, op: Op) -> None:
-        """Raises BadAccess if nothing may be written here."""
+        """Raises BadAccess if the range is read-only."""
         if not self.writable:
             raise BadAccess(
                 f"{op.name} at {op.location.place} writes {self.name}, which is only read"
             )
 
 
-class Memory:
-    """The stretches that there are, and how a number points into one of them."""
+class AddressSpace:
+    """The memory ranges that pointers can point into, and the translation of a pointer to its range."""
 
-    __slots__ = ("_stretches",)
+    __slots__ = ("_ranges",)
 
     def __init__(self) -> None:
-        self._stretches: list[Stretch] = []
+        self._ranges: list[MemoryRange] = []
 
-    def add(self, stretch: Stretch) -> int:
-        """A pointer to the first byte of a stretch."""
-        self._stretches.append(stretch)
-        return (len(self._stretches) << _OFFSET_BITS) + _MIDDLE
+    def add(self, memory: MemoryRange) -> int:
+        """A pointer to the first byte of a new range."""
+        self._ranges.append(memory)
+        return (len(self._ranges) << _OFFSET_BITS) + _BASE
 
-    def at(self, op: Op, address: int, size: int) -> tuple[Stretch, int]:
-        """The stretch that so many bytes from an address on are in, and where in it they begin."""
-        stretch = self._stretches[(address >> _OFFSET_BITS) - 1]
-        start = (address & _OFFSET) - _MIDDLE
-        if size and not 0 <= start <= stretch.data.size - size:
-            raise self._outside(op, stretch, start, size)
-        return stretch, start
+    def at(self, op: Op, address: int, size: int) -> tuple[MemoryRange, int]:
+        """The range that holds the `size` bytes from an address on, and the offset of the first of them.
+
+        Raises BadAccess if they are not all inside the range.
+        """
+        memory = self._ranges[(address >> _OFFSET_BITS) - 1]
+        offset = (address & _OFFSET_MASK) - _BASE
+        if size and not 0 <= offset <= memory.data.size - size:
+            raise self._out_of_bounds(op, memory, offset, size)
+        return memory, offset
 
     def at_each(
         self, op: Op, addresses: NDArray[np.int64], size: int
-    ) -> Iterator[tuple[Stretch, NDArray[np.int64], NDArray[np.int64]]]:
-        """The same for several addresses: each stretch, which of them are in it, and where in it."""
+    ) -> Iterator[tuple[MemoryRange, NDArray[np.int64], NDArray[np.int64]]]:
+        """As `at` for several addresses: each range, the indices of its addresses, and their offsets."""
         numbers = (addresses >> _OFFSET_BITS) - 1
-        alike = bool((numbers == numbers[0]).all())
-        for number in numbers[:1] if alike else np.unique(numbers):
-            stretch = self._stretches[int(number)]
-            rows = np.flatnonzero(numbers == number)
-            starts = (addresses[rows] & _OFFSET) - _MIDDLE
-            wrong = (starts < 0) | (starts > stretch.data.size - size)
-            if size and wrong.any():
-                raise self._outside(op, stretch, int(starts[wrong][0]), size)
-            yield stretch, rows, starts
+        one_range = bool((numbers == numbers[0]).all())
+        for number in numbers[:1] if one_range else np.unique(numbers):
+            memory = self._ranges[int(number)]
+            indices = np.flatnonzero(numbers == number)
+            offsets = (addresses[indices] & _OFFSET_MASK) - _BASE
+            outside = (offsets < 0) | (offsets > memory.data.size - size)
+            if size and outside.any():
+                raise self._out_of_bounds(op, memory, int(offsets[outside][0]), size)
+            yield memory, indices, offsets
 
-    def _outside(self, op: Op, stretch: Stretch, start: int, size: int) -> BadAccess:
+    def _out_of_bounds(self, op: Op, memory: MemoryRange, offset: int, size: int) -> BadAccess:
         return BadAccess(
-            f"{op.name} at {op.location.place} reaches bytes {start} to {start + size} of "
-            f"{stretch.name}, which has {stretch.data.size}"
+            f"{op.name} at {op.location.place} reaches bytes {offset} to {offset + size} of "
+            f"{memory.name}, which has {memory.data.size}"
         )
 
 
-class Enough(Exception):
-    """The code takes longer than it was to be run for."""
+class StepLimit(Exception):
+    """The code runs more operations than its evaluation was allowed."""
 
 
-class Machine(Evaluation):
-    """One run of loop-level code; after so many `steps`, operations that were run, it raises Enough."""
+class EvaluationMachine(Evaluation):
+    """One run of loop-level code. Raises StepLimit when it has run `steps` operations."""
 
-    __slots__ = ("_buffers", "_known", "_memory", "steps")
+    __slots__ = ("_arrays", "_buffers", "_memory", "steps")
 
     def __init__(self, steps: float = float("inf")) -> None:
         super().__init__()
         self.steps = steps
-        self._memory = Memory()
+        self._memory = AddressSpace()
         self._buffers: dict[Op, Array] = {}
-        self._known: dict[Value, Array] = {}
+        self._arrays: dict[Value, Array] = {}
 
     def run(
         self,
@@ -115,55 +118,58 @@ class Machine(Evaluation):
         arguments: Sequence[Array],
         lift: Callable[[Value, Array], Array] | None = None,
     ) -> tuple[Array, ...]:
-        """What the block hands on. All blocks see one table of values: none is run within itself."""
-        known = self._known
-        known.update(zip(block.arguments, arguments, strict=True))
+        """The operands of the block's terminator.
+
+        All blocks share one table of values, which is enough because no block runs inside itself.
+        """
+        arrays = self._arrays
+        arrays.update(zip(block.arguments, arguments, strict=True))
         for op in block:
             if op.terminator:
-                return tuple([known[operand] for operand in op.operands])
+                return tuple([arrays[operand] for operand in op.operands])
             self.steps -= 1
             if self.steps < 0:
-                raise Enough
-            results = op.evaluate(self, *[known[operand] for operand in op.operands])
+                raise StepLimit
+            results = op.evaluate(self, *[arrays[operand] for operand in op.operands])
             if isinstance(results, tuple):
-                known.update(zip(op.results, results, strict=True))
+                arrays.update(zip(op.results, results, strict=True))
             else:
-                known[op.results[0]] = results
+                arrays[op.results[0]] = results
         raise AssertionError("the block has no terminator")
 
-    def add(self, stretch: Stretch) -> Array:
-        """A pointer to the first byte of a stretch."""
-        return np.asarray(self._memory.add(stretch), np.int64)
+    def add(self, memory: MemoryRange) -> Array:
+        """A pointer to the first byte of a new range."""
+        return np.asarray(self._memory.add(memory), np.int64)
 
     def buffer(self, op: Op, size: int) -> Array:
-        """A pointer to the room that an operation has for itself."""
+        """A pointer to the `size` bytes that belong to an operation, the same in every run of it."""
         if op not in self._buffers:
-            self._buffers[op] = self.add(Stretch(op.name, np.full(size, POISON, np.uint8)))
+            self._buffers[op] = self.add(MemoryRange(op.name, np.full(size, POISON, np.uint8)))
         return self._buffers[op]
 
     def read(self, op: Op, pointer: Array, index: Array, dtype: DType, count: int) -> Array:
-        """Consecutive elements from `pointer[index]` on."""
-        address = number(pointer) + number(index) * dtype.bytes
-        stretch, start = self._memory.at(op, address, count * dtype.bytes)
-        return stretch.data[start : start + count * dtype.bytes].view(dtype.numpy).copy()
+        """`count` consecutive elements from `pointer[index]` on."""
+        address = as_int(pointer) + as_int(index) * dtype.bytes
+        memory, offset = self._memory.at(op, address, count * dtype.bytes)
+        return memory.data[offset : offset + count * dtype.bytes].view(dtype.numpy).copy()
 
     def write(self, op: Op, pointer: Array, index: Array, values: Array) -> None:
         """Write consecutive elements from `pointer[index]` on."""
         data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        size = values.itemsize
-        stretch, start = self._memory.at(op, number(pointer) + number(index) * size, data.size)
-        stretch.refuse_write(op)
-        stretch.data[start : start + data.size] = data
-        if stretch.written is not None:
-            stretch.written[start : start + data.size] = True
+        address = as_int(pointer) + as_int(index) * values.itemsize
+        memory, offset = self._memory.at(op, address, data.size)
+        memory.refuse_write(op)
+        memory.data[offset : offset + data.size] = data
+        if memory.written is not None:
+            memory.written[offset : offset + data.size] = True
 
 
-def machine(at: Evaluation) -> Machine:
-    """The run that an operation of the loop level is in."""
-    assert isinstance(at, Machine), "operations on memory are evaluated on a machine"
+def machine(at: Evaluation) -> EvaluationMachine:
+    """The evaluation of loop-level code that an operation is part of."""
+    assert isinstance(at, EvaluationMachine), "operations on memory are evaluated on a machine"
     return at
 
 
-def number(scalar: Array) -> int:
-    """An index or a pointer as Python's number."""
+def as_int(scalar: Array) -> int:
+    """An index or a pointer as a Python int."""
     return cast("int", scalar.item())

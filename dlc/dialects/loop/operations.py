@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc.dialects.loop.callees import CALLEES
-from dlc.dialects.loop.memory import machine, number
+from dlc.dialects.loop.memory import as_int, machine
 from dlc.ir.core import Array, Block, Evaluation, Op, Value
 from dlc.ir.define import attribute, op, operand, operands, region
 from dlc.ir.types import BOOL, INDEX, POINTER, DType, Type
@@ -85,7 +85,7 @@ class For(Op):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> tuple[Array, ...]:
         lower, upper, step, *carried = inputs
-        for position in range(number(lower), number(upper), number(step)):
+        for position in range(as_int(lower), as_int(upper), as_int(step)):
             carried = list(at.run(self.body, [np.asarray(position, np.int64), *carried]))
         return tuple(carried)
 
@@ -149,7 +149,7 @@ class Offset(Op):
 
     def evaluate(self, at: Evaluation, *inputs: Array) -> Array:
         pointer, index = inputs
-        return np.asarray(number(pointer) + number(index) * self.dtype.bytes, np.int64)
+        return np.asarray(as_int(pointer) + as_int(index) * self.dtype.bytes, np.int64)
 
 
 @op("loop.load")

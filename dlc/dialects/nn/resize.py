@@ -1,13 +1,13 @@
-"""Tensors in another size: the nearest element, or the straight line between two.
+"""Resizing of tensors by nearest-neighbour or linear interpolation.
 
-Where output element i of n falls on an input axis of size s is a matter of convention:
+The position of output element i of n on an input axis of size s follows one of three conventions:
 
 - `half_pixel`: (i + 1/2) * s / n - 1/2
 - `asymmetric`: i * s / n
 - `align_corners`: i * (s - 1) / (n - 1)
 
-Places are fractions of integers, so that no rounding decides which element is the nearest. n / s is the
-scale, which may be given where n is a rounded size.
+Positions are fractions of integers, so that rounding never decides which element is the nearest. The scale
+is n / s unless it is given, which matters where n was rounded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REPEATING = {
     ("half_pixel", "round_prefer_ceil"),
     ("asymmetric", "floor"),
 }
-"""With these a whole multiple of the size repeats each element."""
+"""Conventions in which resizing to an integer multiple of the size repeats each element."""
 
 
 def resize_nearest(
@@ -44,7 +44,7 @@ def resize_nearest(
     coordinates: str = "half_pixel",
     rounding: str = "round_prefer_floor",
 ) -> Value:
-    """The element nearest to each place; `sizes` has the new size of each axis that changes.
+    """The source element nearest to each position; `sizes` has the new size of each axis that changes.
 
     `scales` has the scale of an axis where it is not the ratio of the sizes. `rounding` is
     round_prefer_floor, round_prefer_ceil, floor or ceil.
@@ -60,8 +60,8 @@ def resize_nearest(
         ):
             x = _repeated(emit, x, axis, factor)
         else:
-            place = _place(emit, old, size, coordinates, scales.get(axis))
-            x = _taken(emit, x, axis, place.rounded(emit, rounding), old)
+            position = _source_position(emit, old, size, coordinates, scales.get(axis))
+            x = _gather_clamped(emit, x, axis, position.rounded(emit, rounding), old)
     return x
 
 
@@ -73,39 +73,44 @@ def resize_linear(
     scales: Mapping[int, Fraction] = {},
     coordinates: str = "half_pixel",
 ) -> Value:
-    """A value on the line between the two elements next to each place, along one axis after another.
+    """Linear interpolation between the two source elements next to each position, axis after axis.
 
-    Outside the outermost elements it is theirs. `scales` as for `resize_nearest`.
+    Positions outside take the outermost element. `scales` is as for `resize_nearest`.
     """
     for axis, size in sizes.items():
         old, scale = tensor_type(x).shape[axis], scales.get(axis)
         if old == size and scale is None:
             continue
-        place = _place(emit, old, size, coordinates, scale)
-        before = emit(array.FloorDivide(place.numerator, place.denominator))
-        low = _taken(emit, x, axis, before, old)
-        high = _taken(emit, x, axis, plus(emit, before, 1), old)
-        rest = emit(array.Remainder(place.numerator, place.denominator))
+        position = _source_position(emit, old, size, coordinates, scale)
+        below = emit(array.FloorDivide(position.numerator, position.denominator))
+        low = _gather_clamped(emit, x, axis, below, old)
+        high = _gather_clamped(emit, x, axis, plus(emit, below, 1), old)
+        remainder = emit(array.Remainder(position.numerator, position.denominator))
         dtype = tensor_type(x).dtype
-        share = emit(
-            array.Divide(in_dtype(emit, rest, dtype), in_dtype(emit, place.denominator, dtype))
+        weight = emit(
+            array.Divide(
+                in_dtype(emit, remainder, dtype), in_dtype(emit, position.denominator, dtype)
+            )
         )
-        step = emit(
-            array.Multiply(emit(array.Subtract(high, low)), along(emit, share, low, (axis,)))
+        difference = emit(
+            array.Multiply(emit(array.Subtract(high, low)), along(emit, weight, low, (axis,)))
         )
-        x = emit(array.Add(low, step))
+        x = emit(array.Add(low, difference))
     return x
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where each output element falls, as a fraction: two i64 tensors, the denominator positive."""
+class SourcePosition:
+    """The position of each output element on the source axis, as a fraction of two i64 tensors.
+
+    The denominator is positive.
+    """
 
     numerator: Value
     denominator: Value
 
     def rounded(self, emit: Builder, rounding: str) -> Value:
-        """The whole numbers next to the places."""
+        """The positions rounded to indices."""
         over, under = self.numerator, self.denominator
         if rounding == "floor":
             return emit(array.FloorDivide(over, under))
@@ -122,34 +127,38 @@ def _ceil(emit: Builder, over: Value, under: Value) -> Value:
     return emit(array.Negate(emit(array.FloorDivide(emit(array.Negate(over)), under))))
 
 
-def _place(emit: Builder, old: Size, new: Size, coordinates: str, scale: Fraction | None) -> Place:
+def _source_position(
+    emit: Builder, old: Size, new: Size, coordinates: str, scale: Fraction | None
+) -> SourcePosition:
     type = TensorType(I64, (new,))
     i = array.iota(emit, type, 0)
     if scale is not None:
-        # Only the ratio of the sizes counts, but for corners, which are places themselves.
+        # Only the ratio of the sizes matters, except for corners, which are positions themselves.
         assert coordinates != "align_corners"
         old, new = scale.denominator, scale.numerator
     if coordinates == "half_pixel":
         odd = plus(emit, emit(array.Add(i, i)), 1)
         scaled = emit(array.Multiply(odd, numbers(emit, old, type)))
         over = emit(array.Subtract(scaled, numbers(emit, new, type)))
-        return Place(over, numbers(emit, 2 * new, type))
+        return SourcePosition(over, numbers(emit, 2 * new, type))
     if coordinates == "align_corners":
         # A single element lies at the first corner: any denominator will do.
         one = array.fill(emit, 1, type)
         under = emit(array.Maximum(numbers(emit, new - 1, type), one))
-        return Place(emit(array.Multiply(i, numbers(emit, old - 1, type))), under)
+        return SourcePosition(emit(array.Multiply(i, numbers(emit, old - 1, type))), under)
     assert coordinates == "asymmetric", coordinates
-    return Place(emit(array.Multiply(i, numbers(emit, old, type))), numbers(emit, new, type))
+    return SourcePosition(
+        emit(array.Multiply(i, numbers(emit, old, type))), numbers(emit, new, type)
+    )
 
 
-def _taken(emit: Builder, x: Value, axis: int, index: Value, size: Size) -> Value:
-    """The elements at these places of an axis; places outside are those at the end."""
+def _gather_clamped(emit: Builder, x: Value, axis: int, index: Value, size: Size) -> Value:
+    """The elements at these indices of an axis, clamped to the axis."""
     type, rank = tensor_type(index), tensor_type(x).rank
     above = emit(array.Maximum(index, array.fill(emit, 0, type)))
     inside = emit(array.Minimum(above, numbers(emit, size - 1, type)))
-    found = emit(array.Gather(x, (inside,), (axis,)))
-    return transpose(emit, found, (*range(1, axis + 1), 0, *range(axis + 1, rank)))
+    gathered = emit(array.Gather(x, (inside,), (axis,)))
+    return transpose(emit, gathered, (*range(1, axis + 1), 0, *range(axis + 1, rank)))
 
 
 def _repeated(emit: Builder, x: Value, axis: int, factor: int) -> Value:

@@ -11,7 +11,7 @@ from dlc.codegen.program.step_table import CompiledEntry, Place, compile_program
 from dlc.dialects import func, mem
 from dlc.dialects.builtin import Module
 from dlc.dialects.comm import is_gpu
-from dlc.dialects.measured import limits_of, measuring
+from dlc.dialects.measured import measuring, upper_bounds
 from dlc.driver.compile.code_maker import CodeMaker
 from dlc.driver.source.weight_sources import Weights
 from dlc.ir.attributes import Dense
@@ -256,7 +256,7 @@ def _counted(function: func.Func) -> tuple[dict[str, Size], dict[str, int]]:
     found = measuring(function)
     results = function.results_returned
     told = {name: results.index(op.count) for name, op in found.items() if op.count in results}
-    return limits_of(found), told
+    return upper_bounds(found), told
 
 
 def _planned(program: mem.Program) -> tuple[dict[str, Size], dict[str, int]]:

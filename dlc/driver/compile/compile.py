@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dlc.dialects.limits import limits_of
+from dlc.dialects.limits import read_limits
 from dlc.driver.compile.build_artifact import Sources, build_artifact
 from dlc.driver.compile.cache import open_cache
 from dlc.driver.compile.code_maker import CodeMaker
@@ -169,7 +169,7 @@ def _narrow(job: CompileJob) -> Place | None:
     whose size the bounds let be below 0 (D0715).
     """
     model, settings = job.model, job.settings
-    limits = limits_of(model.module)
+    limits = read_limits(model.module)
     place = next((limit.place for limit in limits if limit.name == "memory"), None)
     try:
         named = {n: bound for n, bound in settings.dims.items() if n not in model.numbers}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dlc.dialects import func, mem, weight
 from dlc.dialects.builtin import Module
-from dlc.dialects.measured import limits_of, measuring
+from dlc.dialects.measured import measuring, upper_bounds
 from dlc.driver.compile.build_artifact import EntryPoint, interface_of
 from dlc.driver.entry_choice import choose
 from dlc.errors import UsageError
@@ -40,7 +40,7 @@ def settle_interfaces(module: Module) -> None:
     """
     for function in entry_functions(module):
         return_counts(function)
-        limits = limits_of(measuring(function))
+        limits = upper_bounds(measuring(function))
         check_counted(function, limits)
         note_needs(function, limits)
 

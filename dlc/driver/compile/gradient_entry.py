@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlc.dialects import array, flow, func
-from dlc.dialects.measured import count_anew, measuring
+from dlc.dialects.measured import measuring, rename_measured_dims
 from dlc.driver.compile.entries import entry_functions, find_function
 from dlc.driver.source.source_model import SourceModel
 from dlc.errors import UsageError
@@ -84,7 +84,7 @@ def _extend(function: func.Func, position: int, input: int, name: str) -> None:
     body = function.body
     names = _result_names(function)
     derivative = _derivative_body(body, position)
-    count_anew(derivative, {*function.bounds, *measuring(function)})
+    rename_measured_dims(derivative, {*function.bounds, *measuring(function)})
     terminator = body.terminator
     emit = Builder.before_op(terminator)
     value = terminator.operands[position]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dlc.dialects.limits import limits_of
+from dlc.dialects.limits import read_limits
 from dlc.driver.compile.pipelines import Device, pipeline
 from dlc.driver.compile.settings import Settings
 from dlc.driver.source.source_model import SourceModel
@@ -32,7 +32,7 @@ class CompileJob:
         Raises UsageError or ModelError (D0709) for choices and promises that exclude each other.
         """
         try:
-            settings = settings.keeping(limits_of(model.module))
+            settings = settings.keeping(read_limits(model.module))
         except DlcError as error:
             error.sources.update(model.texts)
             raise

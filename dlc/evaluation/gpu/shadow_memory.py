@@ -1,8 +1,8 @@
-"""Finding races: who touched each byte of memory last, and when.
+"""A race detector: shadow memory that keeps the last accesses to each byte.
 
-For each byte the *shadow* keeps the thread that wrote it last and the one that read it last, each with
-the number of barriers that its block had passed. Threads of one block are apart if a barrier is between
-them; nothing keeps the blocks of a launch apart. (The method is that of happens-before race detectors,
+For each byte the shadow keeps the thread that wrote it last and the one that read it last, each with the
+number of barriers that its block had passed. Accesses of two threads of one block are ordered if a barrier
+is between them; nothing orders accesses of two blocks of a launch. (This is happens-before race detection,
 where a barrier is the only synchronisation; S. Savage et al., "Eraser", ACM TOCS 15 (4), 1997, and later.)
 """
 
@@ -16,93 +16,104 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-NOBODY = -1
+NO_THREAD = -1
 
 
 class Race(Exception):
-    """Two threads use a byte, at least one of them writes it, and nothing says which comes first."""
+    """Two threads access a byte, at least one of them writes it, and nothing orders the two accesses."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """Threads of one block that do something at once: their numbers in the launch, one for each row.
+class Accessors:
+    """Threads of one block that access memory at once.
 
-    `block` has `threads` threads; its `phase` is the number of barriers that it has passed.
+    `threads` has their numbers in the launch, one for each row of the offsets accessed. The block has
+    `block_size` threads and has passed `phase` barriers.
     """
 
-    who: Numbers
+    threads: Numbers
     block: int
-    threads: int
+    block_size: int
     phase: int
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
-    """Who would meet at which byte."""
+class Conflict:
+    """Two unordered accesses to one byte: by the thread of a row of the offsets, and by another thread."""
 
     row: int
     byte: int
     other: int
-    """The thread that was there before, by its number in the launch."""
+    """The thread of the earlier access, by its number in the launch."""
     other_wrote: bool
 
 
 class Shadow:
-    """What happened to so many bytes in one launch."""
+    """The accesses to `size` bytes of memory in one launch."""
 
     def __init__(self, size: int) -> None:
-        self._writer = np.full(size, NOBODY, np.int64)
-        self._written = np.zeros(size, np.int64)
-        self._reader = np.full(size, NOBODY, np.int64)
-        self._read = np.zeros(size, np.int64)
-        # Whether several threads have read it in that phase, and whether several blocks have.
-        self._many = np.zeros(size, np.bool_)
-        self._blocks = np.zeros(size, np.bool_)
-        self.flying = np.zeros(size, np.bool_)
-        """Where a copy is on its way to."""
+        self._writer = np.full(size, NO_THREAD, np.int64)
+        self._write_phase = np.zeros(size, np.int64)
+        self._reader = np.full(size, NO_THREAD, np.int64)
+        self._read_phase = np.zeros(size, np.int64)
+        self._many_readers = np.zeros(size, np.bool_)
+        """Whether several threads have read the byte in the phase of the last read."""
+        self._many_blocks = np.zeros(size, np.bool_)
+        """Whether several blocks have read the byte."""
+        self.copy_pending = np.zeros(size, np.bool_)
+        """Whether an asynchronous copy to the byte has started and nobody has waited for it."""
 
-    def read(self, places: Numbers, now: Moment) -> Clash | None:
-        """Threads read bytes, those in their row of `places`; the first clash."""
-        who = now.who[:, None]
-        clash = self._meets_writer(places, now)
-        before = self._reader[places]
-        elsewhere = before // now.threads != now.block
-        same = (self._read[places] == now.phase) & (before != NOBODY) & ~elsewhere
-        self._many[places] = same & (self._many[places] | (before != who))
-        self._blocks[places] |= elsewhere & (before != NOBODY)
-        self._reader[places], self._read[places] = np.broadcast_to(who, places.shape), now.phase
-        # Rows that read the same byte: only one of them stands there now.
-        together = self._reader[places] != who
-        self._many[places[together]] = True
-        return clash
+    def read(self, offsets: Numbers, by: Accessors) -> Conflict | None:
+        """Record that each thread reads the bytes in its row of `offsets`; the first conflict."""
+        threads = by.threads[:, None]
+        conflict = self._with_writes(offsets, by)
+        before = self._reader[offsets]
+        other_block = before // by.block_size != by.block
+        same_phase = (self._read_phase[offsets] == by.phase) & (before != NO_THREAD) & ~other_block
+        self._many_readers[offsets] = same_phase & (
+            self._many_readers[offsets] | (before != threads)
+        )
+        self._many_blocks[offsets] |= other_block & (before != NO_THREAD)
+        self._reader[offsets] = np.broadcast_to(threads, offsets.shape)
+        self._read_phase[offsets] = by.phase
+        # Of several rows that read the same byte only one is now its last reader.
+        shared = self._reader[offsets] != threads
+        self._many_readers[offsets[shared]] = True
+        return conflict
 
-    def write(self, places: Numbers, now: Moment) -> Clash | None:
-        """Threads write bytes, those in their row of `places`; the first clash."""
-        who = now.who[:, None]
-        clash = self._meets_writer(places, now) or self._meets_reader(places, now)
-        self._writer[places], self._written[places] = np.broadcast_to(who, places.shape), now.phase
-        return clash or _first(self._writer[places] != who, places, self._writer, wrote=True)
+    def write(self, offsets: Numbers, by: Accessors) -> Conflict | None:
+        """Record that each thread writes the bytes in its row of `offsets`; the first conflict."""
+        threads = by.threads[:, None]
+        conflict = self._with_writes(offsets, by) or self._with_reads(offsets, by)
+        self._writer[offsets] = np.broadcast_to(threads, offsets.shape)
+        self._write_phase[offsets] = by.phase
+        # Of several rows that write the same byte only one is now its last writer.
+        shared = self._writer[offsets] != threads
+        return conflict or _first(shared, offsets, self._writer, wrote=True)
 
-    def _meets_writer(self, places: Numbers, now: Moment) -> Clash | None:
-        before = self._writer[places]
-        others = (before != NOBODY) & (before != now.who[:, None])
-        if not others.any():
+    def _with_writes(self, offsets: Numbers, by: Accessors) -> Conflict | None:
+        """The first conflict of accesses with earlier writes."""
+        before = self._writer[offsets]
+        by_others = (before != NO_THREAD) & (before != by.threads[:, None])
+        if not by_others.any():
             return None
-        apart = before // now.threads != now.block
-        wrong = others & (apart | (self._written[places] == now.phase))
-        return _first(wrong, places, self._writer, wrote=True)
+        other_block = before // by.block_size != by.block
+        conflicts = by_others & (other_block | (self._write_phase[offsets] == by.phase))
+        return _first(conflicts, offsets, self._writer, wrote=True)
 
-    def _meets_reader(self, places: Numbers, now: Moment) -> Clash | None:
-        before = self._reader[places]
-        apart = self._blocks[places] | (before // now.threads != now.block)
-        others = self._many[places] | (before != now.who[:, None])
-        wrong = (before != NOBODY) & (apart | (others & (self._read[places] == now.phase)))
-        return _first(wrong, places, self._reader, wrote=False)
+    def _with_reads(self, offsets: Numbers, by: Accessors) -> Conflict | None:
+        """The first conflict of writes with earlier reads."""
+        before = self._reader[offsets]
+        other_block = self._many_blocks[offsets] | (before // by.block_size != by.block)
+        by_others = self._many_readers[offsets] | (before != by.threads[:, None])
+        same_phase = self._read_phase[offsets] == by.phase
+        conflicts = (before != NO_THREAD) & (other_block | (by_others & same_phase))
+        return _first(conflicts, offsets, self._reader, wrote=False)
 
 
-def _first(wrong: Flags, places: Numbers, others: Numbers, *, wrote: bool) -> Clash | None:
-    if not wrong.any():
+def _first(conflicts: Flags, offsets: Numbers, others: Numbers, *, wrote: bool) -> Conflict | None:
+    if not conflicts.any():
         return None
-    row, column = np.argwhere(wrong)[0]
-    byte = int(places[row, column])
-    return Clash(int(row), byte, int(others[byte]), wrote)
+    row, column = np.argwhere(conflicts)[0]
+    byte = int(offsets[row, column])
+    return Conflict(int(row), byte, int(others[byte]), wrote)

@@ -1,4 +1,4 @@
-"""The operations of a warp that know of memory, of the other threads, or of several elements in one."""
+"""Evaluation of one operation by the threads of a warp: memory, shuffles, fragments, registers."""
 
 from __future__ import annotations
 
@@ -15,182 +15,185 @@ from dlc.ir.core import Array, Op
 from dlc.ir.types import F32, DType
 
 
-def compute(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
-    """An operation in the threads that are here; the others get poison."""
+def compute(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
+    """The results of an operation, a row for each thread; inactive threads get poison."""
     handler = HANDLERS.get(type(op))
     if handler is not None:
-        return handler(warp, op, inputs, here)
+        return handler(warp, op, inputs, lanes)
     evaluate = REGISTERS.get(type(op)) or _evaluate
-    if here.all:
+    if lanes.all:
         return (evaluate(warp, op, *inputs),)
-    # What the other threads hold may be nothing that the operation is defined for.
+    # The operation may not be defined for what inactive threads hold.
     result = poison(op.results[0].type)
-    result[here.mask] = evaluate(warp, op, *[array[here.mask] for array in inputs])
+    result[lanes.mask] = evaluate(warp, op, *[array[lanes.mask] for array in inputs])
     return (result,)
 
 
 Handler = Callable[[WarpMemory, Op, Sequence[Array], Active], tuple[Array, ...]]
 
 
-def _elements(pointer: Array, index: Array, dtype: DType) -> Numbers:
-    """The addresses of elements."""
+def _addresses(pointer: Array, index: Array, dtype: DType) -> Numbers:
+    """The address of `pointer[index]` in each thread."""
     return pointer.astype(np.int64) + index.astype(np.int64) * dtype.bytes
 
 
-def _offset(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+def _offset(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
     assert isinstance(op, loop.Offset)
     pointer, index = inputs
-    return (_elements(pointer, index, op.dtype),)
+    return (_addresses(pointer, index, op.dtype),)
 
 
-def _load(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+def _load(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
     assert isinstance(op, loop.Load)
     pointer, index = inputs
-    return (warp.read(op, _elements(pointer, index, op.dtype), op.dtype, 1, here)[:, 0],)
+    return (warp.read(op, _addresses(pointer, index, op.dtype), op.dtype, 1, lanes)[:, 0],)
 
 
 def _load_register(
-    warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active
+    warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active
 ) -> tuple[Array, ...]:
     assert isinstance(op, vec.Load)
-    (pointer, index), dtype, lanes = inputs, op.type.dtype, op.type.lanes
-    places, aligned = _elements(pointer, index, dtype), op.alignment == lanes * dtype.bytes
-    return (warp.read(op, places, dtype, lanes, here, aligned=aligned),)
+    (pointer, index), dtype, count = inputs, op.type.dtype, op.type.lanes
+    addresses, aligned = _addresses(pointer, index, dtype), op.alignment == count * dtype.bytes
+    return (warp.read(op, addresses, dtype, count, lanes, aligned=aligned),)
 
 
-def _store(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+def _store(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
     value, pointer, index = inputs
     dtype = element(op.operands[0].type)
-    warp.write(op, _elements(pointer, index, dtype), value, here)
+    warp.write(op, _addresses(pointer, index, dtype), value, lanes)
     return ()
 
 
 def _store_register(
-    warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active
+    warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active
 ) -> tuple[Array, ...]:
     assert isinstance(op, vec.Store)
     value, pointer, index = inputs
     dtype = element(op.value.type)
     aligned = op.alignment == value.shape[1] * dtype.bytes
-    warp.write(op, _elements(pointer, index, dtype), value, here, aligned=aligned)
+    warp.write(op, _addresses(pointer, index, dtype), value, lanes, aligned=aligned)
     return ()
 
 
-def _gather(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+def _gather(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
     assert isinstance(op, vec.Gather)
     (pointer, indices), dtype = inputs, op.type.dtype
-    lanes = [
-        warp.read(op, _elements(pointer, index, dtype), dtype, 1, here)[:, 0] for index in indices.T
+    elements = [
+        warp.read(op, _addresses(pointer, index, dtype), dtype, 1, lanes)[:, 0]
+        for index in indices.T
     ]
-    return (np.stack(lanes, axis=1),)
+    return (np.stack(elements, axis=1),)
 
 
-def _scatter(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+def _scatter(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
     values, pointer, indices = inputs
     dtype = element(op.operands[0].type)
     for value, index in zip(values.T, indices.T, strict=True):
-        warp.write(op, _elements(pointer, index, dtype), value, here)
+        warp.write(op, _addresses(pointer, index, dtype), value, lanes)
     return ()
 
 
-def _buffer(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+def _buffer(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
     assert isinstance(op, loop.Buffer)
     return (warp.buffer(op),)
 
 
-def _shared(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+def _shared(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
     assert isinstance(op, simt.Shared)
     return (np.full(WARP, warp.block.shared(op), np.int64),)
 
 
-def _fail(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+def _fail(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
     assert isinstance(op, loop.Fail)
-    first = [array[here.mask][0] for array in inputs]
-    notes = warp.block.launch.notes
-    if notes is None:
+    first = [array[lanes.mask][0] for array in inputs]
+    failures = warp.block.launch.failures
+    if failures is None:
         return op.evaluate(warp, *first)
-    notes.append((op.code, *[int(number) for number in first]))
+    failures.append((op.code, *[int(scalar) for scalar in first]))
     return ()
 
 
-def _exchange(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
-    warp.refuse_absence(op, here)
+def _shuffle_xor(
+    warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active
+) -> tuple[Array, ...]:
+    warp.refuse_divergence(op, lanes)
     result = op.evaluate(warp, *inputs)
     assert not isinstance(result, tuple)
     return (result,)
 
 
-def _load_together(
-    warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active
+def _load_several(
+    warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active
 ) -> tuple[Array, ...]:
     assert isinstance(op, simt.Load)
     pointer, index = inputs
-    addresses = _elements(pointer, index, op.dtype)
-    return tuple(warp.read(op, addresses, op.dtype, op.count, here, aligned=True).T)
+    addresses = _addresses(pointer, index, op.dtype)
+    return tuple(warp.read(op, addresses, op.dtype, op.count, lanes, aligned=True).T)
 
 
-def _store_together(
-    warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active
+def _store_several(
+    warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active
 ) -> tuple[Array, ...]:
     pointer, index, *values = inputs
     dtype = element(op.operands[2].type)
-    warp.write(op, _elements(pointer, index, dtype), np.stack(values, axis=1), here, aligned=True)
+    warp.write(op, _addresses(pointer, index, dtype), np.stack(values, axis=1), lanes, aligned=True)
     return ()
 
 
-def _copy(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+def _copy(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
     assert isinstance(op, simt.Copy)
-    source, place, target, there, within = inputs
-    dtype, inside = op.dtype, active(here.mask & within.astype(np.bool_))
+    source, source_index, target, target_index, predicate = inputs
+    dtype, reading = op.dtype, active(lanes.mask & predicate.astype(np.bool_))
     data = np.zeros((WARP, op.count * dtype.bytes), np.uint8)
-    if inside.rows.size:
-        addresses = _elements(source, place, dtype)
-        found = warp.read(op, addresses, dtype, op.count, inside, aligned=True)
-        data[inside.rows] = np.ascontiguousarray(found).view(np.uint8)[inside.rows]
-    warp.start_copy(op, data, _elements(target, there, dtype), here)
+    if reading.lanes.size:
+        addresses = _addresses(source, source_index, dtype)
+        elements = warp.read(op, addresses, dtype, op.count, reading, aligned=True)
+        data[reading.lanes] = np.ascontiguousarray(elements).view(np.uint8)[reading.lanes]
+    warp.start_copy(op, data, _addresses(target, target_index, dtype), lanes)
     return ()
 
 
-def _commit(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
-    warp.refuse_absence(op, here)
+def _commit(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
+    warp.refuse_divergence(op, lanes)
     warp.commit_copies()
     return ()
 
 
-def _wait(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+def _wait(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
     assert isinstance(op, simt.Wait)
-    warp.refuse_absence(op, here)
-    warp.land_copies(op, op.pending)
+    warp.refuse_divergence(op, lanes)
+    warp.finish_copies(op, op.pending)
     return ()
 
 
 def _load_matrix(
-    warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active
+    warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active
 ) -> tuple[Array, ...]:
-    """Each thread reads what it gets itself, at the places that the threads give."""
+    """Each thread reads the elements that it receives, from the row addresses that the threads give."""
     assert isinstance(op, simt.LoadMatrix)
-    warp.refuse_absence(op, here)
+    warp.refuse_divergence(op, lanes)
     (pointer, index), dtype = inputs, op.dtype
-    rows = _elements(pointer, index, dtype)
+    rows = _addresses(pointer, index, dtype)
     warp.refuse_unaligned(op, rows, simt.WIDE)
-    found: list[Array] = []
-    for number in range(4):
-        places = fragments.places(rows[8 * number : 8 * number + 8], dtype, op.transposed)
-        parts = [warp.read(op, column, dtype, 1, here)[:, 0] for column in places.T]
-        found.append(parts[0] if dtype is F32 else np.stack(parts, axis=1))
-    return tuple(found)
+    registers: list[Array] = []
+    for first in range(0, WARP, 8):
+        addresses = fragments.thread_addresses(rows[first : first + 8], dtype, op.transposed)
+        elements = [warp.read(op, column, dtype, 1, lanes)[:, 0] for column in addresses.T]
+        registers.append(elements[0] if dtype is F32 else np.stack(elements, axis=1))
+    return tuple(registers)
 
 
-def _multiply_add(
-    warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active
-) -> tuple[Array, ...]:
+def _mma(warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active) -> tuple[Array, ...]:
     assert isinstance(op, simt.Mma)
-    warp.refuse_absence(op, here)
+    warp.refuse_divergence(op, lanes)
     dtype = element(op.operands[0].type)
-    return tuple(fragments.multiply_add(inputs[:4], inputs[4:6], inputs[6:], dtype))
+    return tuple(fragments.mma(inputs[:4], inputs[4:6], inputs[6:], dtype))
 
 
-def _constant(warp: WarpMemory, op: Op, inputs: Sequence[Array], here: Active) -> tuple[Array, ...]:
+def _constant(
+    warp: WarpMemory, op: Op, inputs: Sequence[Array], lanes: Active
+) -> tuple[Array, ...]:
     assert isinstance(op, scalar.Constant)
     return (warp.block.launch.constant(op, warp),)
 
@@ -204,12 +207,12 @@ HANDLERS: dict[type[Op], Handler] = {
     scalar.Constant: _constant,
     simt.Commit: _commit,
     simt.Copy: _copy,
-    simt.ShuffleXor: _exchange,
-    simt.Load: _load_together,
+    simt.ShuffleXor: _shuffle_xor,
+    simt.Load: _load_several,
     simt.LoadMatrix: _load_matrix,
-    simt.Mma: _multiply_add,
+    simt.Mma: _mma,
     simt.Shared: _shared,
-    simt.Store: _store_together,
+    simt.Store: _store_several,
     simt.Wait: _wait,
     vec.Load: _load_register,
     vec.Store: _store_register,
@@ -219,7 +222,7 @@ HANDLERS: dict[type[Op], Handler] = {
 
 
 def _evaluate(warp: WarpMemory, op: Op, *inputs: Array) -> Array:
-    """An operation that does to every element the same, and so to every thread."""
+    """An elementwise operation: its evaluation with NumPy serves all threads at once."""
     result = op.evaluate(warp, *inputs)
     assert not isinstance(result, tuple)
     return result
@@ -237,12 +240,12 @@ def _ramp(warp: WarpMemory, op: Op, *inputs: Array) -> Array:
 
 def _reduce(warp: WarpMemory, op: Op, *inputs: Array) -> Array:
     assert isinstance(op, vec.Reduce)
-    (lanes,) = inputs
+    (elements,) = inputs
     combine = COMBINERS[op.combine].function
-    while lanes.shape[1] > 1:
-        half = lanes.shape[1] // 2
-        lanes = combine(lanes[:, :half], lanes[:, half:])
-    return lanes[:, 0]
+    while elements.shape[1] > 1:
+        half = elements.shape[1] // 2
+        elements = combine(elements[:, :half], elements[:, half:])
+    return elements[:, 0]
 
 
 def _join(warp: WarpMemory, op: Op, *inputs: Array) -> Array:

@@ -1,9 +1,9 @@
-"""Evaluating a `simt` kernel as a GPU runs it: warps of 32 threads that take turns at barriers.
+"""Evaluation of a `simt` kernel as a GPU runs it: thread blocks of warps that meet at barriers.
 
-A value is an array with a row for each thread of the warp. Where threads part ways, a mask says which of
-them go on; what an operation would give the others is poison. A warp is a generator that stops at each
-barrier, and the block goes on when all its warps are there. Every access to memory is looked up in the
-shadow (`dlc.evaluation.gpu.shadow_memory`), so that a race is found however the warps happen to be run.
+A value is an array with a row for each thread of the warp. Where threads diverge, a mask says which of them
+are active; the others get poison. A warp is a generator that stops at each barrier, and the block goes on
+when all its warps have stopped. Every memory access is recorded in the shadow memory
+(`dlc.evaluation.gpu.shadow_memory`), so that races are found in whatever order the warps happen to run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from dlc.dialects import loop, simt
-from dlc.dialects.loop.memory import POISON, Memory, Stretch
+from dlc.dialects.loop.memory import POISON, AddressSpace, MemoryRange
 from dlc.dialects.simt import WARP
 from dlc.evaluation.gpu.warp_memory import (
     Active,
@@ -28,60 +28,62 @@ from dlc.evaluation.gpu.warp_memory import (
 from dlc.evaluation.gpu.warp_operations import compute
 from dlc.ir.core import Array, Block, Value
 
-Turns = Generator[simt.Barrier, None, tuple[Array, ...]]
-"""A warp at work: it stops at each barrier, and in the end gives what its block of code hands on."""
+WarpRun = Generator[simt.Barrier, None, tuple[Array, ...]]
+"""A warp that runs a block of code: it yields at each barrier and returns the terminator's operands."""
 
 
 class Launch(LaunchMemory):
-    """One launch of a kernel."""
+    """One launch of a kernel: its arguments, and the memory that its blocks share."""
 
     def __init__(
         self,
         function: simt.Func,
-        views: Sequence[Stretch],
+        views: Sequence[MemoryRange],
         sizes: Sequence[int],
         scratch: int = 0,
         steps: float = float("inf"),
     ) -> None:
-        """Views, sizes and, if there is any, bytes of scratch are what the kernel is given.
+        """The kernel takes pointers to the views, the sizes and, if `scratch` is not 0, that many bytes.
 
-        After so many `steps`, operations that a warp ran, it raises Enough.
+        Raises StepLimit when its warps have run `steps` operations.
         """
-        memory = Memory()
-        given = [*[memory.add(view) for view in views], *sizes]
+        memory = AddressSpace()
+        arguments = [*[memory.add(view) for view in views], *sizes]
         if scratch:
-            given.append(memory.add(Stretch("scratch", np.full(scratch, POISON, np.uint8))))
-        self._begin(function, memory, given, steps)
+            arguments.append(memory.add(MemoryRange("scratch", np.full(scratch, POISON, np.uint8))))
+        self._begin(function, memory, arguments, steps)
 
     @classmethod
-    def given(cls, function: simt.Func, memory: Memory, words: Sequence[int]) -> Launch:
-        """A launch with pointers into a memory and numbers, in the order of the kernel's arguments.
+    def with_arguments(
+        cls, function: simt.Func, memory: AddressSpace, arguments: Sequence[int]
+    ) -> Launch:
+        """A launch with these arguments of the kernel: pointers into `memory`, and sizes.
 
-        A kernel that fails goes on, as on a GPU, and says so in `notes`.
+        A kernel that fails goes on, as on a GPU, and is recorded in `failures`.
         """
         launch = cls.__new__(cls)
-        launch._begin(function, memory, words, float("inf"))
-        launch.notes = []
+        launch._begin(function, memory, arguments, float("inf"))
+        launch.failures = []
         return launch
 
     def _begin(
-        self, function: simt.Func, memory: Memory, given: Sequence[int], steps: float
+        self, function: simt.Func, memory: AddressSpace, arguments: Sequence[int], steps: float
     ) -> None:
         super().__init__(function, memory, steps)
-        self.arguments = [np.full(WARP, number, np.int64) for number in given]
+        self.arguments = [np.full(WARP, argument, np.int64) for argument in arguments]
 
     def run(self, tile: int) -> None:
-        """Run the block of one tile.
+        """Run the thread block of one tile.
 
-        Raises CallError where the kernel notes that the call failed, BadAccess where it reaches memory
-        that is not its own, Race, Early and Divergence.
+        Raises CallError where the kernel reports a failure, BadAccess where it accesses memory that is not
+        its own, Race, PendingCopyAccess and Divergence.
         """
         with np.errstate(all="ignore"):
             _Block(self, tile).run()
 
 
 class _Block(BlockMemory):
-    """The threads that work on one tile."""
+    """The thread block that computes one tile."""
 
     def __init__(self, launch: Launch, tile: int) -> None:
         super().__init__(launch, tile)
@@ -101,7 +103,7 @@ class _Block(BlockMemory):
                 )
             self.phase += 1
 
-    def _start(self, number: int) -> Turns:
+    def _start(self, number: int) -> WarpRun:
         warp = _Warp(self, number)
         tile = np.full(WARP, self.tile, np.int64)
         arguments = [tile, warp.threads, *self.arguments]
@@ -109,72 +111,75 @@ class _Block(BlockMemory):
 
 
 class _Warp(WarpMemory):
-    """Threads that run the same operation at the same time."""
+    """Threads that execute the same operation at the same time."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_arrays",)
 
     def __init__(self, block: BlockMemory, number: int) -> None:
         super().__init__(block, number)
-        self._known: dict[Value, Array] = {}
+        self._arrays: dict[Value, Array] = {}
 
-    def steps(self, block: Block, arguments: Sequence[Array], here: Active) -> Turns:
-        """Run a block of code with some of the threads."""
-        known = self._known
-        known.update(zip(block.arguments, arguments, strict=True))
+    def steps(self, block: Block, arguments: Sequence[Array], lanes: Active) -> WarpRun:
+        """Run a block of code with the active threads."""
+        arrays = self._arrays
+        arrays.update(zip(block.arguments, arguments, strict=True))
         for op in block:
             if op.terminator:
-                return tuple([known[operand] for operand in op.operands])
+                return tuple([arrays[operand] for operand in op.operands])
             self.block.launch.count_step()
-            inputs = [known[operand] for operand in op.operands]
+            inputs = [arrays[operand] for operand in op.operands]
             match op:
                 case simt.Barrier():
-                    self.refuse_absence(op, here)
+                    self.refuse_divergence(op, lanes)
                     yield op
                     results: tuple[Array, ...] = ()
                 case loop.For():
-                    results = yield from self._for(op, inputs, here)
+                    results = yield from self._for(op, inputs, lanes)
                 case loop.While():
-                    results = yield from self._while(op, inputs, here)
+                    results = yield from self._while(op, inputs, lanes)
                 case loop.If():
-                    results = yield from self._if(op, inputs[0].astype(np.bool_), here)
+                    results = yield from self._if(op, inputs[0].astype(np.bool_), lanes)
                 case _:
-                    results = compute(self, op, inputs, here)
-            known.update(zip(op.results, results, strict=True))
+                    results = compute(self, op, inputs, lanes)
+            arrays.update(zip(op.results, results, strict=True))
         raise AssertionError("the block has no terminator")
 
-    def _for(self, op: loop.For, inputs: Sequence[Array], here: Active) -> Turns:
-        position, upper, step = [array.astype(np.int64) for array in inputs[:3]]
+    def _for(self, op: loop.For, inputs: Sequence[Array], lanes: Active) -> WarpRun:
+        index, upper, step = [array.astype(np.int64) for array in inputs[:3]]
         carried = list(inputs[3:])
-        going = active(here.mask & (position < upper))
-        while going.rows.size:
-            following = yield from self.steps(op.body, [position, *carried], going)
-            carried = [_choose(going, *two) for two in zip(following, carried, strict=True)]
-            position = np.where(going.mask, position + step, position)
-            going = active(going.mask & (position < upper))
+        looping = active(lanes.mask & (index < upper))
+        while looping.lanes.size:
+            following = yield from self.steps(op.body, [index, *carried], looping)
+            carried = _merge(looping, following, carried)
+            index = np.where(looping.mask, index + step, index)
+            looping = active(looping.mask & (index < upper))
         return tuple(carried)
 
-    def _while(self, op: loop.While, inputs: Sequence[Array], here: Active) -> Turns:
-        carried, going = list(inputs), here
+    def _while(self, op: loop.While, inputs: Sequence[Array], lanes: Active) -> WarpRun:
+        carried, looping = list(inputs), lanes
         while True:
-            (test,) = yield from self.steps(op.condition, carried, going)
-            going = active(going.mask & test.astype(np.bool_))
-            if not going.rows.size:
+            (condition,) = yield from self.steps(op.condition, carried, looping)
+            looping = active(looping.mask & condition.astype(np.bool_))
+            if not looping.lanes.size:
                 return tuple(carried)
-            following = yield from self.steps(op.body, carried, going)
-            carried = [_choose(going, *two) for two in zip(following, carried, strict=True)]
+            following = yield from self.steps(op.body, carried, looping)
+            carried = _merge(looping, following, carried)
 
-    def _if(self, op: loop.If, condition: Mask, here: Active) -> Turns:
-        results = tuple([poison(value.type) for value in op.results])
+    def _if(self, op: loop.If, condition: Mask, lanes: Active) -> WarpRun:
+        results = [poison(value.type) for value in op.results]
         for branch, mask in ((op.then, condition), (op.otherwise, ~condition)):
-            taken = active(here.mask & mask)
-            if taken.rows.size:
-                found = yield from self.steps(branch, (), taken)
-                results = tuple([_choose(taken, *two) for two in zip(found, results, strict=True)])
-        return results
+            taking = active(lanes.mask & mask)
+            if taking.lanes.size:
+                yielded = yield from self.steps(branch, (), taking)
+                results = _merge(taking, yielded, results)
+        return tuple(results)
 
 
-def _choose(here: Active, new: Array, old: Array) -> Array:
-    """What the threads that are here have now, and the others had."""
-    if here.all:
-        return new
-    return np.where(here.mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+def _merge(lanes: Active, new: Sequence[Array], old: Sequence[Array]) -> list[Array]:
+    """Values that are new in the active threads and old in the others."""
+    if lanes.all:
+        return list(new)
+    return [
+        np.where(lanes.mask.reshape(-1, *[1] * (one.ndim - 1)), one, other)
+        for one, other in zip(new, old, strict=True)
+    ]

@@ -117,8 +117,8 @@ class BodyWriter:
     def _let(self, op: Op, result: Value) -> str:
         if isinstance(op, Measuring) and result is op.count:
             # In the language what is counted is a size.
-            self._members.call(result, f"i64({op.brings})")
-            return op.brings
+            self._members.call(result, f"i64({op.dim_name})")
+            return op.dim_name
         return self._members.give(result, "part") if self._uses[result] else "_"
 
     def _name(self, value: Value) -> Expr:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dlc.dialects import array, flow, func
 from dlc.dialects.array import tensor_type
 from dlc.dialects.array.shape import inverse
-from dlc.dialects.measured import Measuring, count_anew
+from dlc.dialects.measured import Measuring, rename_measured_dims
 from dlc.export.model_text.graph import Graph
 from dlc.export.model_text.spelling import spelled
 from dlc.export.model_text.terms import Braces, Form, If, Part, Scan, Term, While, values_of
@@ -30,7 +30,7 @@ def opened(function: func.Func) -> func.Func:
     """
     copy = clone(function, (), [clone_block(function.body)])
     assert isinstance(copy, func.Func)
-    count_anew(copy.body, [*copy.bounds, *copy.input_names, copy.sym_name])
+    rename_measured_dims(copy.body, [*copy.bounds, *copy.input_names, copy.sym_name])
     copy.retype()
     for op in copy.walk():
         match op:

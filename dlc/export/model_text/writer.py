@@ -58,7 +58,7 @@ def write_model(model: OnnxModel, name: str, weight_file: str, docs: str) -> Wri
     taken = Names([*sizes, *library_names()])
     root = taken.of(as_type(name))
     blocks = Repetition(terms, stored, function.results_returned, taken, sizes).run()
-    counted = {op.brings for op in function.walk() if isinstance(op, Measuring)}
+    counted = {op.dim_name for op in function.walk() if isinstance(op, Measuring)}
     scope = (*sizes, *counted, function.sym_name)
     body = write_body(terms, names, stored, function.results_returned, scope=scope)
     modules = [_module(block, stored, sizes) for block in blocks]

@@ -389,7 +389,7 @@ class _Resolver:
 Expression = (
     ast.Name, ast.Number, ast.String, ast.Bool, ast.Placeholder, ast.Unary, ast.Binary, ast.Compare,
     ast.Pipe, ast.Call, ast.Index, ast.Attribute, ast.List, ast.Comprehension, ast.Tuple, ast.Range,
-    ast.If, ast.Scan, ast.While, ast.Block, ast.On, ast.Dots, ast.Place,
+    ast.If, ast.Scan, ast.While, ast.Block, ast.On, ast.Dots, ast.IndexList,
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from dlc.dialects import array, kernel, scalar
 from dlc.dialects.array.elementwise import tensor_type
-from dlc.dialects.kernel.formula import convert, fold, gemm, generic, load, number, size, times
+from dlc.dialects.kernel.formula import convert, gemm, generic, load, number, reduce, size, times
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Shape, Size
 from dlc.ir.types import DType, TensorType, wide
@@ -143,7 +143,7 @@ def _reduce(
         def element(deep: Builder, folded: list[Value]) -> Value:
             return load(deep, arrays[0], _along(axes, indices, folded))
 
-        return convert(inner, fold(inner, extents, combine, element), result.dtype)
+        return convert(inner, reduce(inner, extents, combine, element), result.dtype)
 
     return generic(emit, (source,), result.shape, formula)
 
@@ -201,7 +201,7 @@ def _reduce_in_parts(
             place = deep(scalar.Add(start, folded[0]))
             return load(deep, array, _along(axes, outer, [place, *folded[1:]]))
 
-        return fold(inner, (length, *rest), combine, element)
+        return reduce(inner, (length, *rest), combine, element)
 
     def part(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         *outer, number = indices
@@ -209,7 +209,7 @@ def _reduce_in_parts(
 
     def total(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         parts, *whole = arrays
-        value = fold(
+        value = reduce(
             inner, (count,), combine, lambda deep, k: deep(kernel.Load(parts, [*indices, *k]))
         )
         if whole:
@@ -266,7 +266,7 @@ def _sum_of_products(op: array.MatMul, emit: Builder, length: Size) -> Value:
             rhs = deep(kernel.Load(arrays[1], [*batch, k, n]))
             return deep(scalar.Multiply(lhs, rhs))
 
-        return fold(inner, (length,), "add", element)
+        return reduce(inner, (length,), "add", element)
 
     return generic(emit, op.operands, type.shape, formula)
 

@@ -15,7 +15,7 @@ from dlc.dialects.array import show
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.builtin import Module
 from dlc.dialects.interface import NEEDS
-from dlc.dialects.measured import at_least
+from dlc.dialects.measured import lower_bound
 from dlc.errors import Diagnostic, ModelError
 from dlc.errors.options import option
 from dlc.ir.attributes import Attribute
@@ -47,7 +47,7 @@ def check_counted(function: func.Func, limits: Mapping[str, Size]) -> None:
     found: list[Diagnostic] = []
     for op, value, size in _sizes(function):
         counted = sorted(names(size) & limits.keys())
-        if counted and (number := evaluate(at_least(size, limits), least)) < 0:
+        if counted and (number := evaluate(lower_bound(size, limits), least)) < 0:
             told = f"there is no {show(value)}: {size} may be {number}, as the call counts"
             found.append(
                 Diagnostic(
@@ -75,7 +75,7 @@ def note_needs(function: func.Func, limits: Mapping[str, Size]) -> None:
         need.size: row for need, row in zip(function.call_needs, before, strict=True)
     }
     for op, need in _needs(function):
-        size = at_least(need.size, limits)
+        size = lower_bound(need.size, limits)
         if isinstance(size, int) or str(size) in noted or never_negative(size, bounds):
             continue
         place = op.location.place

@@ -13,7 +13,7 @@ from dlc.dialects import nn, scalar
 from dlc.dialects.array.elementwise import tensor_type
 from dlc.dialects.expr import Expr, constant
 from dlc.dialects.kernel.attention import Attention
-from dlc.dialects.kernel.formulas import Array, Element, fold, generic, size, stage
+from dlc.dialects.kernel.formulas import Array, Element, generic, reduce, size, stage
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.dims import Shape, product
 from dlc.ir.types import F32, DType, wide
@@ -48,14 +48,14 @@ def in_columns(op: Op, emit: Builder, axis: int, finish: Finish) -> Value:
 
     def largest(at: list[Expr], arrays: list[Array]) -> Expr:
         (x,) = arrays
-        return fold(x.emit, extents, "maximum", lambda k: element(x, at, k[0]))
+        return reduce(x.emit, extents, "maximum", lambda k: element(x, at, k[0]))
 
     def below(arrays: list[Array], at: list[Expr], k: Expr) -> Expr:
         most = arrays[1][at]
         return element(arrays[0], at, k) - most
 
     def total(at: list[Expr], arrays: list[Array]) -> Expr:
-        return fold(arrays[0].emit, extents, "add", lambda k: below(arrays, at, k[0]).exp())
+        return reduce(arrays[0].emit, extents, "add", lambda k: below(arrays, at, k[0]).exp())
 
     def result(at: list[Expr], arrays: list[Array]) -> Expr:
         column, k = [*at[:axis], *at[axis + 1 :]], at[axis]
@@ -77,7 +77,7 @@ def _softmax(op: Op, emit: Builder) -> Sequence[Value]:
         emit = arrays[0].emit
         below = _below_largest(at, arrays[0], extents)
         powers = stage(emit, extents, lambda k: below(k).exp())
-        total = fold(emit, extents, "add", lambda k: powers[k])
+        total = reduce(emit, extents, "add", lambda k: powers[k])
         return stage(emit, extents, lambda k: (powers[k] / total).cast(dtype))
 
     return (row_kernel(emit, op.operands, op.axis, rows),)
@@ -85,7 +85,7 @@ def _softmax(op: Op, emit: Builder) -> Sequence[Value]:
 
 def _below_largest(at: list[Expr], array: Array, extents: Shape) -> Element:
     """An element relative to the largest one of its row."""
-    largest = fold(array.emit, extents, "maximum", lambda k: array.wide([*at, *k]))
+    largest = reduce(array.emit, extents, "maximum", lambda k: array.wide([*at, *k]))
     return lambda k: array.wide([*at, *k]) - largest
 
 
@@ -99,7 +99,7 @@ def _log_softmax(op: Op, emit: Builder) -> Sequence[Value]:
     def rows(at: list[Expr], arrays: list[Array], extents: Shape) -> Array:
         emit = arrays[0].emit
         below = _below_largest(at, arrays[0], extents)
-        logarithm = fold(emit, extents, "add", lambda k: below(k).exp()).log()
+        logarithm = reduce(emit, extents, "add", lambda k: below(k).exp()).log()
         return stage(emit, extents, lambda k: (below(k) - logarithm).cast(dtype))
 
     return (row_kernel(emit, op.operands, op.axis, rows),)
@@ -156,7 +156,7 @@ def _rms_norm(op: Op, emit: Builder) -> Sequence[Value]:
 
 
 def _mean(emit: Builder, extents: Shape, element: Element, dtype: DType) -> Expr:
-    total = fold(emit, extents, "add", element)
+    total = reduce(emit, extents, "add", element)
     count = product(extents)
     if isinstance(count, int):
         return total / constant(emit, count, dtype)

@@ -15,12 +15,12 @@ from dlc.dialects.kernel.formula import (
     both,
     choose,
     convert,
-    fold,
     gemm,
     generic,
     load,
     number,
     plus,
+    reduce,
     size,
     times,
 )
@@ -54,7 +54,7 @@ def _reduce_window(op: Op, emit: Builder) -> Sequence[Value]:
             neutral = number(deep, kernel.identity(combine, wide(source.dtype)), wide(source.dtype))
             return choose(deep, both(deep, conditions), value, neutral)
 
-        return convert(inner, fold(inner, extents, combine, element), result.dtype)
+        return convert(inner, reduce(inner, extents, combine, element), result.dtype)
 
     return (generic(emit, op.operands, result.shape, formula),)
 
@@ -104,7 +104,7 @@ def _window_index(op: Op, emit: Builder) -> Sequence[Value]:
             neutral = number(deep, kernel.identity(combine, wide(source.dtype)), wide(source.dtype))
             return choose(deep, both(deep, conditions), value, neutral)
 
-        best = fold(inner, extents, combine, value_of)
+        best = reduce(inner, extents, combine, value_of)
 
         def place_of(deep: Builder, folded: list[Value]) -> Value:
             value, places, conditions = at(deep, folded)
@@ -118,7 +118,7 @@ def _window_index(op: Op, emit: Builder) -> Sequence[Value]:
             # Rising places in a window have rising numbers, so the first is the smallest.
             return choose(deep, good, row_major, size(deep, NOWHERE))
 
-        first = fold(inner, extents, "minimum", place_of)
+        first = reduce(inner, extents, "minimum", place_of)
         found = inner(scalar.Compare(first, size(inner, NOWHERE), "ne"))
         return convert(inner, inner(scalar.Select(found, first, size(inner, -1))), I64)
 
@@ -259,7 +259,7 @@ def _by_formula(op: array.Convolution, emit: Builder) -> Sequence[Value]:
             zero = number(deep, 0, wide(source.dtype))
             return choose(deep, both(deep, conditions), product, zero)
 
-        total = fold(inner, (*window, channels), "add", element)
+        total = reduce(inner, (*window, channels), "add", element)
         return convert(inner, total, result.dtype)
 
     return (generic(emit, op.operands, result.shape, formula),)
@@ -288,7 +288,7 @@ def _depthwise_gradient(op: Op, emit: Builder) -> Sequence[Value]:
             product = deep(scalar.Multiply(x, load(deep, cotangent, [*line, *folded, channel])))
             return choose(deep, both(deep, conditions), product, number(deep, 0, dtype))
 
-        return fold(inner, (spatial[-1],), "add", element)
+        return reduce(inner, (spatial[-1],), "add", element)
 
     def of_all(inner: Builder, indices: list[Value], arrays: list[Value]) -> Value:
         *steps, _, channel = indices
@@ -296,7 +296,7 @@ def _depthwise_gradient(op: Op, emit: Builder) -> Sequence[Value]:
         def element(deep: Builder, folded: list[Value]) -> Value:
             return load(deep, arrays[0], [*folded, *steps, channel])
 
-        return convert(inner, fold(inner, lines, "add", element), result.dtype)
+        return convert(inner, reduce(inner, lines, "add", element), result.dtype)
 
     partial = generic(emit, op.operands, (*lines, *op.window, channels), of_a_line)
     return (generic(emit, (partial,), result.shape, of_all),)
@@ -370,7 +370,7 @@ def _arg_extreme(op: Op, emit: Builder) -> Sequence[Value]:
         def at(deep: Builder, k: Value) -> Value:
             return load(deep, arrays[0], [*indices[: op.axis], k, *indices[op.axis :]])
 
-        best = fold(inner, (extent,), combine, lambda deep, folded: at(deep, folded[0]))
+        best = reduce(inner, (extent,), combine, lambda deep, folded: at(deep, folded[0]))
 
         def place(deep: Builder, folded: list[Value]) -> Value:
             value = at(deep, folded[0])
@@ -382,6 +382,6 @@ def _arg_extreme(op: Op, emit: Builder) -> Sequence[Value]:
             beyond = size(deep, extent) if last is None else plus(deep, last, 1)
             return deep(scalar.Select(chosen, here, convert(deep, beyond, op.dtype)))
 
-        return fold(inner, (extent,), "minimum", place)
+        return reduce(inner, (extent,), "minimum", place)
 
     return (generic(emit, op.operands, result.shape, formula),)

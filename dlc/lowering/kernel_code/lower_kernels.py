@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from dlc.dialects import kernel, loop, mem, simt
 from dlc.dialects.builtin import Module
-from dlc.dialects.measured import at_most
+from dlc.dialects.measured import upper_bound
 from dlc.ir.attributes import Symbol, exact_items
 from dlc.ir.core import Builder, Op, Value
 from dlc.ir.fingerprint import fingerprint
@@ -111,7 +111,7 @@ def _call(op: kernel.Kernel, lowered: Lowered, name: str) -> None:
     program = mem.program_of(op)
     limits = {} if program is None else program.limit_of
     facts = (lowered.tiles, lowered.cost, lowered.scratch)
-    laid_out = [at_most(size, limits) for size in facts]
+    laid_out = [upper_bound(size, limits) for size in facts]
     call = mem.Call(
         op.operands,
         Symbol(name),

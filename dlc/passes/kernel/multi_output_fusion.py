@@ -102,7 +102,7 @@ def _place(earlier: kernel.Generic, later: kernel.Generic, between: Sequence[Op]
     if not any(value in made for op in between for inner in op.walk() for value in inner.operands):
         return later
     around = {result for op in between for result in op.results}
-    brought = {op.brings for op in between if isinstance(op, Measuring)}
+    brought = {op.dim_name for op in between if isinstance(op, Measuring)}
     waits = any(value in around for value in later.inputs) or brought & dims_of(later)
     return None if waits else earlier
 

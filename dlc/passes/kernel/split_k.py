@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import prod
 
 from dlc.dialects import func, kernel
-from dlc.dialects.kernel.formula import fold
+from dlc.dialects.kernel.formula import reduce
 from dlc.dialects.kernel.products import Conv, Gemm
 from dlc.dialects.kernel.schedule import SplitK
 from dlc.ir.clone import clone_into
@@ -134,7 +134,7 @@ def _together(op: Gemm | Conv, sums: Value, parts: int) -> kernel.Generic:
     def part(deep: Builder, folded: list[Value]) -> Value:
         return deep(kernel.Load(arrays[0], [*folded, *indices]))
 
-    total = fold(inside, (parts,), "add", part)
+    total = reduce(inside, (parts,), "add", part)
     results = clone_into(op.epilogue, inside, [*indices, total, *arrays[1:]])
     inside.place(kernel.Yield(list(results)))
     return kernel.Generic(inputs, [], body, op.domain)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from dlc.dialects import kernel, scalar
-from dlc.dialects.kernel.formula import fold, number, size
+from dlc.dialects.kernel.formula import number, reduce, size
 from dlc.dialects.scalar import element
 from dlc.ir.clone import clone_into
 from dlc.ir.core import Block, Builder, Op, Value
@@ -140,7 +140,7 @@ def _split(op: kernel.Generic, fold_op: kernel.Reduce, parts: Sequence[_Part]) -
     def part(deep: Builder, folded: list[Value]) -> Value:
         return deep(kernel.Load(argument, [*folded, *op.indices]))
 
-    whole = fold(inside, tuple([p.parts for p in parts]), fold_op.combine, part)
+    whole = reduce(inside, tuple([p.parts for p in parts]), fold_op.combine, part)
     fold_op.result.replace_by(whole)
     _erase_unused(op)
 

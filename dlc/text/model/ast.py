@@ -195,7 +195,7 @@ class List(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place(Node):
+class IndexList(Node):
     """`[0, 1:T, ..]` behind `at=`: a place in a tensor, written like an index."""
 
     items: tuple[IndexItem, ...]
@@ -605,7 +605,7 @@ Expr: TypeAlias = (
     | Index
     | Attribute
     | List
-    | Place
+    | IndexList
     | Comprehension
     | Tuple
     | Range
@@ -616,7 +616,7 @@ Expr: TypeAlias = (
     | On
     | Dots
 )
-"""`Range` occurs only as a source, `Dots` as a dim, `Place` behind `at=`; the parser sees to it."""
+"""`Range` occurs only as a source, `Dots` as a dim, `IndexList` behind `at=`; the parser sees to it."""
 
 IndexItem: TypeAlias = Expr | Slice | NewAxis
 Pattern: TypeAlias = NamePattern | IgnorePattern | RestPattern | TuplePattern

@@ -131,7 +131,7 @@ class ExpressionFormatter(ABC):
                 return concat(value, ".", node.name)
             case ast.List():
                 return self.listing("[", node.items, self.expression, "]", node.span.end - 1)
-            case ast.Place():
+            case ast.IndexList():
                 return self.listing("[", node.items, self._index_item, "]", node.span.end - 1)
             case ast.Comprehension():
                 return self._comprehension(node)

@@ -258,7 +258,7 @@ class ExpressionParser(Cursor, ABC):
             self.error("D0106", f"a list of {len(items):,} items", span, help=help)
         values = [i for i in items if not isinstance(i, ast.Slice | ast.NewAxis | ast.Dots)]
         if len(values) < len(items):
-            return ast.Place(span, tuple(items))
+            return ast.IndexList(span, tuple(items))
         return ast.List(span, tuple(values))
 
     def _comprehension(self, start: int) -> ast.Expr:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlc.dialects.limits import limits_of
+from dlc.dialects.limits import read_limits
 from dlc.driver.compile.entries import entry_points
 from dlc.driver.compile.run_passes import optimise_text
 from dlc.driver.compile.settings import Settings
@@ -259,7 +259,7 @@ def test_what_a_text_promises_holds_for_one_entry_point_too(tmp_path: Path) -> N
     for stage in STAGES:
         alone = dumped(promising, stage, tmp_path, "plain")
         module = alone.open().module
-        assert [limit.name for limit in limits_of(module)] == ["deterministic"]
+        assert [limit.name for limit in read_limits(module)] == ["deterministic"]
         assert [op.sym_name for op in entry_points(module)] == ["plain"]
         make_artifact(alone)
 

@@ -13,7 +13,7 @@ from dlc.dialects.expr import Expr
 from dlc.dialects.loop.memory import BadAccess
 from dlc.dialects.simt import WARP
 from dlc.evaluation.gpu.shadow_memory import Race
-from dlc.evaluation.gpu.warp_memory import Divergence, Early
+from dlc.evaluation.gpu.warp_memory import Divergence, PendingCopyAccess
 from dlc.ir.core import Value
 from dlc.ir.types import F16, F32
 from dlc.lowering.kernel_code.words import unravel
@@ -177,11 +177,27 @@ def half_a_warp_loads_a_matrix(at: Threads, right: bool) -> None:
 
 
 FAULTS = [
-    Fault(a_copy_is_read_without_a_wait, Early, r"reads byte 0 of shared memory, to which a copy"),
-    Fault(a_copy_that_is_in_no_group_is_waited_for, Early, r"thread 0 of tile 1 reads byte 0"),
-    Fault(the_last_group_is_not_waited_for, Early, r"thread 0 of tile 1 reads byte 0 of shared"),
-    Fault(a_pipeline_waits_for_one_group_too_few, Early, r"nobody has waited for"),
-    Fault(the_wait_comes_after_the_barrier, Early, r"thread 0 of tile 1 reads byte 1008 of shared"),
+    Fault(
+        a_copy_is_read_without_a_wait,
+        PendingCopyAccess,
+        r"reads byte 0 of shared memory, to which a copy",
+    ),
+    Fault(
+        a_copy_that_is_in_no_group_is_waited_for,
+        PendingCopyAccess,
+        r"thread 0 of tile 1 reads byte 0",
+    ),
+    Fault(
+        the_last_group_is_not_waited_for,
+        PendingCopyAccess,
+        r"thread 0 of tile 1 reads byte 0 of shared",
+    ),
+    Fault(a_pipeline_waits_for_one_group_too_few, PendingCopyAccess, r"nobody has waited for"),
+    Fault(
+        the_wait_comes_after_the_barrier,
+        PendingCopyAccess,
+        r"thread 0 of tile 1 reads byte 1008 of shared",
+    ),
     Fault(
         what_another_thread_copied_is_read_without_a_barrier,
         Race,
@@ -189,10 +205,14 @@ FAULTS = [
     ),
     Fault(
         a_room_is_filled_again_while_others_read_it,
-        Early,
+        PendingCopyAccess,
         r"loop\.load .* in thread 32 of tile 1 reads byte 496 of shared memory, to which a copy",
     ),
-    Fault(something_is_written_where_a_copy_goes, Early, r"thread 0 of tile 1 writes byte 0 of"),
+    Fault(
+        something_is_written_where_a_copy_goes,
+        PendingCopyAccess,
+        r"thread 0 of tile 1 writes byte 0 of",
+    ),
     Fault(two_threads_copy_to_one_place, Race, r"simt\.copy .* writes byte 0 of shared memory"),
     Fault(half_a_warp_waits, Divergence, r"thread 16 .* the simt\.wait"),
     Fault(a_copy_begins_in_the_middle_of_a_unit, BadAccess, r"of x whose number is no multiple of"),

@@ -7,7 +7,7 @@ import pytest
 
 from dlc.dialects import fragments, loop, scalar, simt, vec
 from dlc.dialects.expr import Expr
-from dlc.dialects.loop.memory import Stretch
+from dlc.dialects.loop.memory import MemoryRange
 from dlc.dialects.simt import WARP
 from dlc.errors import DlcError
 from dlc.evaluation.gpu.warps import Launch
@@ -59,7 +59,7 @@ def test_factors_of_16_bits_lie_as_the_isa_says(dtype: DType) -> None:
     ]
     sums = [sums_register(start, i) for i in range(4)]
     wanted = start + decode(lhs, dtype).astype(float) @ decode(rhs, dtype).astype(float)
-    for i, found in enumerate(fragments.multiply_add(left, right, sums, dtype)):
+    for i, found in enumerate(fragments.mma(left, right, sums, dtype)):
         assert np.allclose(found, sums_register(wanted, i), atol=1e-5)
 
 
@@ -86,7 +86,7 @@ def test_factors_of_tf32_lie_as_the_isa_says_and_are_rounded() -> None:
     right = [np.array([rhs[t % 4 + 4 * i, t >> 2] for t in threads]) for i in range(2)]
     nothing = [np.zeros(WARP, np.float32)] * 4
     wanted = fragments.to_tf32(lhs).astype(float) @ fragments.to_tf32(rhs).astype(float)
-    for i, found in enumerate(fragments.multiply_add(left, right, nothing, F32)):
+    for i, found in enumerate(fragments.mma(left, right, nothing, F32)):
         assert np.allclose(found, sums_register(wanted, i), atol=1e-6)
 
 
@@ -128,8 +128,8 @@ def loaded(dtype: DType, numbers: Array, *, transposed: bool) -> Array:
         emit.place((loop.Store if dtype is F32 else vec.Store)(value, target, place))
     emit.place(loop.Return())
     found = np.zeros(4 * WARP * width, dtype.numpy)
-    views = [Stretch("x", np.ascontiguousarray(numbers).reshape(-1).view(np.uint8), False)]
-    views.append(Stretch("y", found.view(np.uint8)))
+    views = [MemoryRange("x", np.ascontiguousarray(numbers).reshape(-1).view(np.uint8), False)]
+    views.append(MemoryRange("y", found.view(np.uint8)))
     Launch(simt.Func(block, "kernel", WARP), views, ()).run(0)
     return found.reshape(4, WARP, width)
 
@@ -172,7 +172,7 @@ def test_what_cannot_be_moved_at_once_is_refused() -> None:
     pointer, place = values(POINTER, INDEX)
     with pytest.raises(DlcError, match="3 f32: together they must have 4, 8 or 16 bytes"):
         simt.Load(pointer, place, F32, 3)
-    with pytest.raises(DlcError, match="f32 as it lies"):
+    with pytest.raises(DlcError, match="or f32 not transposed"):
         simt.LoadMatrix(pointer, place, F32, True)
     with pytest.raises(DlcError, match="is a bool, not a index"):
         simt.Copy(pointer, place, pointer, place, place, F32, 4)

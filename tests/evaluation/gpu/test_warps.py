@@ -13,7 +13,7 @@ import pytest
 
 from dlc.dialects import loop, scalar, simt, vec
 from dlc.dialects.expr import Expr
-from dlc.dialects.loop.memory import BadAccess, Enough
+from dlc.dialects.loop.memory import BadAccess, StepLimit
 from dlc.dialects.simt import WARP
 from dlc.errors import CallError
 from dlc.evaluation.gpu.shadow_memory import Race
@@ -206,8 +206,8 @@ FAULTS = [
     Fault(
         a_block_overwrites_what_another_one_read, Race, r"thread 0 of tile 0 .* thread 63 of tile 1"
     ),
-    Fault(half_a_warp_comes_to_a_barrier, Divergence, r"thread 16 .* come to the simt\.barrier"),
-    Fault(threads_go_round_differently_often, Divergence, r"thread 0 of tile 1 does not come"),
+    Fault(half_a_warp_comes_to_a_barrier, Divergence, r"thread 16 .* execute the simt\.barrier"),
+    Fault(threads_go_round_differently_often, Divergence, r"thread 0 of tile 1 does not execute"),
     Fault(a_warp_ends_early, Divergence, r"warp 1 of tile 1 ends while others wait .*barrier"),
     Fault(values_are_exchanged_by_half_a_warp, Divergence, r"thread 16 .* the simt\.shuffle_xor"),
     Fault(
@@ -279,7 +279,7 @@ def test_a_launch_that_takes_too_long_is_given_up() -> None:
     block = Block([INDEX, INDEX])
     Builder(block, HERE).place(simt.Barrier())
     Builder(block, HERE).place(loop.Return())
-    with pytest.raises(Enough):
+    with pytest.raises(StepLimit):
         Launch(simt.Func(block, "kernel", THREADS), (), (), steps=1).run(0)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dlc.dialects import loop, scalar, simt
 from dlc.dialects.expr import Expr, index
-from dlc.dialects.loop.memory import Stretch
+from dlc.dialects.loop.memory import MemoryRange
 from dlc.evaluation.gpu.warps import Launch
 from dlc.ir.core import Block, Builder, Value
 from dlc.ir.location import FileLocation
@@ -106,7 +106,7 @@ class Threads:
 Write = Callable[[Threads], None]
 
 
-def launch(write: Write, threads: int, *memory: Stretch, tiles: int = 1) -> None:
+def launch(write: Write, threads: int, *memory: MemoryRange, tiles: int = 1) -> None:
     """Write a kernel and run its tiles, the last one first."""
     block = Block([INDEX, INDEX, *[POINTER] * len(memory)])
     tile, thread, *given = block.arguments
@@ -118,11 +118,11 @@ def launch(write: Write, threads: int, *memory: Stretch, tiles: int = 1) -> None
         started.run(number)
 
 
-def memory(values: Floats, *, writable: bool = True) -> Stretch:
+def memory(values: Floats, *, writable: bool = True) -> MemoryRange:
     """A copy of these numbers, called x."""
-    return Stretch("x", values.astype(np.float32).view(np.uint8), writable)
+    return MemoryRange("x", values.astype(np.float32).view(np.uint8), writable)
 
 
-def numbers(stretch: Stretch) -> Floats:
+def numbers(stretch: MemoryRange) -> Floats:
     """What is in a memory now."""
     return stretch.data.view(np.float32)

@@ -20,7 +20,7 @@ import pytest
 from dlc.codegen import kernels as assembling
 from dlc.dialects import loop, simt
 from dlc.dialects.builtin import Module
-from dlc.dialects.loop.memory import POISON, Memory, Stretch
+from dlc.dialects.loop.memory import POISON, AddressSpace, MemoryRange
 from dlc.driver.compile import code_maker
 from dlc.errors import CallError
 from dlc.evaluation.gpu.warps import Launch
@@ -150,9 +150,9 @@ class FakeGpu:
         self.number = number
         self.capability = capability
         self.modules: dict[bytes, Mapping[str, simt.Func]] = {}
-        self.memory = Memory()
+        self.memory = AddressSpace()
         for _ in range(number * MOST_BLOCKS):  # so no address is one of another GPU
-            self.memory.add(Stretch("memory of another GPU", np.empty(0, np.uint8)))
+            self.memory.add(MemoryRange("memory of another GPU", np.empty(0, np.uint8)))
         self.allocated: dict[int, int] = {}
         self.pinned: dict[int, tuple[int, object]] = {}
         """The sizes of pinned blocks, and what holds them; a test may have some of another library."""
@@ -200,7 +200,9 @@ class FakeGpu:
     # Memory
 
     def allocate(self, count: int) -> int:
-        place = self.memory.add(Stretch("device memory", np.full(max(count, 1), POISON, np.uint8)))
+        place = self.memory.add(
+            MemoryRange("device memory", np.full(max(count, 1), POISON, np.uint8))
+        )
         assert len(self.allocated) < MOST_BLOCKS
         self.allocated[place] = count
         return place
@@ -397,10 +399,10 @@ class FakeGpu:
         self.done.append(function.sym_name)
         # The last word is where a kernel notes that it fails.
         *words, notes = node.words
-        launch = Launch.given(function, self.memory, words)
+        launch = Launch.with_arguments(function, self.memory, words)
         for tile in reversed(range(node.tiles)):
             launch.run(tile)
-        for note in launch.notes or ():
+        for note in launch.failures or ():
             said = np.array(note, np.int64)
             ctypes.memmove(self._host(notes, said.nbytes), address(said), said.nbytes)
 

@@ -150,7 +150,7 @@ class _Trees:
         arguments = [ast.Argument(HERE, None, value) for value in self.some(self.expr)]
         arguments += self.some(lambda: ast.Argument(HERE, self.name(), self.expr()), 0, 2)
         if self.random.random() < 0.1:
-            place = ast.Place(HERE, (*self.some(self.index_item), ast.Dots(HERE)))
+            place = ast.IndexList(HERE, (*self.some(self.index_item), ast.Dots(HERE)))
             arguments.append(ast.Argument(HERE, "at", place))
         return ast.Call(HERE, self.expr(), tuple(arguments))
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from dlc.dialects import kernel, mem
 from dlc.dialects.kernel.products import Conv, Gemm, Product
 from dlc.dialects.kernel.schedule import SplitK
-from dlc.dialects.measured import at_most
+from dlc.dialects.measured import upper_bound
 from dlc.ir.dims import Size, ceil_divide, interval, product
 from dlc.ir.passes import Context
 from dlc.ir.types import F32
@@ -86,5 +86,5 @@ def _most(op: Product, size: Size) -> int | None:
     """The largest that a size may be, where that is known."""
     program = mem.program_of(op)
     assert program is not None
-    _, most = interval(at_most(size, program.limit_of), program.bounds)
+    _, most = interval(upper_bound(size, program.limit_of), program.bounds)
     return most

@@ -9,7 +9,7 @@ import pytest
 
 from dlc.dialects import mem, nn, simt
 from dlc.evaluation.gpu.shadow_memory import Race
-from dlc.evaluation.gpu.warp_memory import Early
+from dlc.evaluation.gpu.warp_memory import PendingCopyAccess
 from dlc.ir.core import Array, Builder, Op, Value
 from dlc.ir.types import BF16, F16, F32, DType
 from tests.lowering.everywhere import Program
@@ -101,7 +101,9 @@ def spoiled(kind: type[Op], dtype: DType) -> Compiled:
 
 @pytest.mark.parametrize("dtype", [F16, F32], ids=str)
 @pytest.mark.parametrize(
-    ("kind", "found"), [(simt.Wait, Early), (simt.Barrier, (Race, Early))], ids=["wait", "barrier"]
+    ("kind", "found"),
+    [(simt.Wait, PendingCopyAccess), (simt.Barrier, (Race, PendingCopyAccess))],
+    ids=["wait", "barrier"],
 )
 def test_attention_misses_what_it_waits_for(
     dtype: DType, kind: type[Op], found: type[Exception]

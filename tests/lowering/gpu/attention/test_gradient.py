@@ -9,7 +9,7 @@ import pytest
 
 from dlc.dialects import flow, mem, nn, simt
 from dlc.evaluation.gpu.shadow_memory import Race
-from dlc.evaluation.gpu.warp_memory import Early
+from dlc.evaluation.gpu.warp_memory import PendingCopyAccess
 from dlc.ir.core import Array, Block, Builder, Op, Value
 from dlc.ir.types import BF16, F16, F32, DType
 from tests.lowering.everywhere import Program
@@ -129,7 +129,9 @@ def test_some_gradients_are_products(
 
 @pytest.mark.parametrize(("dtype", "precision"), [way.values[:2] for way in WAYS])
 @pytest.mark.parametrize(
-    ("kind", "found"), [(simt.Wait, Early), (simt.Barrier, (Race, Early))], ids=["wait", "barrier"]
+    ("kind", "found"),
+    [(simt.Wait, PendingCopyAccess), (simt.Barrier, (Race, PendingCopyAccess))],
+    ids=["wait", "barrier"],
 )
 def test_a_gradient_misses_what_it_waits_for(
     dtype: DType, precision: str, kind: type[Op], found: tuple[type[Exception], ...]

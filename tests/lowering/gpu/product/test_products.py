@@ -11,7 +11,7 @@ from dlc.dialects import array, mem, simt
 from dlc.dialects.array.convolution import convolution
 from dlc.driver.compile.pipelines import Device, pipeline
 from dlc.evaluation.gpu.shadow_memory import Race
-from dlc.evaluation.gpu.warp_memory import Early
+from dlc.evaluation.gpu.warp_memory import PendingCopyAccess
 from dlc.evaluation.plan import evaluate_plan
 from dlc.ir.clone import clone_block
 from dlc.ir.core import Builder, Evaluation, Op, Value
@@ -286,9 +286,9 @@ def spoiled(kind: type[Op], number: int) -> Compiled:
 @pytest.mark.parametrize(
     ("kind", "number", "found"),
     [
-        pytest.param(simt.Wait, 0, Early, id="the-wait-for-a-strip"),
-        pytest.param(simt.Barrier, 0, (Race, Early), id="the-barrier-before-a-strip"),
-        pytest.param(simt.Barrier, 1, (Race, Early), id="the-barrier-before-the-sums"),
+        pytest.param(simt.Wait, 0, PendingCopyAccess, id="the-wait-for-a-strip"),
+        pytest.param(simt.Barrier, 0, (Race, PendingCopyAccess), id="the-barrier-before-a-strip"),
+        pytest.param(simt.Barrier, 1, (Race, PendingCopyAccess), id="the-barrier-before-the-sums"),
         pytest.param(simt.Barrier, 2, Race, id="the-barrier-behind-the-sums"),
         pytest.param(simt.Barrier, 3, Race, id="the-barrier-between-groups-of-sums"),
     ],
