@@ -29,7 +29,7 @@ from dlc.planning.schedule import Choice, Item, Lifetimes, Loop, Origins, Wave
 
 @dataclass(slots=True)
 class Buffer:
-    """Memory that becomes a root of the plan: its kind, its size, the first and the last wave that need it."""
+    """Memory that becomes a root of the plan: kind, size, the first and the last wave that need it."""
 
     kind: str
     number: int

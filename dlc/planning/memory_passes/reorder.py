@@ -73,14 +73,16 @@ def _reorder_in(
     is_better = after.peak < before.peak
     log = context.log.did if is_better else context.log.refused
     log(
-        "another order" if is_better else "no order of so few waves holds less",
+        "run in another order"
+        if is_better
+        else "no order with about as few waves has a lower peak",
         subject,
-        peak_before=before.peak,
-        peak_then=after.peak,
-        least=lower_bound,
+        peak_bytes_before=before.peak,
+        peak_bytes_after=after.peak,
+        lower_bound_bytes=lower_bound,
         waves_before=len(before.held),
-        waves_then=len(after.held),
-        how=after.how,
+        waves_after=len(after.held),
+        order=after.how,
     )
     if is_better:
         for number in after.cuts:
