@@ -27,7 +27,7 @@ def weights_as_arguments(function: func.Func) -> None:
 
 
 def gradient_function(function: func.Func, name: str) -> func.Func:
-    """The vector-Jacobian product of a function: for each float argument its gradient, named `d` and its name.
+    """The vector-Jacobian product of a function: a gradient for each float argument, named `d` + its name.
 
     It takes the arguments, then a cotangent for each float result, with names as in `contracted`.
     """
