@@ -272,7 +272,7 @@ def _make_searches() -> None:
     """Compile the searches of the planner, which is done once on a machine."""
     machine_code(arena.search, arena.Tables)
     machine_code(stacking.improve, stacking.Stack)
-    machine_code(moves.improve, moves.Line)
+    machine_code(moves.improve, moves.SearchState)
 
 
 if __name__ == "__main__":

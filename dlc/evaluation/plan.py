@@ -21,7 +21,7 @@ from dlc.ir.core import Array, Block, Evaluation, Op, Value
 from dlc.ir.types import TensorType, ViewType
 from dlc.lowering.kernel_code.writer import Function
 from dlc.planning.arena import align
-from dlc.planning.storage import replaceable
+from dlc.planning.storage import overwritable_operands
 from dlc.runtime.abi import Status
 from dlc.runtime.calling.status import failure
 
@@ -235,7 +235,7 @@ class PlanRun:
 
     def _is_in_place(self, op: kernel.Kernel, target: Value, used: Value) -> bool:
         """Whether a kernel writes exactly the elements that it reads, each over itself."""
-        places = replaceable(op)
+        places = overwritable_operands(op)
         if target.type is not used.type:
             return False
         same = self.array(target).ctypes.data == self.array(used).ctypes.data

@@ -1,7 +1,7 @@
-"""Which arrays lie in whose memory.
+"""Alias analysis: which arrays lie in the memory of which.
 
-A reshape is its source, a `kernel.subview` is in its source, and a piece of a `kernel.join` is in the
-whole.
+A reshape shares the memory of its source, a `kernel.subview` lies in its source, and a piece of a
+`kernel.join` lies in the whole.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from dlc.ir.types import row_major_strides
 
 
 def computed(value: Value) -> Value:
-    """The array that a value is, behind all reshapes."""
+    """The array of which a value is a reshape, or the value itself."""
     while isinstance(value.op, array.Reshape):
         value = value.op.source
     return value
 
 
 def whole_of(value: Value) -> Join | None:
-    """The operation of which an array is a piece, itself or reshaped; None if it is none."""
+    """The join of which an array, or a reshape of it, is a piece; None if there is none."""
     for use in value.uses:
         match use:
             case Join():
                 return use
-            case array.Reshape(result=seen):
-                found = whole_of(seen)
-                if found is not None:
-                    return found
+            case array.Reshape(result=view):
+                join = whole_of(view)
+                if join is not None:
+                    return join
             case _:
                 pass
     return None
 
 
 def origin(value: Value) -> Value:
-    """The array in whose memory a value is: itself, what it is a view of, or the whole of its pieces."""
+    """The array that owns the memory of a value: itself, the source of a view, or the whole of a piece."""
     while True:
         if isinstance(value.op, array.Reshape | Subview):
             value = value.op.source
@@ -50,24 +50,24 @@ def origin(value: Value) -> Value:
 
 
 def origins(block: Block) -> dict[Value, Value]:
-    """The origin of each view and each piece in a block, found at once; all else there is its own.
+    """The origin of each view and each piece in a block, in one pass; other values own their memory.
 
-    A piece of a piece is in the whole of both: so the last wholes come first.
+    A piece of a piece lies in the outermost whole: so the last joins are visited first.
     """
     ops = list(block)
-    found: dict[Value, Value] = {}
+    origin_of: dict[Value, Value] = {}
     for op in reversed(ops):
         if isinstance(op, Join):
-            whole = found.get(op.result, op.result)
-            found.update((computed(piece), whole) for piece in op.pieces)
+            whole = origin_of.get(op.result, op.result)
+            origin_of.update((computed(piece), whole) for piece in op.pieces)
     for op in ops:
         if isinstance(op, array.Reshape | Subview):
-            found[op.result] = found.get(op.source, op.source)
-    return found
+            origin_of[op.result] = origin_of.get(op.source, op.source)
+    return origin_of
 
 
 def makers(value: Value) -> Iterator[Op]:
-    """The operations that compute what a value consists of; none for arguments."""
+    """The operations that compute a value or its pieces; none for arguments."""
     pending = [value]
     while pending:
         op = computed(pending.pop()).op
@@ -83,7 +83,7 @@ def makers(value: Value) -> Iterator[Op]:
 
 
 def readers(value: Value) -> Iterator[Op]:
-    """The operations that read an array, whole or through views; a function that hands it over reads it."""
+    """The operations that read an array, whole or through views, with terminators that yield it."""
     pending = [value]
     while pending:
         for user in pending.pop().uses:
@@ -94,7 +94,7 @@ def readers(value: Value) -> Iterator[Op]:
 
 
 def is_view(op: Op) -> bool:
-    """Whether an operation computes nothing: its result is memory that others write."""
+    """Whether an operation computes nothing: its result is a view of memory that others write."""
     return isinstance(op, array.Reshape | Join | Subview)
 
 
@@ -102,45 +102,47 @@ def is_view(op: Op) -> bool:
 
 
 def strides_of(value: Value) -> Shape:
-    """The strides with which an array lies, in elements: those of a part are those of its source.
+    """The strides of an array, in elements: those of a subview are those of its source.
 
-    What is no view is row-major; nothing is joined yet.
+    Other arrays are row-major, since there are no joins yet.
     """
     type = array_type(value)
     match value.op:
         case Subview(source=source):
             return strides_of(source)
         case array.Reshape(source=source):
-            found = reshaped_strides(array_type(source).shape, strides_of(source), type.shape)
-            assert found is not None, "a part is reshaped only where it has strides"
-            return found
+            strides = reshaped_strides(array_type(source).shape, strides_of(source), type.shape)
+            assert strides is not None, (
+                "a subview is reshaped only where strides describe the result"
+            )
+            return strides
         case _:
             return row_major_strides(type.shape)
 
 
 def reshaped_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
-    """The strides with which an array is seen in another shape; None if no strides do that.
+    """The strides of an array reshaped to `new`; None if no strides describe that.
 
     >>> reshaped_strides((6, 8), (20, 1), (2, 3, 8)), reshaped_strides((6, 8), (20, 1), (48,))
     ((60, 20, 1), None)
     """
-    axes = list(new)
-    found: list[Size] = []
-    step: Size = 1
+    axes_left = list(new)
+    strides_found: list[Size] = []
+    axis_stride: Size = 1
     for size, stride in _runs(shape, strides):
-        step = stride
-        while step != stride * size:
-            if not axes:
+        axis_stride = stride
+        while axis_stride != stride * size:
+            if not axes_left:
                 return None
-            found.append(step)
-            step = step * axes.pop()
-    if any(axis != 1 for axis in axes):
+            strides_found.append(axis_stride)
+            axis_stride = axis_stride * axes_left.pop()
+    if any(axis != 1 for axis in axes_left):
         return None
-    return (*[step] * len(axes), *reversed(found))
+    return (*[axis_stride] * len(axes_left), *reversed(strides_found))
 
 
 def _runs(shape: Shape, strides: Shape) -> Sequence[tuple[Size, Size]]:
-    """The longest stretches of axes with one stride, from the innermost: elements, and the stride."""
+    """The longest runs of contiguous axes, from the innermost: elements, and the innermost stride."""
     runs: list[tuple[Size, Size]] = []
     for size, stride in reversed(list(zip(shape, strides, strict=True))):
         if size == 1:

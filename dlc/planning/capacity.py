@@ -1,6 +1,6 @@
-"""What no machine holds or finishes, refused with its place in the text before anything is made of it.
+"""Checks that values fit into an address space and that calls end, with the location in the text.
 
-Artifacts are checked for the same when they are read: what passes here is not refused there.
+Artifacts are checked for the same when they are read: whatever passes here is accepted there.
 """
 
 from __future__ import annotations
@@ -19,45 +19,43 @@ from dlc.runtime.artifact.program_check import MAX_COST
 from dlc.runtime.system.available_memory import ADDRESSABLE
 
 DAY = 24 * 3600 * 10**9
-"""One in nanoseconds, in which the cost of kernels is counted."""
+"""A day in nanoseconds, the unit of costs of kernels."""
 
 
 def check_interface(module: Module) -> None:
-    """Raises ModelError (D0338) for weights, inputs and results of too many axes, as a network may have.
+    """Check the rank and size of weights, inputs and results; named sizes count at their lower bounds.
 
-    Raises Unsupported (D0705) for those of too many bytes.
-
-    A named size counts with the least that it may be.
+    Raises ModelError (D0338) for too many axes, Unsupported (D0705) for too many bytes.
     """
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for op in module.body:
         match op:
             case weight.Source(sym_name=name, type=type):
-                found += _tensor(op, f"the weight {name}", type, {})
+                diagnostics += _tensor(op, f"the weight {name}", type, {})
             case func.Func(function_type=types):
                 least = {name: low for name, (low, _) in op.bounds.items()}
                 inputs = zip(op.input_names, types.inputs, strict=False)
                 named = [(f"input {name}", type) for name, type in inputs]
                 named += [(f"result {number}", type) for number, type in enumerate(types.results)]
                 for name, type in named:
-                    found += _tensor(op, f"{op.sym_name}: {name}", type, least)
+                    diagnostics += _tensor(op, f"{op.sym_name}: {name}", type, least)
             case _:
                 pass
-    if deep := [each for each in found if each.code == "D0338"]:
-        raise ModelError(deep)
-    if found:
-        raise Unsupported(found)
+    if too_many_axes := [each for each in diagnostics if each.code == "D0338"]:
+        raise ModelError(too_many_axes)
+    if diagnostics:
+        raise Unsupported(diagnostics)
 
 
 def check_programs(module: Module, texts: Mapping[str, str]) -> None:
     """Raises Unsupported for plans of too many bytes (D0705) or too much work (D0713).
 
-    That is only seen where sizes are numbers; others are checked when a call knows them.
+    Only static sizes are checked; symbolic ones are checked in calls.
     """
     programs = [op for op in module.body if isinstance(op, mem.Program)]
-    found = [each for program in programs for each in (*_memory(program), *_work(program))]
-    if found:
-        raise Unsupported(found, sources=texts)
+    diagnostics = [each for program in programs for each in (*_memory(program), *_work(program))]
+    if diagnostics:
+        raise Unsupported(diagnostics, sources=texts)
 
 
 def _tensor(op: Op, name: str, type: Type, least: Mapping[str, int]) -> Iterator[Diagnostic]:
@@ -78,28 +76,28 @@ def _tensor(op: Op, name: str, type: Type, least: Mapping[str, int]) -> Iterator
 
 
 def _least(size: Size, least: Mapping[str, int]) -> int:
-    """A size as far as it is surely as large as this."""
+    """A lower bound on a size."""
     if isinstance(size, Dim):
         return max([1, *[low for name, low in least.items() if size == symbol(name)]])
     return max(1, size)
 
 
 def _memory(program: mem.Program) -> Iterator[Diagnostic]:
-    """What is kept during a call: each value alone, then all that are alive together."""
-    alone = False
+    """Diagnostics for the memory of a call: for single values, otherwise for the whole arena."""
+    single_value_too_large = False
     for root in program.body:
         if isinstance(root, mem.Root) and isinstance(root.bytes, int) and root.bytes > ADDRESSABLE:
             name = next((use.result.name for use in root.result.uses if use.results), None)
-            alone = True
+            single_value_too_large = True
             yield _too_large(
                 root, f"{program.sym_name}: {name or 'a value in between'}", root.bytes
             )
-    if not alone and program.arena is not None and program.arena > ADDRESSABLE:
+    if not single_value_too_large and program.arena is not None and program.arena > ADDRESSABLE:
         yield _too_large(program, f"{program.sym_name}: all that it keeps at once", program.arena)
 
 
 def _work(program: mem.Program) -> Iterator[Diagnostic]:
-    """A kernel after which the call has more to do than there is time for."""
+    """A diagnostic for the kernel at which the work of a call exceeds the limit."""
     total = 0
     for call in program.walk():
         if not isinstance(call, mem.Call):

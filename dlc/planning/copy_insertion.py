@@ -1,7 +1,7 @@
-"""Making every region hand over values of its own, so that each can be written where it is wanted.
+"""Copy insertion: every region yields distinct values that it computed, each with a destination of its own.
 
-A region may hand over its arguments, constants, or one value twice, and a loop may use its index or walk
-along an axis that leaves no row in one piece. Where that is so, a copying kernel comes in between.
+A region may yield arguments, constants, or one value twice, and a loop may use its index, or slice along an
+axis that leaves no row contiguous. A copying kernel is inserted there.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from dlc.planning.aliases import computed
 
 
 def insert_copies(function: func.Func) -> None:
-    """Prepare a function and all loops and branches in it for the plan."""
+    """Insert the copies that a function and its loops and branches need before planning."""
     for op in list(function.walk(formulas=False)):
         match op:
             case flow.Scan():
-                _walk_index(op)
+                _materialize_index(op)
                 _copy_slices(op)
                 ys = op.body.terminator.operands[len(op.initial) :]
-                _own(op.body, dict(zip(ys, op.y_axes, strict=True)))
+                _copy_foreign_yields(op.body, dict(zip(ys, op.y_axes, strict=True)))
             case flow.While():
-                _own(op.body, {})
+                _copy_foreign_yields(op.body, {})
             case flow.If():
-                _own(op.then, {})
-                _own(op.otherwise, {})
+                _copy_foreign_yields(op.then, {})
+                _copy_foreign_yields(op.otherwise, {})
             case _:
                 pass
-    _own(function.body, {})
+    _copy_foreign_yields(function.body, {})
 
 
 def copy(emit: Builder, value: Value) -> Value:
@@ -42,92 +42,94 @@ def copy(emit: Builder, value: Value) -> Value:
     return generic(emit, (value,), type.shape, lambda at, arrays: arrays[0][at])
 
 
-def _own(block: Block, stacked: dict[Value, int]) -> None:
-    """Copy what a block hands over but does not compute, or hands over twice."""
+def _copy_foreign_yields(block: Block, stacked: dict[Value, int]) -> None:
+    """Copy values that a block yields but does not compute, or yields twice."""
     terminator = block.terminator
-    seen: set[Value] = set()
-    results: list[Value] = []
+    yielded_origins: set[Value] = set()
+    yields: list[Value] = []
     for value in terminator.operands:
         origin = computed(value)
-        mine = origin.block is block and isinstance(
+        is_own_value = origin.block is block and isinstance(
             origin.op, kernel.Kernel | flow.Scan | flow.While | flow.If | Join
         )
-        if not mine or origin in seen or not _fits_stack(value, origin, stacked):
+        if not is_own_value or origin in yielded_origins or not _fits_stack(value, origin, stacked):
             value = origin = copy(Builder.before_op(terminator), value)
-        seen.add(origin)
-        results.append(value)
-    terminator.set_operands(results)
+        yielded_origins.add(origin)
+        yields.append(value)
+    terminator.set_operands(yields)
 
 
 def _fits_stack(value: Value, origin: Value, stacked: dict[Value, int]) -> bool:
-    """Whether a value can be computed in its place in a stack, where its rows may lie apart."""
+    """Whether a value can be computed in its slice of a stack, where its rows may not be contiguous."""
     axis = stacked.get(value, 0)
     if axis == 0:
         return True
     innermost = axis == kernel.array_type(value).rank
-    made = isinstance(origin.op, kernel.Kernel) and origin.op.writes in _apart(innermost)
+    is_writable = isinstance(origin.op, kernel.Kernel) and origin.op.writes in _required_access(
+        innermost
+    )
     if isinstance(origin.op, Send) and origin.op.crosses:
-        return False  # what comes from other memory comes in one piece
+        return False  # a transfer writes contiguous memory
     readers = [use for use in value.uses if not isinstance(use, flow.Yield)]
-    return value is origin and made and _read_apart(readers, value, innermost)
+    return value is origin and is_writable and _allow_strides(readers, value, innermost)
 
 
-def _apart(innermost: bool) -> Sequence[kernel.Access]:
-    """What kernels must be able to do with an array whose rows, or else elements, lie apart."""
+def _required_access(innermost: bool) -> Sequence[kernel.Access]:
+    """The access kinds that allow an array whose elements, or else rows, are not contiguous."""
     some = (kernel.Access.STRIDED,)
     return some if innermost else (*some, kernel.Access.UNIT_STRIDE)
 
 
-def _read_apart(readers: Sequence[Op], value: Value, innermost: bool) -> bool:
-    """Whether these operations can read an array whose rows, or else elements, lie apart.
+def _allow_strides(readers: Sequence[Op], value: Value, innermost: bool) -> bool:
+    """Whether these operations can read an array whose elements, or else rows, are not contiguous.
 
-    A reshape is no other array than its source, and a nested loop takes slices: both want it dense.
+    Reshapes and nested loops, which take slices, need it contiguous.
     """
     return all(
         isinstance(reader, kernel.Kernel)
         and all(
-            reader.reads(number) in _apart(innermost)
-            for number, operand in enumerate(reader.operands)
+            reader.reads(index) in _required_access(innermost)
+            for index, operand in enumerate(reader.operands)
             if operand is value
         )
         for reader in readers
     )
 
 
-def _walk_index(op: flow.Scan) -> None:
-    """Give the loop its index as a slice of 0, 1, 2, ..., if it uses it."""
+def _materialize_index(op: flow.Scan) -> None:
+    """Pass a loop its index as slices of 0, 1, 2, ..., if it uses it."""
     index = op.body.arguments[0]
     if not index.uses:
         return
-    counter = index.type
-    assert isinstance(counter, TensorType)
+    counter_type = index.type
+    assert isinstance(counter_type, TensorType)
 
-    dtype = counter.dtype
-    numbers = generic(Builder.before_op(op), (), (op.length,), lambda at, _: at[0].cast(dtype))
+    dtype = counter_type.dtype
+    iota = generic(Builder.before_op(op), (), (op.length,), lambda at, _: at[0].cast(dtype))
     initial, xs, constants = op.segments
-    place = initial + xs
-    operands = [*op.operands[:place], numbers, *op.operands[place:]]
+    index_position = initial + xs
+    operands = [*op.operands[:index_position], iota, *op.operands[index_position:]]
     op.attributes["segments"] = (initial, xs + 1, constants)
     op.attributes["x_axes"] = (*op.x_axes, 0)
     op.set_operands(operands)
-    argument = op.body.insert_argument(1 + place, counter)
+    argument = op.body.insert_argument(1 + index_position, counter_type)
     index.replace_by(argument)
 
 
 def _copy_slices(op: flow.Scan) -> None:
-    """Copy slices whose elements lie apart where a reshape, a product or a nested loop wants them."""
+    """Copy slices that are not contiguous where a reshape, a product or a nested loop needs them so."""
     first = 1 + len(op.initial)
     for argument, source, axis in zip(
         op.body.arguments[first : first + len(op.xs)], op.xs, op.x_axes, strict=True
     ):
         rank = kernel.array_type(source).rank
-        wanted = [use for use in argument.uses if not isinstance(use, kernel.Generic)]
-        if axis == 0 or _read_apart(wanted, argument, axis == rank - 1):
+        users = [use for use in argument.uses if not isinstance(use, kernel.Generic)]
+        if axis == 0 or _allow_strides(users, argument, axis == rank - 1):
             continue
         assert op.body.first is not None
-        whole = copy(Builder(op.body, op.location, op.body.first), argument)
-        for use in [use for use in wanted if use.parent is not None]:
-            use.replace_operand(argument, whole)
+        dense_copy = copy(Builder(op.body, op.location, op.body.first), argument)
+        for use in [use for use in users if use.parent is not None]:
+            use.replace_operand(argument, dense_copy)
 
 
 __all__ = ["copy", "insert_copies"]

@@ -1,7 +1,7 @@
-"""From kernels to the plan: every value gets a place in memory, every kernel a wave.
+"""From kernels to the plan: every value gets a buffer and an offset, every kernel a wave.
 
-`insert_copies` prepares the function, `plan_schedule` puts it in order, `plan_storage` finds homes; here
-the arena is laid out and the program written.
+`copy_insertion` prepares the function, `schedule` forms waves, `storage` assigns buffers, `layout` places
+them in the arena; here the program is written.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from dlc.ir.value_map import EQUAL
 from dlc.passes.graph.device_placement import devices_of
 from dlc.planning.arena import align
 from dlc.planning.copy_insertion import copy, insert_copies
-from dlc.planning.layout import Layout, Needed, cases_of, lay_out
+from dlc.planning.layout import Layout, LiveBuffer, cases_of, lay_out
 from dlc.planning.measured_sizes import Reads, refuse_unplanned
 from dlc.planning.schedule import Choice, Item, Loop, Scheduler, Wave, lifetimes
-from dlc.planning.storage import FIXED, Memory, Storage, assign
+from dlc.planning.storage import FIXED, Buffer, Storage, assign
 
 
 @define_pass("plan_memory", required=True)
 def plan_memory(module: Op, context: Context, *, effort: int | None = None) -> None:
     """Give every value a place in memory and every kernel a wave.
 
-    The search for these places takes `effort` times as long as usual, or what the compilation says.
+    `effort` multiplies the steps of the arena search; the default is that of the compilation.
     """
     assert isinstance(module, Module)
     if effort is not None:
@@ -51,7 +51,7 @@ class Constants:
     size: int = 0
 
     def offset(self, value: Dense) -> int:
-        """Where these bytes lie; they are added if they are new."""
+        """The offset of these bytes; they are added if they are new."""
         if value.data not in self.offsets:
             self.offsets[value.data] = self.size
             self.size += align(max(1, len(value.data)))
@@ -80,7 +80,7 @@ def _plan_function(function: func.Func, constants: Constants, context: Context) 
 
 
 def _arrive(function: func.Func, context: Context) -> None:
-    """What was sent to a device has arrived there behind the wave that sends it."""
+    """Replace what is received by what is sent: it has arrived when the wave that sends it ends."""
     rewriter = context.rewriter
     for op in list(function.walk(formulas=False)):
         if isinstance(op, Recv):
@@ -105,11 +105,11 @@ class _Writer:
         self.context = context
         self.end = scheduler.waves - 1
         self.body = Block()
-        self.begins: dict[int, int] = {}
-        """The number of each wave of the schedule among those written; of an empty one, of the next."""
-        self.ends: dict[int, int] = {}
-        """The same, but of the one before."""
-        self._counted = 0
+        self.first_written: dict[int, int] = {}
+        """The index of each wave of the schedule among those written; an empty one has that of the next."""
+        self.last_written: dict[int, int] = {}
+        """The same, but an empty wave has the index of the one before."""
+        self._written_waves = 0
         self.roots: list[Value] = []
         self._views: dict[Value, Value] = {}
         self._divider: Op | None = None
@@ -117,8 +117,8 @@ class _Writer:
     def write(self, items: list[Item], measured: Mapping[str, Measuring]) -> mem.Program:
         """Put the program into the place of the function."""
         function = self.function
-        self._number(items)
-        self._count(self.end, self.end in self.storage.copies)
+        self._number_waves(items)
+        self._count_wave(self.end, self.end in self.storage.copies)
         layout = self._layout()
         self._write_roots(layout)
         emit = Builder(self.body, function.location)
@@ -134,7 +134,7 @@ class _Writer:
             self.body,
             function.sym_name,
             function.function_type,
-            max(1, self._counted),
+            max(1, self._written_waves),
             layout.total,
             sym_visibility=function.sym_visibility,
         )
@@ -145,67 +145,67 @@ class _Writer:
         function.erase()
         return program
 
-    def _number(self, items: list[Item]) -> None:
-        """Count waves as the engine does: copying waves with nothing to copy are not there."""
+    def _number_waves(self, items: list[Item]) -> None:
+        """Number the waves as the engine does, without copying waves that copy nothing."""
         for item in items:
             match item:
                 case Wave(number):
-                    self._count(number, True)
+                    self._count_wave(number, True)
                 case Loop():
-                    self._count(item.enter, bool(self.storage.copies[item.enter]))
-                    self._number(item.test)
-                    self._number(item.body)
-                    self._count(item.leave, bool(self.storage.copies[item.leave]))
+                    self._count_wave(item.enter, bool(self.storage.copies[item.enter]))
+                    self._number_waves(item.test)
+                    self._number_waves(item.body)
+                    self._count_wave(item.leave, bool(self.storage.copies[item.leave]))
                 case Choice():
-                    self._number(item.then)
-                    self._number(item.otherwise)
+                    self._number_waves(item.then)
+                    self._number_waves(item.otherwise)
 
-    def _count(self, number: int, real: bool) -> None:
-        self.begins[number] = self._counted
-        self._counted += real
-        self.ends[number] = max(self._counted - 1, 0)
+    def _count_wave(self, number: int, is_written: bool) -> None:
+        self.first_written[number] = self._written_waves
+        self._written_waves += is_written
+        self.last_written[number] = max(self._written_waves - 1, 0)
 
     def _layout(self) -> Layout:
-        """Where the memories of the arena lie."""
-        needed = [
-            Needed(memory, *self._life(memory))
-            for memory in self.storage.memories
-            if memory.kind == "arena"
+        """The layout of the arena."""
+        live_buffers = [
+            LiveBuffer(buffer, *self._lifetime(buffer))
+            for buffer in self.storage.buffers
+            if buffer.kind == "arena"
         ]
         options = self.context.options
         cases = cases_of(self.function, options.batch)
-        return lay_out(needed, cases, options.plan_effort, self.context.compiler)
+        return lay_out(live_buffers, cases, options.plan_effort, self.context.compiler)
 
     def _write_roots(self, layout: Layout) -> None:
-        # A memory stands where the first value in it does.
-        values = reversed(self.storage.homes.items())
-        places = {home.memory: self._location(value) for value, home in values}
-        for index, memory in enumerate(self.storage.memories):
-            emit = Builder(self.body, places.get(index, self.function.location))
-            arena = memory.kind == "arena"
-            first, last = self._life(memory)
+        # The location of a buffer is that of the first value in it.
+        values = reversed(self.storage.allocations.items())
+        locations = {allocation.buffer: self._location(value) for value, allocation in values}
+        for index, buffer in enumerate(self.storage.buffers):
+            emit = Builder(self.body, locations.get(index, self.function.location))
+            in_arena = buffer.kind == "arena"
+            first, last = self._lifetime(buffer)
             self.roots.append(
                 emit(
                     mem.Root(
-                        memory.kind,
-                        memory.number,
-                        memory.bytes,
+                        buffer.kind,
+                        buffer.number,
+                        buffer.bytes,
                         first,
                         last,
-                        layout.offsets.get(memory.number) if arena else None,
-                        layout.above.get(memory.number) if arena else None,
-                        None if memory.device == HOST else memory.device,
+                        layout.offsets.get(buffer.number) if in_arena else None,
+                        layout.above.get(buffer.number) if in_arena else None,
+                        None if buffer.device == HOST else buffer.device,
                     )
                 )
             )
 
-    def _life(self, memory: Memory) -> tuple[int, int]:
-        """The first and the last wave that need a memory."""
-        end = max(self._counted - 1, 0)
-        if memory.kind != "arena":
+    def _lifetime(self, buffer: Buffer) -> tuple[int, int]:
+        """The first and the last wave that need a buffer."""
+        end = max(self._written_waves - 1, 0)
+        if buffer.kind != "arena":
             return 0, end
-        first = min(self.begins.get(memory.first, 0), end)
-        return first, max(first, self.ends.get(memory.last, end))
+        first = min(self.first_written.get(buffer.first, 0), end)
+        return first, max(first, self.last_written.get(buffer.last, end))
 
     def _location(self, value: Value) -> Location:
         return self.function.location if value.op is None else value.op.location
@@ -214,30 +214,31 @@ class _Writer:
 
     def view(self, value: Value) -> Value:
         """The view of a value, made once, before the first wave."""
-        found = self._views.get(value)
-        if found is None:
-            found = self._views[value] = self._make_view(value)
-            found.name = value.name
-            self.context.values.replaced(value, found, EQUAL)
-        return found
+        view = self._views.get(value)
+        if view is None:
+            view = self._views[value] = self._make_view(value)
+            view.name = value.name
+            self.context.values.replaced(value, view, EQUAL)
+        return view
 
     def _make_view(self, value: Value) -> Value:
         type = kernel.array_type(value)
         dense = ViewType(type.dtype, type.shape)
         emit = Builder(self.body, self._location(value), self._divider)
-        home, origin = self.storage.home(value, self.origins), self.origins[value]
+        allocation, origin = self.storage.allocation(value, self.origins), self.origins[value]
         match origin.op:
-            case array.Constant(value=elements) if home is None:
+            case array.Constant(value=elements) if allocation is None:
                 return emit(mem.Constant(elements, dense, self.constants.offset(elements)))
-            case weight.Get(symbol=symbol) if home is None:
+            case weight.Get(symbol=symbol) if allocation is None:
                 return emit(mem.Weight(symbol, dense))
             case _:
-                assert home is not None
-        root = self.view(origin) if home.memory == FIXED else self.roots[home.memory]
-        counters = tuple([counter for counter, _ in home.steps])
-        steps = tuple([step for _, step in home.steps])
-        layout = dense if home.strides is None else ViewType(type.dtype, type.shape, home.strides)
-        return emit(mem.View(root, layout, home.offset, counters, steps))
+                assert allocation is not None
+        root = self.view(origin) if allocation.buffer == FIXED else self.roots[allocation.buffer]
+        counters = tuple([counter for counter, _ in allocation.steps])
+        steps = tuple([step for _, step in allocation.steps])
+        strides = allocation.strides
+        layout = dense if strides is None else ViewType(type.dtype, type.shape, strides)
+        return emit(mem.View(root, layout, allocation.offset, counters, steps))
 
     # Work.
 
@@ -262,15 +263,15 @@ class _Writer:
 
     def _copies(self, number: int, emit: Builder) -> None:
         """The wave that copies carried values, or updates."""
-        pairs = self.storage.copies.get(number)
-        if not pairs:
+        copies = self.storage.copies.get(number)
+        if not copies:
             return
         inner = Block()
-        for value, argument in pairs:
+        for value, argument in copies:
             scratch = Block()
-            made = copy(Builder(scratch, emit.location), value).op
-            assert isinstance(made, kernel.Generic)
-            op = made.into([self.view(value)], [self.view(argument)])
+            copying = copy(Builder(scratch, emit.location), value).op
+            assert isinstance(copying, kernel.Generic)
+            op = copying.into([self.view(value)], [self.view(argument)])
             Builder(inner, emit.location).place(op)
             scratch.clear()
         _end(inner, emit.location)

@@ -1,4 +1,4 @@
-"""Where the memories of a plan lie in its arena: numbers, or for sizes known only later an order."""
+"""Arena allocation for a plan: offsets of buffers, or an order of them where sizes are symbolic."""
 
 from __future__ import annotations
 
@@ -8,32 +8,35 @@ from dataclasses import dataclass
 from dlc.dialects import func, kernel
 from dlc.ir.dims import evaluate
 from dlc.ir.native import Compiler, interpreted
-from dlc.planning.arena import Buffer, align, find_order, order_above, place
-from dlc.planning.storage import Memory
+from dlc.planning import arena
+from dlc.planning.storage import Buffer
 
 MOST_POWERS = 14
-"""Powers of 2 at which sizes are looked at, at most."""
+"""The most powers of 2 among the cases of sizes."""
 UNBOUNDED = 4096
-"""The largest value at which a dim without an upper bound is looked at."""
+"""The largest case of a dim without an upper bound."""
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
-    """A memory of the arena, and the first and the last wave that need it."""
+class LiveBuffer:
+    """A buffer of the arena, and the first and the last wave that need it."""
 
-    memory: Memory
+    buffer: Buffer
     first: int
     last: int
 
-    def at(self, sizes: Mapping[str, int]) -> Buffer:
-        """What is to be placed where the dims have these sizes; nothing is too small to have a place."""
-        size = max(1, evaluate(self.memory.bytes, sizes))
-        return Buffer(align(size), self.first, self.last)
+    def at(self, sizes: Mapping[str, int]) -> arena.Buffer:
+        """The buffer to place at these sizes of the dims; an empty one takes a byte."""
+        size = max(1, evaluate(self.buffer.bytes, sizes))
+        return arena.Buffer(arena.align(size), self.first, self.last)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where each arena memory lies, by number: an offset, or the memories that it lies above."""
+    """Where each buffer of the arena lies, by number: an offset, or the buffers that it lies above.
+
+    `total` is the size of the arena in bytes, None where sizes are symbolic.
+    """
 
     offsets: dict[int, int]
     above: dict[int, tuple[int, ...]]
@@ -41,55 +44,60 @@ class Layout:
 
 
 def lay_out(
-    arena: Sequence[Needed],
+    buffers: Sequence[LiveBuffer],
     cases: Sequence[Mapping[str, int]],
     effort: int,
     compiler: Compiler = interpreted,
 ) -> Layout:
-    """Where all lies in the arena, the parts of the devices one after the other.
+    """Allocate the buffers in the arena, those of each device in a range of its own.
 
-    Where sizes are known only later, the order is one that is good in all cases of sizes of the dims.
+    Symbolic sizes get an order that is good in all `cases` of sizes of the dims. `effort` multiplies the
+    steps of the search.
     """
-    static = all(isinstance(needed.memory.bytes, int) for needed in arena)
+    static = all(isinstance(each.buffer.bytes, int) for each in buffers)
     offsets: dict[int, int] = {}
     above: dict[int, tuple[int, ...]] = {}
-    floor, under = 0, tuple[int, ...]()
-    for device in sorted({needed.memory.device for needed in arena}):
-        part = [needed for needed in arena if needed.memory.device == device]
-        numbers = [needed.memory.number for needed in part]
+    offset, below_all = 0, tuple[int, ...]()
+    for device in sorted({live.buffer.device for live in buffers}):
+        on_device = [live for live in buffers if live.buffer.device == device]
+        numbers = [live.buffer.number for live in on_device]
         if static:
-            placed = place([needed.at({}) for needed in part], effort=effort, compiler=compiler)
-            starts = [floor + offset for offset in placed.offsets]
+            placement = arena.place(
+                [live.at({}) for live in on_device], effort=effort, compiler=compiler
+            )
+            starts = [offset + base for base in placement.offsets]
             offsets.update(zip(numbers, starts, strict=True))
-            floor += placed.height
+            offset += placement.height
             continue
-        sized = [[needed.at(case) for needed in part] for case in cases]
-        order = find_order(sized, effort=effort, compiler=compiler)
-        for number, below in zip(numbers, order_above(sized[0], order), strict=True):
-            above[number] = tuple([numbers[j] for j in below]) or under
-        under = tuple(numbers)
-    return Layout(offsets, above, floor if static else None)
+        buffers_by_case = [[live.at(case) for live in on_device] for case in cases]
+        order = arena.find_order(buffers_by_case, effort=effort, compiler=compiler)
+        for number, below in zip(
+            numbers, arena.order_above(buffers_by_case[0], order), strict=True
+        ):
+            above[number] = tuple([numbers[j] for j in below]) or below_all
+        below_all = tuple(numbers)
+    return Layout(offsets, above, offset if static else None)
 
 
 def cases_of(function: func.Func, batch: int | None) -> list[dict[str, int]]:
-    """Sizes of the dims at which to look at a plan: powers of 2 for all of them, then their upper bounds.
+    """The sizes of the dims to plan for: powers of 2 for all of them, then their upper bounds.
 
-    Of a step of training the upper bound is the batch, for the leading size of its first input.
+    In a step of training the `batch` bounds the leading size of the first input.
     """
     bounds = function.bounds
-    most = {
+    upper_bounds = {
         name: max(low, UNBOUNDED) if high is None else high for name, (low, high) in bounds.items()
     }
     leading = _leading_size(function)
-    if batch is not None and leading in most:
-        most[leading] = max(bounds[leading][0], min(batch, most[leading]))
-    largest = max(most.values(), default=0)
+    if batch is not None and leading in upper_bounds:
+        upper_bounds[leading] = max(bounds[leading][0], min(batch, upper_bounds[leading]))
+    largest = max(upper_bounds.values(), default=0)
     powers = [1 << k for k in range(min(MOST_POWERS, largest.bit_length()))]
     cases = [
-        {name: min(max(low, power), most[name]) for name, (low, _) in bounds.items()}
+        {name: min(max(low, power), upper_bounds[name]) for name, (low, _) in bounds.items()}
         for power in powers
     ]
-    return [*cases, most]
+    return [*cases, upper_bounds]
 
 
 def _leading_size(function: func.Func) -> str:

@@ -1,9 +1,9 @@
-"""What a function holds in memory while its kernels run one after the other: an estimate before the plan.
+"""Liveness: the arrays that are live while the kernels of a function run, estimated before the plan.
 
-Time is counted in operations of the function's body. An array is held from the operation that computes it
-to the last one that reads it, whole or through a view; one that is joined from pieces, from the first of
-them. What is returned has memory of its own, and so has what updates an argument. A loop or a branch counts
-once, with the most that its regions hold at any time.
+Time is counted in operations of the function's body. An array is live from the operation that computes it
+to the last one that reads it, whole or through a view; a join of pieces from its first piece on. Results
+and updates of arguments do not count: their memory is outside of the arena. A loop or a branch is one
+operation, with the peak of its regions.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dlc.ir.dims import count
 from dlc.planning.aliases import is_view, origin, origins
 
 SAMPLE = 64
-"""What a dim without an upper bound is taken to be."""
+"""The size assumed for a dim without an upper bound."""
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """An array: its bytes, the operation that computes it and those that read it, by number."""
+    """The lifetime of an array: its bytes, the index of its producer, and those of its readers in order."""
 
     value: Value
     bytes: int
@@ -33,14 +33,14 @@ class Held:
 
     @property
     def last(self) -> int:
-        """The last operation that needs it."""
+        """The index of the last operation that reads it."""
         return self.uses[-1] if self.uses else self.first
 
-    def gap(self, at: int) -> tuple[int, int] | None:
-        """The last use before `at` and the first one behind it; None if it is in use or not held."""
-        if not self.first < at < self.last or at in self.uses:
+    def gap(self, index: int) -> tuple[int, int] | None:
+        """The last use before `index` and the first one after it; None if it is used there or not live."""
+        if not self.first < index < self.last or index in self.uses:
             return None
-        before = [use for use in self.uses if use < at]
+        before = [use for use in self.uses if use < index]
         return before[-1] if before else self.first, self.uses[len(before)]
 
     def use(self, at: int) -> None:
@@ -49,11 +49,10 @@ class Held:
 
 
 class Timeline:
-    """The operations of a function's body, or of a block in it, what each finds in memory, and why.
+    """The operations of a function's body, or of a block in it, with the memory live at each.
 
-    It is that at these sizes of the dims, or at the largest.
-
-    `alive` has bytes by the number of the operation; `held` is every array by the value that it is.
+    `sizes` are those of the dims, by default the largest. `alive` has the live bytes at each operation by
+    its index, `held` the lifetime of each array.
     """
 
     def __init__(
@@ -75,25 +74,25 @@ class Timeline:
 
     @cached_property
     def alive(self) -> list[int]:
-        """The bytes that each operation finds."""
+        """The bytes live at each operation."""
         return _alive(self.ops, self.held, self)
 
     def origin(self, value: Value) -> Value:
-        """The array in whose memory a value of the block is."""
+        """The array in whose memory a value of the block lies."""
         return self._origins.get(value, value)
 
     def bytes(self, value: Value) -> int:
-        """How many bytes an array takes."""
+        """The size of an array in bytes."""
         type = kernel.array_type(value)
         return count(type.shape, self.sample) * type.dtype.bytes
 
     @property
     def peak(self) -> int:
-        """The number of the operation that finds most in memory."""
+        """The index of the operation at which most bytes are live."""
         return max(range(len(self.alive)), key=self.alive.__getitem__)
 
     def inside(self, op: Op) -> int:
-        """The most that the regions of a loop or a branch hold at any time."""
+        """The peak of the regions of a loop or a branch, in bytes."""
         if isinstance(op, kernel.Kernel) or not op.regions:
             return 0
         if op not in self._inside:
@@ -101,13 +100,13 @@ class Timeline:
         return self._inside[op]
 
     def add(self, amount: int, first: int, end: int) -> None:
-        """Let the operations from `first` up to `end` find so many bytes more."""
+        """Add to the live bytes of the operations [`first`, `end`)."""
         for index in range(first, end):
             self.alive[index] += amount
 
 
 def updates_of(function: func.Func) -> dict[Value, Value]:
-    """The arguments that results update, by the arrays that the results are."""
+    """The arguments that results update, by the arrays that are the results."""
     results, arguments = function.results_returned, function.body.arguments
     return {origin(results[k]): arguments[index] for k, index in function.updates.items()}
 
@@ -115,37 +114,37 @@ def updates_of(function: func.Func) -> dict[Value, Value]:
 def _held(
     ops: Sequence[Op], origins: Mapping[Value, Value], timeline: Timeline
 ) -> dict[Value, Held]:
-    """Every array that a block of operations computes for itself."""
-    own = {origins.get(value, value) for value in ops[-1].operands}
-    found: dict[Value, Held] = {}
-    for at, op in enumerate(ops):
+    """The lifetimes of the arrays that a block computes and that lie in the arena."""
+    owned_elsewhere = {origins.get(value, value) for value in ops[-1].operands}
+    lifetimes: dict[Value, Held] = {}
+    for index, op in enumerate(ops):
         if is_view(op):
             continue
         for value in op.operands:
-            held = found.get(origins.get(value, value))
-            if held is not None and held.last != at:
-                held.uses.append(at)
+            lifetime = lifetimes.get(origins.get(value, value))
+            if lifetime is not None and lifetime.last != index:
+                lifetime.uses.append(index)
         if isinstance(op, kernel.Kernel | flow.Scan | flow.While | flow.If):
             for result in op.results:
                 value = origins.get(result, result)
-                if value in found:
-                    found[value].use(at)  # another piece of it
-                elif value not in own:
-                    found[value] = Held(value, timeline.bytes(value), at, [])
-    return found
+                if value in lifetimes:
+                    lifetimes[value].use(index)  # a further piece of it
+                elif value not in owned_elsewhere:
+                    lifetimes[value] = Held(value, timeline.bytes(value), index, [])
+    return lifetimes
 
 
-def _alive(ops: Sequence[Op], held: Mapping[Value, Held], timeline: Timeline) -> list[int]:
+def _alive(ops: Sequence[Op], lifetimes: Mapping[Value, Held], timeline: Timeline) -> list[int]:
     changes = [0] * (len(ops) + 1)
-    for item in held.values():
-        changes[item.first] += item.bytes
-        changes[item.last + 1] -= item.bytes
-    found: list[int] = []
+    for lifetime in lifetimes.values():
+        changes[lifetime.first] += lifetime.bytes
+        changes[lifetime.last + 1] -= lifetime.bytes
+    live_bytes: list[int] = []
     total = 0
     for op, change in zip(ops, changes, strict=False):
         total += change
-        found.append(total + timeline.inside(op))
-    return found
+        live_bytes.append(total + timeline.inside(op))
+    return live_bytes
 
 
 def _region_peak(block: Block, timeline: Timeline) -> int:

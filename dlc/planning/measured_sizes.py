@@ -1,7 +1,7 @@
-"""Measured sizes in the plan: who reads the counts, and what has no plan.
+"""Measured sizes in the plan: which operations read the counts, and which loops cannot be planned.
 
-A kernel that mentions a measured dim reads its count, as if that were an operand: it runs in a later wave,
-and the count keeps its memory until then.
+A kernel that mentions a measured dim reads its count as if that were an operand: it runs in a later wave,
+and the count is live until then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dlc.ir.dims import Size, names, product, symbol
 
 
 class Reads:
-    """What each operation reads: its operands, and the counts of the measured dims that it mentions."""
+    """The values that an operation reads: its operands and the counts of measured dims that it mentions."""
 
     def __init__(self, measured: Mapping[str, Measuring]) -> None:
         self._counts = {name: op.count for name, op in measured.items()}
@@ -41,7 +41,7 @@ class Reads:
 
 
 def refuse_unplanned(function: func.Func, measured: Mapping[str, Measuring]) -> None:
-    """Raises Unsupported, naming every loop that would walk memory in steps of a measured size."""
+    """Raises Unsupported for every loop that would advance in memory by steps of a measured size."""
     if not measured:
         return
     scans = [op for op in function.walk(formulas=False) if isinstance(op, flow.Scan)]
@@ -56,15 +56,15 @@ def _no_plan(op: flow.Scan, why: str, help: str) -> Diagnostic:
 
 
 def _why_unplanned(op: flow.Scan, measured: frozenset[str]) -> tuple[str, str] | None:
-    """Why a scan has no plan, and a way out; None for one that has."""
+    """Why a scan cannot be planned, and a way out; None if it can."""
     walked = [*zip(op.xs, op.x_axes, strict=True)]
     walked += zip(op.results[len(op.initial) :], op.y_axes, strict=True)
     for value, axis in walked:
         type = kernel.array_type(value)
-        found = sorted(names(product(type.shape[axis + 1 :])) & measured)
-        if found:
+        counted = sorted(names(product(type.shape[axis + 1 :])) & measured)
+        if counted:
             return (
-                f"a scan goes in steps along axis {axis} of {type.text}, and {found[0]}, the size of "
+                f"a scan goes in steps along axis {axis} of {type.text}, and {counted[0]}, the size of "
                 "a step, is only known when its elements have been counted",
                 "count inside the loop, or go over the axis that is counted",
             )

@@ -14,15 +14,15 @@ def return_counts(function: func.Func) -> None:
 
     Raises Unsupported where a result would need more storage the fewer elements were counted.
     """
-    found = measuring(function)
-    if not found:
+    measured = measuring(function)
+    if not measured:
         return
-    _check_storage(function, found)
+    _check_storage(function, measured)
     returned = set(function.results_returned)
     mentioned = dims_of(function.body.terminator)
     missing = [
         op.count
-        for name, op in found.items()
+        for name, op in measured.items()
         if name in mentioned and op.parent is function.body and op.count not in returned
     ]
     if missing:
@@ -31,8 +31,8 @@ def return_counts(function: func.Func) -> None:
         function.retype()
 
 
-def _check_storage(function: func.Func, found: dict[str, Measuring]) -> None:
-    limits = upper_bounds(found)
+def _check_storage(function: func.Func, measured: dict[str, Measuring]) -> None:
+    limits = upper_bounds(measured)
     wrong = [
         Diagnostic(
             "D0701",

@@ -1,10 +1,10 @@
-"""The order of work: kernels in waves, and waves in loops and branches.
+"""Wave formation: kernels that do not depend on each other form waves, in loops and branches.
 
-Kernels keep their order. A kernel starts a new wave if it needs what the current wave computes, if it
-updates an argument that somebody in it reads (behind them it can write over the argument), or if it is
-marked for that. Waves are numbered in order of text, through loops and branches; each loop also has a wave
-before its first round and one at the end of each round, for copying carried values, and the function one at
-its end, for copying results over the arguments that they update.
+Kernels keep their order. A kernel starts a new wave if it depends on a kernel of the current one, if it
+updates an argument that a kernel of it reads (after those it can write in place), or if it is marked so.
+Waves are numbered in program order, through loops and branches. For copying carried values each loop also
+has a wave before its first iteration and one at the end of each iteration; the function has one at its
+end, for copying results over the arguments that they update.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dlc.planning.liveness import updates_of
 from dlc.planning.measured_sizes import Reads
 
 NEW_WAVE = "dlc.wave"
-"""The attribute of kernels that start a new wave in any case: beside others they would hold too much."""
+"""The attribute of kernels that always start a new wave: in the current one they would raise the peak."""
 
 
 @dataclass(slots=True)
 class Wave:
-    """Kernels that do not need each other."""
+    """Kernels that do not depend on each other."""
 
     number: int
     kernels: list[kernel.Kernel] = field(default_factory=list[kernel.Kernel])
@@ -46,7 +46,7 @@ class Loop:
 
 @dataclass(slots=True)
 class Choice:
-    """One of two lists of work, in the waves from `first` to `last`."""
+    """A branch: one of two lists of items, in the waves `first` to `last`."""
 
     op: flow.If
     first: int
@@ -59,24 +59,24 @@ Item: TypeAlias = Wave | Loop | Choice
 
 
 class Origins:
-    """Which value's memory each value shares: views and arguments of regions have none of their own."""
+    """The value whose memory each value shares: views and arguments of regions have none of their own."""
 
     def __init__(self) -> None:
         self._shared: dict[Value, Value] = {}
 
     @classmethod
     def of(cls, function: func.Func) -> Origins:
-        """With the pieces of all joins in a function, each in the memory of its whole."""
-        found = cls()
+        """The origins in a function, so far those of the pieces of joins."""
+        origins = cls()
         for op in function.walk(formulas=False):
             if isinstance(op, Join):
                 for piece in op.pieces:
-                    found.share(computed(piece), op.result)
-        return found
+                    origins.share(computed(piece), op.result)
+        return origins
 
-    def share(self, value: Value, other: Value) -> None:
-        """`value` is in the memory of `other`."""
-        self._shared[value] = other
+    def share(self, value: Value, owner: Value) -> None:
+        """Record that `value` lies in the memory of `owner`."""
+        self._shared[value] = owner
 
     def __getitem__(self, value: Value) -> Value:
         for origin in self.chain(value):
@@ -84,7 +84,7 @@ class Origins:
         return value
 
     def chain(self, value: Value) -> Iterator[Value]:
-        """The value itself, then what it is, or is a part of, in the same memory, up to the whole."""
+        """The value and those of which each is a view or part of the next, up to the owner of memory."""
         while True:
             yield value
             if isinstance(value.op, array.Reshape | Subview):
@@ -96,7 +96,7 @@ class Origins:
 
 
 class Scheduler:
-    """Puts a function's body in order. `origins` is complete when it has run."""
+    """Forms the waves of a function. `origins` is complete when it has run."""
 
     def __init__(self, function: func.Func, reads: Reads) -> None:
         self.function = function
@@ -107,48 +107,50 @@ class Scheduler:
         self._updates = updates_of(function)
 
     def run(self) -> list[Item]:
-        """The work of the function's body; the last wave is the one at its end."""
+        """The items of the function's body; the last wave is the copying one at its end."""
         items = self.schedule(self.function.body)
-        self._next()
+        self._next_wave()
         return items
 
     def schedule(self, block: Block) -> list[Item]:
-        """The work of a block."""
+        """The items of a block."""
         items: list[Item] = []
-        current: set[Op] = set()
+        kernels_of_wave: set[Op] = set()
         for op in block:
             match op:
                 case kernel.Kernel():
-                    needs = any(not current.isdisjoint(makers(v)) for v in self._reads(op))
-                    last = items[-1] if items else None
-                    new = needs or op.attributes.get(NEW_WAVE)
-                    if new or not isinstance(last, Wave) or self._overwrites(op, last):
-                        last = Wave(self._next())
-                        items.append(last)
-                        current = set()
-                    last.kernels.append(op)
-                    current.add(op)
+                    depends = any(
+                        not kernels_of_wave.isdisjoint(makers(v)) for v in self._reads(op)
+                    )
+                    wave = items[-1] if items else None
+                    starts_wave = depends or op.attributes.get(NEW_WAVE)
+                    if starts_wave or not isinstance(wave, Wave) or self._overwrites(op, wave):
+                        wave = Wave(self._next_wave())
+                        items.append(wave)
+                        kernels_of_wave = set()
+                    wave.kernels.append(op)
+                    kernels_of_wave.add(op)
                 case flow.Scan() | flow.While():
-                    items.append(self._loop(op))
+                    items.append(self._schedule_loop(op))
                 case flow.If():
-                    items.append(self._choice(op))
+                    items.append(self._schedule_choice(op))
                 case _:
                     pass
         return items
 
     def _overwrites(self, op: kernel.Kernel, wave: Wave) -> bool:
-        """Whether a kernel updates an argument that others in a wave read as it was."""
+        """Whether a kernel updates an argument whose old value a kernel of a wave reads."""
         updated = {self._updates[value] for value in op.results if value in self._updates}
         return bool(updated) and any(
             self.origins[value] in updated for other in wave.kernels for value in self._reads(other)
         )
 
-    def _next(self) -> int:
+    def _next_wave(self) -> int:
         self.waves += 1
         return self.waves - 1
 
-    def _loop(self, op: flow.Scan | flow.While) -> Loop:
-        enter = self._next()
+    def _schedule_loop(self, op: flow.Scan | flow.While) -> Loop:
+        enter = self._next_wave()
         counter = self._depth
         carried = len(op.initial)
         lead = 1 if isinstance(op, flow.Scan) else 0
@@ -156,16 +158,16 @@ class Scheduler:
             arguments = region.arguments[lead:]
             for argument, result in zip(arguments[:carried], op.results, strict=False):
                 self.origins.share(argument, result)
-            # Slices share the memory of what is walked, constants that of what is passed.
+            # Slices share the memory of the arrays sliced, constants that of the values passed.
             for argument, operand in zip(arguments[carried:], op.operands[carried:], strict=True):
                 self.origins.share(argument, operand)
         self._depth += 1
-        test = self.schedule(op.condition) if isinstance(op, flow.While) else []
+        condition = self.schedule(op.condition) if isinstance(op, flow.While) else []
         body = self.schedule(op.body)
         self._depth -= 1
-        return Loop(op, counter, enter, test, body, self._next())
+        return Loop(op, counter, enter, condition, body, self._next_wave())
 
-    def _choice(self, op: flow.If) -> Choice:
+    def _schedule_choice(self, op: flow.If) -> Choice:
         for region in op.regions:
             for argument, operand in zip(region.arguments, op.inputs, strict=True):
                 self.origins.share(argument, operand)
@@ -176,7 +178,7 @@ class Scheduler:
 
 @dataclass(slots=True)
 class Lifetimes:
-    """The wave that writes each value, the last one that needs it, and the waves that read it."""
+    """Liveness by wave: which wave writes each value, which read it, and the last that needs it."""
 
     reads_of: Reads
     written: dict[Value, int] = field(default_factory=dict[Value, int])
@@ -187,51 +189,51 @@ class Lifetimes:
 
 
 def lifetimes(items: list[Item], origins: Origins, reads: Reads) -> Lifetimes:
-    """How long each value is needed; what a loop uses from outside, it needs to its end."""
-    found = Lifetimes(reads)
-    _walk(items, origins, found, ())
-    return found
+    """The lifetime of each value; a value from outside that a loop reads lives to the end of the loop."""
+    lives = Lifetimes(reads)
+    _walk(items, origins, lives, ())
+    return lives
 
 
-def _walk(items: list[Item], origins: Origins, found: Lifetimes, loops: tuple[Loop, ...]) -> None:
+def _walk(items: list[Item], origins: Origins, lives: Lifetimes, loops: tuple[Loop, ...]) -> None:
     for item in items:
         match item:
             case Wave(number, kernels):
                 for op in kernels:
                     for result in op.results:
-                        found.written.setdefault(origins[result], number)
-                    for operand in found.reads_of(op):
-                        _use(operand, number, op, origins, found, loops)
+                        lives.written.setdefault(origins[result], number)
+                    for operand in lives.reads_of(op):
+                        _use(operand, number, op, origins, lives, loops)
             case Loop():
-                _walk_loop(item, origins, found, loops)
+                _walk_loop(item, origins, lives, loops)
             case Choice():
-                _use(item.op.condition, item.first, None, origins, found, loops)
+                _use(item.op.condition, item.first, None, origins, lives, loops)
                 for result in item.op.results:
-                    found.written[result] = item.first
-                _walk(item.then, origins, found, loops)
-                _walk(item.otherwise, origins, found, loops)
+                    lives.written[result] = item.first
+                _walk(item.then, origins, lives, loops)
+                _walk(item.otherwise, origins, lives, loops)
 
 
-def _walk_loop(item: Loop, origins: Origins, found: Lifetimes, loops: tuple[Loop, ...]) -> None:
+def _walk_loop(item: Loop, origins: Origins, lives: Lifetimes, loops: tuple[Loop, ...]) -> None:
     op = item.op
     for value in op.initial:
-        _use(value, item.enter, None, origins, found, loops)
+        _use(value, item.enter, None, origins, lives, loops)
     for result in op.results:
-        found.written[result] = item.enter
-        found.last[result] = item.leave
-    inner = (*loops, item)
-    _walk(item.test, origins, found, inner)
+        lives.written[result] = item.enter
+        lives.last[result] = item.leave
+    inner_loops = (*loops, item)
+    _walk(item.test, origins, lives, inner_loops)
     if isinstance(op, flow.While):
-        (test,) = op.condition.terminator.operands
-        _use(test, max(item.enter, _last_wave(item.test)), None, origins, found, inner)
-    _walk(item.body, origins, found, inner)
+        (condition,) = op.condition.terminator.operands
+        _use(condition, max(item.enter, _last_wave(item.test)), None, origins, lives, inner_loops)
+    _walk(item.body, origins, lives, inner_loops)
     for value in op.body.terminator.operands:
-        _use(value, item.leave, None, origins, found, inner)
-    for value in found.reads_of.counts(op):
-        _use(value, item.leave, None, origins, found, loops)
+        _use(value, item.leave, None, origins, lives, inner_loops)
+    for value in lives.reads_of.counts(op):
+        _use(value, item.leave, None, origins, lives, loops)
     if isinstance(op, flow.Scan):
         for value in op.xs:
-            _use(value, item.leave, None, origins, found, loops)
+            _use(value, item.leave, None, origins, lives, loops)
 
 
 def _last_wave(items: list[Item]) -> int:
@@ -239,7 +241,7 @@ def _last_wave(items: list[Item]) -> int:
 
 
 def waves_of(items: list[Item]) -> Iterator[Wave]:
-    """All waves, also those in loops and branches, in order of text."""
+    """All waves in program order, also those in loops and branches."""
     for item in items:
         match item:
             case Wave():
@@ -254,17 +256,17 @@ def waves_of(items: list[Item]) -> Iterator[Wave]:
 
 def _use(
     value: Value,
-    number: int,
+    wave: int,
     op: kernel.Kernel | None,
     origins: Origins,
-    found: Lifetimes,
+    lives: Lifetimes,
     loops: tuple[Loop, ...],
 ) -> None:
     origin = origins[value]
-    found.reads.setdefault(origin, []).append((number, op))
-    written = found.written.get(origin, -1)
-    until = number
+    lives.reads.setdefault(origin, []).append((wave, op))
+    written = lives.written.get(origin, -1)
+    last_wave = wave
     for loop in loops:
         if written < loop.enter:
-            until = max(until, loop.leave)
-    found.last[origin] = max(found.last.get(origin, 0), until)
+            last_wave = max(last_wave, loop.leave)
+    lives.last[origin] = max(lives.last.get(origin, 0), last_wave)

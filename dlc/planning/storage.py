@@ -1,10 +1,10 @@
-"""Where values live: which memory, and which part of it.
+"""Buffer assignment: the buffer of every value, and its offset and strides there.
 
-A value that a region hands over is written where it is wanted: a carried value into the memory that the
-loop reads it from, if nothing reads that any more; a value to stack into its place in the stack; the
-result of a branch into the memory of the choice; a result that updates an argument over it, or else it is
-copied there at the end. An element-wise kernel may write over an input that dies with it, and an update
-is put into its target where nothing reads that any more.
+The value that a region yields is written straight to its destination: a carried value to the buffer that
+the loop reads it from, if nothing reads that any more; a stacked value to its slice of the stack; the
+result of a branch to the buffer of the choice; a result that updates an argument over that argument, or it
+is copied there at the end. An element-wise kernel may overwrite an input that dies with it, and a scatter
+its target if nothing reads that any more.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from dlc.planning.schedule import Choice, Item, Lifetimes, Loop, Origins, Wave
 
 
 @dataclass(slots=True)
-class Memory:
-    """A root to be: what it is, how large in bytes, and the waves from first to last that need it."""
+class Buffer:
+    """Memory that becomes a root of the plan: kind, size, the first and the last wave that need it."""
 
     kind: str
     number: int
@@ -40,102 +40,105 @@ class Memory:
 
 
 FIXED = -1
-"""The memory of constants and weights, each of which has a place of its own outside the plan."""
+"""Stands for the memory of constants and weights, which lie outside the plan."""
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
-    """A place in a memory: `offset` bytes from its start, and `steps` of bytes for rounds of loops.
+class Allocation:
+    """Where an array lies: a buffer, the offset in it, and the strides.
 
-    `strides` in elements; None for a dense row-major array. In `FIXED` the offset counts from the start
-    of the constant or weight.
+    `offset` is in bytes, in `FIXED` from the start of the constant or weight. `strides` are in elements,
+    None for a dense row-major array. `steps` has bytes to add for each iteration of the loops with these
+    counters.
     """
 
-    memory: int
+    buffer: int
     offset: Size = 0
     strides: Shape | None = None
     steps: tuple[tuple[int, Size], ...] = ()
 
-    def slice(self, whole: Value, axis: int, counter: int, length: Size, reverse: bool) -> Home:
-        """The slice of an array in this place that a loop is at."""
+    def slice(
+        self, whole: Value, axis: int, counter: int, length: Size, reverse: bool
+    ) -> Allocation:
+        """The allocation of the slice of an array, which lies here, that a loop is at."""
         type = kernel.array_type(whole)
         strides = self.strides or row_major_strides(type.shape)
         step = strides[axis] * type.dtype.bytes
         start = (length - 1) * step if reverse else 0
         kept = strides[:axis] + strides[axis + 1 :]
         dense = kept == row_major_strides(type.shape[:axis] + type.shape[axis + 1 :])
-        return Home(
-            self.memory,
+        return Allocation(
+            self.buffer,
             self.offset + start,
             None if dense else kept,
             (*self.steps, (counter, step * -1 if reverse else step)),
         )
 
-    def piece(self, value: Value, join: Join) -> Home:
-        """Where an array is that is a piece of a whole in this place."""
-        number = [computed(piece) for piece in join.pieces].index(value)
-        type, matrix = kernel.array_type(value), kernel.array_type(join.pieces[number])
-        pitch = self.strides or row_major_strides(kernel.array_type(join.result).shape)
-        strides = reshaped_strides(matrix.shape, pitch, type.shape)
-        assert strides is not None, "what has no strides there is not joined"
-        return self._with(type.shape, strides, join.start(number) * type.dtype.bytes)
+    def in_whole(self, value: Value, join: Join) -> Allocation:
+        """The allocation of a piece of a concatenation whose whole lies here."""
+        index = [computed(piece) for piece in join.pieces].index(value)
+        type, matrix = kernel.array_type(value), kernel.array_type(join.pieces[index])
+        whole_strides = self.strides or row_major_strides(kernel.array_type(join.result).shape)
+        strides = reshaped_strides(matrix.shape, whole_strides, type.shape)
+        assert strides is not None, "a piece that strides cannot describe is not joined"
+        return self._with_layout(type.shape, strides, join.start(index) * type.dtype.bytes)
 
-    def seen(self, known: Value, value: Value) -> Home:
-        """The place of an array in this place, as it is seen in another shape."""
+    def reshaped(self, source: Value, value: Value) -> Allocation:
+        """The allocation of a reshape of an array that lies here."""
         if self.strides is None:
             return self
         shape = kernel.array_type(value).shape
-        strides = reshaped_strides(kernel.array_type(known).shape, self.strides, shape)
-        assert strides is not None, "what is in pieces is not seen in shapes that have no strides"
-        return self._with(shape, strides, 0)
+        strides = reshaped_strides(kernel.array_type(source).shape, self.strides, shape)
+        assert strides is not None, "a subview is reshaped only where strides describe the result"
+        return self._with_layout(shape, strides, 0)
 
-    def part(self, part: Subview) -> Home:
-        """Where a part is of an array in this place."""
-        type = kernel.array_type(part.source)
+    def subview(self, subview: Subview) -> Allocation:
+        """The allocation of a subview of an array that lies here."""
+        type = kernel.array_type(subview.source)
         strides = self.strides or row_major_strides(type.shape)
-        starts = zip(part.starts, strides, strict=True)
+        starts = zip(subview.starts, strides, strict=True)
         offset = sum((start * stride for start, stride in starts), 0)
-        return self._with(part.shape, strides, offset * type.dtype.bytes)
+        return self._with_layout(subview.shape, strides, offset * type.dtype.bytes)
 
-    def _with(self, shape: Shape, strides: Shape, offset: Size) -> Home:
+    def _with_layout(self, shape: Shape, strides: Shape, offset: Size) -> Allocation:
         dense = strides == row_major_strides(shape)
-        return Home(self.memory, self.offset + offset, None if dense else strides, self.steps)
+        return Allocation(self.buffer, self.offset + offset, None if dense else strides, self.steps)
 
 
 @dataclass(slots=True)
 class Storage:
-    """The memories of a function and the home of every value that has one."""
+    """The buffers of a function, and the allocation of every value that is no view."""
 
-    memories: list[Memory] = field(default_factory=list[Memory])
-    homes: dict[Value, Home] = field(default_factory=dict[Value, Home])
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    allocations: dict[Value, Allocation] = field(default_factory=dict[Value, Allocation])
     copies: dict[int, list[tuple[Value, Value]]] = field(
         default_factory=dict[int, list[tuple[Value, Value]]]
     )
-    """For each copying wave the values to copy, and the arguments they are copied to."""
+    """For each copying wave the values to copy, and the arguments to which they are copied."""
 
-    def home(self, value: Value, origins: Origins) -> Home | None:
-        """Where a value is, None for whole constants and weights.
+    def allocation(self, value: Value, origins: Origins) -> Allocation | None:
+        """The allocation of a value or view; None for whole constants and weights.
 
-        What a branch or a loop is given is where it was before: a slice stays the slice that the loop
-        around is at. A reshape is the same elements in another shape.
+        An argument of a branch or a loop lies where the value passed lies: a slice stays the slice that the
+        loop around is at.
         """
         chain: list[Value] = []
-        for known in origins.chain(value):
-            chain.append(known)
-            if known in self.homes:
+        for ancestor in origins.chain(value):
+            chain.append(ancestor)
+            if ancestor in self.allocations:
                 break
-        home = self.homes.get(chain[-1])
-        for source, seen in zip(reversed(chain[1:]), reversed(chain[:-1]), strict=True):
-            if home is None:
+        allocation = self.allocations.get(chain[-1])
+        for source, view in zip(reversed(chain[1:]), reversed(chain[:-1]), strict=True):
+            if allocation is None:
                 return None
-            match seen.op:
-                case Subview() as part:
-                    home = home.part(part)
+            match view.op:
+                case Subview() as subview:
+                    allocation = allocation.subview(subview)
                 case array.Reshape():
-                    home = home.seen(source, seen)
+                    allocation = allocation.reshaped(source, view)
                 case _:
                     pass
-        return home
+        return allocation
 
 
 def assign(
@@ -148,10 +151,10 @@ def assign(
     devices: Mapping[Value, str],
     log: DecisionLog,
 ) -> Storage:
-    """Find a home for every value of a function that is no whole constant or weight.
+    """Assign a buffer to every value of a function but whole constants and weights.
 
-    `limits` are those of measured dims: memories are as large as they may have to be. `devices` says of
-    values that are not on the host where they are.
+    `limits` are the upper bounds of measured dims, at which buffers are sized. `devices` has the device of
+    each value that is not on the host.
     """
     return _Assignment(function, origins, lives, waves, limits, devices, log).run(items)
 
@@ -179,107 +182,109 @@ class _Assignment:
 
     def run(self, items: list[Item]) -> Storage:
         arguments, updates = self.function.body.arguments, self.function.updates
-        own = _kernels(items)
-        for number, argument in enumerate(arguments):
-            self._fixed(argument, "input", number)
-        for number, value in enumerate(self.function.results_returned):
-            if number in updates:
-                self._update(own, value, arguments[updates[number]])
+        kernels = _kernels(items)
+        for index, argument in enumerate(arguments):
+            self._allocate_fixed(argument, "input", index)
+        for index, value in enumerate(self.function.results_returned):
+            if index in updates:
+                self._update(kernels, value, arguments[updates[index]])
             else:
-                self._fixed(self.origins[value], "output", number)
-        self._items(items)
+                self._allocate_fixed(self.origins[value], "output", index)
+        self._assign_items(items)
         return self.storage
 
-    def _update(self, own: set[Op], value: Value, argument: Value) -> None:
-        """Write a result over the argument whose place it takes, as it is computed or at the end."""
-        end = self.waves - 1
-        if self._written_directly(own, -1, end, value, argument):
-            self.storage.homes[self.origins[value]] = self.storage.homes[argument]
+    def _update(self, kernels: set[Op], value: Value, argument: Value) -> None:
+        """Write a result over the argument that it updates: as it is computed, or by a copy at the end."""
+        last_wave = self.waves - 1
+        if self._may_write_in_place(kernels, -1, last_wave, value, argument):
+            self.storage.allocations[self.origins[value]] = self.storage.allocations[argument]
             self.log.did("update in place", value, over=argument.name or "an input")
         else:
-            self.storage.copies.setdefault(end, []).append((value, argument))
-            self.lives.last[self.origins[value]] = end
+            self.storage.copies.setdefault(last_wave, []).append((value, argument))
+            self.lives.last[self.origins[value]] = last_wave
 
-    def _fixed(self, value: Value, kind: str, number: int) -> None:
-        self.storage.homes[value] = self._memory(kind, number, value, 0, self.waves)
+    def _allocate_fixed(self, value: Value, kind: str, index: int) -> None:
+        self.storage.allocations[value] = self._allocate(kind, index, value, 0, self.waves)
 
-    def _memory(self, kind: str, number: int, value: Value, first: int, last: int) -> Home:
+    def _allocate(self, kind: str, index: int, value: Value, first: int, last: int) -> Allocation:
         type = kernel.array_type(value)
         size = upper_bound(type.size, self.limits) * type.dtype.bytes
         device = self.devices.get(value, HOST) if kind == "arena" else HOST
-        self.storage.memories.append(Memory(kind, number, size, first, last, device))
-        return Home(len(self.storage.memories) - 1)
+        self.storage.buffers.append(Buffer(kind, index, size, first, last, device))
+        return Allocation(len(self.storage.buffers) - 1)
 
-    def _in_arena(self, value: Value, first: int, last: int) -> Home:
-        home = self._memory("arena", self.arena, value, first, last)
+    def _allocate_in_arena(self, value: Value, first: int, last: int) -> Allocation:
+        allocation = self._allocate("arena", self.arena, value, first, last)
         self.arena += 1
-        return home
+        return allocation
 
-    def _home(self, value: Value) -> Home | None:
-        """Where a value is; None for constants and weights."""
-        return self.storage.home(value, self.origins)
+    def _allocation(self, value: Value) -> Allocation | None:
+        """The allocation of a value; None for constants and weights."""
+        return self.storage.allocation(value, self.origins)
 
-    def _items(self, items: list[Item]) -> None:
+    def _assign_items(self, items: list[Item]) -> None:
         for item in items:
             match item:
                 case Wave():
-                    self._wave(item)
+                    self._assign_wave(item)
                 case Loop():
-                    self._loop(item)
+                    self._assign_loop(item)
                 case Choice():
-                    self._choice(item)
+                    self._assign_choice(item)
 
-    def _wave(self, wave: Wave) -> None:
+    def _assign_wave(self, wave: Wave) -> None:
         readers = Counter(
-            home.memory
+            allocation.buffer
             for op in wave.kernels
-            for home in {self._home(value) for value in self.lives.reads_of(op)}
-            if home is not None
+            for allocation in {self._allocation(value) for value in self.lives.reads_of(op)}
+            if allocation is not None
         )
         for op in wave.kernels:
             for result in op.results:
-                if self._in_whole(result, wave.number) or result in self.storage.homes:
+                if self._place_in_whole(result, wave.number) or result in self.storage.allocations:
                     continue
                 last = self.lives.last.get(result, wave.number)
-                donor = self._donor(op, result, wave.number, readers)
-                if donor is None:
-                    self.storage.homes[result] = self._in_arena(result, wave.number, last)
+                overwritten = self._reuse_candidate(op, result, wave.number, readers)
+                if overwritten is None:
+                    self.storage.allocations[result] = self._allocate_in_arena(
+                        result, wave.number, last
+                    )
                     continue
-                home = self.storage.homes[donor]
-                self.storage.homes[result] = home
-                self.storage.memories[home.memory].last = last
-                self.log.did("write in place", result, over=donor.name or "an input")
+                allocation = self.storage.allocations[overwritten]
+                self.storage.allocations[result] = allocation
+                self.storage.buffers[allocation.buffer].last = last
+                self.log.did("write in place", result, over=overwritten.name or "an input")
 
-    def _in_whole(self, value: Value, number: int) -> bool:
-        """Whether an array is a piece of a whole; then it has its place there."""
+    def _place_in_whole(self, value: Value, wave_index: int) -> bool:
+        """Allocate an array inside the concatenation of which it is a piece; False if it is no piece."""
         join = whole_of(value)
         if join is None:
             return False
-        whole, homes = join.result, self.storage.homes
-        if not self._in_whole(whole, number) and whole not in homes:
-            homes[whole] = self._in_arena(whole, number, self.lives.last[whole])
-        homes[value] = homes[whole].piece(value, join)
+        whole, allocations = join.result, self.storage.allocations
+        if not self._place_in_whole(whole, wave_index) and whole not in allocations:
+            allocations[whole] = self._allocate_in_arena(whole, wave_index, self.lives.last[whole])
+        allocations[value] = allocations[whole].in_whole(value, join)
         return True
 
-    def _donor(
-        self, op: kernel.Kernel, result: Value, number: int, readers: Counter[int]
+    def _reuse_candidate(
+        self, op: kernel.Kernel, result: Value, wave_index: int, readers: Counter[int]
     ) -> Value | None:
-        """A value in the arena that dies with `op` and that the result may overwrite."""
-        for position in replaceable(op):
-            operand = op.operands[position]
+        """An operand in the arena that dies with `op` and whose buffer the result may reuse."""
+        for index in overwritable_operands(op):
+            operand = op.operands[index]
             origin = self.origins[operand]
-            home = self._home(operand)
+            allocation = self._allocation(operand)
             if self.lives.reads_of.is_count(origin):
                 continue
-            if home is None or home.memory == FIXED:
+            if allocation is None or allocation.buffer == FIXED:
                 continue
-            if home != Home(home.memory) or readers[home.memory] != 1:
+            if allocation != Allocation(allocation.buffer) or readers[allocation.buffer] != 1:
                 continue
-            memory = self.storage.memories[home.memory]
+            buffer = self.storage.buffers[allocation.buffer]
             if (
-                memory.kind == "arena"
-                and memory.device == self.devices.get(result, HOST)
-                and memory.last == number
+                buffer.kind == "arena"
+                and buffer.device == self.devices.get(result, HOST)
+                and buffer.last == wave_index
                 and self.lives.written.get(origin, -1) >= 0
                 and kernel.array_type(operand) is kernel.array_type(result)
                 and sum(self.origins[other] is origin for other in op.operands) == 1
@@ -289,96 +294,100 @@ class _Assignment:
 
     # Loops and branches.
 
-    def _loop(self, item: Loop) -> None:
+    def _assign_loop(self, item: Loop) -> None:
         op = item.op
         carried = len(op.initial)
         lead = 1 if isinstance(op, flow.Scan) else 0
         self.storage.copies[item.enter] = []
         self.storage.copies[item.leave] = []
         for result in op.results:
-            if result not in self.storage.homes:
+            if result not in self.storage.allocations:
                 last = max(item.leave, self.lives.last.get(result, item.leave))
-                self.storage.homes[result] = self._in_arena(result, item.enter, last)
-        following = op.body.terminator.operands
-        own = _kernels(item.body)
+                self.storage.allocations[result] = self._allocate_in_arena(result, item.enter, last)
+        next_values = op.body.terminator.operands
+        kernels = _kernels(item.body)
         for k, value in enumerate(op.initial):
             argument = op.body.arguments[lead + k]
             self.storage.copies[item.enter].append((value, argument))
-            if self._written_directly(own, item.enter, item.leave, following[k], argument):
-                self.storage.homes[self.origins[following[k]]] = self.storage.homes[op.results[k]]
+            if self._may_write_in_place(kernels, item.enter, item.leave, next_values[k], argument):
+                self.storage.allocations[self.origins[next_values[k]]] = self.storage.allocations[
+                    op.results[k]
+                ]
             else:
-                self.storage.copies[item.leave].append((following[k], argument))
+                self.storage.copies[item.leave].append((next_values[k], argument))
         if isinstance(op, flow.Scan):
-            self._slices(item, op, carried)
-        self._items(item.test)
-        self._items(item.body)
+            self._assign_slices(item, op, carried)
+        self._assign_items(item.test)
+        self._assign_items(item.body)
 
-    def _slices(self, item: Loop, op: flow.Scan, carried: int) -> None:
+    def _assign_slices(self, item: Loop, op: flow.Scan, carried: int) -> None:
         for k, (source, axis) in enumerate(zip(op.xs, op.x_axes, strict=True)):
-            home = self._home(source) or Home(FIXED)
+            allocation = self._allocation(source) or Allocation(FIXED)
             argument = op.body.arguments[1 + carried + k]
-            self.storage.homes[argument] = home.slice(
+            self.storage.allocations[argument] = allocation.slice(
                 source, axis, item.counter, op.length, op.reverse
             )
         stacks = zip(
             op.results[carried:], op.body.terminator.operands[carried:], op.y_axes, strict=True
         )
         for stack, value, axis in stacks:
-            home = self.storage.homes[stack]
-            self.storage.homes[self.origins[value]] = home.slice(
+            allocation = self.storage.allocations[stack]
+            self.storage.allocations[self.origins[value]] = allocation.slice(
                 stack, axis, item.counter, op.length, op.reverse
             )
 
-    def _written_directly(
-        self, own: set[Op], enter: int, leave: int, value: Value, argument: Value
+    def _may_write_in_place(
+        self, kernels: set[Op], enter: int, leave: int, value: Value, argument: Value
     ) -> bool:
-        """Whether `value`, computed by one of `own`, may be written over `argument` as it is computed.
+        """Whether `value`, computed by one of `kernels`, may be written over `argument` as it is computed.
 
-        Nothing between the waves `enter` and `leave` may read the argument any more, but for a kernel
-        that reads each element just before it writes it.
+        Between the waves `enter` and `leave` nothing may read the argument after that, but a kernel that
+        reads each element just before it writes it.
         """
         origin = self.origins[value]
         producer = origin.op
-        written = self.lives.written.get(origin, -1)
-        if not isinstance(producer, kernel.Kernel) or producer not in own:
+        written_in = self.lives.written.get(origin, -1)
+        if not isinstance(producer, kernel.Kernel) or producer not in kernels:
             return False
-        if origin in self.storage.homes:
+        if origin in self.storage.allocations:
             return False
-        for number, reader in self.lives.reads.get(self.origins[argument], []):
-            if not enter < number < leave or number < written:
+        for read_in, reader in self.lives.reads.get(self.origins[argument], []):
+            if not enter < read_in < leave or read_in < written_in:
                 continue
-            is_own = reader is producer and self._reads_own(producer, argument, origin)
-            if number != written or not is_own:
+            reads_own = reader is producer and self._reads_only_own_elements(
+                producer, argument, origin
+            )
+            if read_in != written_in or not reads_own:
                 return False
         return True
 
-    def _reads_own(self, op: kernel.Kernel, argument: Value, result: Value) -> bool:
-        places = replaceable(op)
+    def _reads_only_own_elements(self, op: kernel.Kernel, argument: Value, result: Value) -> bool:
+        candidates = overwritable_operands(op)
         return all(
-            position in places and kernel.array_type(operand) is kernel.array_type(result)
-            for position, operand in enumerate(op.operands)
+            index in candidates and kernel.array_type(operand) is kernel.array_type(result)
+            for index, operand in enumerate(op.operands)
             if self.origins[operand] is self.origins[argument]
         )
 
-    def _choice(self, item: Choice) -> None:
+    def _assign_choice(self, item: Choice) -> None:
         for k, result in enumerate(item.op.results):
-            if result not in self.storage.homes:
+            if result not in self.storage.allocations:
                 last = max(item.last, self.lives.last.get(result, item.last))
-                self.storage.homes[result] = self._in_arena(result, item.first, last)
+                self.storage.allocations[result] = self._allocate_in_arena(result, item.first, last)
             for region in item.op.regions:
                 value = region.terminator.operands[k]
-                self.storage.homes[self.origins[value]] = self.storage.homes[result]
-        self._items(item.then)
-        self._items(item.otherwise)
+                self.storage.allocations[self.origins[value]] = self.storage.allocations[result]
+        self._assign_items(item.then)
+        self._assign_items(item.otherwise)
 
 
 def _kernels(items: list[Item]) -> set[Op]:
-    """The kernels of these items, but for those in loops and branches."""
+    """The kernels of these items, without those in loops and branches."""
     return {op for wave in items if isinstance(wave, Wave) for op in wave.kernels}
 
 
-def replaceable(op: kernel.Kernel) -> list[int]:
-    """The operands over which a result may be written, element by element or part by part."""
+def overwritable_operands(op: kernel.Kernel) -> list[int]:
+    """The indices of the operands that a result may overwrite as it is computed."""
     match op:
         case kernel.Generic() if not _has_rows(op):
             return _own_elements(op)
@@ -390,19 +399,19 @@ def replaceable(op: kernel.Kernel) -> list[int]:
             return []
 
 
-def may_lie_over(op: kernel.Kernel) -> list[int]:
-    """The operands of a kernel in destination form that a result of it may be written over."""
+def in_place_operands(op: kernel.Kernel) -> list[int]:
+    """The indices of the operands that a result of a kernel in destination-passing form may overwrite."""
     types = [kernel.array_type(target) for target in op.targets]
-    return [k for k in replaceable(op) if kernel.array_type(op.operands[k]) in types]
+    return [k for k in overwritable_operands(op) if kernel.array_type(op.operands[k]) in types]
 
 
 def _has_rows(op: kernel.Generic) -> bool:
-    """Whether it writes whole rows before it is done with what it reads."""
+    """Whether a kernel writes whole rows before it has read all of its inputs."""
     return any(isinstance(value.op, kernel.Stage) for value in op.body.terminator.operands)
 
 
 def _own_elements(op: kernel.Generic | Product) -> list[int]:
-    """The operands that the formula reads where it writes, and nowhere else."""
+    """The operands of which the formula reads only the element that it computes."""
     reads = op.segments[-2]
     first = len(op.operands) - reads - op.segments[-1]
     arguments = op.formula.arguments[len(op.formula.arguments) - reads :] if reads else []
@@ -412,7 +421,7 @@ def _own_elements(op: kernel.Generic | Product) -> list[int]:
 
 
 def reads_only_own_element(op: kernel.Generic | Product, argument: Value) -> bool:
-    """Whether every load of an input is at the index of the element that is being computed."""
+    """Whether every load of an input is at the index of the element that is computed."""
     indices = op.formula.arguments[: len(op.domain)]
     return all(
         isinstance(use, kernel.Load) and list(use.indices) == indices and use.parent is op.formula

@@ -96,8 +96,8 @@ def test_without_optimisation_little_is_decided(dlc: Command, model: Path) -> No
 
 def test_training_is_among_it(dlc: Command, folder: Path) -> None:
     (folder / "small.dlm").write_text(TRAINED)
-    assert decisions(dlc, "small.dlm", "differentiated")
-    assert decisions(dlc, "small.dlm", "--entry", "train_step", "differentiated")
+    assert decisions(dlc, "small.dlm", "differentiate")
+    assert decisions(dlc, "small.dlm", "--entry", "train_step", "differentiate")
 
 
 def test_every_name_of_the_data_is_documented(dlc: Command, model: Path) -> None:

@@ -9,7 +9,7 @@ from dlc.dialects import mem
 from dlc.ir.core import Op, Value
 from dlc.ir.dims import evaluate, interval
 from dlc.planning.arena import align
-from dlc.planning.scheduling import Task, witnesses
+from dlc.planning.scheduling import Footprint, witnesses
 
 LARGE = 4096
 """What a dim without an upper bound is taken to be where sizes are compared."""
@@ -44,7 +44,7 @@ def may_be_empty(root: mem.Root, program: mem.Program) -> bool:
 
 def _tasks(
     waves: Sequence[mem.Wave], roots: Sequence[mem.Root], empty: Collection[mem.Root]
-) -> list[Task]:
+) -> list[Footprint]:
     """All calls, with what they read and write of the arena, but for what is empty."""
     number = {
         root.result: index
@@ -70,9 +70,9 @@ def _loop_around(wave: mem.Wave) -> Op | None:
     return found
 
 
-def _task(call: mem.Call, number: Mapping[Value, int], loop: tuple[int, int] | None) -> Task:
+def _task(call: mem.Call, number: Mapping[Value, int], loop: tuple[int, int] | None) -> Footprint:
     split = len(call.views) - call.writes
-    return Task(
+    return Footprint(
         _roots_of(call.views[:split], number),
         _roots_of(call.views[split:], number),
         _roots_of([call.views[k] for k in call.over], number),

@@ -23,7 +23,7 @@ from dlc.lowering.kernel_code.labels import label
 from dlc.lowering.kernel_code.tidy import tidy
 from dlc.lowering.kernel_code.writer import Function, Lowered
 from dlc.lowering.math import Expansion
-from dlc.planning.storage import may_lie_over
+from dlc.planning.storage import in_place_operands
 from dlc.target import cpu_of
 from dlc.target.gpu import THREAD
 
@@ -117,7 +117,7 @@ def _call(op: kernel.Kernel, lowered: Lowered, name: str) -> None:
         Symbol(name),
         lowered.sizes,
         *laid_out,
-        over=tuple(may_lie_over(op)),
+        over=tuple(in_place_operands(op)),
         writes=len(op.targets),
         label=label(op),
     )

@@ -1,7 +1,7 @@
-"""Algebra that may round differently: constants merge, squares become products.
+"""Algebraic simplification that may round differently: constants merge, small powers become products.
 
-Each rule is an identity of real numbers whose two sides differ by rounding only; no rule assumes that
-NaN or infinity is absent, but a look-up (`dlc.passes.graph.onehot_to_gather`) no longer meets those that
+Each rule is an identity of real numbers whose two sides differ by rounding only. No rule assumes that NaN
+and infinity are absent, but a lookup (`dlc.passes.graph.onehot_to_gather`) does not see those in rows that
 it does not read.
 """
 
@@ -35,33 +35,33 @@ def merge_terms(op: Op, rewriter: Rewriter) -> bool:
 
 def _merge(op: Op, rewriter: Rewriter, kind: type[array.Multiply | array.Add]) -> bool:
     assert isinstance(op, kind)
-    inside = op.lhs.op
-    if not isinstance(inside, kind) or number(op.rhs) is None or number(inside.rhs) is None:
+    inner = op.lhs.op
+    if not isinstance(inner, kind) or number(op.rhs) is None or number(inner.rhs) is None:
         return False
-    both = kind(inside.rhs, op.rhs)
-    merged = known_result(both)
-    both.erase()
+    combined = kind(inner.rhs, op.rhs)
+    merged = known_result(combined)
+    combined.erase()
     if merged is None:
         return False
     emit = rewriter.before(op)
-    rewriter.replace(op, emit(kind(inside.lhs, emit(merged))), relation=EQUAL)
+    rewriter.replace(op, emit(kind(inner.lhs, emit(merged))), relation=EQUAL)
     return True
 
 
 def factor_out_constant(op: Op, rewriter: Rewriter) -> bool:
     """`(x * a) * y` is `(x * y) * a`, so that factors meet."""
     assert isinstance(op, array.Multiply)
-    for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        inside = one.op
+    for side, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        inner = side.op
         if (
-            isinstance(inside, array.Multiply)
-            and number(inside.rhs) is not None
+            isinstance(inner, array.Multiply)
+            and number(inner.rhs) is not None
             and number(other) is None
-            and len(one.uses) == 1
+            and len(side.uses) == 1
         ):
             emit = rewriter.before(op)
-            product = emit(array.Multiply(inside.lhs, other))
-            rewriter.replace(op, emit(array.Multiply(product, inside.rhs)), relation=EQUAL)
+            product = emit(array.Multiply(inner.lhs, other))
+            rewriter.replace(op, emit(array.Multiply(product, inner.rhs)), relation=EQUAL)
             return True
     return False
 

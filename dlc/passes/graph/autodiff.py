@@ -1,8 +1,8 @@
-"""Derivatives become ordinary operations: every function asked for its derivative, and its reverse.
+"""Reverse-mode automatic differentiation: derivatives become ordinary operations.
 
-The rules are in the operations' classes and `dlc.dialects.flow.reverse` walks them. Inner derivatives
-come first, so that a derivative of a derivative differentiates plain operations. Functions with a rule of
-their own keep it until no derivative is left, and then become what they compute.
+The rules are in the classes of operations, and `dlc.dialects.flow.reverse` applies them. Inner derivatives
+come first, so that a derivative of a derivative differentiates plain operations. Functions with a custom
+rule keep it until no derivative is left, and are then inlined.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def autodiff(module: Op, context: Context) -> None:
 
 
 def differentiate(module: Op, context: Context) -> None:
-    """The same, but what counts as a constant for a derivative still says so."""
+    """The same, but keep the marks of values that derivatives treat as constants."""
     rewriter = context.rewriter
     for vjp in _inner_first(module, flow.Vjp):
-        context.log.did("differentiated", vjp, inputs=len(vjp.wrt))
+        context.log.did("differentiate", vjp, inputs=len(vjp.wrt))
         results = vjp.expand(rewriter.before(vjp), context.values)
         rewriter.replace(vjp, results, relation=EQUAL)
     for custom in _inner_first(module, flow.Custom):

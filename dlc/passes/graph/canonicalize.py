@@ -1,4 +1,4 @@
-"""Canonical form: fold constants, drop what does nothing, put constants to the right.
+"""Canonicalization: fold constants, drop identities, put constants to the right.
 
 Every rule here keeps all bits, but for the sign of a zero. Rules that round differently are in
 `dlc.passes.graph.algebra`.
@@ -36,7 +36,7 @@ def rule(*classes: type[Op]) -> Callable[[Pattern], Pattern]:
 
 @define_pass("canonicalize")
 def canonicalize(module: Op, context: Context) -> None:
-    """Fold constants and drop what does nothing; no bit changes but the sign of zero."""
+    """Fold constants and drop identities; no bit changes but the sign of zero."""
     context.rewriter.run(graph_blocks(module), _with_folds())
 
 
@@ -54,14 +54,14 @@ def fold(op: Op, rewriter: Rewriter) -> bool:
     """An operation that is a constant, or one of its operands, as its class says."""
     if len(op.results) != 1 or not op.pure:
         return False
-    found = op.fold()
-    match found:
+    folded = op.fold()
+    match folded:
         case None:
             return False
         case Dense():
-            new = rewriter.before(op)(constant(found))
+            new = rewriter.before(op)(constant(folded))
         case Value():
-            new = found
+            new = folded
     rewriter.replace(op, new, relation=EQUAL)
     return True
 

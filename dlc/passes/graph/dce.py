@@ -1,7 +1,7 @@
-"""Dead code elimination: drop what nothing uses.
+"""Dead code elimination: drop unused operations.
 
-An operation without effects whose results have no users computes nothing that anyone can see. Going
-through a block from its end meets users before what they use.
+An operation without effects whose results have no users can go. A block is visited from its end, so that
+users come before the operations that they use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dlc.passes.graph.canonicalize import graph_blocks
 
 @define_pass("dce")
 def dce(module: Op, context: Context) -> None:
-    """Drop what nothing uses."""
+    """Drop unused operations."""
     rewriter = context.rewriter
     for block in graph_blocks(module):
         _sweep(block, rewriter)

@@ -1,18 +1,17 @@
-"""Placement: which device each operation of a function runs on, and the transfers in between.
+"""Device placement: the device of each operation of a function, and the transfers between devices.
 
-The text says it with `on cpu:1 { ... }`, which the graph has as the attribute `dlc.device` of
-operations; what has none is on the host. The pass `place` cuts every edge between two devices into a
-`comm.send` and a `comm.recv`: one pair for each value and each device that needs it. From then on the
-transfers alone say where operations run: where their operands are. So no other pass has to know of
-devices, and none can merge what runs on two of them, as they have no values in common.
+A text asks for a device with `on cpu:1 { ... }`, in the graph the attribute `dlc.device` of operations;
+operations without it are on the host. The pass `place` cuts every edge between two devices into a
+`comm.send` and a `comm.recv`, one pair for each value and each device that reads it. From then on the
+transfers alone place operations: each runs where its operands are. So no other pass has to know devices,
+and none can merge operations on two of them, since they have no values in common.
 
-Derivatives and merged constants may bring operands together that are on two devices, so the pass comes
-again after those who do so. Such an operation then runs on the first device of its operands that is not
-the host.
+Autodiff and constant merging may create operations with operands on two devices, so the pass runs again
+after them. Such an operation runs on the first device of its operands that is not the host.
 
-Constants and weights are everywhere, in the regions that are given them too. What is computed from nothing
-else runs where it is needed first. A region is where its operation is: so are its arguments and what it
-hands over.
+Constants and weights are on every device, also in regions to which they are passed. Operations computed
+from them alone run where their result is needed first. A region, its arguments and the values that it
+yields are on the device of its operation.
 
 A device is `cpu:N`, a part of this machine's memory, or `cuda:0`, the GPU.
 """
@@ -30,12 +29,12 @@ from dlc.ir.passes import Context, define_pass
 __all__ = ["devices_of", "kernels_on_gpu", "ops_of", "place", "unplace", "uses_gpu"]
 
 _REGIONS = (flow.Scan, flow.While, flow.If, flow.Vjp, flow.Custom)
-"""The operations whose regions run on devices."""
+"""The operations whose regions are placed on devices."""
 
 
 @define_pass("place", required=True)
 def place(module: Op, context: Context) -> None:
-    """Cut the edges between devices into transfers."""
+    """Cut every edge between two devices into a transfer."""
     for block in module.regions:
         for op in block:
             if isinstance(op, func.Func):
@@ -43,19 +42,19 @@ def place(module: Op, context: Context) -> None:
 
 
 def devices_of(function: func.Func) -> dict[Value, str]:
-    """The device of every value of a placed function; nothing where all are on the host.
+    """The device of every value of a placed function; empty if all are on the host.
 
-    Constants and weights have none. Raises Unsupported (D0707) for devices that there is no code for.
+    Constants and weights have none. Raises Unsupported (D0707) for devices without a code generator.
     """
-    found: dict[Value, str] = {}
+    devices: dict[Value, str] = {}
     sends = [op for op in _ops(function) if isinstance(op, Send)]
-    foreign = {op.target: op for op in sends if not has_code(op.target)}
-    if foreign:
-        raise Unsupported([_no_code(device, op) for device, op in foreign.items()])
+    unsupported = {op.target: op for op in sends if not has_code(op.target)}
+    if unsupported:
+        raise Unsupported([_no_code(device, op) for device, op in unsupported.items()])
     if sends:
-        for _, settled in _blocks(function):
-            found.update(settled.values)
-    return found
+        for _, block_devices in _blocks(function):
+            devices.update(block_devices.values)
+    return devices
 
 
 def _no_code(device: str, op: Op) -> Diagnostic:
@@ -64,53 +63,53 @@ def _no_code(device: str, op: Op) -> Diagnostic:
 
 
 def uses_gpu(module: Op) -> bool:
-    """Whether a part of a module, at any level, is on a GPU that there is code for."""
+    """Whether part of a module, at any level, is on a GPU that has a code generator."""
     for op in module.walk():
         match op:
             case Send():
-                places = [op.source, op.target]
+                devices = [op.source, op.target]
             case mem.Root():
-                places = [op.device]
+                devices = [op.device]
             case _:
-                wish = op.attributes.get(PLACED)
-                places = [wish] if isinstance(wish, str) else []
-        if any(is_gpu(place) and has_code(place) for place in places if place is not None):
+                requested = op.attributes.get(PLACED)
+                devices = [requested] if isinstance(requested, str) else []
+        if any(is_gpu(device) and has_code(device) for device in devices if device is not None):
             return True
     return False
 
 
 def kernels_on_gpu(module: Op) -> list[Op]:
-    """The kernels of the placed functions of a module that a GPU runs, in order of text."""
-    found: list[Op] = []
+    """The kernels of placed functions that run on a GPU, in program order."""
+    kernels: list[Op] = []
     for function in [op for op in module.walk() if isinstance(op, func.Func)]:
         devices = devices_of(function)
-        found += [
+        kernels += [
             op
             for op in function.walk()
             if not isinstance(op, Send) and any(is_gpu(devices.get(v)) for v in op.results)
         ]
-    return found
+    return kernels
 
 
 def ops_of(module: Op, *, gpu_only: bool) -> list[Op]:
-    """The operations of a module in order of text; with `gpu_only` those that are placed on a GPU."""
+    """The operations of a module in program order; with `gpu_only` the kernels placed on a GPU."""
     return kernels_on_gpu(module) if gpu_only else list(module.walk())
 
 
 def unplace(module: Op) -> None:
-    """Forget the devices that a text asks for, where all of it runs on one."""
+    """Drop the devices that a text asks for, where everything runs on one device."""
     for op in module.walk():
         op.attributes.pop(PLACED, None)
 
 
 def _place_function(function: func.Func, context: Context) -> None:
-    wished = any(PLACED in op.attributes for op in _ops(function))
-    if not wished and not any(isinstance(op, Send) for op in _ops(function)):
+    is_requested = any(PLACED in op.attributes for op in _ops(function))
+    if not is_requested and not any(isinstance(op, Send) for op in _ops(function)):
         return
-    for op in _ops(function) if wished else ():
+    for op in _ops(function) if is_requested else ():
         op.attributes.setdefault(PLACED, HOST)
-    for block, settled in _blocks(function):
-        _Cut(block, settled, context).run()
+    for block, block_devices in _blocks(function):
+        _Cut(block, block_devices, context).run()
     for op in _ops(function):
         op.attributes.pop(PLACED, None)
 
@@ -125,15 +124,15 @@ def _ops(function: func.Func) -> Iterator[Op]:
                 pending += op.regions
 
 
-def _blocks(function: func.Func) -> Iterator[tuple[Block, _Settled]]:
-    """The blocks of these, each with its devices, which are known when the block around it is done."""
+def _blocks(function: func.Func) -> Iterator[tuple[Block, _BlockDevices]]:
+    """The blocks of a function, outer ones first, each with the devices of its operations."""
     pending = [(function.body, HOST, frozenset[Value]())]
     while pending:
-        block, home, shared = pending.pop()
-        yield block, _Settled(block, home, shared)
-        settled = _Settled(block, home, shared)
+        block, device, shared = pending.pop()
+        yield block, _BlockDevices(block, device, shared)
+        block_devices = _BlockDevices(block, device, shared)
         pending += [
-            (region, settled.device(op), _shared(op, region, shared))
+            (region, block_devices.device(op), _shared(op, region, shared))
             for op in block
             if isinstance(op, _REGIONS)
             for region in op.regions
@@ -141,34 +140,34 @@ def _blocks(function: func.Func) -> Iterator[tuple[Block, _Settled]]:
 
 
 def _shared(op: Op, region: Block, around: frozenset[Value]) -> frozenset[Value]:
-    """The arguments of a region that are everywhere: data, handed in by a block where `around` are."""
+    """The arguments of a region that are on every device; `around` has those of the block around it."""
     match op:
         case flow.Scan():
-            given = [*op.xs, *op.constants]
-            arguments = region.arguments[len(region.arguments) - len(given) :]
+            passed = [*op.xs, *op.constants]
+            arguments = region.arguments[len(region.arguments) - len(passed) :]
         case flow.While():
-            given = op.constants
-            arguments = region.arguments[len(region.arguments) - len(given) :]
+            passed = op.constants
+            arguments = region.arguments[len(region.arguments) - len(passed) :]
         case flow.If() | flow.Vjp() | flow.Custom():
-            # A rule is given more behind the inputs.
-            given = op.inputs
-            arguments = region.arguments[: len(given)]
+            # A rule takes further arguments after the inputs.
+            passed = op.inputs
+            arguments = region.arguments[: len(passed)]
         case _:
             return frozenset()
     return frozenset(
         argument
-        for argument, value in zip(arguments, given, strict=True)
+        for argument, value in zip(arguments, passed, strict=True)
         if value in around or isinstance(value.op, array.Constant | weight.Get)
     )
 
 
-class _Settled:
-    """The device of each operation of a block that is on `home`, but for arguments that are everywhere."""
+class _BlockDevices:
+    """The devices of the operations and values of a block, which itself is on `block_device`."""
 
-    def __init__(self, block: Block, home: str, shared: frozenset[Value]) -> None:
-        self.home = home
+    def __init__(self, block: Block, block_device: str, shared: frozenset[Value]) -> None:
+        self.block_device = block_device
         self.values: dict[Value, str] = {
-            argument: home for argument in block.arguments if argument not in shared
+            argument: block_device for argument in block.arguments if argument not in shared
         }
         self._devices: dict[Op, str] = {}
         for op in block:
@@ -178,8 +177,8 @@ class _Settled:
                 self._settle(op, self._by_users(op))
 
     def device(self, op: Op) -> str:
-        """Where an operation runs."""
-        return self._devices.get(op, self.home)
+        """The device of an operation."""
+        return self._devices.get(op, self.block_device)
 
     def _settle(self, op: Op, device: str) -> None:
         self._devices[op] = device
@@ -187,71 +186,75 @@ class _Settled:
         self.values.update(dict.fromkeys(op.results, arrives))
 
     def _by_operands(self, op: Op) -> None:
-        """Settle an operation that says where it is, or whose operands are somewhere."""
-        wish = op.attributes.get(PLACED)
+        """Place an operation by its attribute or its operands, if it has any that decide."""
+        requested = op.attributes.get(PLACED)
         if op.terminator:
-            self._settle(op, self.home)
+            self._settle(op, self.block_device)
         elif isinstance(op, Send):
             self._settle(op, op.source)
         elif isinstance(op, Recv):
             self._settle(op, op.target)
         elif is_everywhere(op):
             return
-        elif isinstance(wish, str):
-            self._settle(op, wish)
+        elif isinstance(requested, str):
+            self._settle(op, requested)
         else:
-            places = dict.fromkeys(self.values[v] for v in op.operands if v in self.values)
-            if places:
-                self._settle(op, next((at for at in places if at != HOST), HOST))
+            candidates = dict.fromkeys(self.values[v] for v in op.operands if v in self.values)
+            if candidates:
+                self._settle(
+                    op, next((candidate for candidate in candidates if candidate != HOST), HOST)
+                )
 
     def _by_users(self, op: Op) -> str:
-        """Where what an operation computes from constants is needed first."""
+        """The device of the first reader of a value computed from constants."""
         users = (user for result in op.results for user in result.uses)
-        return next((self._devices[user] for user in users if user in self._devices), self.home)
+        return next(
+            (self._devices[user] for user in users if user in self._devices), self.block_device
+        )
 
 
 class _Cut:
-    """Puts the transfers that a block needs into it."""
+    """Inserts the transfers of a block."""
 
-    def __init__(self, block: Block, settled: _Settled, context: Context) -> None:
+    def __init__(self, block: Block, devices: _BlockDevices, context: Context) -> None:
         self.block = block
-        self.settled = settled
+        self.devices = devices
         self.log = context.log
         self.arrived: dict[tuple[Value, str], Value] = {}
-        """Values that have been received, by what was sent and where to."""
+        """Received values, by the value sent and the device."""
 
     def run(self) -> None:
         for op in self.block:
             if isinstance(op, Recv):
                 self._received(op)
                 continue
-            device = self.settled.device(op)
+            device = self.devices.device(op)
             for operand in dict.fromkeys(op.operands):
-                if self.settled.values.get(operand, device) != device:
+                if self.devices.values.get(operand, device) != device:
                     op.replace_operand(operand, self._moved(operand, device, op))
 
     def _received(self, op: Recv) -> None:
-        """Note what arrives here; what has arrived before, or is everywhere by now, is not sent again."""
+        """Record a received value; drop its transfer if it is there already, or on every device by now."""
         send = op.sent.op
         assert isinstance(send, Send)
         (value,) = send.inputs
-        there = op.result if value in self.settled.values else value
-        known = self.arrived.setdefault((value, op.target), there)
-        if known is not op.result:
-            op.result.replace_by(known)
+        arrived = op.result if value in self.devices.values else value
+        previous = self.arrived.setdefault((value, op.target), arrived)
+        if previous is not op.result:
+            op.result.replace_by(previous)
             op.erase()
             if send.is_unused:
                 send.erase()
 
     def _moved(self, value: Value, device: str, user: Op) -> Value:
-        """A value of another device on this one, before a user of it."""
-        found = self.arrived.get((value, device))
-        if found is not None:
-            return found
-        source = self.settled.values[value]
+        """The copy of a value on a device, sent for its first reader there."""
+        received = self.arrived.get((value, device))
+        if received is not None:
+            return received
+        source = self.devices.values[value]
         start = self.block.first if value.op is None else value.op.next
         sent = Builder(self.block, user.location, start)(Send([value], [], source, device))
-        found = Builder.before_op(user)(Recv(sent, source, device))
+        received = Builder.before_op(user)(Recv(sent, source, device))
         self.log.did("send", value, to=device)
-        self.arrived[value, device] = found
-        return found
+        self.arrived[value, device] = received
+        return received

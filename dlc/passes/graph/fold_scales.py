@@ -1,8 +1,8 @@
-"""Folding what is known about weights into the product or convolution before it.
+"""Batch-norm folding: scales that depend on weights only go into the product or convolution before them.
 
-A batch normalisation after a convolution is a scale and a shift of each channel. Both depend on weights
-only: the scale goes into the kernel of the convolution, the shifts meet in one. Each rule is an identity
-of real numbers, so the results differ by rounding only.
+A batch normalization after a convolution is a scale and a shift of each channel. Both depend on weights
+only: the scale goes into the kernel of the convolution, and the shifts become one. Each rule is an
+identity of real numbers, so the results differ by rounding only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dlc.ir.core import Block, Builder, Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.ir.rewrite import EQUAL, Pattern, Rewriter
 from dlc.passes.graph.canonicalize import graph_blocks
-from dlc.passes.graph.fold_weights import constant_values
+from dlc.passes.graph.fold_weights import values_from_weights
 
 
 @define_pass("fold_scales")
@@ -23,15 +23,15 @@ def fold_scales(module: Op, context: Context) -> None:
     rewriter = context.rewriter
     for block in graph_blocks(module):
         weights = _Weights(block)
-        if weights.known:
+        if weights.from_weights:
             rewriter.run([block], weights.rules())
 
 
 class _Weights:
-    """The rules for one block: they ask which of its values are known when weights are loaded."""
+    """The rules for one block, with the values that depend on weights only."""
 
     def __init__(self, block: Block) -> None:
-        self.known = set(constant_values(block))
+        self.from_weights = set(values_from_weights(block))
 
     def rules(self) -> dict[type[Op], list[Pattern]]:
         """The rules by operation."""
@@ -41,52 +41,52 @@ class _Weights:
             array.Subtract: [self.subtract_is_add],
         }
 
-    def _combined(
-        self, emit: Builder, kind: type[array.Add | array.Multiply], one: Value, other: Value
+    def _combine(
+        self, emit: Builder, kind: type[array.Add | array.Multiply], first: Value, second: Value
     ) -> Value | None:
-        """Two values from weights as one, repeated only afterwards; None if that takes more memory."""
-        match one.op, other.op:
+        """Combine two values from weights, under their broadcast; None if that takes more memory."""
+        match first.op, second.op:
             case array.Broadcast() as a, array.Broadcast() as b:
                 if a.axes != b.axes or a.source.type is not b.source.type:
                     return None
-                small = self._made(emit, kind(a.source, b.source))
-                return self._made(emit, array.Broadcast(small, tensor_type(one).shape, a.axes))
+                small = self._emit(emit, kind(a.source, b.source))
+                return self._emit(emit, array.Broadcast(small, tensor_type(first).shape, a.axes))
             case (array.Broadcast(), _) | (_, array.Broadcast()):
                 return None
             case _:
-                return self._made(emit, kind(one, other))
+                return self._emit(emit, kind(first, second))
 
-    def _negative(self, emit: Builder, value: Value) -> Value:
-        """A negative value from weights, repeated only afterwards."""
+    def _negate(self, emit: Builder, value: Value) -> Value:
+        """Negate a value from weights, under its broadcast."""
         if not isinstance(value.op, array.Broadcast):
-            return self._made(emit, array.Negate(value))
+            return self._emit(emit, array.Negate(value))
         source, axes = value.op.source, value.op.axes
-        small = self._made(emit, array.Negate(source))
-        return self._made(emit, array.Broadcast(small, tensor_type(value).shape, axes))
+        small = self._emit(emit, array.Negate(source))
+        return self._emit(emit, array.Broadcast(small, tensor_type(value).shape, axes))
 
-    def _fixed(self, value: Value) -> bool:
-        return value in self.known
+    def _is_from_weights(self, value: Value) -> bool:
+        return value in self.from_weights
 
-    def _made(self, emit: Builder, op: Op) -> Value:
-        """A new value from weights alone."""
+    def _emit(self, emit: Builder, op: Op) -> Value:
+        """Emit an operation on values from weights."""
         value = emit(op)
-        self.known.add(value)
+        self.from_weights.add(value)
         return value
 
-    def _sides(self, op: Op) -> tuple[Value, Value] | None:
-        """The operand that is not from weights alone, and the one that is."""
+    def _split_operands(self, op: Op) -> tuple[Value, Value] | None:
+        """The operand that depends on inputs, and the one from weights; None if both are alike."""
         lhs, rhs = op.operands
-        if self._fixed(lhs) == self._fixed(rhs):
+        if self._is_from_weights(lhs) == self._is_from_weights(rhs):
             return None
-        return (rhs, lhs) if self._fixed(lhs) else (lhs, rhs)
+        return (rhs, lhs) if self._is_from_weights(lhs) else (lhs, rhs)
 
     def subtract_is_add(self, op: Op, rewriter: Rewriter) -> bool:
         """`x - m` is `x + (-m)`."""
         lhs, rhs = op.operands
-        if self._fixed(lhs) or not self._fixed(rhs):
+        if self._is_from_weights(lhs) or not self._is_from_weights(rhs):
             return False
         emit = rewriter.before(op)
-        negative = self._negative(emit, rhs)
+        negative = self._negate(emit, rhs)
         rewriter.replace(op, emit(array.Add(lhs, negative)), relation=EQUAL)
         return True
 
@@ -99,29 +99,29 @@ class _Weights:
         return self._merge(op, rewriter, array.Multiply)
 
     def _merge(self, op: Op, rewriter: Rewriter, kind: type[array.Add | array.Multiply]) -> bool:
-        sides = self._sides(op)
-        if sides is None or not isinstance(sides[0].op, kind) or len(sides[0].uses) > 1:
+        operands = self._split_operands(op)
+        if operands is None or not isinstance(operands[0].op, kind) or len(operands[0].uses) > 1:
             return False
-        inner = self._sides(sides[0].op)
-        if inner is None:
+        inner_operands = self._split_operands(operands[0].op)
+        if inner_operands is None:
             return False
         emit = rewriter.before(op)
-        both = self._combined(emit, kind, inner[1], sides[1])
+        both = self._combine(emit, kind, inner_operands[1], operands[1])
         if both is None:
             return False
-        rewriter.replace(op, emit(kind(inner[0], both)), relation=EQUAL)
+        rewriter.replace(op, emit(kind(inner_operands[0], both)), relation=EQUAL)
         return True
 
     def shift_out_of_scale(self, op: Op, rewriter: Rewriter) -> bool:
         """`(x + a) * s` is `x * s + a * s`."""
-        sides = self._sides(op)
+        sides = self._split_operands(op)
         if sides is None or not isinstance(sides[0].op, array.Add) or len(sides[0].uses) > 1:
             return False
-        inner = self._sides(sides[0].op)
+        inner = self._split_operands(sides[0].op)
         if inner is None:
             return False
         emit = rewriter.before(op)
-        shift = self._combined(emit, array.Multiply, inner[1], sides[1])
+        shift = self._combine(emit, array.Multiply, inner[1], sides[1])
         if shift is None:
             return False
         scaled = emit(array.Multiply(inner[0], sides[1]))
@@ -130,7 +130,7 @@ class _Weights:
 
     def scale_into_kernel(self, op: Op, rewriter: Rewriter) -> bool:
         """A scale of each output channel goes into the kernel."""
-        sides = self._sides(op)
+        sides = self._split_operands(op)
         if sides is None or len(sides[0].uses) > 1:
             return False
         result, scale = sides
@@ -139,11 +139,11 @@ class _Weights:
             return False
         emit = rewriter.before(op)
         match producer:
-            case array.Convolution() if self._fixed(producer.kernel):
+            case array.Convolution() if self._is_from_weights(producer.kernel):
                 kind = LAYOUTS[producer.dims]
                 if by.axes != (kind.channel,):
                     return False
-                kernel = self._scaled(emit, producer.kernel, by.source, kind.kernel_out)
+                kernel = self._scale_kernel(emit, producer.kernel, by.source, kind.kernel_out)
                 new: Op = array.Convolution(
                     producer.source,
                     kernel,
@@ -154,17 +154,17 @@ class _Weights:
                     producer.groups,
                     producer.dims,
                 )
-            case array.MatMul(rhs=rhs) if self._fixed(rhs):
+            case array.MatMul(rhs=rhs) if self._is_from_weights(rhs):
                 last = tensor_type(result).rank - 1
                 if by.axes != (last,):
                     return False
-                new = array.MatMul(producer.lhs, self._scaled(emit, rhs, by.source, last))
+                new = array.MatMul(producer.lhs, self._scale_kernel(emit, rhs, by.source, last))
             case _:
                 return False
         rewriter.replace(op, emit(new), relation=EQUAL)
         return True
 
-    def _scaled(self, emit: Builder, kernel: Value, scale: Value, axis: int) -> Value:
+    def _scale_kernel(self, emit: Builder, kernel: Value, scale: Value, axis: int) -> Value:
         shape = tensor_type(kernel).shape
-        spread = self._made(emit, array.Broadcast(scale, shape, (axis,)))
-        return self._made(emit, array.Multiply(kernel, spread))
+        spread = self._emit(emit, array.Broadcast(scale, shape, (axis,)))
+        return self._emit(emit, array.Multiply(kernel, spread))

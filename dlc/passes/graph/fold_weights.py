@@ -1,7 +1,7 @@
-"""Whatever is computed from weights and constants alone is computed once, when the weights are loaded.
+"""Weight folding: values computed from weights and constants alone are computed once, at load time.
 
-The largest such values become derived weights. Repeating along an axis stays where it is: it is free in
-the kernel that reads it and would only make the weight larger.
+The last such values become derived weights. A broadcast stays where it is: it is free in the kernel that
+reads it, and would only make the weight larger.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dlc.passes.graph.canonicalize import graph_blocks
 
 @define_pass("fold_weights")
 def fold_weights(module: Op, context: Context) -> None:
-    """Turn what is computed from weights alone into derived weights."""
+    """Turn values computed from weights alone into derived weights."""
     assert isinstance(module, Module)
     folding = _Folding(module, context)
     for block in graph_blocks(module):
@@ -31,23 +31,23 @@ def fold_weights(module: Op, context: Context) -> None:
             folding.block(block)
 
 
-def constant_values(block: Block) -> dict[Value, None]:
+def values_from_weights(block: Block) -> dict[Value, None]:
     """The values of a block that depend on weights and constants only, in order.
 
-    Some weight must have a part in each, or a constant of several numbers: networks keep their small
-    weights in such.
+    Each depends on at least one weight, or on a constant of several numbers: imported networks keep small
+    weights in such constants.
     """
-    known: set[Value] = set()
+    constant: set[Value] = set()
     weights: dict[Value, None] = {}
     for op in block:
         if isinstance(op, weight.Get) or _is_table(op):
-            known.update(op.results)
+            constant.update(op.results)
             weights.update(dict.fromkeys(op.results))
-        elif op.pure and not op.regions and all(value in known for value in op.operands):
-            # Weights are loaded before any call tells a size, also one that is an element.
+        elif op.pure and not op.regions and all(value in constant for value in op.operands):
+            # Sizes are known in calls only, after weights are loaded.
             if dims_of(op):
                 continue
-            known.update(op.results)
+            constant.update(op.results)
             if any(value in weights for value in op.operands):
                 weights.update(dict.fromkeys(op.results))
     return weights
@@ -62,11 +62,11 @@ class _Folding:
     def __init__(self, module: Module, context: Context) -> None:
         self.module = module
         self.context = context
-        self.known: dict[tuple[object, ...], weight.Derived] = {}
+        self.derived: dict[tuple[object, ...], weight.Derived] = {}
 
     def block(self, block: Block) -> None:
-        constant = constant_values(block)
-        for value in list(_largest(constant)):
+        from_weights = values_from_weights(block)
+        for value in list(_roots(from_weights)):
             if isinstance(value.op, weight.Get | array.Constant) or value.op is None:
                 continue
             derived = self._derive(value)
@@ -77,7 +77,7 @@ class _Folding:
             value.replace_by(new)
 
     def _derive(self, value: Value) -> weight.Derived:
-        """The derived weight that is this value."""
+        """The derived weight with this value."""
         cone = _cone(value)
         symbols: dict[str, Value] = {}
         body = Block()
@@ -95,39 +95,39 @@ class _Folding:
         emit.place(weight.Yield([copies[value]]))
         assert isinstance(value.type, TensorType)
         sources = tuple([Symbol(name) for name in symbols])
-        made = weight.Derived(body, self._name(symbols), value.type, sources)
-        key = (fingerprint(made), sources)
-        if key not in self.known:
-            self.known[key] = made
+        derived = weight.Derived(body, self._name(symbols), value.type, sources)
+        key = (fingerprint(derived), sources)
+        if key not in self.derived:
+            self.derived[key] = derived
             emit = Builder(self.module.body, emit.location)
-            emit.place(made)
-        return self.known[key]
+            emit.place(derived)
+        return self.derived[key]
 
     def _name(self, symbols: Iterable[str]) -> str:
-        """A name after the first weight that it is made of."""
+        """An unused name, after the first weight that it is computed from."""
         first = next(iter(symbols), "constant")
-        number = len(self.known)
+        number = len(self.derived)
         while self.module.symbol(f"{first}.derived{number}") is not None:
             number += 1
         return f"{first}.derived{number}"
 
 
-def _largest(constant: dict[Value, None]) -> Iterable[Value]:
-    """The values from weights alone that something else needs; behind repetitions, what is repeated."""
-    found: dict[Value, None] = {}
-    for value in constant:
-        if all(result in constant for user in value.uses for result in user.results) and all(
+def _roots(from_weights: dict[Value, None]) -> Iterable[Value]:
+    """The values from weights alone that other operations read, without their broadcasts."""
+    roots: dict[Value, None] = {}
+    for value in from_weights:
+        if all(result in from_weights for user in value.uses for result in user.results) and all(
             user.results for user in value.uses
         ):
             continue
         while isinstance(value.op, array.Broadcast):
             value = value.op.source
-        found[value] = None
-    return found
+        roots[value] = None
+    return roots
 
 
 def _cone(value: Value) -> list[Op]:
-    """The operations that a value depends on, each after those that it needs."""
+    """The operations that a value depends on, in topological order."""
     order: dict[Op, None] = {}
     pending = [value]
     while pending:

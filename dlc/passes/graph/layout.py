@@ -1,8 +1,8 @@
-"""Choosing layouts: pictures have their channels last inside, whatever the model says.
+"""Layout assignment: pictures are stored with channels last (NHWC), whatever the model says.
 
-A convolution or pooling with its channels first becomes one with channels last between two transposes;
-then transposes sink through what follows, until they meet the transpose of the next convolution and
-both vanish. Layout is never hidden in a type: what is left are explicit transposes.
+A convolution or pooling with channels first becomes one with channels last between two transposes. Then
+transposes sink through the operations that follow, until they meet the transpose of the next convolution
+and both cancel. Layout is never part of a type: the transposes that remain are explicit.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Axes = tuple[int, ...]
 
 @define_pass("layout")
 def layout(module: Op, context: Context) -> None:
-    """Put the channels of pictures last and let transposes sink until they meet."""
-    patterns: dict[type[Op], list[Pattern]] = {cls: [*found] for cls, found in CANONICAL.items()}
-    for cls, found in RULES.items():
-        patterns.setdefault(cls, []).extend(found)
+    """Store pictures with channels last, and sink transposes until they cancel."""
+    patterns: dict[type[Op], list[Pattern]] = {cls: [*rules] for cls, rules in CANONICAL.items()}
+    for cls, rules in RULES.items():
+        patterns.setdefault(cls, []).extend(rules)
     for cls in (array.Transpose, array.Reshape, array.Broadcast):
         patterns.setdefault(cls, []).append(fold)
     context.rewriter.run(graph_blocks(module), patterns)
 
 
 def channels_last(op: Op, rewriter: Rewriter) -> bool:
-    """A convolution with its channels first as one with channels last."""
+    """Replace a convolution with channels first by one with channels last."""
     assert isinstance(op, array.Convolution)
     kind = LAYOUTS[op.dims]
     if kind.channels_last:
@@ -59,33 +59,33 @@ def channels_last(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-# Sinking: in what follows `axes` are those of a transpose, whose axis k is axis axes[k] of its source.
+# Sinking. `axes` are those of a transpose: axis k of its result is axis axes[k] of its source.
 
 
 def _axes_of(values: Sequence[Value]) -> Axes | None:
-    """The order of axes that some of these values are transposed by."""
+    """The axes of the first transpose among these values; None if there is none."""
     for value in values:
         if isinstance(value.op, array.Transpose):
             return value.op.axes
     return None
 
 
-def unturned(emit: Builder, value: Value, axes: Axes) -> Value | None:
-    """What gives `value` when it is transposed by `axes`, if that costs nothing."""
+def untransposed(emit: Builder, value: Value, axes: Axes) -> Value | None:
+    """The value of which `value` is the transpose by `axes`; None if that takes a copy."""
     type = tensor_type(value)
     back = array.inverse(axes)
     shape = tuple([type.shape[axis] for axis in back])
     match value.op:
-        case array.Transpose(source=source, axes=same) if same == axes:
+        case array.Transpose(source=source, axes=operand_axes) if operand_axes == axes:
             return source
         case array.Fill(value=number):
             return emit(array.Fill(number, type.with_shape(shape)))
-        case array.Broadcast(source=source, axes=places):
-            new = [axes[place] for place in places]
-            order = tuple(sorted(range(len(new)), key=new.__getitem__))
-            if order != tuple(range(len(new))):
+        case array.Broadcast(source=source, axes=operand_axes):
+            target_axes = [axes[place] for place in operand_axes]
+            order = tuple(sorted(range(len(target_axes)), key=target_axes.__getitem__))
+            if order != tuple(range(len(target_axes))):
                 source = emit(array.Transpose(source, order))
-            return emit(array.Broadcast(source, shape, tuple(sorted(new))))
+            return emit(array.Broadcast(source, shape, tuple(sorted(target_axes))))
         case _:
             return None
 
@@ -98,7 +98,7 @@ def sink_through_elements(op: Op, rewriter: Rewriter) -> bool:
     emit = rewriter.before(op)
     operands: list[Value] = []
     for operand in op.operands:
-        plain = unturned(emit, operand, axes)
+        plain = untransposed(emit, operand, axes)
         if plain is None:
             return False
         operands.append(plain)
@@ -135,7 +135,7 @@ def sink_through_concatenation(op: Op, rewriter: Rewriter) -> bool:
     if axes is None:
         return False
     emit = rewriter.before(op)
-    sources = [unturned(emit, operand, axes) for operand in op.operands]
+    sources = [untransposed(emit, operand, axes) for operand in op.operands]
     whole = [source for source in sources if source is not None]
     if len(whole) < len(sources):
         return False

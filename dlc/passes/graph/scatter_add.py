@@ -1,8 +1,8 @@
-"""Sums of what was scattered into zeros: the gradient of an embedding goes straight into its table.
+"""Sparse embedding gradients: rows scattered into zeros and then added are scattered into the sum directly.
 
-The derivative by a table of which few rows were read is zero but for those rows. Where it is only scaled
-by a constant and added to something, the rows are scaled and scattered into that: the table of zeros
-never exists, and an update in place touches the rows that were read. Terms are added in another order.
+The derivative by a table of which few rows were read is zero elsewhere. Where it is only scaled by a
+constant and added to an array, its rows are scaled and scattered into that array: the table of zeros never
+exists, and an update in place touches only the rows that were read. Terms are added in another order.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["add_scattered", "scale_scattered", "subtract_scattered"]
 def add_scattered(op: Op, rewriter: Rewriter) -> bool:
     """`x + scatter(0, u)` is `scatter(x, u)`."""
     assert isinstance(op, array.Add)
-    for one, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
-        scatter = _into_zeros(one)
+    for scattered, target in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
+        scatter = _into_zeros(scattered)
         if scatter is not None:
-            return _put(op, rewriter, scatter, other, scatter.updates)
+            return _put(op, rewriter, scatter, target, scatter.updates)
     return False
 
 
@@ -51,7 +51,7 @@ def scale_scattered(op: Op, rewriter: Rewriter) -> bool:
 
 
 def _into_zeros(value: Value) -> array.Scatter | None:
-    """The operation that scatters into zeros, if this is all that its result is used for."""
+    """The scatter into zeros that computes a value with one reader; None if it is computed otherwise."""
     match value.op:
         case array.Scatter(mode="add", target=target) as scatter if len(
             value.uses

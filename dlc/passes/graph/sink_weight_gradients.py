@@ -1,8 +1,8 @@
-"""A sum of products over the steps of a loop becomes one product after it.
+"""Sinking weight gradients: a sum of products over the iterations of a loop becomes one product after it.
 
-The gradient of a recurrent layer's weight is such a sum: each step adds a product of a few rows to a large
-matrix, which is read and written every time. The same numbers side by side, as a loop stacks them, are one
-product whose sums are as long as the batch times the steps.
+The gradient of a recurrent layer's weight is such a sum: each iteration adds a product of a few rows to a
+large matrix, which is read and written every time. With the factors of all iterations stacked along k, it
+is one product, whose k is the batch times the iterations.
 """
 
 from __future__ import annotations
@@ -21,74 +21,74 @@ from dlc.ir.rewrite import EQUAL, Gone, Rewriter
 
 @define_pass("sink_weight_gradients")
 def sink_weight_gradients(module: Op, context: Context) -> None:
-    """Compute the sum of every step's product after the loop, as one product."""
+    """Compute a product that every iteration accumulates as one product after the loop."""
     for op in list(module.walk()):
         if isinstance(op, flow.Scan):
-            _defer_all(op, context)
+            _sink_all(op, context)
 
 
-def _defer_all(scan: flow.Scan, context: Context) -> None:
-    """Take every sum that is worth it out of a loop, and the loop itself where it did nothing else."""
-    while (found := _first_sum(scan)) is not None:
-        context.log.did("sum the products of all steps at once", yielded(scan.body)[found.place])
-        scan = _defer(scan, found, context.rewriter)
-    for place in range(len(scan.initial)):
-        if _summed(scan, place) is not None:
+def _sink_all(scan: flow.Scan, context: Context) -> None:
+    """Sink every accumulation that pays out of a loop; drop the loop if it computed nothing else."""
+    while (accumulation := _first_accumulation(scan)) is not None:
+        context.log.did("one product after the loop", yielded(scan.body)[accumulation.index])
+        scan = _sink(scan, accumulation, context.rewriter)
+    for index in range(len(scan.initial)):
+        if _accumulated_product(scan, index) is not None:
             context.log.refused(
-                "the factors of all steps would take more than the sum", yielded(scan.body)[place]
+                "its stacked factors would be larger than the sum", yielded(scan.body)[index]
             )
     if not scan.results:
         context.rewriter.drop(scan)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
-    """The carried value at `place` is what `add` makes of it and `product`, and nothing else reads it."""
+class _Accumulation:
+    """The carried value at `index`, to which each iteration only adds `product`."""
 
-    place: int
+    index: int
     product: array.MatMul
 
 
 @dataclass(frozen=True, slots=True)
 class _Factor:
-    """A matrix of every step. `inner` says which of its two axes is summed over."""
+    """A factor of the product in every iteration; `inner` is its axis along k."""
 
     value: Value
     inner: int
 
 
-def _first_sum(scan: flow.Scan) -> _Sum | None:
-    for place in range(len(scan.initial)):
-        product = _summed(scan, place)
-        if product is not None and _is_worth_it(scan, product):
-            return _Sum(place, product)
+def _first_accumulation(scan: flow.Scan) -> _Accumulation | None:
+    for index in range(len(scan.initial)):
+        product = _accumulated_product(scan, index)
+        if product is not None and _pays(scan, product):
+            return _Accumulation(index, product)
     return None
 
 
-def _summed(scan: flow.Scan, place: int) -> array.MatMul | None:
-    """The product of matrices that each step adds to a carried value, if that is all it does with it."""
-    carried, ends = scan.body.arguments[1 + place], yielded(scan.body)
-    add = ends[place].op
-    if not isinstance(add, array.Add) or carried not in add.operands:
+def _accumulated_product(scan: flow.Scan, index: int) -> array.MatMul | None:
+    """The matrix product that each iteration adds to a carried value, if nothing else reads that value."""
+    carried, ends = scan.body.arguments[1 + index], yielded(scan.body)
+    addition = ends[index].op
+    if not isinstance(addition, array.Add) or carried not in addition.operands:
         return None
-    other = add.rhs if add.lhs is carried else add.lhs
-    alone = sum(carried.uses.values()) == sum(add.result.uses.values()) == 1
-    if not alone or not isinstance(other.op, array.MatMul) or tensor_type(other).rank != 2:
+    addend = addition.rhs if addition.lhs is carried else addition.lhs
+    is_only_use = sum(carried.uses.values()) == sum(addition.result.uses.values()) == 1
+    if not is_only_use or not isinstance(addend.op, array.MatMul) or tensor_type(addend).rank != 2:
         return None
-    return other.op
+    return addend.op
 
 
-def _is_worth_it(scan: flow.Scan, product: array.MatMul) -> bool:
-    """Whether keeping the factors of all steps is little beside reading and writing the sum each time."""
+def _pays(scan: flow.Scan, product: array.MatMul) -> bool:
+    """Whether stacking the factors costs less than reading and writing the sum in each iteration."""
     factors = _factors(product)
     constants = scan.body.arguments[len(scan.body.arguments) - len(scan.constants) :]
     if any(factor.value in constants for factor in factors):
         return False
-    fresh = [factor.value for factor in factors if not _is_kept(scan, factor.value)]
-    if len(fresh) < len(factors):
+    not_stacked = [factor.value for factor in factors if not _is_stacked(scan, factor.value)]
+    if len(not_stacked) < len(factors):
         return True
-    kept, summed = sum(_elements(fresh)), sum(_elements([product.result]))
-    return 0 < kept <= 2 * summed
+    stacked_elements, sum_elements = sum(_elements(not_stacked)), sum(_elements([product.result]))
+    return 0 < stacked_elements <= 2 * sum_elements
 
 
 def _elements(values: Sequence[Value]) -> list[int]:
@@ -97,13 +97,17 @@ def _elements(values: Sequence[Value]) -> list[int]:
 
 
 def _factors(product: array.MatMul) -> tuple[_Factor, _Factor]:
-    """Both sides of a product; of one that is turned around, what it was before."""
-    return _turned(_Factor(product.lhs, 1)), _turned(_Factor(product.rhs, 0))
+    """Both factors of a product, without their transposes."""
+    return _without_transpose(_Factor(product.lhs, 1)), _without_transpose(_Factor(product.rhs, 0))
 
 
-def _turned(factor: _Factor) -> _Factor:
-    made = factor.value.op
-    return _Factor(made.source, 1 - factor.inner) if isinstance(made, array.Transpose) else factor
+def _without_transpose(factor: _Factor) -> _Factor:
+    producer = factor.value.op
+    return (
+        _Factor(producer.source, 1 - factor.inner)
+        if isinstance(producer, array.Transpose)
+        else factor
+    )
 
 
 def _slices(scan: flow.Scan) -> list[Value]:
@@ -111,35 +115,35 @@ def _slices(scan: flow.Scan) -> list[Value]:
     return scan.body.arguments[first : first + len(scan.xs)]
 
 
-def _is_kept(scan: flow.Scan, value: Value) -> bool:
-    """Whether the values of all steps exist beside each other anyway."""
+def _is_stacked(scan: flow.Scan, value: Value) -> bool:
+    """Whether the values of all iterations are stacked anyway, as inputs or as results."""
     return value in _slices(scan) or value in yielded(scan.body)[len(scan.initial) :]
 
 
-def _kept(scan: flow.Scan, value: Value) -> tuple[Value, int]:
-    """Where the values of all steps are, and along which axis."""
+def _stack_of(scan: flow.Scan, value: Value) -> tuple[Value, int]:
+    """The stack of the values of all iterations, and its axis of iterations."""
     slices, count = _slices(scan), len(scan.initial)
     if value in slices:
-        place = slices.index(value)
-        return scan.xs[place], scan.x_axes[place]
-    place = yielded(scan.body)[count:].index(value)
-    return scan.results[count + place], scan.y_axes[place]
+        index = slices.index(value)
+        return scan.xs[index], scan.x_axes[index]
+    index = yielded(scan.body)[count:].index(value)
+    return scan.results[count + index], scan.y_axes[index]
 
 
-def _defer(scan: flow.Scan, found: _Sum, rewriter: Rewriter) -> flow.Scan:
-    """Take a sum out of a loop; the loop without it."""
-    factors = _factors(found.product)
-    # One after the other: what is stacked for one may be the other, too.
+def _sink(scan: flow.Scan, accumulation: _Accumulation, rewriter: Rewriter) -> flow.Scan:
+    """Sink an accumulation; returns the loop without it."""
+    factors = _factors(accumulation.product)
+    # One after the other: both factors may be the same value.
     for factor in factors:
-        if not _is_kept(scan, factor.value):
+        if not _is_stacked(scan, factor.value):
             scan.stack([factor.value])
-    start, total = scan.initial[found.place], scan.results[found.place]
+    start, total = scan.initial[accumulation.index], scan.results[accumulation.index]
     assert scan.parent is not None
     emit = Builder(scan.parent, scan.location, scan.next)
-    stacks = [_kept(scan, factor.value) for factor in factors]
+    stacks = [_stack_of(scan, factor.value) for factor in factors]
     steps_first = stacks[1][1] == 0
     lhs, rhs = (
-        _side_by_side(emit, factor, stack, axis, steps_first)
+        _as_matrix(emit, factor, stack, axis, steps_first)
         for factor, (stack, axis) in zip(factors, stacks, strict=True)
     )
     lhs = lhs if factors[0].inner == 1 else transpose(emit, lhs, (1, 0))
@@ -147,13 +151,11 @@ def _defer(scan: flow.Scan, found: _Sum, rewriter: Rewriter) -> flow.Scan:
     whole = emit(array.Add(start, emit(array.MatMul(lhs, rhs))))
     rewriter.values.replaced(total, whole, EQUAL)
     total.replace_by(whole)
-    return _without(scan, found.place, rewriter)
+    return _without_carried(scan, accumulation.index, rewriter)
 
 
-def _side_by_side(
-    emit: Builder, factor: _Factor, stack: Value, axis: int, steps_first: bool
-) -> Value:
-    """The factors of all steps as one matrix; its inner axis has the steps and what each sums over."""
+def _as_matrix(emit: Builder, factor: _Factor, stack: Value, axis: int, steps_first: bool) -> Value:
+    """The factors of all iterations as one matrix, whose inner axis joins the iterations and k."""
     axes: list[int | str] = [0, 1]
     axes.insert(axis, "steps")
     inner: list[int | str] = ["steps", factor.inner] if steps_first else [factor.inner, "steps"]
@@ -163,28 +165,28 @@ def _side_by_side(
     return reshape(emit, moved, (a * b, c) if factor.inner == 0 else (a, b * c))
 
 
-def _without(scan: flow.Scan, place: int, rewriter: Rewriter) -> flow.Scan:
-    """The same loop without one of its carried values, which nothing reads any more."""
+def _without_carried(scan: flow.Scan, index: int, rewriter: Rewriter) -> flow.Scan:
+    """The same loop without one of its carried values, which nothing reads."""
     body = scan.body
     ends = list(yielded(body))
-    add = ends.pop(place).op
+    addition = ends.pop(index).op
     body.terminator.set_operands(ends)
-    assert add is not None
-    parts = [value.op for value in add.operands if value.op is not None]
-    for op in (add, *parts):
+    assert addition is not None
+    producers = [value.op for value in addition.operands if value.op is not None]
+    for op in (addition, *producers):
         if op.is_unused:
-            rewriter.erase(op, Gone("summed after the loop"))
-    body.remove_argument(1 + place)
-    initial = (*scan.initial[:place], *scan.initial[place + 1 :])
+            rewriter.erase(op, Gone("computed after the loop"))
+    body.remove_argument(1 + index)
+    initial = (*scan.initial[:index], *scan.initial[index + 1 :])
     scan.regions = ()
-    made = flow.Scan(
+    loop = flow.Scan(
         initial, scan.xs, scan.constants, body, scan.length, scan.x_axes, scan.y_axes, scan.reverse
     )
-    rewriter.before(scan).place(made)
-    old = (*scan.results[:place], *scan.results[place + 1 :])
-    for before, after in zip(old, made.results, strict=True):
+    rewriter.before(scan).place(loop)
+    old = (*scan.results[:index], *scan.results[index + 1 :])
+    for before, after in zip(old, loop.results, strict=True):
         after.name = before.name
         rewriter.values.replaced(before, after, EQUAL)
         before.replace_by(after)
     scan.erase()
-    return made
+    return loop

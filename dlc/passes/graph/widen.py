@@ -1,6 +1,6 @@
-"""Every float of a function as f64: what derivatives are compared with.
+"""Every float of a function as f64: the reference with which derivatives are compared.
 
-Random bits, and what looks at bits, stay as they are: their numbers are converted afterwards.
+Random generators and bit casts keep their dtypes; their results are converted afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["widen"]
 
 
 Narrow: TypeAlias = Mapping[Op, Sequence[Type]]
-"""The operations that look at bits, with the types that their operands had."""
+"""The operations on bits, with the types that their operands had."""
 
 
 def widen(function: func.Func) -> None:
@@ -50,17 +50,17 @@ def _looks_at_bits(op: Op) -> bool:
 
 
 def _convert_around(op: Op, types: Sequence[Type]) -> None:
-    """Leave an operation as it is: with operands of these types, as they were, and its results made f64."""
-    before, after = Builder.before_op(op), Builder(_parent(op), op.location, op.next)
+    """Keep the dtypes of an operation: cast its operands back to these types, and its results to f64."""
+    cast_before, cast_after = Builder.before_op(op), Builder(_parent(op), op.location, op.next)
     for operand, type in dict(zip(op.operands, types, strict=True)).items():
         if operand.type is not type:
             assert isinstance(type, TensorType)
-            op.replace_operand(operand, before(array.Cast(operand, type.dtype)))
+            op.replace_operand(operand, cast_before(array.Cast(operand, type.dtype)))
     for result in op.results:
         type = result.type
         if type is not _wide(type):
             users = list(result.uses)
-            wide = after(array.Cast(result, F64))
+            wide = cast_after(array.Cast(result, F64))
             for user in users:
                 user.replace_operand(result, wide)
 

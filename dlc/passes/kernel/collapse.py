@@ -1,4 +1,4 @@
-"""Collapsing axes: neighbouring axes that every access walks as one become one.
+"""Dimension collapsing: neighbouring axes that every access traverses as one become one.
 
 An element-wise kernel over `[32, 28, 28, 16]` is one over 401408 elements; with a bias along the last
 axis it is one over `[25088, 16]`. Fewer axes mean longer inner loops and kernels that more shapes share.
@@ -20,7 +20,7 @@ from dlc.ir.value_map import EQUAL
 
 @define_pass("collapse")
 def collapse(module: Op, context: Context) -> None:
-    """Merge neighbouring axes that every access of a kernel walks as one."""
+    """Merge neighbouring axes that every access of a kernel traverses as one."""
     rewriter = context.rewriter
     for op in list(module.walk()):
         if isinstance(op, kernel.Generic) and not op.outs:
@@ -30,96 +30,110 @@ def collapse(module: Op, context: Context) -> None:
 
 
 def _groups(op: kernel.Generic) -> list[list[int]]:
-    """The axes of the domain, those that can be walked as one together."""
+    """The axes of the domain, in groups that can collapse into one axis each."""
     rank = len(op.domain)
     if any(isinstance(value.op, kernel.Stage) for value in op.body.terminator.operands):
         return [[axis] for axis in range(rank)]
     loads = [inner for inner in op.walk() if isinstance(inner, kernel.Load)]
     groups: list[list[int]] = []
     for axis in range(rank):
-        if groups and _walked_as_one(op, axis - 1, axis, loads):
+        if groups and _can_collapse(op, axis - 1, axis, loads):
             groups[-1].append(axis)
         else:
             groups.append([axis])
     return groups
 
 
-def _walked_as_one(
+def _can_collapse(
     op: kernel.Generic, first: int, second: int, loads: Sequence[kernel.Load]
 ) -> bool:
-    """Whether the two indices are used only side by side in loads of whole axes."""
-    one, other = op.indices[first], op.indices[second]
-    together = 0
-    seen: dict[Value, list[int]] = {}
+    """Whether two indices appear only side by side, in loads over whole axes."""
+    first_index, second_index = op.indices[first], op.indices[second]
+    side_by_side = 0
+    positions_in: dict[Value, list[int]] = {}
     for load in loads:
-        places = [k for k, index in enumerate(load.indices) if index is one or index is other]
-        if seen.setdefault(load.array, places) != places:
+        positions = [
+            k
+            for k, index in enumerate(load.indices)
+            if index is first_index or index is second_index
+        ]
+        if positions_in.setdefault(load.array, positions) != positions:
             return False
-        if not places:
+        if not positions:
             continue
-        if len(places) != 2 or places[1] != places[0] + 1 or load.indices[places[0]] is not one:
+        if (
+            len(positions) != 2
+            or positions[1] != positions[0] + 1
+            or load.indices[positions[0]] is not first_index
+        ):
             return False
         shape = kernel.array_type(load.array).shape
-        if shape[places[0]] != op.domain[first] or shape[places[1]] != op.domain[second]:
+        if shape[positions[0]] != op.domain[first] or shape[positions[1]] != op.domain[second]:
             return False
         if load.array not in op.arrays:
             return False
-        together += 1
-    return one.uses.keys() == other.uses.keys() and len(one.uses) == together
+        side_by_side += 1
+    return (
+        first_index.uses.keys() == second_index.uses.keys()
+        and len(first_index.uses) == side_by_side
+    )
 
 
 def regroup(op: kernel.Generic, groups: Sequence[Sequence[int]], rewriter: Rewriter) -> None:
-    """The same kernel over a domain with one axis for each group; inputs and results are reshaped."""
+    """Replace a kernel by one with an axis for each group of axes; inputs and results are reshaped."""
     emit = rewriter.before(op)
     domain = tuple([product(op.domain[axis] for axis in group) for group in groups])
-    kept = {group[0]: position for position, group in enumerate(groups)}
+    position_of = {group[0]: position for position, group in enumerate(groups)}
     inputs = [
-        _reshaped(emit, op, value, argument, groups)
+        _collapsed_input(emit, op, value, argument, groups)
         for value, argument in zip(op.inputs, op.arrays, strict=True)
     ]
     body = Block([*[INDEX] * len(domain), *[value.type for value in inputs]])
     indices = body.arguments[: len(domain)]
     inside = Builder(body, op.location)
-    _shorten_loads(op, groups)
+    _drop_merged_indices(op, groups)
     stand_ins = [
-        indices[kept[axis]] if axis in kept else indices[0] for axis in range(len(op.domain))
+        indices[position_of[axis]] if axis in position_of else indices[0]
+        for axis in range(len(op.domain))
     ]
     arguments = [*stand_ins, *body.arguments[len(domain) :]]
-    inside.place(kernel.Yield(_retyped(op, arguments, inside)))
-    made = kernel.Generic(inputs, [], body, domain)
-    results = emit.all(made)
+    inside.place(kernel.Yield(_cloned_body(op, arguments, inside)))
+    regrouped = kernel.Generic(inputs, [], body, domain)
+    results = emit.all(regrouped)
     shapes = [kernel.array_type(result).shape for result in op.results]
-    back = [
+    reshaped = [
         emit(array.Reshape(result, shape)) for result, shape in zip(results, shapes, strict=True)
     ]
-    rewriter.replace(op, back, relation=EQUAL)
+    rewriter.replace(op, reshaped, relation=EQUAL)
 
 
-def _retyped(op: kernel.Generic, arguments: list[Value], inside: Builder) -> tuple[Value, ...]:
+def _cloned_body(op: kernel.Generic, arguments: list[Value], inside: Builder) -> tuple[Value, ...]:
     for old, new in zip(op.body.arguments, arguments, strict=True):
         old.type = new.type
     return clone_into(op.body, inside, arguments)
 
 
-def _reshaped(
+def _collapsed_input(
     emit: Builder,
     op: kernel.Generic,
     value: Value,
     argument: Value,
     groups: Sequence[Sequence[int]],
 ) -> Value:
-    """An input with the axes merged that its loads walk as one."""
+    """An input with the merged axes collapsed."""
     load = next((use for use in argument.uses if isinstance(use, kernel.Load)), None)
     if load is None:
         return value
-    shape = _merged_shape(op, load, groups)
+    shape = _collapsed_shape(op, load, groups)
     if shape == kernel.array_type(value).shape:
         return value
     return emit(array.Reshape(value, shape))
 
 
-def _merged_shape(op: kernel.Generic, load: kernel.Load, groups: Sequence[Sequence[int]]) -> Shape:
-    merged = _merged_away(op, groups)
+def _collapsed_shape(
+    op: kernel.Generic, load: kernel.Load, groups: Sequence[Sequence[int]]
+) -> Shape:
+    merged = _merged_indices(op, groups)
     shape: list[Size] = []
     for index, size in zip(load.indices, kernel.array_type(load.array).shape, strict=True):
         if index in merged:
@@ -129,14 +143,14 @@ def _merged_shape(op: kernel.Generic, load: kernel.Load, groups: Sequence[Sequen
     return tuple(shape)
 
 
-def _merged_away(op: kernel.Generic, groups: Sequence[Sequence[int]]) -> set[Value]:
+def _merged_indices(op: kernel.Generic, groups: Sequence[Sequence[int]]) -> set[Value]:
     """The indices that are not the first of their group."""
     return {op.indices[axis] for group in groups for axis in group[1:]}
 
 
-def _shorten_loads(op: kernel.Generic, groups: Sequence[Sequence[int]]) -> None:
-    """Leave out of every load the indices that are merged into their neighbour."""
-    merged = _merged_away(op, groups)
+def _drop_merged_indices(op: kernel.Generic, groups: Sequence[Sequence[int]]) -> None:
+    """Drop from every load the indices that are merged into their neighbour."""
+    merged = _merged_indices(op, groups)
     for load in list(op.walk()):
         if isinstance(load, kernel.Load) and any(index in merged for index in load.indices):
             kept = [index for index in load.indices if index not in merged]
@@ -146,16 +160,17 @@ def _shorten_loads(op: kernel.Generic, groups: Sequence[Sequence[int]]) -> None:
 def regroup_like(
     op: kernel.Generic, argument: Value, domain: Shape, rewriter: Rewriter
 ) -> tuple[kernel.Generic, Value] | None:
-    """An element-wise kernel over one axis as one over `domain`, with the argument for the same array.
+    """Replace an element-wise kernel over one axis by one over `domain`, which has as many elements.
 
-    `argument` stands for a reshape of an array of that shape, which the new kernel reads directly.
-    None if some access is neither at the element's own place nor to a single number.
+    Returns the new kernel and its argument for the array that `argument` stands for, which it reads
+    without a reshape. None if a load is neither of the element that is computed nor of a scalar.
     """
     if not _is_element_wise(op) or not domain or product(domain) != op.domain[0]:
         return None
     emit = rewriter.before(op)
     inputs = [
-        _as(emit, value, domain) if kernel.array_type(value).shape else value for value in op.inputs
+        _reshaped_to(emit, value, domain) if kernel.array_type(value).shape else value
+        for value in op.inputs
     ]
     position = op.arrays.index(argument)
     regrouped = kernel.Generic(inputs, [], _regrouped_body(op, inputs, domain), domain)
@@ -166,7 +181,7 @@ def regroup_like(
 
 
 def _is_element_wise(op: kernel.Generic) -> bool:
-    """Whether a kernel has one axis and loads all arrays at the element's own place, or single numbers."""
+    """Whether a kernel has one axis and loads only the element that it computes, and scalars."""
     if len(op.domain) != 1:
         return False
     if any(kernel.array_type(value).shape not in (op.domain, ()) for value in op.inputs):
@@ -176,23 +191,23 @@ def _is_element_wise(op: kernel.Generic) -> bool:
 
 
 def _regrouped_body(op: kernel.Generic, inputs: Sequence[Value], domain: Shape) -> Block:
-    """The body of an element-wise kernel for arrays over `domain`. Leaves `op` without a right one."""
+    """The body of an element-wise kernel for arrays over `domain`. Invalidates the body of `op`."""
     body = Block([*[INDEX] * len(domain), *[value.type for value in inputs]])
     indices, arrays = body.arguments[: len(domain)], body.arguments[len(domain) :]
-    # The loads get as many indices as the arrays have axes; which ones is only known in the new body.
+    # Loads need as many indices as the arrays have axes: repeated ones, replaced after cloning.
     for load in [use for use in op.indices[0].uses if isinstance(use, kernel.Load)]:
         load.set_operands([load.array, *op.indices * len(domain)])
-    for before, after in zip(op.arrays, arrays, strict=True):
-        before.type = after.type
-    inside = Builder(body, op.location)
-    inside.place(kernel.Yield(clone_into(op.body, inside, [indices[0], *arrays])))
+    for old, new in zip(op.arrays, arrays, strict=True):
+        old.type = new.type
+    emit = Builder(body, op.location)
+    emit.place(kernel.Yield(clone_into(op.body, emit, [indices[0], *arrays])))
     for load in [inner for inner in body if isinstance(inner, kernel.Load) and inner.indices]:
         load.set_operands([load.array, *indices])
     return body
 
 
-def _as(emit: Builder, value: Value, shape: Shape) -> Value:
-    """The array under another shape; a reshape of an array that has it is skipped."""
+def _reshaped_to(emit: Builder, value: Value, shape: Shape) -> Value:
+    """A value in another shape, without a reshape if the source of its reshapes has that shape."""
     while isinstance(value.op, array.Reshape):
         value = value.op.source
     if kernel.array_type(value).shape == shape:

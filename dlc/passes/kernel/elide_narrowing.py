@@ -22,6 +22,6 @@ def elide_narrowing(module: Op, context: Context) -> None:
         if isinstance(op, scalar.Cast) and isinstance(op.source.op, scalar.Cast):
             narrow, wide = op.source, op.source.op.source
             if narrow.type in (F16, BF16) and wide.type is op.result.type:
-                context.log.did("keep wide", narrow)
+                context.log.did("keep in f32", narrow)
                 op.result.replace_by(wide)
                 op.erase()

@@ -1,9 +1,8 @@
-"""Products read their operands as they are stored: transposed, and on GPUs in 16 bits.
+"""Operand folding: products read operands as they are stored, transposed, and on GPUs in 16 bits.
 
-For a CPU both are work that packing does on the way, and there products take transposed ones as they lie.
-On a GPU a product reads both by itself, which saves a pass over memory, and factors of f16 and bf16 go to
-the instructions that multiply such: what products of 16-bit factors are in f32 is exact, so nothing is
-rounded that was not rounded before.
+On a CPU packing transposes, and widens, on the way. On a GPU a product reads both layouts itself, which
+saves a pass over memory, and f16 and bf16 factors go to the matrix instructions for them (tensor cores). A
+product of two 16-bit factors is exact in f32, so nothing is rounded that was not rounded before.
 """
 
 from __future__ import annotations
@@ -23,76 +22,76 @@ from dlc.passes.graph.device_placement import ops_of
 
 @define_pass("fold_operands")
 def fold_operands(module: Op, context: Context, *, gpu_only: bool = False) -> None:
-    """Let products read operands that were only transposed or widened as they were before.
+    """Fold transposes and casts from 16 bits into the products that read them.
 
-    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    With `gpu_only` only products placed on a GPU.
     """
     for op in ops_of(module, gpu_only=gpu_only):
         match op:
             case Gemm() if not op.outs:
-                _in_16_bits(op, context)
-                _as_stored(op, context)
+                _fold_casts(op, context)
+                _fold_transposes(op, context)
             case Conv() if not op.outs:
-                _in_16_bits(op, context)
+                _fold_casts(op, context)
             case Attention() if not op.outs:
-                _attention_in_16_bits(op, context)
+                _fold_attention_casts(op, context)
             case _:
                 pass
 
 
 @define_pass("fold_transposes")
 def fold_transposes(module: Op, context: Context) -> None:
-    """Let products read operands that were only transposed as they were before."""
+    """Fold transposes into the products that read them."""
     for op in list(module.walk()):
         if isinstance(op, Gemm) and not op.outs:
-            _as_stored(op, context)
+            _fold_transposes(op, context)
 
 
 @define_pass("constant_padding")
 def constant_padding(module: Op, context: Context, *, gpu_only: bool = False) -> None:
-    """Have the zeros around pictures as numbers of the artifact: no kernel of a GPU reads them.
+    """Make the padding value of convolutions a constant: no GPU kernel reads it.
 
-    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    With `gpu_only` only convolutions placed on a GPU.
     """
     for op in ops_of(module, gpu_only=gpu_only):
         if isinstance(op, Conv) and not op.outs:
             zeros = Dense.splat(0, kernel.array_type(op.blank))
-            made = Builder.before_op(op)(array.Constant(zeros))
-            op.replace_operand(op.blank, made)
+            constant = Builder.before_op(op)(array.Constant(zeros))
+            op.replace_operand(op.blank, constant)
 
 
-# Factors of 16 bits.
+# 16-bit operands.
 
 
-def _in_16_bits(op: Gemm | Conv, context: Context) -> None:
-    """Multiply numbers of 16 bits where both operands are such, widened."""
-    made = _all_narrow(op, 2, context)
-    if made is not None:
-        context.log.did("multiply as stored, in 16 bits", op)
-        _read(op, made)
+def _fold_casts(op: Gemm | Conv, context: Context) -> None:
+    """Multiply in 16 bits where both operands are 16-bit values cast to f32."""
+    narrow_operands = _narrow_sources(op, 2, context)
+    if narrow_operands is not None:
+        context.log.did("read 16-bit operands as stored", op)
+        _set_first_operands(op, narrow_operands)
 
 
-def _attention_in_16_bits(op: Attention, context: Context) -> None:
-    """Attend in 16 bits where queries, keys and values are such, widened, and the result is such."""
+def _fold_attention_casts(op: Attention, context: Context) -> None:
+    """Read queries, keys and values in 16 bits, if that is their dtype and the result is rounded to it."""
     depth = kernel.array_type(op.query).shape[-1]
     fits = all(isinstance(size, int) and 0 < size <= MOST_NARROW for size in (depth, op.width))
     result = op.results[0]
     dtype = _rounded_to(result)
     if dtype is None or not fits:
         return
-    made = _all_narrow(op, 3, context)
-    if made is None or kernel.array_type(made[0]).dtype is not dtype:
+    narrow_operands = _narrow_sources(op, 3, context)
+    if narrow_operands is None or kernel.array_type(narrow_operands[0]).dtype is not dtype:
         return
-    context.log.did("attend as stored, in 16 bits", op)
-    _read(op, [*made, *[_narrow(mask) or mask for mask in op.mask]])
-    (rounds,) = result.uses
+    context.log.did("read 16-bit queries, keys and values as stored", op)
+    _set_first_operands(op, [*narrow_operands, *[_narrow_source(mask) or mask for mask in op.mask]])
+    (rounding,) = result.uses
     result.type = kernel.array_type(result).with_dtype(dtype)
-    rounds.result.replace_by(result)
-    rounds.erase()
+    rounding.result.replace_by(result)
+    rounding.erase()
 
 
 def _rounded_to(value: Value) -> DType | None:
-    """The dtype of 16 bits that the only reader of a value rounds it to, doing nothing else."""
+    """The 16-bit dtype to which the only reader of a value casts it, if it does nothing else."""
     if len(value.uses) != 1:
         return None
     (reader,) = value.uses
@@ -102,54 +101,53 @@ def _rounded_to(value: Value) -> DType | None:
     return dtype if dtype in (F16, BF16) and _is_copy(reader) else None
 
 
-def _all_narrow(op: Gemm | Conv | Attention, count: int, context: Context) -> list[Value] | None:
-    """Arrays in 16 bits that the first operands are the widened forms of.
-
-    None if some is not, or they differ.
-    """
-    found = [_narrow(value) for value in op.operands[:count]]
-    made = [value for value in found if value is not None]
-    dtypes = {kernel.array_type(value).dtype for value in made}
-    if len(made) == count and len(dtypes) == 1:
-        return made
-    if made:
-        context.log.refused("its factors are not all of the same 16 bits", op)
-    for value in made:
+def _narrow_sources(
+    op: Gemm | Conv | Attention, count: int, context: Context
+) -> list[Value] | None:
+    """The 16-bit arrays of which the first operands are casts; None unless all are of one dtype."""
+    candidates = [_narrow_source(value) for value in op.operands[:count]]
+    narrow = [value for value in candidates if value is not None]
+    dtypes = {kernel.array_type(value).dtype for value in narrow}
+    if len(narrow) == count and len(dtypes) == 1:
+        return narrow
+    if narrow:
+        context.log.refused("its operands are not all of the same 16-bit dtype", op)
+    for value in narrow:
         _erase_unused(value)
     return None
 
 
-def _read(op: Gemm | Conv | Attention, operands: Sequence[Value]) -> None:
-    """Let a kernel read other operands first."""
-    before = op.operands[: len(operands)]
+def _set_first_operands(op: Gemm | Conv | Attention, operands: Sequence[Value]) -> None:
+    """Replace the first operands of a kernel."""
+    old_operands = op.operands[: len(operands)]
     op.set_operands([*operands, *op.operands[len(operands) :]])
-    for value in before:
+    for value in old_operands:
         _erase_unused(value)
 
 
-def _narrow(value: Value) -> Value | None:
-    """The array in 16 bits that a value is the widened form of, made anew where it was moved around."""
+def _narrow_source(value: Value) -> Value | None:
+    """The 16-bit array of which a value is a cast, recreated if its elements were moved in between."""
     match value.op:
         case array.Reshape() as op:
-            source = _narrow(op.source)
+            source = _narrow_source(op.source)
             return None if source is None else _before(op, array.Reshape(source, op.shape))
         case kernel.Generic(inputs=(source,), outs=()) as op if len(op.results) == 1:
-            widened = _widened(op)
+            widened = _widened_dtype(op)
             if widened is not None:
-                return source if _is_copy(op) else _moved(op, source, widened)
-            narrow = _narrow(source)
+                return source if _is_copy(op) else _narrowed_move(op, source, widened)
+            narrow = _narrow_source(source)
             if narrow is None:
                 return None
-            made = _moved(op, narrow, kernel.array_type(narrow).dtype)
-            if made is None:
+            moved = _narrowed_move(op, narrow, kernel.array_type(narrow).dtype)
+            if moved is None:
                 _erase_unused(narrow)
-            return made
+            return moved
         case _:
             return None
 
 
-def _widened(op: kernel.Generic) -> DType | None:
-    """The dtype of 16 bits that a kernel reads, if each element it reads is widened at once."""
+def _widened_dtype(op: kernel.Generic) -> DType | None:
+    """The 16-bit dtype that a kernel reads, if it casts every element to f32 right after loading."""
     (argument,) = op.arrays
     dtype = kernel.array_type(argument).dtype
     loads = [use for use in argument.uses if isinstance(use, kernel.Load)]
@@ -159,33 +157,33 @@ def _widened(op: kernel.Generic) -> DType | None:
 
 
 def _is_copy(op: kernel.Generic) -> bool:
-    """Whether a kernel does nothing but convert each element in its place."""
+    """Whether a kernel only casts each element."""
     result = op.body.terminator.operands[0]
     load = result.op.source.op if isinstance(result.op, scalar.Cast) else None
     return isinstance(load, kernel.Load) and list(load.indices) == op.indices
 
 
-def _moved(op: kernel.Generic, source: Value, dtype: DType) -> Value | None:
-    """A kernel that only moves elements around, from an array of another dtype; None if it computes."""
+def _narrowed_move(op: kernel.Generic, source: Value, dtype: DType) -> Value | None:
+    """The same kernel on an array of another dtype, if it only moves elements; otherwise None."""
     body = Block([*[index.type for index in op.indices], source.type])
     emit = Builder(body, op.location)
-    known: dict[Value, Value] = dict(zip([*op.indices, *op.arrays], body.arguments, strict=True))
+    clone_of: dict[Value, Value] = dict(zip([*op.indices, *op.arrays], body.arguments, strict=True))
     for inner in op.body:
         if inner.terminator:
-            emit.place(kernel.Yield([known[value] for value in inner.operands]))
+            emit.place(kernel.Yield([clone_of[value] for value in inner.operands]))
             break
-        operands = [known[value] for value in inner.operands]
+        operands = [clone_of[value] for value in inner.operands]
         match inner:
             case scalar.Cast(dtype=to) if to is F32 and operands[0].type is dtype:
-                known[inner.result] = operands[0]
+                clone_of[inner.result] = operands[0]
             case scalar.Constant(value=0, type=type) if type is F32:
-                known[inner.result] = emit(scalar.Constant(0.0, dtype))
+                clone_of[inner.result] = emit(scalar.Constant(0.0, dtype))
             case kernel.Load() | scalar.Select():
-                known[inner.result] = emit(clone(inner, operands))
+                clone_of[inner.result] = emit(clone(inner, operands))
             case _ if not inner.regions and F32 not in [
                 v.type for v in (*inner.operands, *inner.results)
             ]:
-                known.update(zip(inner.results, emit.all(clone(inner, operands)), strict=True))
+                clone_of.update(zip(inner.results, emit.all(clone(inner, operands)), strict=True))
             case _:
                 return None
     result = body.terminator.operands[0]
@@ -201,21 +199,21 @@ def _before(op: Op, made: Op) -> Value:
 # Transposed operands.
 
 
-def _as_stored(op: Gemm, context: Context) -> None:
-    """Read matrices that were only transposed as they were."""
-    for number, name in enumerate(("lhs_transposed", "rhs_transposed")):
-        value = op.operands[number]
-        source = _turned(value)
+def _fold_transposes(op: Gemm, context: Context) -> None:
+    """Read the source of a transpose instead, and flip the attribute of the product."""
+    for index, attribute in enumerate(("lhs_transposed", "rhs_transposed")):
+        value = op.operands[index]
+        source = _transpose_source(value)
         if source is not None:
-            context.log.did("read a matrix as stored", op)
+            context.log.did("fold a transpose into the product", op)
             operands = list(op.operands[:2])
-            operands[number] = source
-            op.attributes[name] = not op.attributes[name]
-            _read(op, operands)
+            operands[index] = source
+            op.attributes[attribute] = not op.attributes[attribute]
+            _set_first_operands(op, operands)
 
 
-def _turned(value: Value) -> Value | None:
-    """The array that a value is with its last two axes swapped."""
+def _transpose_source(value: Value) -> Value | None:
+    """The array of which a value is the transpose in its last two axes; None if it is none."""
     match value.op:
         case kernel.Generic(inputs=(source,), outs=()) as op if len(op.domain) > 1:
             result = op.body.terminator.operands[0]
@@ -229,7 +227,7 @@ def _turned(value: Value) -> Value | None:
 
 
 def _erase_unused(value: Value) -> None:
-    """Erase what made a value that nothing reads any more."""
+    """Erase the producers of an unread value."""
     while isinstance(value.op, kernel.Generic | array.Reshape) and not value.uses:
         op, value = value.op, value.op.operands[0]
         op.erase()

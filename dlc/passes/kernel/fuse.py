@@ -1,14 +1,14 @@
-"""Fusion: formulas that feed each other become one kernel.
+"""Producer-consumer fusion: formulas that feed each other become one kernel.
 
-Going forward through the kernels, each takes in what it can. A *producer* that is a plain formula is
-written into its consumer where the consumer loads it, if that computes nothing twice, or next to
-nothing. A *consumer* that is a plain formula over the same elements is written behind the product or
-fold that it reads, as its epilogue. What was looked at and not done is in the decision log.
+The pass visits the kernels in order. A *producer* that is an element-wise formula is inlined into its
+consumer at each load, if that repeats little or no work. A *consumer* that is an element-wise formula over
+the domain of the product or reduction that it reads becomes the epilogue of that. Refusals are in the
+decision log.
 
-At -O1 kernels that add floats stay as they are: what they read decides in which order they add.
+At -O1 kernels that add floats are left alone: fusion may change the order of their additions.
 
-A producer that takes a transcendental function or a division is never computed twice, and so the
-producer of both a maximum and the subtraction of that maximum is not.
+A producer with a transcendental function or a division is never computed twice. So the operand of a
+softmax, read by both the maximum and the subtraction of it, is not inlined.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from dlc.passes.graph.canonicalize import graph_blocks
 from dlc.passes.kernel.collapse import regroup_like
 
 MAX_INPUTS = 12
-"""Arrays that one kernel reads: each needs a pointer in a register."""
+"""The most arrays that a kernel reads: each needs a pointer in a register."""
 MAX_OPERATIONS = 160
-"""Operations of one formula: longer ones run out of registers and take long to compile."""
+"""The most operations of a formula: longer ones spill registers and take long to compile."""
 FREE_OPERATIONS = 2
-"""Arithmetic that may be done twice rather than stored and loaded."""
+"""The most arithmetic operations that are repeated rather than stored and loaded."""
 
 CHEAP = (
     scalar.Add,
@@ -58,34 +58,38 @@ def fuse(
     max_inputs: int = MAX_INPUTS,
     max_operations: int = MAX_OPERATIONS,
 ) -> None:
-    """Write formulas that feed each other as one kernel.
+    """Fuse formulas that feed each other into one kernel.
 
-    A kernel reads `max_inputs` arrays at most, and its formula has `max_operations` operations at most.
+    A kernel reads at most `max_inputs` arrays, and its formula has at most `max_operations` operations.
     """
     fusion = _Fusion(context, _Limits(max_inputs, max_operations))
     for block in graph_blocks(module):
-        fusion.look_at(block)
+        fusion.record_depths(block)
         for op in block:
             if isinstance(op, kernel.Generic) and op.parent is not None and not op.outs:
-                fusion.take_in(op)
+                fusion.fuse_into(op)
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """The most that one kernel may have."""
+    """The limits on the size of a kernel."""
 
     inputs: int
     operations: int
 
     def too_large(self, operations: int) -> str:
-        """Why formulas of so many operations together stay apart; empty if they need not."""
+        """Why formulas with so many operations in total are not fused; empty if they may be."""
         long = operations > self.operations
-        return f"the formula would have {operations} operations" if long else ""
+        return (
+            f"the formula would have {operations} operations, more than {self.operations}"
+            if long
+            else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What is asked again and again of a kernel's formula."""
+    """Facts of a kernel's formula, cached: how many operations it has, whether it is element-wise."""
 
     count: int
     is_map: bool
@@ -99,31 +103,31 @@ class _Fusion:
         self.log = context.log
         self.keeps_order = context.options.level < 2
         self.depth: dict[Op, int] = {}
-        """How many kernels each one has before it, at least: equals could run at the same time."""
+        """The longest chain of kernels before each one: kernels of equal depth may run side by side."""
         self._facts: dict[kernel.Generic, _Facts] = {}
 
     def facts(self, op: kernel.Generic) -> _Facts:
-        """What there is to know of a formula as it is now."""
-        found = self._facts.get(op)
-        if found is None:
-            found = self._facts[op] = _Facts(_count(op.body), op.is_map, op.adds_floats)
-        return found
+        """The facts of a formula as it is now."""
+        facts = self._facts.get(op)
+        if facts is None:
+            facts = self._facts[op] = _Facts(_count(op.body), op.is_map, op.adds_floats)
+        return facts
 
     def _count(self, op: Product | kernel.Generic) -> int:
         return self.facts(op).count if isinstance(op, kernel.Generic) else _count(op.formula)
 
-    def look_at(self, block: Block) -> None:
-        """Note the depth of every operation of a block."""
+    def record_depths(self, block: Block) -> None:
+        """Record the depth of every operation of a block."""
         for op in block:
             before = [self.depth.get(value.op, 0) for value in op.operands if value.op is not None]
             self.depth[op] = max(before, default=0) + isinstance(op, kernel.Kernel)
 
-    def take_in(self, consumer: kernel.Generic) -> None:
-        """Write producers into a kernel until none fits, then the kernel behind one it follows."""
+    def fuse_into(self, consumer: kernel.Generic) -> None:
+        """Inline producers into a kernel until none fits, then make it the epilogue of its producer."""
         refused: set[Value] = set()
         while True:
-            _read_once(consumer)
-            found = next(
+            _merge_equal_inputs(consumer)
+            inlined_argument = next(
                 (
                     a
                     for a, v in _inputs(consumer)
@@ -131,7 +135,7 @@ class _Fusion:
                 ),
                 None,
             )
-            if found is None:
+            if inlined_argument is None:
                 break
         self._append(consumer)
 
@@ -143,24 +147,28 @@ class _Fusion:
             return False
         if not self.facts(producer).is_map:
             return False
-        given, facts = self.facts(producer), self.facts(consumer)
-        size = given.count, facts.count
-        reason = self._reordered(consumer) or _why_not_inline(
-            producer, consumer, argument, size, self.limits
+        producer_facts, consumer_facts = self.facts(producer), self.facts(consumer)
+        counts = producer_facts.count, consumer_facts.count
+        reason = self._why_order_is_kept(consumer) or _why_not_inline(
+            producer, consumer, argument, counts, self.limits
         )
         if reason:
             self.log.refused(reason, value)
             return False
         self.log.did("fuse into its reader", value)
         loads = [use for use in argument.uses if isinstance(use, kernel.Load)]
-        alone = len(loads) == 1 and len(value.uses) == 1 and value.uses[consumer] == 1
-        if alone and given.count > facts.count and _is_beside(producer, consumer, loads[0]):
-            _take_over(producer, consumer, loads[0], argument)
+        is_only_reader = len(loads) == 1 and len(value.uses) == 1 and value.uses[consumer] == 1
+        if (
+            is_only_reader
+            and producer_facts.count > consumer_facts.count
+            and _loads_own_element(producer, consumer, loads[0])
+        ):
+            _inline_large_producer(producer, consumer, loads[0], argument)
         else:
-            _write_in(producer, consumer, loads, argument, alone)
-        # A map brings neither folds nor rows. Each load goes, and the yield does not come along.
-        count = facts.count + len(loads) * (given.count - 2)
-        self._facts[consumer] = replace(facts, count=count)
+            _inline_formula(producer, consumer, loads, argument, is_only_reader)
+        # A map brings neither reductions nor rows. Each load goes, and the yield does not come along.
+        count = consumer_facts.count + len(loads) * (producer_facts.count - 2)
+        self._facts[consumer] = replace(consumer_facts, count=count)
         if producer.is_unused:
             del self._facts[producer]
             self.rewriter.erase(producer, Gone("fused into the kernel that reads it"))
@@ -186,42 +194,44 @@ class _Fusion:
         value: Value,
     ) -> bool:
         reason = (
-            self._reordered(producer)
+            self._why_order_is_kept(producer)
             or _why_not_append(producer, consumer, argument, value, self.limits)
-            or self._rival(producer, consumer)
+            or self._why_not_parallel(producer, consumer)
             or self.limits.too_large(self._count(producer) + self.facts(consumer).count)
         )
         if reason:
             self.log.refused(reason, value)
             return False
         if value is not producer.result:
-            # Between the two is only a reshape: walk the elements as the producer does.
+            # Only a reshape is between the two: regroup the consumer over the domain of the producer.
             regrouped = regroup_like(consumer, argument, producer.domain, self.rewriter)
             if regrouped is None:
-                self.log.refused("the reader walks other axes", value)
+                self.log.refused("its reader iterates over other axes", value)
                 return False
             consumer, argument = regrouped
             self._drop_reshapes(value)
-        self.log.did("fuse behind", consumer, of=producer.name)
+        self.log.did("fuse as epilogue", consumer, of=producer.name)
         assert consumer.parent is not None
         consumer.parent.move(producer, consumer)
-        _write_behind(producer, consumer, argument)
-        for changed in (producer, consumer):
-            if isinstance(changed, kernel.Generic):
-                self._facts.pop(changed, None)
+        _append_formula(producer, consumer, argument)
+        for fused_op in (producer, consumer):
+            if isinstance(fused_op, kernel.Generic):
+                self._facts.pop(fused_op, None)
         result = producer.result
         self.rewriter.values.replaced(result, None, Gone("fused with the kernel that reads it"))
         result.type, result.name = kernel.array_type(consumer.result), None
         self.rewriter.replace(consumer, result, relation=EQUAL)
         return True
 
-    def _reordered(self, op: Product | kernel.Generic) -> str:
-        """Why nothing is fused with a kernel at this level."""
+    def _why_order_is_kept(self, op: Product | kernel.Generic) -> str:
+        """Why nothing is fused with a kernel at this optimization level; empty if it may be."""
         adds = self.keeps_order and isinstance(op, kernel.Generic) and self.facts(op).adds_floats
-        return "it would add in another order" if adds else ""
+        return "fusion at -O1 keeps the order of additions" if adds else ""
 
-    def _rival(self, producer: Product | kernel.Generic, consumer: kernel.Generic) -> str:
-        """Why a kernel is not written behind a product: another product could run beside it."""
+    def _why_not_parallel(
+        self, producer: Product | kernel.Generic, consumer: kernel.Generic
+    ) -> str:
+        """Why a kernel does not become the epilogue of a product: another one could run beside that."""
         if not isinstance(producer, Product):
             return ""
         for _, value in _inputs(consumer):
@@ -231,35 +241,39 @@ class _Fusion:
                 and other is not producer
                 and self.depth.get(other) == self.depth.get(producer)
             ):
-                return "two products that it reads can run at the same time"
+                return "its reader also reads a product that can run beside it"
         return ""
 
     def _drop_reshapes(self, value: Value) -> None:
-        """Erase a chain of reshapes that nothing uses any more."""
+        """Erase a chain of unused reshapes."""
         while isinstance(value.op, array.Reshape) and not value.uses:
             reshape = value.op
             value = reshape.source
             self.rewriter.erase(reshape, Gone("fused with the kernel that reads it"))
 
 
-def _write_in(
+def _inline_formula(
     producer: kernel.Generic,
     consumer: kernel.Generic,
     loads: Sequence[kernel.Load],
     argument: Value,
-    alone: bool,
+    is_only_reader: bool,
 ) -> None:
-    """Put the producer's formula in the place of each load; `alone` says that nothing else needs it."""
+    """Replace each load by the producer's formula, which is moved if the consumer is its only reader."""
     arrays = [consumer.argument_for(read) for read in producer.inputs]
     for load in loads:
-        (element,) = (_moved if alone else _cloned)(producer.body, load, arrays)
+        (element,) = (_moved_formula if is_only_reader else _cloned_formula)(
+            producer.body, load, arrays
+        )
         load.result.replace_by(element)
         load.erase()
     consumer.remove_input(argument)
 
 
-def _is_beside(producer: kernel.Generic, consumer: kernel.Generic, load: kernel.Load) -> bool:
-    """Whether a load asks for the very element that the consumer computes."""
+def _loads_own_element(
+    producer: kernel.Generic, consumer: kernel.Generic, load: kernel.Load
+) -> bool:
+    """Whether a load reads the element that the consumer computes."""
     return (
         producer.domain == consumer.domain
         and load.parent is consumer.body
@@ -267,55 +281,55 @@ def _is_beside(producer: kernel.Generic, consumer: kernel.Generic, load: kernel.
     )
 
 
-def _take_over(
+def _inline_large_producer(
     producer: kernel.Generic, consumer: kernel.Generic, load: kernel.Load, argument: Value
 ) -> None:
-    """The same as `_write_in` for a large producer: the consumer goes on in the producer's block.
+    """The same as `_inline_formula` for a large producer: the consumer's operations move to its block.
 
-    Only what is in the consumer is moved, so a chain of kernels is not moved again at each of its steps.
+    Only the consumer's operations are moved, so fusing a chain of kernels takes linear time.
     """
-    _read_once(producer)
-    own, taken = consumer.body, producer.body
-    (element,) = taken.terminator.operands
-    taken.terminator.erase()
-    place = taken.first
-    for op in list(own):
+    _merge_equal_inputs(producer)
+    consumer_body, producer_body = consumer.body, producer.body
+    (element,) = producer_body.terminator.operands
+    producer_body.terminator.erase()
+    position = producer_body.first
+    for op in list(consumer_body):
         if op is load:
-            place = None
+            position = None
         else:
-            taken.move(op, place)
+            producer_body.move(op, position)
     load.result.replace_by(element)
     load.erase()
-    theirs = {value: new for new, value in _inputs(producer)}
-    for new in theirs.values():
+    producer_arguments = {value: new for new, value in _inputs(producer)}
+    for new in producer_arguments.values():
         new.name = None
     reads: dict[Value, Value] = {}
-    for known, value in _inputs(consumer):
-        if known is not argument:
-            reads[value] = theirs.get(value) or taken.add_argument(value.type)
-            _stand_for(reads[value], known)
-    reads = reads | theirs
-    for new, known in zip(producer.indices, consumer.indices, strict=True):
-        _stand_for(new, known)
-    taken.set_arguments([*producer.indices, *reads.values()])
+    for argument_of_consumer, value in _inputs(consumer):
+        if argument_of_consumer is not argument:
+            reads[value] = producer_arguments.get(value) or producer_body.add_argument(value.type)
+            _rename_argument(reads[value], argument_of_consumer)
+    reads = reads | producer_arguments
+    for new, argument_of_consumer in zip(producer.indices, consumer.indices, strict=True):
+        _rename_argument(new, argument_of_consumer)
+    producer_body.set_arguments([*producer.indices, *reads.values()])
     consumer.attributes["segments"] = (len(reads), 0)
     consumer.set_operands(list(reads))
     producer.swap_regions(consumer)
 
 
-def _stand_for(new: Value, known: Value) -> None:
-    """Let an argument of the producer's block be what an argument of the consumer's was."""
-    new.name = known.name
-    known.replace_by(new)
+def _rename_argument(new: Value, old: Value) -> None:
+    """Replace an argument of the consumer's block by one of the producer's."""
+    new.name = old.name
+    old.replace_by(new)
 
 
-def _cloned(formula: Block, load: kernel.Load, arrays: Sequence[Value]) -> Sequence[Value]:
-    """What a formula yields, computed before a load at the element that this asks for."""
+def _cloned_formula(formula: Block, load: kernel.Load, arrays: Sequence[Value]) -> Sequence[Value]:
+    """The element that a formula yields at the indices of a load, computed before it."""
     return clone_into(formula, Builder.before_op(load), [*load.indices, *arrays])
 
 
-def _moved(formula: Block, load: kernel.Load, arrays: Sequence[Value]) -> Sequence[Value]:
-    """The same with the operations of the formula itself, which nothing else needs."""
+def _moved_formula(formula: Block, load: kernel.Load, arrays: Sequence[Value]) -> Sequence[Value]:
+    """The same, with the operations of the formula itself instead of copies."""
     assert load.parent is not None
     for argument, value in zip(formula.arguments, [*load.indices, *arrays], strict=True):
         argument.replace_by(value)
@@ -325,10 +339,10 @@ def _moved(formula: Block, load: kernel.Load, arrays: Sequence[Value]) -> Sequen
     return formula.terminator.operands
 
 
-def _write_behind(
+def _append_formula(
     producer: Product | kernel.Generic, consumer: kernel.Generic, argument: Value
 ) -> None:
-    """Continue the producer's formula with the consumer's."""
+    """Append the consumer's formula to the producer's."""
     formula = producer.formula
     (element,) = formula.terminator.operands
     indices = formula.arguments[: len(producer.domain)]
@@ -346,23 +360,23 @@ def _write_behind(
     consumer.body.arguments.pop()
 
 
-def _read_once(op: kernel.Generic) -> None:
-    """Read an array that is an input several times through the first of its arguments."""
-    first: dict[Value, Value] = {}
+def _merge_equal_inputs(op: kernel.Generic) -> None:
+    """Read an array that is passed several times through its first argument only."""
+    arguments: dict[Value, Value] = {}
     for argument, value in _inputs(op):
-        known = first.setdefault(value, argument)
-        if known is not argument:
-            argument.replace_by(known)
+        first_argument = arguments.setdefault(value, argument)
+        if first_argument is not argument:
+            argument.replace_by(first_argument)
             op.remove_input(argument)
 
 
 def _inputs(op: kernel.Generic) -> list[tuple[Value, Value]]:
-    """Each array that a kernel reads, with the argument that stands for it."""
+    """The argument and the array of each input of a kernel."""
     return list(zip(op.arrays, op.inputs, strict=True))
 
 
 def _origin(value: Value) -> Value:
-    """The value that a chain of reshapes with one user each starts from."""
+    """The source of a chain of reshapes with one reader each."""
     while isinstance(value.op, array.Reshape) and len(value.uses) == 1:
         value = value.op.source
     return value
@@ -375,26 +389,28 @@ def _why_not_inline(
     counts: tuple[int, int],
     limits: _Limits,
 ) -> str:
-    """Why a formula stays a kernel of its own; empty if it need not. `counts` are of both formulas."""
+    """Why a producer is not inlined; empty if it may be. `counts` are the operations of both formulas."""
     if len(producer.results) != 1:
         return "it has several results"
     loads = [use for use in argument.uses if isinstance(use, kernel.Load)]
-    again = len(producer.result.uses) > 1 or len(loads) > 1 or not _walks_once(producer, loads)
-    if again and not _is_free(producer.body):
+    repeats = (
+        len(producer.result.uses) > 1 or len(loads) > 1 or not _loads_each_once(producer, loads)
+    )
+    if repeats and not _is_free(producer.body):
         return "it would be computed more than once"
     reads = {*producer.inputs, *consumer.inputs} - {producer.result}
     if len(reads) > limits.inputs:
-        return f"the kernel would read {len(reads)} arrays"
+        return f"the kernel would read {len(reads)} arrays, more than {limits.inputs}"
     return limits.too_large(counts[0] * max(1, len(loads)) + counts[1])
 
 
-def _walks_once(producer: kernel.Generic, loads: list[kernel.Load]) -> bool:
-    """Whether the loads ask for no more elements than the producer has."""
-    return all(_times(load) == product(producer.domain) for load in loads)
+def _loads_each_once(producer: kernel.Generic, loads: list[kernel.Load]) -> bool:
+    """Whether each load reads every element of the producer at most once."""
+    return all(_executions(load) == product(producer.domain) for load in loads)
 
 
-def _times(load: kernel.Load) -> Size:
-    """How often a load runs."""
+def _executions(load: kernel.Load) -> Size:
+    """How often a load is executed."""
     total: Size = 1
     around = load.parent.parent if load.parent is not None else None
     while around is not None:
@@ -410,7 +426,7 @@ def _times(load: kernel.Load) -> Size:
 
 
 def _is_free(body: Block) -> bool:
-    """Whether a formula is so little that computing it again beats storing it."""
+    """Whether repeating a formula is cheaper than storing its result."""
     work = [op for op in body if not isinstance(op, kernel.Load | kernel.Yield | scalar.Constant)]
     loads = sum(isinstance(op, kernel.Load) for op in body)
     return loads <= 1 and len(work) <= FREE_OPERATIONS and all(isinstance(op, CHEAP) for op in work)
@@ -429,27 +445,28 @@ def _why_not_append(
     value: Value,
     limits: _Limits,
 ) -> str:
-    """Why a kernel is not written behind the one it reads; empty if it can be."""
+    """Why a kernel does not become the epilogue of one that it reads; empty if it may."""
     if len(producer.results) != 1 or producer.outs:
         return "it has several results"
     if len(producer.result.uses) != 1 or len(value.uses) != 1:
-        return "others read it, too"
+        return "other kernels read it, too"
     if isinstance(producer, kernel.Generic) and isinstance(
         producer.body.terminator.operands[0].op, kernel.Stage
     ):
-        return "its rows are written as a whole"
+        return "it writes whole rows at once"
     if value is producer.result and consumer.domain != producer.domain:
-        return "its reader computes other elements"
+        return "its reader has another domain"
     for use in argument.uses:
         if not isinstance(use, kernel.Load) or list(use.indices) != consumer.indices:
-            return "its reader needs other elements than its own"
+            return "its reader loads elements other than the one it computes"
     if (
         isinstance(producer, Product)
         and kernel.array_type(consumer.result).dtype is not producer.accumulator
         and kernel.array_type(producer.lhs).dtype is producer.accumulator
     ):
-        # Sums of wide factors are added up where the result goes; those of 16 bits never are.
-        return "the reader's dtype is not that of the sums"
-    if len(consumer.inputs) + len(producer.operands) > limits.inputs:
-        return "the kernel would read too many arrays"
+        # Sums of f32 and f64 factors accumulate in the result's memory; those of 16-bit factors never do.
+        return "its reader's dtype is not that of the accumulators"
+    inputs = len(consumer.inputs) + len(producer.operands)
+    if inputs > limits.inputs:
+        return f"the kernel would read {inputs} arrays, more than {limits.inputs}"
     return ""

@@ -1,7 +1,7 @@
-"""What is the same in every step of a loop is computed once, before it.
+"""Loop-invariant code motion: kernels that compute the same in every iteration move before the loop.
 
-The panels of a recurrent layer's weights are the case that matters: putting them in order takes as long as
-the product of a step.
+The case that matters is packing the weights of a recurrent layer into panels, which takes as long as the
+product of one iteration.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from dlc.ir.types import TensorType
 Loop = flow.Scan | flow.While
 
 MOST_GROWTH = 2
-"""How many times larger than what it reads a value may be that is kept for the whole loop."""
+"""How many times larger than its inputs a hoisted value may be, since it lives for the whole loop."""
 
 
 @define_pass("hoist")
 def hoist(module: Op, context: Context) -> None:
-    """Move kernels out of loops in which they always compute the same."""
-    # Inner loops first: what leaves one may leave the one around it, too.
+    """Move loop-invariant kernels before their loops."""
+    # Inner loops first: a kernel that leaves one may leave the loop around it, too.
     for loop in reversed([op for op in module.walk() if isinstance(op, Loop)]):
-        moved = _wanted(_same_every_time(loop, context))
+        moved = _worth_hoisting(_invariant_operations(loop, context))
         if moved:
             context.log.did("compute before the loop", loop, kernels=len(moved))
-            _take_out(loop, moved, context.rewriter)
+            _hoist(loop, moved, context.rewriter)
 
 
-def _given(loop: Loop, block: Block) -> dict[Value, Value]:
-    """The arguments of a block that are the same in every step, and what they are outside."""
+def _invariant_arguments(loop: Loop, block: Block) -> dict[Value, Value]:
+    """The loop-invariant arguments of a block, with the values outside."""
     count = len(loop.constants)
     inside = block.arguments[len(block.arguments) - count :]
     return dict(zip(inside, loop.constants, strict=True))
 
 
-def _same_every_time(loop: Loop, context: Context) -> list[Op]:
-    """The operations of the body that depend on nothing that changes, in order."""
-    known = set(_given(loop, loop.body))
-    found: list[Op] = []
+def _invariant_operations(loop: Loop, context: Context) -> list[Op]:
+    """The operations of the body that depend on invariant values only, in order."""
+    invariant = set(_invariant_arguments(loop, loop.body))
+    operations: list[Op] = []
     for op in loop.body:
-        if all(value in known for value in op.operands) and _may_leave(op, context):
-            known.update(op.results)
-            found.append(op)
-    return found
+        if all(value in invariant for value in op.operands) and _may_leave(op, context):
+            invariant.update(op.results)
+            operations.append(op)
+    return operations
 
 
 def _may_leave(op: Op, context: Context) -> bool:
-    """Whether nothing is wrong with computing it where the loop takes no step at all."""
+    """Whether an operation may run even if the loop has no iterations."""
     match op:
         case array.Reshape() | array.Constant():
             return True
@@ -65,14 +65,14 @@ def _may_leave(op: Op, context: Context) -> bool:
 
 
 def _why_stay(op: kernel.Generic | Product) -> str:
-    """Why a kernel that is the same in every step stays in the loop; empty if it may leave."""
+    """Why an invariant kernel stays in the loop; empty if it may leave."""
     if any(isinstance(inner, kernel.CheckIndex) for inner in op.walk()):
-        return "it may fail, and the loop may take no step"
-    return "its result is much larger than what it reads" if _grows(op) else ""
+        return "it may fail, and the loop may have no iterations"
+    return "its result is much larger than its inputs" if _grows(op) else ""
 
 
 def _grows(op: Op) -> bool:
-    """Whether a value is much larger than what it is made of, as far as that is known."""
+    """Whether the result is much larger than the inputs, as far as sizes are known."""
     read = sum(_elements(op.operands))
     return sum(_elements(op.results)) > MOST_GROWTH * read
 
@@ -83,8 +83,8 @@ def _elements(values: Iterable[Value]) -> list[int]:
     return [size for size in sizes if isinstance(size, int)]
 
 
-def _wanted(ops: Sequence[Op]) -> list[Op]:
-    """The kernels, and what they need: views and constants by themselves may as well stay."""
+def _worth_hoisting(ops: Sequence[Op]) -> list[Op]:
+    """The kernels and their operands: views and constants by themselves stay."""
     needed: set[Op] = set()
     for op in reversed(ops):
         if isinstance(op, kernel.Kernel) or any(user in needed for user in op.result.uses):
@@ -92,14 +92,14 @@ def _wanted(ops: Sequence[Op]) -> list[Op]:
     return [op for op in ops if op in needed]
 
 
-def _take_out(loop: Loop, moved: Sequence[Op], rewriter: Rewriter) -> None:
-    known = _given(loop, loop.body)
-    around = loop.parent
-    assert around is not None
+def _hoist(loop: Loop, moved: Sequence[Op], rewriter: Rewriter) -> None:
+    outside_of = _invariant_arguments(loop, loop.body)
+    parent_block = loop.parent
+    assert parent_block is not None
     results: list[Value] = []
     for op in moved:
-        op.set_operands([known.get(value, value) for value in op.operands])
-        around.move(op, loop)
+        op.set_operands([outside_of.get(value, value) for value in op.operands])
+        parent_block.move(op, loop)
         results += [result for result in op.results if _used_in(loop.body, result)]
     for result in results:
         _pass_in(loop, result)
@@ -113,7 +113,7 @@ def _used_in(block: Block, value: Value) -> bool:
 
 
 def _pass_in(loop: Loop, value: Value) -> None:
-    """A further argument of the loop's regions, which the body uses instead of the value."""
+    """Pass a value as a further argument of the loop's regions, and read that instead."""
     for block in loop.regions:
         argument = block.add_argument(value.type, value.name)
         for user in list(value.uses):
@@ -122,13 +122,13 @@ def _pass_in(loop: Loop, value: Value) -> None:
 
 
 def _with_constants(loop: Loop, values: Sequence[Value]) -> Loop:
-    """The same loop with further constants; it takes over the regions."""
+    """The same loop with further constants; takes over its regions."""
     constants = (*loop.constants, *values)
     match loop:
         case flow.Scan():
             body, loop.regions = loop.body, ()
-            facts = (loop.length, loop.x_axes, loop.y_axes, loop.reverse)
-            return flow.Scan(loop.initial, loop.xs, constants, body, *facts)
+            layout = (loop.length, loop.x_axes, loop.y_axes, loop.reverse)
+            return flow.Scan(loop.initial, loop.xs, constants, body, *layout)
         case flow.While():
             (condition, body), loop.regions = (loop.condition, loop.body), ()
             return flow.While(loop.initial, constants, condition, body, loop.limit)

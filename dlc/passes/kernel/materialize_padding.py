@@ -1,7 +1,8 @@
-"""Zeros around pictures of few channels, so that convolutions sum over whole rows of the window.
+"""Explicit zero padding of pictures with few channels: convolutions then sum over whole rows of the window.
 
-The elements that one row of the window covers are neighbours in memory then, and the loop over them is not
-as short as the channels are few. What makes the picture goes into the kernel that writes the border.
+The elements under one row of the window are then contiguous in memory, and the inner loop runs over all of
+them instead of a few channels. The producer of the picture is fused into the kernel that writes the
+padding.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from dlc.ir.passes import Context, define_pass
 from dlc.passes.graph.device_placement import kernels_on_gpu
 
 THIN = 16
-"""Channels: with fewer, the loop over those that one tap meets is too short to be fast."""
+"""With fewer channels the loop over those of one tap is too short to be fast."""
 
 
 @define_pass("materialize_padding")
 def materialize_padding(module: Op, context: Context) -> None:
-    """Write zeros around the pictures of convolutions that have few channels."""
+    """Pad the pictures of convolutions that have few channels."""
     assert isinstance(module, Module)
     if context.options.matmul == "blas":
-        return  # BLAS multiplies the matrix that has every window as a row
+        return  # BLAS multiplies the im2col matrix
     on_gpu = set(kernels_on_gpu(module))
     for op in list(module.walk()):
         if isinstance(op, Conv) and op not in on_gpu and op.padding[1] != (0, 0):
@@ -30,7 +31,7 @@ def materialize_padding(module: Op, context: Context) -> None:
             if reason:
                 context.log.refused(reason, op)
                 continue
-            context.log.did("write a border of zeros around the picture", op)
+            context.log.did("write the zero padding of the picture", op)
             emit = Builder.before_op(op)
             padded = bordered(emit, op)
             op.set_operands([padded, *op.operands[1:]])
@@ -48,7 +49,7 @@ def _why_not(op: Conv) -> str:
     """Why the sums of a convolution are not taken over whole rows of the window; empty if they are."""
     channels = kernel.array_type(op.lhs).shape[-1]
     if not isinstance(channels, int) or channels >= THIN:
-        return f"a loop over {channels} channels is long enough"
+        return f"the inner loop over {channels} channels is long enough"
     if op.groups > 1:
         return "its channels are in groups"
     if op.window[1] == 1:

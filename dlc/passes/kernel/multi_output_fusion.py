@@ -1,8 +1,8 @@
-"""Formulas over the same elements become one kernel with several results.
+"""Multi-output fusion: formulas over the same domain become one kernel with several results.
 
-The state and the output of an LSTM's cell, or a weight and the moments of its gradient, are formulas
-that read the same arrays, and each other. As one kernel they are one launch, and what they share is read
-once. On a CPU a call of a kernel costs little, and kernels apart run side by side.
+The state and the output of an LSTM cell, or a weight and the moments of its gradient, are formulas that
+read the same arrays, and each other. As one kernel they take one launch, and read shared inputs once. On a
+CPU a call of a kernel costs little, and separate kernels run side by side.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from dlc.passes.graph.device_placement import ops_of
 from dlc.passes.kernel.fuse import MAX_INPUTS, MAX_OPERATIONS
 
 REACH = 12
-"""Operations before a kernel among which others are looked for: farther ones would hold memory longer."""
+"""How many operations back a kernel to merge with may be: the memory of farther ones would live longer."""
 MAX_RESULTS = 4
 
 
 @define_pass("scalars_first")
 def scalars_first(module: Op, context: Context) -> None:
-    """Compute single numbers as soon as they can be: what waits for them is then beside what it follows."""
+    """Compute scalars as early as possible, so that their readers can stand next to what they fuse with."""
     measured = frozenset(measuring(module))
     for block in graph_blocks(module):
         for op in list(block):
             if _is_formula(op) and _is_scalar(op) and not _uses_size(op, measured):
-                made = [value.op for value in op.operands if value.op is not None]
+                producers = [value.op for value in op.operands if value.op is not None]
                 after: Op | None = None
-                for other in made:
+                for other in producers:
                     if other.parent is block and (after is None or after.is_before(other)):
                         after = other
-                place = block.first if after is None else after.next
-                if place is not op:
-                    block.move(op, place)
+                position = block.first if after is None else after.next
+                if position is not op:
+                    block.move(op, position)
 
 
 def _is_scalar(op: Op) -> bool:
@@ -50,7 +50,7 @@ def _is_scalar(op: Op) -> bool:
 
 
 def _uses_size(op: Op, measured: frozenset[str]) -> bool:
-    """Whether it depends on a size that another operation measures, which none of its operands tells."""
+    """Whether an operation depends on a measured size, which is not among its operands."""
     sizes = [inner.size for inner in op.walk() if isinstance(inner, kernel.ExtentOf)]
     return any(names(size) & measured for size in sizes)
 
@@ -59,10 +59,9 @@ def _uses_size(op: Op, measured: frozenset[str]) -> bool:
 def fuse_outputs(
     module: Op, context: Context, *, gpu_only: bool = False, max_results: int = MAX_RESULTS
 ) -> None:
-    """Compute formulas over the same elements together.
+    """Fuse formulas over the same domain into one kernel with several results.
 
-    `gpu_only` leaves the kernels alone that are not placed on a GPU; a kernel has `max_results` results
-    at most.
+    With `gpu_only` only kernels placed on a GPU; a kernel has at most `max_results` results.
     """
     chosen = set(ops_of(module, gpu_only=gpu_only))  # a merged kernel joins them
     for block in graph_blocks(module):
@@ -82,47 +81,51 @@ def _is_formula(op: Op) -> bool:
 def _merged_with_one_before(
     later: kernel.Generic, chosen: Collection[Op], context: Context, max_results: int
 ) -> kernel.Generic | None:
-    """The kernel that computes this one and one before it; None if there is none that fits."""
+    """A kernel merged from this one and one before it; None if none fits."""
     between: list[Op] = []
-    before = later.previous
-    while before is not None and len(between) < REACH:
-        if before in chosen and _is_formula(before):
-            assert isinstance(before, kernel.Generic)
-            place = _place(before, later, between)
-            if place is not None and _fit(before, later, context, max_results):
-                return _merge(before, later, place, context)
-        between.append(before)
-        before = before.previous
+    candidate = later.previous
+    while candidate is not None and len(between) < REACH:
+        if candidate in chosen and _is_formula(candidate):
+            assert isinstance(candidate, kernel.Generic)
+            position = _position_for(candidate, later, between)
+            if position is not None and _may_merge(candidate, later, context, max_results):
+                return _merge(candidate, later, position, context)
+        between.append(candidate)
+        candidate = candidate.previous
     return None
 
 
-def _place(earlier: kernel.Generic, later: kernel.Generic, between: Sequence[Op]) -> Op | None:
-    """Which of the two the one kernel can stand in for, so that all is computed before it is used."""
-    made = {*earlier.results}
-    if not any(value in made for op in between for inner in op.walk() for value in inner.operands):
+def _position_for(
+    earlier: kernel.Generic, later: kernel.Generic, between: Sequence[Op]
+) -> Op | None:
+    """At which of the two the merged kernel may stand, so that every value is computed before its use."""
+    results = {*earlier.results}
+    if not any(
+        value in results for op in between for inner in op.walk() for value in inner.operands
+    ):
         return later
-    around = {result for op in between for result in op.results}
-    brought = {op.dim_name for op in between if isinstance(op, Measuring)}
-    waits = any(value in around for value in later.inputs) or brought & dims_of(later)
-    return None if waits else earlier
+    between_results = {result for op in between for result in op.results}
+    measured = {op.dim_name for op in between if isinstance(op, Measuring)}
+    must_wait = any(value in between_results for value in later.inputs) or measured & dims_of(later)
+    return None if must_wait else earlier
 
 
-def _fit(
+def _may_merge(
     earlier: kernel.Generic, later: kernel.Generic, context: Context, max_results: int
 ) -> bool:
-    """Whether both walk the same elements, and one kernel for them has something to share."""
-    kept = _needed_elsewhere(earlier, later)
-    if earlier.domain != later.domain or not kept:
+    """Whether both have the same domain, and read something in common."""
+    outputs = _needed_elsewhere(earlier, later)
+    if earlier.domain != later.domain or not outputs:
         return False
-    if any(map(_is_sent, kept)):
-        return False  # A transfer is not to wait for more than what it takes.
-    own = [_own(earlier), _own(later)]
-    follows = [value for value in later.inputs if value in earlier.results]
-    if any(value not in own[1] for value in follows):
+    if any(map(_is_sent, outputs)):
+        return False  # A transfer must not wait for other results.
+    own_inputs = [_own_element_inputs(earlier), _own_element_inputs(later)]
+    reads_earlier = [value for value in later.inputs if value in earlier.results]
+    if any(value not in own_inputs[1] for value in reads_earlier):
         return False
-    if earlier.domain and not follows and own[0].isdisjoint(own[1]):
+    if earlier.domain and not reads_earlier and own_inputs[0].isdisjoint(own_inputs[1]):
         return False
-    results = len(kept) + len(later.results)
+    results = len(outputs) + len(later.results)
     reason = _too_large(earlier, later, results, max_results)
     if reason:
         context.log.refused(reason, later)
@@ -132,26 +135,28 @@ def _fit(
 def _too_large(
     earlier: kernel.Generic, later: kernel.Generic, results: int, max_results: int
 ) -> str:
-    """Why two kernels are too much for one; empty if they are not."""
+    """Why a merged kernel would be too large; empty if it would not."""
     reads = len({*earlier.inputs, *later.inputs} - {*earlier.results})
     operations = sum(1 for op in (earlier, later) for _ in op.walk())
     if reads > MAX_INPUTS:
-        return f"the kernel would read {reads} arrays"
+        return f"the kernel would read {reads} arrays, more than {MAX_INPUTS}"
     if results > max_results:
-        return f"the kernel would have {results} results"
-    return f"the formula would have {operations} operations" if operations > MAX_OPERATIONS else ""
+        return f"the kernel would have {results} results, more than {max_results}"
+    if operations > MAX_OPERATIONS:
+        return f"the formula would have {operations} operations, more than {MAX_OPERATIONS}"
+    return ""
 
 
 def _is_sent(value: Value) -> bool:
-    """Whether an array is sent to another device, in whatever shape."""
+    """Whether an array, or a reshape of it, is sent to another device."""
     return any(
         isinstance(use, Send) or (isinstance(use, array.Reshape) and _is_sent(use.result))
         for use in value.uses
     )
 
 
-def _own(op: kernel.Generic) -> set[Value]:
-    """The arrays that a kernel reads at the place of the element that it computes, and nowhere else."""
+def _own_element_inputs(op: kernel.Generic) -> set[Value]:
+    """The arrays of which a kernel reads only the element that it computes."""
     return {
         value
         for argument, value in zip(op.arrays, op.inputs, strict=True)
@@ -162,9 +167,9 @@ def _own(op: kernel.Generic) -> set[Value]:
 
 
 def _merge(
-    earlier: kernel.Generic, later: kernel.Generic, place: Op, context: Context
+    earlier: kernel.Generic, later: kernel.Generic, position: Op, context: Context
 ) -> kernel.Generic:
-    context.log.did("compute together", later, of=earlier.name)
+    context.log.did("fuse into one kernel", later, of=earlier.name)
     inputs = list(dict.fromkeys([*earlier.inputs, *later.inputs]))
     inputs = [value for value in inputs if value not in earlier.results]
     rank = len(earlier.domain)
@@ -173,12 +178,12 @@ def _merge(
     arrays = dict(zip(inputs, body.arguments[rank:], strict=True))
     inside = Builder(body, earlier.location)
     first = clone_into(earlier.body, inside, [*indices, *[arrays[v] for v in earlier.inputs]])
-    second = _continued(later, inside.at(later.location), indices, arrays, earlier, first)
+    second = _cloned_later(later, inside.at(later.location), indices, arrays, earlier, first)
     kept = _needed_elsewhere(earlier, later)
     values = [value for value, old in zip(first, earlier.results, strict=True) if old in kept]
     inside.place(kernel.Yield([*values, *second]))
-    made = kernel.Generic(inputs, [], body, earlier.domain)
-    results = Builder.before_op(place, later.location).all(made)
+    merged = kernel.Generic(inputs, [], body, earlier.domain)
+    results = Builder.before_op(position, later.location).all(merged)
     rewriter = context.rewriter
     rewriter.replace(later, results[len(kept) :], relation=EQUAL)
     for old, new in zip(kept, results, strict=False):
@@ -186,15 +191,15 @@ def _merge(
         rewriter.values.replaced(old, new, EQUAL)
         old.replace_by(new)
     rewriter.erase(earlier, Gone("computed together with what reads it"))
-    return made
+    return merged
 
 
 def _needed_elsewhere(earlier: kernel.Generic, later: kernel.Generic) -> list[Value]:
-    """The results of a kernel that others than a later one read."""
+    """The results of a kernel that have readers other than `later`."""
     return [value for value in earlier.results if not value.uses.keys() <= {later}]
 
 
-def _continued(
+def _cloned_later(
     later: kernel.Generic,
     emit: Builder,
     indices: Sequence[Value],
@@ -202,18 +207,18 @@ def _continued(
     earlier: kernel.Generic,
     computed: Sequence[Value],
 ) -> Sequence[Value]:
-    """The later formula, in which loads of what the earlier one makes are what it has just made."""
-    known = dict(zip(earlier.results, computed, strict=True))
-    given: list[Value] = []
-    made: list[Value] = []
+    """The later formula, with loads of the earlier results replaced by the elements just computed."""
+    element_of = dict(zip(earlier.results, computed, strict=True))
+    arguments: list[Value] = []
+    elements: list[Value] = []
     for argument, value in zip(later.arrays, later.inputs, strict=True):
-        if value not in known:
-            given.append(arrays[value])
+        if value not in element_of:
+            arguments.append(arrays[value])
             continue
-        given.append(indices[0] if indices else known[value])
-        stand_in = later.body.add_argument(element(known[value].type))
-        made.append(known[value])
+        arguments.append(indices[0] if indices else element_of[value])
+        stand_in = later.body.add_argument(element(element_of[value].type))
+        elements.append(element_of[value])
         for load in list(argument.uses):
             load.result.replace_by(stand_in)
             load.erase()
-    return clone_into(later.body, emit, [*indices, *given, *made])
+    return clone_into(later.body, emit, [*indices, *arguments, *elements])

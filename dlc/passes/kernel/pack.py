@@ -1,8 +1,8 @@
-"""Choosing who computes each product of a CPU, and putting the right operands of our own into panels.
+"""Packing (BLIS, GotoBLAS): products of a CPU go to BLAS or are generated, with right operands in panels.
 
-Weights are put into panels once, when they are loaded: the panels are a derived weight. Operands that are
-the same in every step of a loop, kernels of convolutions and what attention reads are put into panels by a
-kernel before; all other products put them in order by themselves.
+Weights are packed into panels once, when they are loaded, as derived weights. Loop-invariant operands,
+kernels of convolutions, and the keys and values of attention are packed by a kernel before; all other
+products pack their right operand while they run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dlc.target.cpu import CpuTarget
 
 @define_pass("pack", required=True)
 def pack(module: Op, context: Context) -> None:
-    """Put the right operands of generated products into panels."""
+    """Choose BLAS or generated code for each product, and pack right operands into panels."""
     assert isinstance(module, Module)
     options, cpu = context.options, cpu_of(context.options)
     on_gpu = set(kernels_on_gpu(module))
@@ -48,27 +48,27 @@ def pack(module: Op, context: Context) -> None:
                 continue
             context.log.did("generate the product", op)
             columns = _columns(op, op.inner, cpu)
-            if _stored(op.rhs) is None and not _stays_in_loop(op.rhs):
+            if _stored(op.rhs) is None and not _is_loop_invariant(op.rhs):
                 op.attributes["schedule"] = PackInline(columns)
             else:
                 _use_panels(op, columns, module)
 
 
-def _stays_in_loop(value: Value) -> bool:
-    """Whether a value is the same in every step of the loop around it: its panels leave the loop."""
+def _is_loop_invariant(value: Value) -> bool:
+    """Whether a value is invariant in the loop around it, so that its packing can be hoisted."""
     loop = value.block.parent if value.block is not None else None
     if not isinstance(loop, flow.Scan | flow.While):
         return False
     arguments = loop.body.arguments
-    given = set(arguments[len(arguments) - len(loop.constants) :])
+    invariant = set(arguments[len(arguments) - len(loop.constants) :])
     pending = [value]
     while pending:
-        here = pending.pop()
-        if here in given:
+        current = pending.pop()
+        if current in invariant:
             continue
-        if not isinstance(here.op, array.Reshape | array.Constant | kernel.Generic):
+        if not isinstance(current.op, array.Reshape | array.Constant | kernel.Generic):
             return False
-        pending += here.op.operands
+        pending += current.op.operands
     return True
 
 
@@ -78,27 +78,29 @@ def _convolution(op: Conv, module: Module, context: Context) -> None:
         return
     if context.options.matmul == "blas" and op.groups == 1:
         context.log.did("call BLAS: asked for", op)
-        _by_rows(op, context.rewriter)
+        _as_im2col_product(op, context.rewriter)
         return
     context.log.did("generate the convolution", op)
     depth = product(kernel.array_type(op.rhs).shape[:-1])
     _use_panels(op, _columns(op, depth, cpu_of(context.options)), module)
 
 
-def _by_rows(op: Conv, rewriter: Rewriter) -> None:
-    """A convolution as a product of the matrix that has every window as a row."""
+def _as_im2col_product(op: Conv, rewriter: Rewriter) -> None:
+    """Replace a convolution by a product with its im2col matrix."""
     emit = rewriter.before(op)
-    rows = window_rows(emit, op)
+    rows = im2col(emit, op)
     pixels, outputs = op.domain
     depth = kernel.array_type(rows).shape[-1]
     weights = emit(array.Reshape(op.rhs, (depth, outputs)))
     epilogue, op.regions = op.epilogue, ()
-    made = Gemm(rows, weights, op.extras, [], epilogue, (pixels, outputs), depth, schedule=Blas())
-    rewriter.replace(op, emit.all(made), relation=EQUAL)
+    product_of_rows = Gemm(
+        rows, weights, op.extras, [], epilogue, (pixels, outputs), depth, schedule=Blas()
+    )
+    rewriter.replace(op, emit.all(product_of_rows), relation=EQUAL)
 
 
-def window_rows(emit: Builder, op: Conv) -> Value:
-    """`[pixels, h * w * c]`: what the window covers at every pixel of the results."""
+def im2col(emit: Builder, op: Conv) -> Value:
+    """The im2col matrix `[pixels, h * w * c]`: a row for the window at each pixel of the result."""
     batch, _, _, channels = kernel.array_type(op.lhs).shape
     picture = op.lhs
     if any(pair != (0, 0) for pair in op.padding):
@@ -120,7 +122,7 @@ def window_rows(emit: Builder, op: Conv) -> Value:
 
 
 def _attention(op: Attention, cpu: CpuTarget) -> None:
-    """Put the keys, as columns, and the values of attention into panels."""
+    """Pack the keys, transposed, and the values of attention into panels."""
     emit = Builder.before_op(op)
     query = kernel.array_type(op.query)
     *_, rows, depth = query.shape
@@ -132,16 +134,16 @@ def _attention(op: Attention, cpu: CpuTarget) -> None:
 
 
 def _columns(op: Product, depth: Size, cpu: CpuTarget) -> int:
-    """Columns of a panel, which are all of one group, for sums of so many products."""
+    """The width of a panel in columns, all of one group, for a k of `depth`."""
     groups = op.groups if isinstance(op, Conv) else 1
     rows, columns = op.domain[-2], op.columns // groups
     return panel_columns(op.accumulator, rows, columns, depth, cpu)
 
 
 def _why_blas(op: Gemm, options: Options) -> str:
-    """Why a product is left to BLAS; empty for those of our own.
+    """Why a product is left to BLAS; empty for generated ones.
 
-    Measured in f32 with 256-bit registers, our own are faster at every size, packing included
+    Measured in f32 with 256-bit registers, generated products are faster at every size, packing included
     (`docs/performance.md`). Without fused multiply-add BLAS may find a better processor than the target.
     """
     if op.accumulator not in (F32, F64) or _is_long(op):
@@ -160,7 +162,7 @@ def _why_blas(op: Gemm, options: Options) -> str:
 
 
 def _is_long(op: Gemm) -> bool:
-    """Whether a size is known to be more than BLAS can be told, whose integers are i32."""
+    """Whether a size is known to exceed the i32 integers of BLAS."""
     shapes = [tensor_type(operand).shape for operand in op.operands]
     return any(isinstance(size, int) and size > LARGEST_I32 for shape in shapes for size in shape)
 
@@ -175,16 +177,16 @@ def _use_panels(op: Gemm | Conv, columns: int, module: Module) -> None:
         rhs = _panels(emit, op, op.rhs, columns)
     else:
         rhs = _derived_panels(op, columns, stored, module, emit)
-    before = op.rhs
+    old_rhs = op.rhs
     op.set_operands([lhs, rhs, *op.operands[2:]])
     op.attributes["schedule"] = Packed(columns)
-    _erase_unused(before)
+    _erase_unused(old_rhs)
     if isinstance(op, Gemm):
         op.attributes["lhs_transposed"] = op.attributes["rhs_transposed"] = False
 
 
 def _erase_unused(value: Value) -> None:
-    """Erase what nothing reads any more: a weight that is read is kept in memory as it is, too."""
+    """Erase an unread operand: a weight that is still read is kept in memory unpacked as well."""
     while not value.uses:
         match value.op:
             case array.Reshape(source=source) as op:
@@ -198,7 +200,7 @@ def _erase_unused(value: Value) -> None:
 
 
 def _stored(value: Value) -> weight.Get | None:
-    """The weight that a value is, perhaps in another shape."""
+    """The weight of which a value is a reshape; None if it is no weight."""
     while isinstance(value.op, array.Reshape):
         value = value.op.source
     return value.op if isinstance(value.op, weight.Get) else None
@@ -248,7 +250,7 @@ def _derived_panels(
     module: Module,
     emit: Builder,
 ) -> Value:
-    """The panels of a weight as a derived weight, made once for each weight, shape and width."""
+    """The panels of a weight as a derived weight, one for each weight, shape and panel width."""
     source = kernel.array_type(op.rhs)
     name = f"{stored.symbol.name}.panels{columns}"
     if isinstance(op, Conv) and op.groups > 1:
@@ -257,10 +259,10 @@ def _derived_panels(
         name += f".{'x'.join(map(str, source.shape))}"
     if isinstance(op, Gemm) and op.rhs_transposed:
         name += "t"
-    known = module.symbol(name)
-    if not isinstance(known, weight.Derived):
-        known = _derive(op, columns, stored, module, name)
-    return emit(weight.Get(Symbol(name), known.type))
+    derived = module.symbol(name)
+    if not isinstance(derived, weight.Derived):
+        derived = _derive(op, columns, stored, module, name)
+    return emit(weight.Get(Symbol(name), derived.type))
 
 
 def _derive(
@@ -280,6 +282,6 @@ def _derive(
     result = _panels(inner, op, value, columns)
     inner.place(weight.Yield([result]))
     type = kernel.array_type(result)
-    made = weight.Derived(body, name, type, (stored.symbol,))
-    Builder(module.body, op.location).place(made)
-    return made
+    derived = weight.Derived(body, name, type, (stored.symbol,))
+    Builder(module.body, op.location).place(derived)
+    return derived

@@ -1,8 +1,8 @@
-"""How wide the panels of a product are: so that they are full, and the micro-kernel has much to do.
+"""The width of panels: wide enough for the micro-kernel, with little padding, and within the cache.
 
-The micro-kernel (`dlc.lowering.cpu.micro_kernel`) keeps sums of some rows times one panel in registers. For
-each k it loads the panel's row and one element of each row, so wide and high tiles load least for what
-they multiply. But rows and columns that do not exist are multiplied, too, and a panel is read again for
+The micro-kernel (`dlc.lowering.cpu.micro_kernel`) keeps the sums of some rows times one panel in
+registers. For each k it loads a row of the panel and one element of each row, so large tiles load least
+for each multiplication. But padding rows and columns are multiplied, too, and a panel is read again for
 the next rows, so it should stay in the second-level cache.
 """
 
@@ -15,7 +15,7 @@ from dlc.target.products import ProductBlocking, Tile
 
 
 def rows_of(m: int, most: int, blocking: ProductBlocking) -> int:
-    """Rows of the tile for `m` rows: fewer than possible where the last one would be rather empty."""
+    """The rows of a tile for `m` rows, at most `most`: fewer where the last tile would be nearly empty."""
     if m <= most:
         return max(m, 1)
     rows = range(most, blocking.latency_rows - 1, -1)
@@ -23,7 +23,7 @@ def rows_of(m: int, most: int, blocking: ProductBlocking) -> int:
 
 
 def panel_columns(dtype: DType, m: Size, n: Size, k: Size, cpu: CpuTarget) -> int:
-    """Columns of a panel of the (k, n) operand of a product of `m` rows, with sums of a dtype."""
+    """The columns of a panel of the (k, n) operand of an (m, k) x (k, n) product, summed in `dtype`."""
     lanes, blocking = cpu.lanes(dtype), cpu.products
     if not isinstance(n, int):
         return blocking.tiles[0].registers * lanes

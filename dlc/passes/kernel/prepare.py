@@ -32,9 +32,9 @@ def make_prepare(module: Op, context: Context) -> None:
     names = [op.sym_name for op in derived if op.sym_name in direct]
     results = [values[name] for name in names]
     emit.place(func.Return(results))
-    made = func.Func(body, NAME, func.signature(body, results), "private")
-    made.attributes["dlc.results"] = tuple(names)
-    Builder(module.body, module.location).place(made)
+    prepare = func.Func(body, NAME, func.signature(body, results), "private")
+    prepare.attributes["dlc.results"] = tuple(names)
+    Builder(module.body, module.location).place(prepare)
 
 
 def _value(module: Module, name: str, emit: Builder, values: dict[str, Value]) -> Value:

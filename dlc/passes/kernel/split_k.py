@@ -1,10 +1,10 @@
-"""Products of few tiles and a long k become two kernels for a GPU: parts of the sums, then these together.
+"""Split-K: a product of few tiles and a long k becomes two kernels on a GPU, partial sums and their total.
 
-The gradient of a weight is such a product: its rows and columns are few, and k goes over the batch. So are
-the last convolutions of a network on one picture, whose channels are divided. A block computes a tile, and
-a few blocks leave most of a GPU idle; so the first kernel has a tile for each part of k, and the second one
-adds the parts up, in order, and applies the epilogue. How many parts there are follows from the sizes, so
-the bits are the same in every run.
+The gradient of a weight is such a product: its rows and columns are few, and k is the batch. So are the
+last convolutions of a network on one picture, where the channels are split. A block computes a tile, and a
+few blocks leave most of a GPU idle; so the first kernel has a tile for each part of k, and the second adds
+the parts up, in order, and applies the epilogue. The number of parts follows from the sizes, so the bits
+are the same in every run.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from dlc.target import gpu_of
 TILE = 64
 """Rows and columns of the tiles of a small product."""
 MOST = 32
-"""Parts that one thread adds up."""
+"""The most parts of k: one thread adds them up."""
 WORTH = 2
-"""So many times as many steps are to be saved: a second launch takes time, too."""
+"""How many times the minimal steps of a part must be saved, to pay for the second launch."""
 WHOLE = 64
-"""What the steps of a part are a multiple of: a strip of a product is of one part."""
+"""The steps of a part are a multiple of this, so that a k-tile lies in one part."""
 
 
 @define_pass("split_k")
 def split_k(module: Op, context: Context, *, gpu_only: bool = False) -> None:
-    """Compute products of few tiles in parts of their sums.
+    """Split the k of products of few tiles into parts.
 
-    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    With `gpu_only` only products placed on a GPU.
     """
     chosen = set(ops_of(module, gpu_only=gpu_only))
     for function in [op for op in module.walk() if isinstance(op, func.Func)]:
@@ -46,21 +46,21 @@ def split_k(module: Op, context: Context, *, gpu_only: bool = False) -> None:
             if isinstance(op, Gemm | Conv) and not op.outs and op.schedule is None:
                 parts = _parts_of(op, function.bounds, context)
                 if parts > 1:
-                    context.log.did("add up in parts first", op.results[0])
+                    context.log.did("split k", op.results[0], parts=parts)
                     _split(op, parts)
 
 
 def _parts_of(op: Gemm | Conv, bounds: Bounds, context: Context) -> int:
-    """In how many parts k is divided; 1 where that is not worth it, or the result may be of any size."""
+    """The number of parts of k; 1 where splitting does not pay, or the result has no bound on its size."""
     options = context.options
     gpu = gpu_of(options)
     occupancy = gpu.occupancy
-    sizes = [most for size in op.domain if (most := interval(size, bounds)[1])]
+    sizes = [high for size in op.domain if (high := interval(size, bounds)[1])]
     if len(sizes) < len(op.domain):
-        context.log.refused("its rows and columns may be any number", op.results[0])
+        context.log.refused("its rows and columns have no upper bound", op.results[0])
         return 1
     if min(sizes[-2:]) <= occupancy.vector_rows:
-        context.log.refused("it has few rows or columns", op.results[0])
+        context.log.refused("it has too few rows or columns for tiles", op.results[0])
         return 1
     if isinstance(op, Conv) and op.groups > 1:
         return 1
@@ -68,30 +68,30 @@ def _parts_of(op: Gemm | Conv, bounds: Bounds, context: Context) -> int:
     tiles = prod(batch) * -(-rows // TILE) * -(-columns // TILE)
     dtype = kernel.array_type(op.lhs).dtype
     by_matrices = gpu.has_matrix_instructions(dtype, options.matmul_precision)
-    least = occupancy.matrix_steps if by_matrices else occupancy.fma_steps
+    least_steps = occupancy.matrix_steps if by_matrices else occupancy.fma_steps
     length = _divided(op)
     steps = evaluate(length, dict.fromkeys(names(length), options.batch or USUAL))
-    each = prod(op.window) if isinstance(op, Conv) else 1
-    parts = min(MOST, occupancy.blocks // tiles, steps * each // least, steps // WHOLE)
-    if parts < 2 or (steps - steps // parts) * each < WORTH * least:
+    taps = prod(op.window) if isinstance(op, Conv) else 1
+    parts = min(MOST, occupancy.blocks // tiles, steps * taps // least_steps, steps // WHOLE)
+    if parts < 2 or (steps - steps // parts) * taps < WORTH * least_steps:
         context.log.refused(
-            "parts of its sums would save too little",
+            "splitting k would save too little",
             op.results[0],
             tiles=tiles,
-            steps=steps * each,
+            k_steps=steps * taps,
         )
         return 1
-    # As many as there are when all are whole.
+    # Fewer if the last part would be empty: parts have whole multiples of the steps.
     return -(-steps // (-(-steps // (parts * WHOLE)) * WHOLE))
 
 
 def _divided(op: Gemm | Conv) -> Size:
-    """What is divided: the steps along k, or the channels, of which each tap of a window has its own."""
+    """The size that is split: k of a matrix product, the input channels of a convolution."""
     return op.inner if isinstance(op, Gemm) else kernel.array_type(op.lhs).shape[-1]
 
 
 def _split(op: Gemm | Conv, parts: int) -> None:
-    """Add up in parts in a kernel before this one, and make of this one the sum of them."""
+    """Replace a product by the kernel of partial sums and the one that adds them up."""
     emit = Builder.before_op(op)
     part = ceil_divide(_divided(op), parts * WHOLE) * WHOLE
     sums = emit(_in_parts(op, (parts, *op.domain), SplitK(part)))
@@ -102,7 +102,7 @@ def _split(op: Gemm | Conv, parts: int) -> None:
 
 
 def _in_parts(op: Gemm | Conv, domain: Shape, part: SplitK) -> Gemm | Conv:
-    """The product whose sums are over parts, and handed on as they are."""
+    """The product with one partial sum for each part of k, and no epilogue."""
     epilogue = Block([*[INDEX] * len(domain), op.accumulator])
     Builder(epilogue, op.location).place(kernel.Yield([epilogue.arguments[-1]]))
     if isinstance(op, Gemm):
@@ -125,16 +125,16 @@ def _in_parts(op: Gemm | Conv, domain: Shape, part: SplitK) -> Gemm | Conv:
 
 
 def _together(op: Gemm | Conv, sums: Value, parts: int) -> kernel.Generic:
-    """The kernel that adds the parts up, and applies the epilogue of the product."""
+    """The kernel that adds the partial sums up and applies the epilogue of the product."""
     inputs = [sums, *op.extras]
     body = Block([*[INDEX] * len(op.domain), *[value.type for value in inputs]])
     indices, arrays = body.arguments[: len(op.domain)], body.arguments[len(op.domain) :]
     inside = Builder(body, op.location)
 
-    def part(deep: Builder, folded: list[Value]) -> Value:
-        return deep(kernel.Load(arrays[0], [*folded, *indices]))
+    def load_part(inner: Builder, indices_of_part: list[Value]) -> Value:
+        return inner(kernel.Load(arrays[0], [*indices_of_part, *indices]))
 
-    total = reduce(inside, (parts,), "add", part)
+    total = reduce(inside, (parts,), "add", load_part)
     results = clone_into(op.epilogue, inside, [*indices, total, *arrays[1:]])
     inside.place(kernel.Yield(list(results)))
     return kernel.Generic(inputs, [], body, op.domain)

@@ -1,9 +1,9 @@
-"""Long folds of few elements become two kernels for a GPU: parts of each fold, then the parts together.
+"""Two-stage reductions: a long reduction to few elements becomes two kernels on a GPU.
 
-The gradient of a bias is such a fold: few columns, many rows. Whole axes of the fold, and perhaps a
-part of the next one, become axes of a first kernel that has enough elements for all threads; the kernel
-itself folds what that gives. How many parts there are follows from the sizes, so the bits are the same in
-every run, and the plan has the parts in memory as any other value.
+The gradient of a bias is such a reduction: few columns, many rows. Whole axes of the reduction, and perhaps
+parts of the next one, become axes of a first kernel, which then has enough elements for all threads; the
+second kernel reduces its partial results. The number of parts follows from the sizes, so the bits are the
+same in every run, and partial results are planned like any other value.
 """
 
 from __future__ import annotations
@@ -25,47 +25,49 @@ from dlc.target import gpu_of
 from dlc.target.gpu import Occupancy
 
 NEIGHBOURS = 4
-"""Elements of such a thread."""
+"""Elements that a thread of the first kernel computes."""
 STEPS = 32
-"""Steps that are left to a thread, at least."""
+"""The fewest steps of a part that a thread reduces."""
 ROW = 4096
-"""Steps that are left to a block, at least."""
+"""The fewest steps of a part that a block reduces."""
 USUAL = 64
-"""What an unknown size is taken to be where there is no batch of training."""
+"""The value assumed for a dim, if training gives no batch."""
 
 
 @define_pass("split_reductions")
 def split_reductions(module: Op, context: Context, *, gpu_only: bool = False) -> None:
-    """Compute long folds of few elements in parts.
+    """Compute long reductions to few elements in two stages.
 
-    `gpu_only` leaves the kernels alone that are not placed on a GPU.
+    With `gpu_only` only kernels placed on a GPU.
     """
     usual, occupancy = context.options.batch or USUAL, gpu_of(context.options).occupancy
     for op in ops_of(module, gpu_only=gpu_only):
         if isinstance(op, kernel.Generic) and not op.outs:
             for inner in list(op.body):
-                if isinstance(inner, kernel.Reduce) and _is_alone(inner, op):
+                if isinstance(inner, kernel.Reduce) and _is_independent(inner, op):
                     if prod(_sizes_of(op, inner, usual)) < occupancy.split_elements:
                         continue
                     parts = _parts_of(op, inner, usual, occupancy)
                     if not parts:
-                        context.log.refused("there are threads enough without parts", op.results[0])
+                        context.log.refused(
+                            "a first stage would not have enough parts", op.results[0]
+                        )
                     else:
-                        context.log.did("fold in parts first", op.results[0])
+                        context.log.did("reduce in two stages", op.results[0])
                         _split(op, inner, parts)
 
 
-def _is_alone(fold: kernel.Reduce, op: kernel.Generic) -> bool:
-    """Whether what is folded depends on no other fold, and has none in it."""
-    pending: list[Op] = [fold]
+def _is_independent(reduction: kernel.Reduce, op: kernel.Generic) -> bool:
+    """Whether the reduced formula contains no other reduction, and depends on none."""
+    pending: list[Op] = [reduction]
     seen: set[Op] = set()
     while pending:
         current = pending.pop()
         for inner in current.walk():
-            if isinstance(inner, kernel.Inner) and inner is not fold:
+            if isinstance(inner, kernel.Inner) and inner is not reduction:
                 return False
-            made = [value.op for value in inner.operands if value.op is not None]
-            new = [other for other in made if other.parent is op.body and other not in seen]
+            producers = [value.op for value in inner.operands if value.op is not None]
+            new = [other for other in producers if other.parent is op.body and other not in seen]
             seen.update(new)
             pending += new
     return True
@@ -73,7 +75,7 @@ def _is_alone(fold: kernel.Reduce, op: kernel.Generic) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """How an axis of a fold is divided: into `parts` of `each` steps, the last of which may have fewer."""
+    """How an axis is divided: into `parts` of `each` steps, the last of which may have fewer."""
 
     extent: Size
     parts: Size
@@ -86,132 +88,133 @@ class _Part:
 
 
 def _parts_of(
-    op: kernel.Generic, fold: kernel.Reduce, usual: int, occupancy: Occupancy
+    op: kernel.Generic, reduction: kernel.Reduce, usual: int, occupancy: Occupancy
 ) -> list[_Part]:
-    """How the first axes of a fold are divided; none where that is not worth it."""
-
-    count, length = _sizes_of(op, fold, usual)
+    """How the first axes of a reduction are divided; empty where that does not pay."""
+    count, length = _sizes_of(op, reduction, usual)
     along = kernel.folds_along_memory(op)
     if along:
-        wanted = min(occupancy.light_blocks // max(count, 1), length // ROW)
+        parts_left = min(occupancy.light_blocks // max(count, 1), length // ROW)
     else:
-        wanted = min(occupancy.threads * NEIGHBOURS // max(count, 1), length // STEPS)
-    found: list[_Part] = []
-    last = len(fold.extents) - 1
-    for axis, extent in enumerate(fold.extents):
-        if wanted < 2:
+        parts_left = min(occupancy.threads * NEIGHBOURS // max(count, 1), length // STEPS)
+    parts: list[_Part] = []
+    last = len(reduction.extents) - 1
+    for axis, extent in enumerate(reduction.extents):
+        if parts_left < 2:
             break
-        known = _about(extent, usual)
-        if axis < last and known <= 2 * wanted:
-            found.append(_Part(extent, extent, 1))
-            wanted //= known
+        length_of_axis = _about(extent, usual)
+        if axis < last and length_of_axis <= 2 * parts_left:
+            parts.append(_Part(extent, extent, 1))
+            parts_left //= length_of_axis
             continue
-        part = _divided(extent, wanted)
-        # Where a row in memory is not divided evenly, its parts would not be read as rows.
-        return found if along and axis == last and not part.is_exact else [*found, part]
-    return found
+        part = _divide(extent, parts_left)
+        # Parts of a row in memory are read as rows only if they divide it evenly.
+        return parts if along and axis == last and not part.is_exact else [*parts, part]
+    return parts
 
 
-def _sizes_of(op: kernel.Generic, fold: kernel.Reduce, usual: int) -> tuple[int, int]:
-    """How many elements a kernel computes, and how many are folded for each."""
-    return _about(product(op.domain), usual), _about(product(fold.extents), usual)
+def _sizes_of(op: kernel.Generic, reduction: kernel.Reduce, usual: int) -> tuple[int, int]:
+    """How many elements a kernel computes, and how many steps reduce to each."""
+    return _about(product(op.domain), usual), _about(product(reduction.extents), usual)
 
 
 def _about(size: Size, usual: int) -> int:
     return evaluate(size, dict.fromkeys(names(size), usual))
 
 
-def _divided(extent: Size, wanted: int) -> _Part:
-    """An axis in about as many parts, evenly if that can be."""
+def _divide(extent: Size, count: int) -> _Part:
+    """An axis divided into about `count` parts, evenly if possible."""
     if isinstance(extent, int):
-        even = [parts for parts in range(wanted, wanted // 2, -1) if extent % parts == 0]
+        even = [parts for parts in range(count, count // 2, -1) if extent % parts == 0]
         if even:
             return _Part(extent, even[0], extent // even[0])
-    return _Part(extent, wanted, ceil_divide(extent, wanted))
+    return _Part(extent, count, ceil_divide(extent, count))
 
 
-def _split(op: kernel.Generic, fold_op: kernel.Reduce, parts: Sequence[_Part]) -> None:
-    """Fold in parts in a kernel before this one, and the parts in this one."""
+def _split(op: kernel.Generic, reduction: kernel.Reduce, parts: Sequence[_Part]) -> None:
+    """Reduce parts in a kernel before this one, and their results in this one."""
     assert op.parent is not None
-    partial = Builder.before_op(op)(_partial(op, fold_op, parts))
+    partial = Builder.before_op(op)(_first_stage(op, reduction, parts))
     argument = op.add_input(partial)
-    inside = Builder.before_op(fold_op)
+    inside = Builder.before_op(reduction)
 
     def part(deep: Builder, folded: list[Value]) -> Value:
         return deep(kernel.Load(argument, [*folded, *op.indices]))
 
-    whole = reduce(inside, tuple([p.parts for p in parts]), fold_op.combine, part)
-    fold_op.result.replace_by(whole)
+    whole = reduce(inside, tuple([p.parts for p in parts]), reduction.combine, part)
+    reduction.result.replace_by(whole)
     _erase_unused(op)
 
 
-def _partial(op: kernel.Generic, fold_op: kernel.Reduce, parts: Sequence[_Part]) -> kernel.Generic:
-    """The kernel that folds parts: its first indices say which."""
+def _first_stage(
+    op: kernel.Generic, reduction: kernel.Reduce, parts: Sequence[_Part]
+) -> kernel.Generic:
+    """The kernel that reduces parts: its first indices are those of the part."""
     types = [value.type for value in op.inputs]
     domain: Shape = (*[part.parts for part in parts], *op.domain)
     body = Block([*[INDEX] * len(domain), *types])
-    which, indices = body.arguments[: len(parts)], body.arguments[len(parts) :]
+    part_indices, indices = body.arguments[: len(parts)], body.arguments[len(parts) :]
     inside = Builder(body, op.location)
     clone_into(op.body, inside, indices)
-    place = list(op.body).index(fold_op)
-    made = list(body)[place]
-    assert isinstance(made, kernel.Reduce)
-    total = inside(_shorter(inside, made, which, parts))
+    position = list(op.body).index(reduction)
+    copy = list(body)[position]
+    assert isinstance(copy, kernel.Reduce)
+    total = inside(_reduction_of_part(inside, copy, part_indices, parts))
     inside.place(kernel.Yield([total]))
     partial = kernel.Generic(op.inputs, [], body, domain)
     _erase_unused(partial)
     return partial
 
 
-def _shorter(
-    emit: Builder, whole: kernel.Reduce, which: Sequence[Value], parts: Sequence[_Part]
+def _reduction_of_part(
+    emit: Builder, reduction: kernel.Reduce, part_indices: Sequence[Value], parts: Sequence[_Part]
 ) -> kernel.Reduce:
-    """The fold over the steps of one part, the one that `which` says along each divided axis."""
+    """The reduction over the steps of one part, the one at `part_indices` along the divided axes."""
     divided = [part.each for part in parts if part.each != 1]
-    extents: Shape = (*divided, *whole.extents[len(parts) :])
+    extents: Shape = (*divided, *reduction.extents[len(parts) :])
     body = Block([INDEX] * len(extents))
     inside = Builder(body, emit.location)
     steps, rest = body.arguments[: len(divided)], body.arguments[len(divided) :]
-    places, is_within = _places(inside, parts, which, steps)
-    (value,) = clone_into(whole.body, inside, [*places, *rest])
+    indices, is_within = _axis_indices(inside, parts, part_indices, steps)
+    (value,) = clone_into(reduction.body, inside, [*indices, *rest])
     if is_within is not None:
         dtype = element(value.type)
-        nothing = number(inside, kernel.identity(whole.combine, dtype), dtype)
-        value = inside(scalar.Select(is_within, value, nothing))
+        identity = number(inside, kernel.identity(reduction.combine, dtype), dtype)
+        value = inside(scalar.Select(is_within, value, identity))
     inside.place(kernel.Yield([value]))
-    return kernel.Reduce(body, extents, whole.combine)
+    return kernel.Reduce(body, extents, reduction.combine)
 
 
-def _places(
-    emit: Builder, parts: Sequence[_Part], which: Sequence[Value], steps: Sequence[Value]
+def _axis_indices(
+    emit: Builder, parts: Sequence[_Part], part_indices: Sequence[Value], steps: Sequence[Value]
 ) -> tuple[list[Value], Value | None]:
-    """Where along each axis a step of a part is, and whether it is there, where it may not be.
+    """The index of a step along each divided axis, and a condition that it is in bounds if it may not be.
 
-    A step beyond the end of its axis has the last place. One axis at most is divided unevenly.
+    A step beyond the end of its axis gets the last index. At most one axis is divided unevenly.
     """
-    places: list[Value] = []
+    indices: list[Value] = []
     is_within: Value | None = None
     remaining = iter(steps)
-    for part, number_of_part in zip(parts, which, strict=True):
+    for part, part_index in zip(parts, part_indices, strict=True):
         if part.each == 1:
-            places.append(number_of_part)
+            indices.append(part_index)
             continue
-        place = _place(emit, part, number_of_part, next(remaining))
+        index = _axis_index(emit, part, part_index, next(remaining))
         if not part.is_exact:
-            is_within = emit(scalar.Compare(place, size(emit, part.extent), "lt"))
-            place = emit(scalar.Minimum(place, size(emit, part.extent - 1)))
-        places.append(place)
-    return places, is_within
+            is_within = emit(scalar.Compare(index, size(emit, part.extent), "lt"))
+            index = emit(scalar.Minimum(index, size(emit, part.extent - 1)))
+        indices.append(index)
+    return indices, is_within
 
 
-def _place(emit: Builder, part: _Part, which: Value, step: Value) -> Value:
-    """Where along its axis a step of a part is."""
-    start = emit(scalar.Multiply(which, size(emit, part.each)))
+def _axis_index(emit: Builder, part: _Part, part_index: Value, step: Value) -> Value:
+    """The index along its axis of a step of a part."""
+    start = emit(scalar.Multiply(part_index, size(emit, part.each)))
     return emit(scalar.Add(start, step))
 
 
 def _erase_unused(op: kernel.Generic) -> None:
-    """Erase what nothing uses, and stop reading what is not read."""
+    """Erase unused operations, and drop inputs that are not read."""
     inner = op.body.last
     while inner is not None:
         previous = inner.previous

@@ -1,8 +1,9 @@
-"""Where buffers lie in one arena: intervals of time with sizes go in, offsets come out.
+"""Dynamic storage allocation in one arena: lifetimes with sizes go in, offsets come out.
 
-Nothing here knows of the IR. `buffers` says what is given and what a right answer is, `greedy` places at
-once, `exact` finds out whether a capacity is enough, `problem` makes its tables, `portfolio` combines them;
-`order` is for sizes that are not known yet.
+This is interval packing, an NP-hard problem. Nothing here knows the IR. `buffers` defines the problem and
+a valid answer, `greedy` is best fit, `exact` a branch-and-bound search for a placement within a capacity,
+`problem` builds its tables, `portfolio` combines them; `symbolic_order` and `stacking` are for sizes that
+are known only in a call.
 """
 
 from dlc.planning.arena.buffers import ALIGNMENT, Buffer, align, find_overlap, height, lower_bound

@@ -1,25 +1,26 @@
-"""The exact search: can these buffers be placed below a capacity, and where?
+"""Branch and bound: can these buffers be placed below a capacity, and where?
 
-If they can, then also so that each buffer lies on the floor or on another, and nothing could be moved to
-where it is lower: let the sum of all offsets be the least. It is a depth-first search for such a placement.
-A *section* is a set of buffers alive together, and all there are (Gavril 1972: an interval graph has no
-more than one such set per interval). An unplaced buffer lies no lower than its `low`. In each step one of
-those whose `low` is the lowest of all is placed there, which is lower than all that is not placed; if that
-leads nowhere it lies higher, that is, on some unplaced buffer that it meets.
+If any placement exists, so does one in which each buffer lies on the floor or on another buffer: one with
+the least sum of offsets. This is a depth-first search for such a placement. A *section* is a maximal set
+of buffers that are live together, a maximal clique of the interval graph, which has at most one for each
+interval (Gavril 1972). `low` is a lower bound on the offset of an unplaced buffer. Each step places a
+buffer whose `low` is the lowest of all at that offset; if this fails, the buffer lies higher, on some
+unplaced buffer that it overlaps in time.
 
-Sections, bounds by sections, the search from the lowest offset up and its parts are MiniMalloc's (Moffitt,
-ASPLOS 2023). What cuts the tree:
+Sections, their bounds, the search from the lowest offset up and its decomposition are MiniMalloc's
+(Moffitt, ASPLOS 2023). The tree is pruned by four rules:
 
 - in each section the unplaced buffers lie above the lowest `low` of them, its `floor`, and the sum of their
   sizes must fit between that and the capacity;
-- who is to lie at its `low` without anything under it lies higher;
-- nothing is put over a gap that has room for an unplaced buffer which nothing else would hinder there;
-- when no unplaced buffer crosses a moment any more, the parts before and after it are searched apart,
-  and if one has no placement the others are not looked at.
+- a buffer with nothing under its `low` is lifted;
+- no buffer may cover a gap into which an unplaced buffer would fit unhindered;
+- once no unplaced buffer crosses a moment, the parts before and after it are searched separately, and if
+one
+  has no placement the others are not searched.
 
-What makes it quick is where it decides: in the section of the lowest buffers in which the fewest of them
-can be next. There it takes one that fills the gap between its neighbours on both sides, or on one, and of
-those the first in the order given: so no narrow gaps are left.
+It branches in the section, among those of the lowest buffers, where fewest of them can be next. There it
+takes a buffer that fills the gap between its neighbours on both sides, or on one, and of those the first
+in the order given, so that no narrow gaps are left.
 
 Everything is an integer or an array of them: `dlc.codegen.integer_functions` compiles this file to
 machine code, which gives the same answers some three hundred times as fast.
@@ -35,22 +36,22 @@ from typing import TypeAlias
 Ints: TypeAlias = "array[int]"
 
 IMPOSSIBLE, FOUND, UNKNOWN = 0, 1, 2
-"""What a search may say; the last one where its limit was reached."""
+"""The outcomes of a search; UNKNOWN if it reached its limit."""
 
 STEPS = 0
-"""Word of `words`: how many buffers and sections were looked at; the time that it takes goes by that."""
+"""Word of `words`: the buffers and sections visited, in proportion to the time."""
 TRAIL, PENDING, IS_DEAD, IS_FULL = 1, 2, 3, 4
-"""Words of `words`: how much of the trail and of the pending parts is in use; whether there is no placement
-with the decisions so far; whether the trail is too short."""
+"""Words of `words`: the lengths of the undo trail and of the list of pending parts; whether the decisions
+so far allow no placement; whether the trail is full."""
 NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What a search reads and where it keeps its state; made by `dlc.planning.arena.problem`.
+    """The input and the state of a search; built by `dlc.planning.arena.problem`.
 
-    Buffer `i` is in the sections `first[i]` to before `end[i]`. Lists of lists are flat, with the
-    place where each begins.
+    Buffer `i` is in the sections [`first[i]`, `end[i]`). Lists of lists are flat, with the index at which
+    each begins.
     """
 
     size: Ints
@@ -65,10 +66,10 @@ class Tables:
     """The buffers in the order in which they are tried."""
 
     offset: Ints
-    """The answer, where there is one."""
+    """The placement, if one is found."""
     words: Ints
 
-    # By buffer; one more than there are heads the list of the unplaced, which is in order.
+    # By buffer; the index after the last is the head of the linked list of unplaced buffers, in order.
     low: Ints
     next: Ints
     before: Ints
@@ -77,21 +78,21 @@ class Tables:
     # By section.
     floor: Ints
     top: Ints
-    """Where the highest of its placed buffers ends."""
+    """The end of its highest placed buffer."""
     load: Ints
-    """The sizes of its unplaced buffers together."""
+    """The total size of its unplaced buffers."""
     crossing: Ints
     """How many unplaced buffers are in this section and in the next one."""
     choices: Ints
     """How many buffers may be placed next in it."""
     is_stale: Ints
 
-    # What to take back: a buffer placed, or an older `low`, `floor` or `top`.
+    # The undo trail: placements, and old values of `low`, `floor` and `top`.
     undo_kind: Ints
     undo_index: Ints
     undo_value: Ints
 
-    # Decisions taken, one on top of the other, each about the sections from `begin` to `stop`.
+    # The stack of decisions, each about the sections from `begin` to `stop`.
     begin: Ints
     stop: Ints
     parent: Ints
@@ -100,7 +101,7 @@ class Tables:
     rest: Ints
     pending: Ints
 
-    # Parts still to be searched, as a list in which each knows the one after it.
+    # The linked list of parts still to be searched.
     part_begin: Ints
     part_stop: Ints
     part_parent: Ints
@@ -108,7 +109,7 @@ class Tables:
 
 
 Search: TypeAlias = Callable[[Tables, int, int], int]
-"""`search` below, or the same compiled."""
+"""`search` below, interpreted or compiled."""
 
 _PLACED, _LOW, _FLOOR, _TOP = 0, 1, 2, 3
 
@@ -116,7 +117,7 @@ _PLACED, _LOW, _FLOOR, _TOP = 0, 1, 2, 3
 def search(t: Tables, capacity: int, limit: int) -> int:
     """Look for a placement below `capacity` in about `limit` steps.
 
-    Gives FOUND, with the answer in `offset`; IMPOSSIBLE; or UNKNOWN. The steps are in `words[STEPS]`.
+    Returns FOUND, with the placement in `offset`; IMPOSSIBLE; or UNKNOWN. The steps are in `words[STEPS]`.
     """
     _start(t)
     top = _open(t, NONE, _split(t, 0, len(t.floor), NONE, NONE))
@@ -194,7 +195,7 @@ def _split(t: Tables, begin: int, stop: int, parent: int, rest: int) -> int:
 
 
 def _open(t: Tables, top: int, part: int) -> int:
-    """Begin to decide about a part, on top of the decisions so far; NONE if there is no part."""
+    """Push a decision about a part; NONE if there is no part."""
     if part == NONE:
         return NONE
     top += 1
@@ -231,9 +232,9 @@ def _next_choice(t: Tables, top: int, capacity: int) -> int:
 
 
 def _lowest(t: Tables, begin: int, stop: int, capacity: int) -> int:
-    """The lowest `low` in a part, and how many could be there in each section.
+    """The lowest `low` in a part; also counts the buffers that could lie there in each section.
 
-    NONE if some of them had nothing under them: they are lifted, and it is to be looked again.
+    NONE if some of them had nothing under them: they are lifted, and the search for the lowest repeats.
     """
     lowest = capacity + 1
     i = t.next[len(t.order)]
@@ -258,7 +259,7 @@ def _lowest(t: Tables, begin: int, stop: int, capacity: int) -> int:
 
 
 def _section(t: Tables, begin: int, stop: int, capacity: int) -> int:
-    """Where to decide: where there is the least choice, and of those where there is the least room."""
+    """The section in which to branch: that of fewest choices, and among those of least free space."""
     section = NONE
     least = 0
     most = 0
@@ -275,7 +276,7 @@ def _section(t: Tables, begin: int, stop: int, capacity: int) -> int:
 
 
 def _walls(t: Tables, buffer: int, begin: int, stop: int) -> int:
-    """On how many sides a buffer at its `low` would leave no room as low beside it."""
+    """On how many sides a buffer at its `low` would leave no gap beside it."""
     before = t.first[buffer] - 1
     behind = t.end[buffer]
     at_begin = before < begin or t.floor[before] != t.low[buffer]
@@ -284,7 +285,7 @@ def _walls(t: Tables, buffer: int, begin: int, stop: int) -> int:
 
 
 def _highest_top(t: Tables, buffer: int) -> int:
-    """Where the highest of what is placed in its sections ends."""
+    """The end of the highest buffer placed in its sections."""
     most = 0
     for s in range(t.first[buffer], t.end[buffer]):
         most = max(most, t.top[s])
@@ -293,7 +294,7 @@ def _highest_top(t: Tables, buffer: int) -> int:
 
 
 def _leaves_room(t: Tables, buffer: int) -> int:
-    """Whether, placed at its `low`, a buffer would cover a gap that has room for an unplaced one."""
+    """Whether a buffer at its `low` would cover a gap into which an unplaced one fits."""
     at = t.low[buffer]
     least = at
     for s in range(t.first[buffer], t.end[buffer]):
@@ -309,7 +310,7 @@ def _leaves_room(t: Tables, buffer: int) -> int:
 
 
 def _aligned(t: Tables, buffer: int, offset: int) -> int:
-    """The lowest offset from this one on at which a buffer may lie."""
+    """The offset rounded up to the alignment of a buffer."""
     return (offset + t.alignment[buffer] - 1) // t.alignment[buffer] * t.alignment[buffer]
 
 
@@ -323,7 +324,7 @@ def _put(t: Tables, buffer: int, capacity: int) -> None:
     to_section = t.end[buffer]
     _mark(t, _PLACED, buffer, 0)
     t.is_placed[buffer] = 1
-    t.low[buffer] = capacity  # who looks for the lowest need not ask whether it is placed
+    t.low[buffer] = capacity  # so that it is never the lowest again
     t.next[t.before[buffer]] = t.next[buffer]
     t.before[t.next[buffer]] = t.before[buffer]
     for s in range(from_section, to_section):
@@ -345,7 +346,7 @@ def _put(t: Tables, buffer: int, capacity: int) -> None:
 
 
 def _lift(t: Tables, buffer: int, capacity: int) -> None:
-    """Raise a buffer that does not lie at its `low`: so it lies on an unplaced one."""
+    """Raise the `low` of a buffer that does not lie there: it lies on an unplaced one."""
     low = capacity
     for k in range(t.meets_from[buffer], t.meets_from[buffer + 1]):
         i = t.meets[k]
@@ -358,7 +359,7 @@ def _lift(t: Tables, buffer: int, capacity: int) -> None:
 
 
 def _raise(t: Tables, buffer: int, low: int, capacity: int) -> None:
-    """A buffer lies no lower than this."""
+    """Raise the `low` of a buffer."""
     for s in range(t.first[buffer], t.end[buffer]):
         if t.floor[s] == t.low[buffer]:
             t.is_stale[s] = 1
@@ -370,7 +371,7 @@ def _raise(t: Tables, buffer: int, low: int, capacity: int) -> None:
 
 
 def _settle(t: Tables, section: int, capacity: int) -> None:
-    """Find the lowest `low` in a section again if it may have changed, and whether all still fits."""
+    """Recompute the floor of a section that may have changed, and check that its load still fits."""
     if t.is_stale[section] == 0:
         return
     t.is_stale[section] = 0

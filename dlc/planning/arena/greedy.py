@@ -1,4 +1,4 @@
-"""Placing one buffer after the other into what is free: quick, and often as good as can be."""
+"""Greedy placement: best fit and first fit, which take each buffer once and are often optimal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dlc.planning.arena.buffers import Buffer
 
 
 def best_fit(buffers: Sequence[Buffer]) -> list[int]:
-    """An offset for each: the largest first, each into the tightest gap that is free for its life.
+    """Best fit by decreasing size: each buffer goes into the smallest gap that is free for its lifetime.
 
     >>> best_fit([Buffer(64, 0, 1), Buffer(128, 1, 2), Buffer(64, 2, 3)])
     [128, 0, 128]
@@ -18,24 +18,24 @@ def best_fit(buffers: Sequence[Buffer]) -> list[int]:
     order = sorted(range(len(buffers)), key=lambda i: (-buffers[i].size, buffers[i].first, i))
     starts = sorted({buffer.first for buffer in buffers})
     moments = {moment: k for k, moment in enumerate(starts)}
-    # Buffers already placed, by the moments at which buffers begin: those alive then, those that begin.
+    # Placed buffers by the moments at which buffers begin: those live then, and those that begin then.
     alive: list[list[int]] = [[] for _ in starts]
     begin: list[list[int]] = [[] for _ in starts]
-    places = [(0, 0)] * len(buffers)
+    spans = [(0, 0)] * len(buffers)
     for index in order:
         buffer = buffers[index]
         first, end = moments[buffer.first], bisect_right(starts, buffer.last)
-        near = chain(alive[first], *begin[first + 1 : end])
-        start = _tightest(sorted([places[other] for other in near]), buffer)
-        places[index] = start, start + buffer.size
+        live = chain(alive[first], *begin[first + 1 : end])
+        start = _tightest(sorted([spans[other] for other in live]), buffer)
+        spans[index] = start, start + buffer.size
         begin[first].append(index)
         for moment in range(first, end):
             alive[moment].append(index)
-    return [start for start, _ in places]
+    return [start for start, _ in spans]
 
 
 def _tightest(taken: Iterable[tuple[int, int]], buffer: Buffer) -> int:
-    """The start of the smallest gap between taken stretches that holds a buffer, else the end of all."""
+    """The start of the smallest gap between occupied spans that holds a buffer, else the end of all."""
     size, alignment = buffer.size, buffer.alignment
     best: tuple[int, int] | None = None
     end = 0
@@ -48,14 +48,14 @@ def _tightest(taken: Iterable[tuple[int, int]], buffer: Buffer) -> int:
 
 
 def aligned(offset: int, alignment: int) -> int:
-    """The offset, or the next one that is a multiple of `alignment`."""
+    """The offset rounded up to a multiple of `alignment`."""
     return -(-offset // alignment) * alignment
 
 
 def first_fit(buffers: Sequence[Buffer], offsets: list[int], order: Iterable[int]) -> None:
-    """Place further buffers, in this order, each as low as it fits. An offset of -1 is none yet."""
+    """Place further buffers in this order, each at the lowest offset that fits; -1 is an unset one."""
     for index in order:
-        buffer, at = buffers[index], 0
+        buffer, offset = buffers[index], 0
         first, last = buffer.first, buffer.last
         taken = [
             (start, start + other.size)
@@ -63,37 +63,37 @@ def first_fit(buffers: Sequence[Buffer], offsets: list[int], order: Iterable[int
             if start >= 0 and other.first <= last and first <= other.last and other.size
         ]
         for start, stop in sorted(taken):
-            if start - at >= buffer.size:
+            if start - offset >= buffer.size:
                 break
-            at = max(at, aligned(stop, buffer.alignment))
-        offsets[index] = at
+            offset = max(offset, aligned(stop, buffer.alignment))
+        offsets[index] = offset
 
 
 def sure_to_fit(buffers: Sequence[Buffer], height: int) -> list[int]:
-    """Buffers, by number, that fit below `height` wherever the others lie.
+    """The indices of buffers that fit below `height` wherever the others lie.
 
-    Gaps too small for a buffer hold only so much, and what meets it leaves more than that. So each fits
-    once all but those before it in the list are placed, as Chaitin's register allocator takes nodes with
-    few neighbours out of the graph that it colours.
+    The gaps beside the overlapping buffers cannot all be too small for such a buffer. Each in the list fits
+    once all buffers but those before it are placed, as Chaitin's register allocator removes nodes with few
+    neighbours from the interference graph.
     """
     left = list(range(len(buffers)))
-    out: list[int] = []
-    while found := _fitting(buffers, left, height):
-        out += found
-        gone = set(found)
+    postponed: list[int] = []
+    while fitting := _fitting(buffers, left, height):
+        postponed += fitting
+        gone = set(fitting)
         left = [index for index in left if index not in gone]
-    return out
+    return postponed
 
 
 def _fitting(buffers: Sequence[Buffer], left: Sequence[int], height: int) -> list[int]:
-    """Those of the buffers left that fit wherever the others left lie."""
+    """Those of the remaining buffers that fit wherever the other remaining ones lie."""
     starts = sorted(left, key=lambda i: buffers[i].first)
     ends = sorted(left, key=lambda i: buffers[i].last)
     firsts = [buffers[i].first for i in starts]
     lasts = [buffers[i].last for i in ends]
     begun = list(accumulate([buffers[i].size for i in starts], initial=0))
     ended = list(accumulate([buffers[i].size for i in ends], initial=0))
-    found: list[int] = []
+    fitting: list[int] = []
     for index in left:
         buffer = buffers[index]
         before = bisect_left(lasts, buffer.first)
@@ -102,5 +102,5 @@ def _fitting(buffers: Sequence[Buffer], left: Sequence[int], height: int) -> lis
         taken = begun[until] - ended[before] - buffer.size
         too_small = buffer.size + buffer.alignment - 2
         if taken + (others + 1) * too_small < height:
-            found.append(index)
-    return found
+            fitting.append(index)
+    return fitting

@@ -1,14 +1,14 @@
-"""The way from quick to thorough: best fit, then a search for the least capacity that holds all.
+"""Arena allocation: best fit, then branch and bound for the least capacity that holds all buffers.
 
-Where best fit reaches the lower bound there is nothing to gain. Else what is sure to fit is left out,
-what is apart in time is looked at apart, and each part is searched for a placement at its bound, then
-at capacities between that and the best so far. What is done for one of them before it is another's turn
-grows from round to round. A search gives up soon, and begins again with another order of buffers: the
-three that MiniMalloc has, then orders drawn at random around them; for one that begins badly seldom
-recovers, and one that begins otherwise may end at once (Gomes, Selman and Kautz, AAAI 1998).
+Where best fit reaches the lower bound it is optimal. Otherwise buffers that are sure to fit are set aside,
+the rest is split into components whose lifetimes do not overlap, and each is searched for a placement at
+its lower bound, then at capacities between that and the best so far, with budgets that grow from round to
+round. A search gives up soon and restarts with another order of buffers: MiniMalloc's three, then random
+perturbations of them. A search that begins badly seldom recovers, and a restart may succeed at once
+(Gomes, Selman and Kautz, AAAI 1998).
 
-Only the work is limited, never the time, and the drawing begins at a fixed seed: the same buffers always
-lie at the same offsets.
+Only the steps are limited, never the time, and the random orders have a fixed seed: the same buffers always
+get the same offsets.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from dlc.planning.arena.greedy import best_fit, first_fit, sure_to_fit
 from dlc.planning.arena.problem import Problem
 
 STEPS_FOR_EACH, MOST_STEPS = 200_000, 100_000_000
-"""Steps of searches by default, for each buffer and altogether at most: some tenths of a second."""
+"""Steps of searches by default, per buffer and at most: some tenths of a second."""
 MAX_SEARCHED = 2_000
-"""So many buffers are searched for; the tables grow with the pairs of them."""
+"""The most buffers for a search: its tables grow with the pairs of them."""
 MAX_TOTAL = 1 << 62
-"""The sizes of what is searched for sum up to less."""
+"""Buffers of larger total size are not searched: offsets are 64-bit integers."""
 FIRST_LIMIT = 32
-"""How often the first searches together could place all buffers; the shortest one can once."""
+"""The first budget, in multiples of the steps that place all buffers without backtracking."""
 COARSENESS = 256
-"""Capacities closer to each other than this part of them are not both tried in one round."""
+"""Capacities that differ by less than this fraction (1/n) are not both tried in one round."""
 SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """An offset for each buffer, and the least height known to be needed: at least the lower bound."""
+    """An offset for each buffer, the height, and `least`, a lower bound on every height; all in bytes."""
 
     offsets: tuple[int, ...]
     height: int
@@ -53,49 +53,53 @@ def place(
     steps: int | None = None,
     compiler: Compiler = interpreted,
 ) -> Placement:
-    """An offset for each buffer such that no two alive together overlap.
+    """An offset for each buffer such that no two that are live together overlap.
 
-    A larger `effort` allows so many times the usual `steps` of searches, which the `compiler` makes quick.
-    At most 12 buffers without alignment are placed in the best way there is.
+    `effort` multiplies the `steps` of the searches, which the `compiler` turns into machine code. Up to 12
+    buffers without alignment get an optimal placement.
 
     >>> place([Buffer(64, 0, 1), Buffer(128, 1, 2), Buffer(64, 2, 3)]).height
     192
     """
     bound = lower_bound(buffers)
     offsets = best_fit(buffers)
-    found = Placement(tuple(offsets), height(buffers, offsets), bound)
-    too_large = len(buffers) > MAX_SEARCHED or sum(b.size for b in buffers) >= MAX_TOTAL
-    if found.height == bound or too_large:
-        return found
+    greedy = Placement(tuple(offsets), height(buffers, offsets), bound)
+    is_skipped = len(buffers) > MAX_SEARCHED or sum(b.size for b in buffers) >= MAX_TOTAL
+    if greedy.height == bound or is_skipped:
+        return greedy
     if steps is None:
         steps = min(MOST_STEPS, STEPS_FOR_EACH * len(buffers))
     search = compiler(exact.search, exact.Tables)
-    searched = _search_parts(buffers, found, Work(effort * steps, search))
-    return searched if searched.height <= found.height else replace(found, least=searched.least)
+    improved = _search_components(buffers, greedy, Work(effort * steps, search))
+    return improved if improved.height <= greedy.height else replace(greedy, least=improved.least)
 
 
-def _search_parts(buffers: Sequence[Buffer], found: Placement, work: Work) -> Placement:
-    """Search what is apart in time by itself, and put in what was sure to fit."""
-    easy = sure_to_fit(buffers, found.least)
-    members = list(_parts(buffers, set(easy)))
-    parts = [
-        Part.of([buffers[index] for index in part], [found.offsets[index] for index in part], work)
-        for part in members
+def _search_components(buffers: Sequence[Buffer], greedy: Placement, work: Work) -> Placement:
+    """Search each component, and add the buffers that are sure to fit."""
+    postponed = sure_to_fit(buffers, greedy.least)
+    members = list(_components(buffers, set(postponed)))
+    components = [
+        Component.of(
+            [buffers[index] for index in component],
+            [greedy.offsets[index] for index in component],
+            work,
+        )
+        for component in members
     ]
-    least = _lower_the_highest(parts, found.least, work)
+    least = _lower_the_highest(components, greedy.least, work)
     offsets = [-1] * len(buffers)
-    for numbers, part in zip(members, parts, strict=True):
-        for index, offset in zip(numbers, part.offsets, strict=True):
+    for indices, component in zip(members, components, strict=True):
+        for index, offset in zip(indices, component.offsets, strict=True):
             offsets[index] = offset
-    first_fit(buffers, offsets, reversed(easy))
+    first_fit(buffers, offsets, reversed(postponed))
     return Placement(tuple(offsets), height(buffers, offsets), least)
 
 
-def _lower_the_highest(parts: Sequence[Part], bound: int, work: Work) -> int:
-    """Search in the highest part, again and again; gives the least height that all need together."""
-    least = bound
-    while parts and work.left > 0:
-        highest = max(parts, key=lambda part: part.height)
+def _lower_the_highest(components: Sequence[Component], lower_bound_bytes: int, work: Work) -> int:
+    """Improve the highest component again and again; returns a lower bound on the height of all."""
+    least = lower_bound_bytes
+    while components and work.left > 0:
+        highest = max(components, key=lambda component: component.height)
         if highest.height <= least:
             break
         highest.improve(least, work)
@@ -103,31 +107,31 @@ def _lower_the_highest(parts: Sequence[Part], bound: int, work: Work) -> int:
     return least
 
 
-def _parts(buffers: Sequence[Buffer], left_out: set[int]) -> Iterator[list[int]]:
-    """The buffers by number, cut at the moments that none of them crosses."""
-    part: list[int] = []
+def _components(buffers: Sequence[Buffer], left_out: set[int]) -> Iterator[list[int]]:
+    """The indices of buffers, split at the moments that no lifetime crosses."""
+    indices: list[int] = []
     last = -1
     for index in sorted(set(range(len(buffers))) - left_out, key=lambda i: buffers[i].first):
-        if part and buffers[index].first > last:
-            yield part
-            part = []
-        part.append(index)
+        if indices and buffers[index].first > last:
+            yield indices
+            indices = []
+        indices.append(index)
         last = max(last, buffers[index].last)
-    if part:
-        yield part
+    if indices:
+        yield indices
 
 
 @dataclass(slots=True)
 class Work:
-    """How many steps may still be done, and by which search."""
+    """The steps left, and the search that takes them."""
 
     left: int
     search: Search
 
 
 @dataclass(slots=True)
-class Share:
-    """The steps spent on one kind of capacities and the searches begun, and the steps of its next turn."""
+class Budget:
+    """The steps of the next turn for one kind of capacity, the steps spent, and the searches begun."""
 
     limit: int = 0
     spent: int = 0
@@ -135,24 +139,24 @@ class Share:
 
 
 @dataclass(slots=True)
-class Part:
-    """Buffers that belong together, the best placement so far, and the least height not ruled out."""
+class Component:
+    """Buffers with connected lifetimes, their best placement, and the least height not ruled out."""
 
     problem: Problem
     offsets: list[int]
     height: int
     least: int
     once: int = 0
-    """The steps that it takes to place all buffers without ever going back."""
+    """The steps that place all buffers without backtracking."""
     failed: int = 0
-    """A capacity at which a search gave up lately."""
-    at_goal: Share = field(default_factory=Share)
-    between: Share = field(default_factory=Share)
+    """The last capacity at which a search gave up."""
+    at_goal: Budget = field(default_factory=Budget)
+    between: Budget = field(default_factory=Budget)
     random: Random = field(default_factory=lambda: Random(SEED))
 
     @classmethod
-    def of(cls, buffers: Sequence[Buffer], offsets: Sequence[int], work: Work) -> Part:
-        """These buffers with these offsets, or those that a search comes to at once if it has room."""
+    def of(cls, buffers: Sequence[Buffer], offsets: Sequence[int], work: Work) -> Component:
+        """Buffers with these offsets, or those of a search with unlimited capacity if they are lower."""
         part = cls(
             Problem.of(buffers), list(offsets), height(buffers, offsets), lower_bound(buffers)
         )
@@ -163,9 +167,9 @@ class Part:
         return part
 
     def improve(self, needed: int, work: Work) -> None:
-        """Try `needed` bytes, or a capacity between what has failed lately and what is reached.
+        """Try `needed` bytes, or bisect between the last failure and the best height.
 
-        Half of the work is for the one, half for the other: the best may be near, or out of reach.
+        Each gets half of the steps: the optimum may be near, or out of reach.
         """
         goal = max(self.least, needed)
         if self.at_goal.spent <= self.between.spent:
@@ -181,29 +185,29 @@ class Part:
         if self._attempt(middle, self.between, work) != FOUND:
             self.failed = middle
 
-    def _attempt(self, capacity: int, share: Share, work: Work) -> int:
-        """Search below a capacity, again and again with other orders, for the steps of a turn."""
+    def _attempt(self, capacity: int, budget: Budget, work: Work) -> int:
+        """Search below a capacity, with restarts in other orders, for the steps of a turn."""
         before = work.left
-        until = max(0, before - share.limit)
+        stop_at = max(0, before - budget.limit)
         outcome = UNKNOWN
-        while outcome == UNKNOWN and work.left > until:
-            limit = min(self.once * luby(share.tries), work.left - until)
-            outcome = self._search(self._order(share.tries), capacity, limit, work)
-            share.tries += 1
+        while outcome == UNKNOWN and work.left > stop_at:
+            limit = min(self.once * luby(budget.tries), work.left - stop_at)
+            outcome = self._search(self._order(budget.tries), capacity, limit, work)
+            budget.tries += 1
         if outcome == IMPOSSIBLE:
             self.least = (capacity // self.problem.unit + 1) * self.problem.unit
-        share.spent += before - work.left
+        budget.spent += before - work.left
         return outcome
 
-    def _order(self, number: int) -> Sequence[int]:
-        """An order for the search with this number."""
+    def _order(self, index: int) -> Sequence[int]:
+        """The order of the search with this index."""
         orders = self.problem.orders
-        if number < len(orders):
-            return orders[number]
+        if index < len(orders):
+            return orders[index]
         return self.problem.perturbed_order(self.random)
 
     def _search(self, order: Sequence[int], capacity: int, limit: int, work: Work) -> int:
-        """One search, of which the placement is kept if it is the lowest."""
+        """One search; its placement is kept if it is the lowest so far."""
         tables, unit = self.problem.tables, self.problem.unit
         self.problem.put_in_order(order)
         outcome = work.search(tables, capacity // unit, limit)
@@ -217,9 +221,9 @@ class Part:
 
 
 def luby(number: int) -> int:
-    """Limits of searches that begin again and again: 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 1 ..
+    """The Luby sequence of restart limits: 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 1 ..
 
-    That takes little longer than the best limits, which nobody knows (Luby, Sinclair and Zuckerman 1993).
+    It is within a logarithmic factor of the optimal limits (Luby, Sinclair and Zuckerman 1993).
 
     >>> [luby(number) for number in range(7)]
     [1, 1, 2, 1, 1, 2, 4]

@@ -1,4 +1,4 @@
-"""From buffers to the tables that the search works on, and the orders in which it takes them."""
+"""From buffers to the tables of the exact search, and the orders in which it tries them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dlc.planning.arena.buffers import Buffer, meeting
 from dlc.planning.arena.exact import Ints, Tables
 
 LEAST_TRAIL, MOST_TRAIL = 1 << 14, 1 << 22
-"""The trail is no longer than this: a search that needs more of it does without an answer."""
+"""The bounds on the length of the undo trail: a search that needs more gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Buffers of at least one byte as the search sees them: in units of `unit` bytes."""
+    """Buffers of at least one byte in the form of the search: sizes in units of `unit` bytes."""
 
     tables: Tables
     unit: int
     orders: tuple[tuple[int, ...], ...]
-    """Three orders in which equal offsets may be tried, as MiniMalloc has them."""
+    """The three orders of MiniMalloc in which buffers at equal offsets are tried."""
     keys: tuple[tuple[int, int, int], ...]
-    """Of each buffer: the most alive together with it, the sections it is in, its bytes by its time."""
+    """For each buffer its largest load, its number of sections, and its area: bytes times moments."""
 
     @classmethod
     def of(cls, buffers: Sequence[Buffer]) -> Problem:
@@ -45,15 +45,15 @@ class Problem:
             for i, b in enumerate(buffers)
         )
         tables = _tables(sizes, alignments, first, end, members)
-        return cls(tables, unit, tuple(_ranked(keys, places) for places in _ORDERS), keys)
+        return cls(tables, unit, tuple(_ranked(keys, priorities) for priorities in _ORDERS), keys)
 
     def perturbed_order(self, random: Random) -> tuple[int, ...]:
-        """One of the orders, by keys that are each up to 30 % off."""
+        """One of the orders, with each key perturbed by up to 30 %."""
         keys = [tuple(k * random.uniform(0.7, 1.3) for k in row) for row in self.keys]
         return _ranked(keys, random.choice(_ORDERS))
 
     def put_in_order(self, order: Sequence[int]) -> None:
-        """Let the next search try equal offsets in this order."""
+        """Make the next search try buffers at equal offsets in this order."""
         self.tables.order[:] = array("q", order)
 
 
@@ -63,16 +63,16 @@ _ORDERS = (
     (_LOAD, _AREA, _SECTIONS),
     (_LOAD, _SECTIONS, _AREA),
 )
-"""By which keys the orders go, the largest first: MiniMalloc's WAT, TAW and TWA."""
+"""The keys of the orders, largest first: MiniMalloc's WAT, TAW and TWA."""
 
 
-def _ranked(keys: Sequence[tuple[float, ...]], places: tuple[int, ...]) -> tuple[int, ...]:
-    by = [tuple(-row[place] for place in places) for row in keys]
-    return tuple(sorted(range(len(keys)), key=by.__getitem__))
+def _ranked(keys: Sequence[tuple[float, ...]], priorities: tuple[int, ...]) -> tuple[int, ...]:
+    ranks = [tuple(-row[priority] for priority in priorities) for row in keys]
+    return tuple(sorted(range(len(keys)), key=ranks.__getitem__))
 
 
 def _units(buffers: Sequence[Buffer]) -> tuple[int, list[int]]:
-    """The largest unit of which sizes and offsets are multiples, and the alignments in it."""
+    """The largest unit that divides all sizes and offsets, and the alignments in that unit."""
     unit = math.gcd(*[buffer.size for buffer in buffers])
     if all(unit % buffer.alignment == 0 for buffer in buffers):
         return unit, [1] * len(buffers)
@@ -81,7 +81,7 @@ def _units(buffers: Sequence[Buffer]) -> tuple[int, list[int]]:
 
 
 def _sections(buffers: Sequence[Buffer]) -> list[list[int]]:
-    """The largest sets of buffers alive together, in order of time.
+    """The maximal sets of buffers live together (maximal cliques of the interval graph), in order of time.
 
     Such a set is complete just before one of its buffers ends, if one has begun since the last set.
     """
@@ -108,8 +108,8 @@ def _tables(
     count, sections = len(sizes), len(members)
     meets = meeting([(begin, stop - 1) for begin, stop in zip(first, end, strict=True)])
     pairs = sum(map(len, meets)) // 2
-    # On the way down each pair raises a `low` once, each placement a floor and a top of each section; and
-    # buffers are lifted.
+    # On one path of the search each pair raises a `low` once, and each placement the floor and the top of
+    # each of its sections; lifts add to that.
     trail = min(MOST_TRAIL, LEAST_TRAIL + 2 * (pairs + count * (2 * sections + 1)))
     parts = count + sections + 1
     return Tables(
@@ -160,5 +160,5 @@ def _zeros(count: int) -> Ints:
 
 
 def _starts(lists: Sequence[Sequence[int]]) -> Ints:
-    """Where each list begins if they stand one after the other, and where the last ends."""
+    """The index at which each list begins in their concatenation, and where the last one ends."""
     return _ints(accumulate(map(len, lists), initial=0))

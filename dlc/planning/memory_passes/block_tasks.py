@@ -1,4 +1,4 @@
-"""The work of a block as numbers: what each operation reads, makes and waits for."""
+"""The task graph of a block: what each of its operations reads, writes and waits for."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from dlc.planning.aliases import computed, origin, readers
 from dlc.planning.layout import cases_of
 from dlc.planning.liveness import Timeline, updates_of
 from dlc.planning.schedule import NEW_WAVE
-from dlc.planning.scheduling import Chore, Chores
-from dlc.planning.storage import replaceable
+from dlc.planning.scheduling import Task, TaskGraph
+from dlc.planning.storage import overwritable_operands
 
 
 class PlannedBlock(NamedTuple):
-    """A block of a function, what is written over which arguments in it, and the sizes to plan for."""
+    """A block of a function, the arguments that its values update in place, and the sizes to plan for."""
 
     function: func.Func
     block: Block
@@ -30,7 +30,7 @@ class PlannedBlock(NamedTuple):
 
 
 def planned_blocks(module: Module, context: Context) -> Iterator[PlannedBlock]:
-    """The bodies of loops, inner ones first, and of functions, where memory is planned."""
+    """The blocks whose memory is planned: bodies of loops, inner ones first, and of functions."""
     for function in list(module.body):
         if not isinstance(function, func.Func) or measuring(function):
             continue
@@ -42,90 +42,94 @@ def planned_blocks(module: Module, context: Context) -> Iterator[PlannedBlock]:
 
 
 def work_in(timeline: Timeline) -> list[Op]:
-    """The operations of a block that take time."""
+    """The operations of a block that compute something: kernels, loops and branches."""
     work = kernel.Kernel | flow.Scan | flow.While | flow.If
     return [op for op in timeline.ops if isinstance(op, work)]
 
 
 def carried(op: flow.Scan | flow.While) -> dict[Value, Value]:
-    """The arguments of a loop's body that have other values in the next round, by those values."""
+    """The carried arguments of a loop's body, by the values that they have in the next iteration."""
     lead = 1 if isinstance(op, flow.Scan) else 0
     arguments = op.body.arguments[lead : lead + len(op.initial)]
     following = op.body.terminator.operands
     return {origin(value): argument for value, argument in zip(following, arguments, strict=False)}
 
 
-def chores_of(timeline: Timeline, work: Sequence[Op], updates: Mapping[Value, Value]) -> Chores:
-    """What all of it reads, makes and waits for."""
-    number = {op: index for index, op in enumerate(work)}
-    values = {value: index for index, value in enumerate(timeline.held)}
-    waits = _waits(number, updates)
-    before = _before(timeline.ops, number)
+def task_graph(timeline: Timeline, work: Sequence[Op], updates: Mapping[Value, Value]) -> TaskGraph:
+    """The tasks of a block with their reads, writes and predecessors; `work` are its operations."""
+    task_of = {op: index for index, op in enumerate(work)}
+    index_of = {value: index for index, value in enumerate(timeline.held)}
+    waits_of = _anti_dependences(task_of, updates)
+    predecessors = _dependences(timeline.ops, task_of)
 
-    def numbers(arrays: Iterable[Value]) -> tuple[int, ...]:
-        """The arrays among these that the block computes for itself, each once."""
-        found = dict.fromkeys(map(timeline.origin, arrays))
-        return tuple([values[array] for array in found if array in values])
+    def value_indices(arrays: Iterable[Value]) -> tuple[int, ...]:
+        """The indices of those arrays that the block computes and holds itself, each once."""
+        distinct = dict.fromkeys(map(timeline.origin, arrays))
+        return tuple([index_of[array] for array in distinct if array in index_of])
 
-    chores: list[Chore] = []
+    tasks: list[Task] = []
     for op in work:
-        chores.append(
-            Chore(
-                numbers(op.operands),
-                numbers(op.results),
-                tuple(sorted(before[op] | waits.get(number[op], set()))),
-                numbers(_overwritable(op, timeline)),
+        tasks.append(
+            Task(
+                value_indices(op.operands),
+                value_indices(op.results),
+                tuple(sorted(predecessors[op] | waits_of.get(task_of[op], set()))),
+                value_indices(_overwritable(op, timeline)),
                 alone=not isinstance(op, kernel.Kernel),
                 inside=timeline.inside(op),
             )
         )
-    return Chores(chores, [held.bytes for held in timeline.held.values()])
+    return TaskGraph(tasks, [held.bytes for held in timeline.held.values()])
 
 
-def _before(ops: Iterable[Op], number: Mapping[Op, int]) -> dict[Op, set[int]]:
-    """For each operation the work whose results it reads, itself or through views."""
-    found: dict[Op, set[int]] = {}
+def _dependences(ops: Iterable[Op], task_of: Mapping[Op, int]) -> dict[Op, set[int]]:
+    """For each operation the tasks whose results it reads, itself or through views."""
+    predecessors: dict[Op, set[int]] = {}
     for op in ops:
-        makers = {value.op for value in op.operands if value.op is not None}
-        found[op] = set()
-        for maker in makers:
-            found[op] |= {number[maker]} if maker in number else found.get(maker, set())
-    return found
+        producers = {value.op for value in op.operands if value.op is not None}
+        predecessors[op] = set()
+        for producer in producers:
+            predecessors[op] |= (
+                {task_of[producer]} if producer in task_of else predecessors.get(producer, set())
+            )
+    return predecessors
 
 
 def may_be_empty(value: Value, function: func.Func) -> bool:
-    """Whether an array may have no element: then it has no place inside another one."""
+    """Whether an array may have no elements: then it cannot lie inside another one."""
     low, _ = interval(kernel.array_type(value).size, function.bounds)
     return low is None or low < 1
 
 
 def peak_of(timeline: Timeline, updates: Mapping[Value, Value]) -> int:
-    """The most bytes that a block holds in a wave, in the order in which it is."""
+    """The most bytes live in a wave of a block, in its current order."""
     work = work_in(timeline)
-    chores = chores_of(timeline, work, updates)
-    cuts = {number for number, op in enumerate(work) if op.attributes.get(NEW_WAVE)}
+    graph = task_graph(timeline, work, updates)
+    cuts = {index for index, op in enumerate(work) if op.attributes.get(NEW_WAVE)}
     order = range(len(work))
-    return max(chores.held(order, chores.waves(order, cuts)), default=0)
+    return max(graph.held(order, graph.waves(order, cuts)), default=0)
 
 
-def _waits(number: Mapping[Op, int], updates: Mapping[Value, Value]) -> dict[int, set[int]]:
-    """What waits for work whose results it does not read."""
-    found: dict[int, set[int]] = {}
-    seen = [index for op, index in number.items() if not op.pure]
-    for one, other in pairwise(seen):
-        found.setdefault(other, set()).add(one)
+def _anti_dependences(
+    task_of: Mapping[Op, int], updates: Mapping[Value, Value]
+) -> dict[int, set[int]]:
+    """For each task those before it whose results it does not read: effects, readers of what it updates."""
+    waits: dict[int, set[int]] = {}
+    ordered = [index for op, index in task_of.items() if not op.pure]
+    for earlier, later in pairwise(ordered):
+        waits.setdefault(later, set()).add(earlier)
     for value, argument in updates.items():
-        update = number.get(value.op) if value.op is not None else None
+        update = task_of.get(value.op) if value.op is not None else None
         if update is None:
             continue
         for reader in readers(argument):
-            if number.get(reader, update) < update:
-                found.setdefault(update, set()).add(number[reader])
-    return found
+            if task_of.get(reader, update) < update:
+                waits.setdefault(update, set()).add(task_of[reader])
+    return waits
 
 
 def _overwritable(op: Op, timeline: Timeline) -> Iterator[Value]:
-    """The values over which the only result of a kernel may be written."""
+    """The operands that the only result of a kernel may overwrite."""
     if not isinstance(op, kernel.Kernel) or len(op.results) != 1:
         return
     (result,) = op.results
@@ -134,8 +138,8 @@ def _overwritable(op: Op, timeline: Timeline) -> Iterator[Value]:
     if all(operand.type is not result.type for operand in op.operands):
         return
     sources = [timeline.origin(value) for value in op.operands]
-    for position in replaceable(op):
+    for position in overwritable_operands(op):
         operand, source = op.operands[position], sources[position]
-        same = operand.type is result.type
-        if same and computed(operand) is source and sources.count(source) == 1:
+        same_type = operand.type is result.type
+        if same_type and computed(operand) is source and sources.count(source) == 1:
             yield source

@@ -1,8 +1,8 @@
-"""Updates of small weights come last, side by side, so that a GPU makes them together.
+"""Multi-tensor updates: small weights are updated last, side by side, in one launch of a GPU.
 
-Most weights of a network are small: what is added, and what normalises. An update of one takes a launch,
-and no time beside that. What is held for longer are their gradients, which are as small. Where memory
-is limited, updates stay where they give it back.
+Most weights of a network are small: biases, and the scales and shifts of normalizations. The update of one
+takes a launch and little else. Their gradients live longer, but are as small. Where memory is limited
+(`--recompute`), updates stay where they free it.
 """
 
 from __future__ import annotations
@@ -20,30 +20,34 @@ from dlc.target import gpu_of
 
 @define_pass("cluster_updates")
 def cluster_updates(module: Op, context: Context) -> None:
-    """Put the updates of small weights behind all else."""
+    """Move the updates of small weights to the end of the function."""
     assert isinstance(module, Module)
     if context.options.recompute > Options().recompute:
         return
     for function in list(module.body):
         if isinstance(function, func.Func) and function.updates and not measuring(function):
-            _gather(function, context, gpu_of(context.options).occupancy.update_bytes)
+            _cluster(function, context, gpu_of(context.options).occupancy.update_bytes)
 
 
-def _gather(function: func.Func, context: Context, most: int) -> None:
+def _cluster(function: func.Func, context: Context, most_bytes: int) -> None:
     timeline, updates = Timeline(function), updates_of(function)
-    found = [op for op in function.body if _is_small_update(op, updates, timeline, most)]
-    if len(found) > 1:
-        for op in found:
-            context.log.did("update last, beside others", op)
+    small_updates = [
+        op for op in function.body if _is_small_update(op, updates, timeline, most_bytes)
+    ]
+    if len(small_updates) > 1:
+        for op in small_updates:
+            context.log.did("update last, in one launch with others", op)
             function.body.move(op, function.body.terminator)
 
 
-def _is_small_update(op: Op, updates: Mapping[Value, Value], timeline: Timeline, most: int) -> bool:
-    """Whether it updates weights of at most so many bytes, and does nothing else."""
+def _is_small_update(
+    op: Op, updates: Mapping[Value, Value], timeline: Timeline, most_bytes: int
+) -> bool:
+    """Whether an operation only updates weights of at most `most_bytes` bytes each."""
     if not isinstance(op, kernel.Generic) or not op.is_map:
         return False
     end = timeline.block.terminator
     return all(
-        value in updates and value.uses.keys() <= {end} and timeline.bytes(value) <= most
+        value in updates and value.uses.keys() <= {end} and timeline.bytes(value) <= most_bytes
         for value in op.results
     )

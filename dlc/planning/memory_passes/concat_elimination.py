@@ -1,14 +1,14 @@
-"""Concatenations take no time where those who make the pieces write them where they belong.
+"""Concat elimination: producers write straight into their slice of a concatenation's result.
 
-A `kernel.concatenate` becomes a `kernel.join`: the whole is one array, and each piece lies in it. A piece
-may be joined from others in its turn, as in a network that always appends to what it has, and may be read
-by others, where it lies. What cannot be written there (an input, a constant, the result of a loop, what is
-handed over or is a piece of something else already) is copied there by a kernel of its own, so at least
-half of the whole must be written in place.
+A `kernel.concatenate` becomes a `kernel.join`: one array in which each piece lies. A piece may itself be a
+join, as in a network that keeps appending to its features (DenseNet), and other kernels may read it in
+place. A piece that cannot be written in place (an input, a constant, the result of a loop, a value that a
+region yields, a piece of another join) is copied there by a kernel; so at least half of the bytes must be
+written in place.
 
-The whole is held from its first piece on. So this comes when the order of work is settled, and what would
-raise the peak is not joined. A GPU moves 16 bytes at once only where they begin at a multiple of 16: what
-it reads and writes so is joined only where that stays so.
+The whole is live from its first piece on. So this pass comes when the order of kernels is settled, and a
+join that would raise the peak is not made. A GPU moves 16 bytes at once only at multiples of 16: pieces
+accessed so are joined only where they stay aligned.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from dlc.planning.aliases import computed, origin, readers, reshaped_strides
 from dlc.planning.copy_insertion import copy
 from dlc.planning.liveness import Timeline
 from dlc.planning.memory_passes.block_tasks import may_be_empty, peak_of, planned_blocks
-from dlc.planning.memory_passes.subview_fit import Needs, fits, is_in_order, keeps_units
+from dlc.planning.memory_passes.subview_fit import Dependences, fits, is_in_order, keeps_units
 
 MOST_OPERATIONS = 10_000
-"""In longer blocks nothing is joined: each attempt looks at all of them."""
+"""Longer blocks are left alone: each attempt visits all of their operations."""
 
 
 @define_pass("eliminate_concats")
 def eliminate_concats(module: Op, context: Context, *, unit: int = 1) -> None:
-    """Let pieces be written where a concatenation wants them, where that holds no more.
+    """Write the pieces of concatenations in place, where that does not raise the memory peak.
 
-    Rows of whole units of `unit` bytes must stay such: a GPU moves 16 bytes at once.
+    Rows that are whole vectors of `unit` bytes must stay so: a GPU moves 16 bytes at once.
     """
     assert isinstance(module, Module)
-    for each in planned_blocks(module, context):
-        _Joiner(*each, context, unit).run()
+    for planned_block in planned_blocks(module, context):
+        _ConcatElimination(*planned_block, context, unit).run()
 
 
 @dataclass(slots=True)
-class _Joiner:
-    """Joins in a block, where `updates` are the arguments that values are written over."""
+class _ConcatElimination:
+    """Joins the concatenations of a block; `updates` are the arguments updated in place."""
 
     function: func.Func
     block: Block
@@ -57,141 +57,148 @@ class _Joiner:
     sizes: Mapping[str, int]
     context: Context
     unit: int
-    """Bytes that are moved at once only at multiples of so many."""
+    """The bytes of a vector access, which must be aligned to as many."""
     copies: dict[Join, list[Value]] = field(default_factory=dict[Join, list[Value]])
-    """Those pieces of each that a kernel of its own copies there."""
-    _needs: Needs | None = None
-    """What needs what, while no operation has come that it does not know."""
+    """The pieces of each join that a kernel copies there."""
+    _dependences: Dependences | None = None
+    """The dependences of the block; None when operations have changed since."""
 
     def run(self) -> None:
-        """Join what raises no peak."""
-        found = [op for op in self.block if isinstance(op, Concatenate)]
-        if not found or sum(1 for _ in self.block) > MOST_OPERATIONS:
+        """Join the concatenations that do not raise the peak."""
+        concats = [op for op in self.block if isinstance(op, Concatenate)]
+        if not concats or sum(1 for _ in self.block) > MOST_OPERATIONS:
             return
-        for join in self._join_all(found, self._peak()):
+        for join in self._join_all(concats, self._peak()):
             copied = len(self.copies[join])
-            self.context.log.did("join in place", join, pieces=len(join.pieces), copied=copied)
+            self.context.log.did(
+                "write the pieces in place", join, pieces=len(join.pieces), copied=copied
+            )
 
-    def _join_all(self, ops: Sequence[Concatenate], most: int) -> list[Join]:
-        """Join them all if the block holds no more than `most` then, or else as many as that allows."""
-        joined = self._joined(ops)
-        return joined if not joined or self._peak() <= most else self._fewer(joined, most)
+    def _join_all(self, ops: Sequence[Concatenate], limit: int) -> list[Join]:
+        """Join all of them, or as many as keep the peak within `limit` bytes."""
+        joins = self._try_all(ops)
+        return joins if not joins or self._peak() <= limit else self._join_most(joins, limit)
 
-    def _fewer(self, joined: Sequence[Join], most: int) -> list[Join]:
-        """Of joins with which the block holds more than `most` keep those that it has room for.
+    def _join_most(self, joins: Sequence[Join], limit: int) -> list[Join]:
+        """Of joins that together exceed a peak of `limit` bytes keep some that do not, by bisection.
 
-        The first half of them are tried without the others, then these by themselves.
+        The first half is tried without the second, then the second beside what is kept of the first.
         """
-        middle = len(joined) // 2
-        first, rest = joined[:middle], joined[middle:]
-        others = [self._undo(join) for join in reversed(rest)][::-1]
-        if len(joined) < 2:
-            for op in others:
-                self.context.log.refused("joined in place it would hold more", op)
+        middle = len(joins) // 2
+        first_half, second_half = joins[:middle], joins[middle:]
+        undone = [self._undo(join) for join in reversed(second_half)][::-1]
+        if len(joins) < 2:
+            for op in undone:
+                self.context.log.refused("in place it would live longer and raise the peak", op)
             return []
-        if self._peak() > most:
-            return [*self._fewer(first, most), *self._join_all(others, most)]
-        return [*first, *self._fewer(self._joined(others), most)]
+        if self._peak() > limit:
+            return [*self._join_most(first_half, limit), *self._join_all(undone, limit)]
+        return [*first_half, *self._join_most(self._try_all(undone), limit)]
 
-    def _joined(self, ops: Iterable[Concatenate]) -> list[Join]:
+    def _try_all(self, ops: Iterable[Concatenate]) -> list[Join]:
         return [join for op in ops if (join := self._join(op)) is not None]
 
     def _join(self, op: Concatenate) -> Join | None:
-        """Join what is concatenated; None, and all is as before, if that is not worth it."""
-        if self._has_a_place(op.results[0]) or any(
+        """The join in place of a concatenation; None, with nothing changed, if it is not worth it."""
+        if self._has_destination(op.results[0]) or any(
             may_be_empty(piece, self.function) for piece in op.inputs
         ):
             return None
         if not self._keeps_units(op):
-            reason = f"not all of its pieces would lie at multiples of {self.unit} bytes"
+            reason = f"its pieces would not all be aligned to {self.unit} bytes"
             self.context.log.refused(reason, op)
             return None
         for piece in list(op.inputs):
-            self._spread(piece, op)
+            self._regroup_producer(piece, op)
         placed = {computed(piece): piece for piece in reversed(op.inputs) if fits(piece, op)}
         if 2 * sum(map(self._bytes, placed.values())) < self._bytes(op.results[0]):
-            reason = "less than half of it can be written in place"
-            self.context.log.refused(reason, op, pieces=len(op.inputs), fit=len(placed))
+            reason = "less than half of its bytes can be written in place"
+            self.context.log.refused(reason, op, pieces=len(op.inputs), in_place=len(placed))
             return None
         join = self._in_place_of(op, set(placed.values()))
-        if self._needs is None or self.copies[join]:
-            self._needs = Needs(self.block)
-        if not is_in_order(origin(join.result), self._needs):
-            reason = "who reads a piece would wait for those who make the rest"
+        if self._dependences is None or self.copies[join]:
+            self._dependences = Dependences(self.block)
+        if not is_in_order(origin(join.result), self._dependences):
+            reason = "a reader of one piece would wait for the producers of the others"
             self.context.log.refused(reason, self._undo(join))
             return None
         return join
 
     def _keeps_units(self, op: Concatenate) -> bool:
-        """Whether what is moved in units is so in the whole, too."""
+        """Whether pieces of whole vectors stay aligned in the whole."""
         start: Size = 0
-        _, pitch = array_type(op.results[0]).shape
+        _, row_elements = array_type(op.results[0]).shape
         for piece in op.inputs:
-            if not keeps_units(piece, start, pitch, self.unit):
+            if not keeps_units(piece, start, row_elements, self.unit):
                 return False
             start += array_type(piece).shape[1]
         return True
 
-    def _spread(self, piece: Value, op: Concatenate) -> None:
-        """Let what computes a piece element by element go over its rows, which lie apart in the whole."""
+    def _regroup_producer(self, piece: Value, op: Concatenate) -> None:
+        """Regroup an element-wise producer over the rows of its piece, which the whole sets apart."""
         value, shape = computed(piece), array_type(piece).shape
-        maker = value.op
-        if not isinstance(maker, kernel.Generic) or len(maker.results) > 1 or not maker.arrays:
+        producer = value.op
+        if (
+            not isinstance(producer, kernel.Generic)
+            or len(producer.results) > 1
+            or not producer.arrays
+        ):
             return
-        pitch = row_major_strides(array_type(op.results[0]).shape)
-        looks = [use for use in value.uses if isinstance(use, array.Reshape)]
-        apart = [reshaped_strides(shape, pitch, look.shape) for look in looks]
-        if len(maker.domain) > 1 or len(looks) < len(value.uses) or None in apart:
+        whole_strides = row_major_strides(array_type(op.results[0]).shape)
+        views = [use for use in value.uses if isinstance(use, array.Reshape)]
+        view_strides = [reshaped_strides(shape, whole_strides, view.shape) for view in views]
+        if len(producer.domain) > 1 or len(views) < len(value.uses) or None in view_strides:
             return
         rewriter = self.context.rewriter
-        spread = regroup_like(maker, maker.arrays[0], shape, rewriter)
+        spread = regroup_like(producer, producer.arrays[0], shape, rewriter)
         if spread is None:
             return
         result = spread[0].results[0]
-        (back,) = result.uses
-        for look in looks:
-            seen = Builder.before_op(look)(array.Reshape(result, look.shape))
-            rewriter.replace(look, seen, relation=EQUAL)
-        rewriter.erase(back, Gone("all see the rows"))
-        self._needs = None
+        (reshaped,) = result.uses
+        for view in views:
+            new_view = Builder.before_op(view)(array.Reshape(result, view.shape))
+            rewriter.replace(view, new_view, relation=EQUAL)
+        rewriter.erase(reshaped, Gone("its readers read the rows"))
+        self._dependences = None
 
-    def _in_place_of(self, op: Concatenate, placed: set[Value]) -> Join:
-        """Put a join of what is placed, each once, and of copies of the rest, in its place."""
+    def _in_place_of(self, op: Concatenate, in_place: set[Value]) -> Join:
+        """Replace a concatenation by a join of the `in_place` pieces, each once, and copies of the rest."""
         emit = Builder.before_op(op)
         pieces: list[Value] = []
-        copied: list[Value] = []
+        copies: list[Value] = []
         for piece in op.inputs:
-            if piece in placed:
-                placed.remove(piece)
+            if piece in in_place:
+                in_place.remove(piece)
                 pieces.append(piece)
             else:
-                copied.append(copy(emit, piece))
-                pieces.append(copied[-1])
+                copies.append(copy(emit, piece))
+                pieces.append(copies[-1])
         join = Join(pieces)
         self.context.rewriter.replace(op, emit(join), relation=EQUAL)
-        self.copies[join] = copied
+        self.copies[join] = copies
         return join
 
     def _undo(self, join: Join) -> Concatenate:
-        """Put a concatenation back in place of a join."""
-        self._needs = None
-        copied = self.copies.pop(join)
+        """Replace a join by its concatenation again."""
+        self._dependences = None
+        copied_pieces = self.copies.pop(join)
         sources = [
-            piece.op.operands[0] if piece in copied and piece.op else piece for piece in join.pieces
+            piece.op.operands[0] if piece in copied_pieces and piece.op else piece
+            for piece in join.pieces
         ]
         op = Concatenate(sources, ())
         rewriter = self.context.rewriter
         rewriter.replace(join, Builder.before_op(join)(op), relation=EQUAL)
-        for piece in copied:
+        for piece in copied_pieces:
             assert piece.op is not None
-            rewriter.erase(piece.op, Gone("nothing is joined"))
+            rewriter.erase(piece.op, Gone("its concatenation is no join"))
         return op
 
     def _peak(self) -> int:
         return peak_of(Timeline(self.function, self.block, self.sizes), self.updates)
 
-    def _has_a_place(self, value: Value) -> bool:
-        """Whether one kernel writes a value over an argument, or where a loop hands it over."""
+    def _has_destination(self, value: Value) -> bool:
+        """Whether a value has a destination: an argument that it updates, or the result of a loop."""
         in_loop = self.block is not self.function.body
         return value in self.updates or (
             in_loop and any(isinstance(reader, flow.Yield) for reader in readers(value))

@@ -1,8 +1,9 @@
-"""Which values the steps of a loop hand over to another loop, and which that one computes again.
+"""Residuals of loops: the values stacked for the backward loop, and those that it recomputes.
 
-A loop that is differentiated stacks, step by step, what the loop of its derivative needs. That one may
-have less handed over and compute the rest again from it. What is best a smallest cut finds: it weighs the
-bytes of all steps that a value takes against the time of all steps that its kernel takes.
+A loop that is differentiated stacks, iteration by iteration, the values that the loop of its derivative
+needs. The backward loop may read fewer stacks and recompute the other values from them. A minimum cut finds
+the best choice: it weighs the bytes that a value takes in all iterations against the time of its kernel in
+all of them, at a price of so many picoseconds for a byte.
 """
 
 from __future__ import annotations
@@ -23,35 +24,35 @@ from dlc.target.cpu_costs import CpuCosts
 from dlc.target.estimates import is_cheap, is_product, picoseconds
 
 MOST_VALUES = 1000
-"""Values behind what is needed, beyond which the search would take too long."""
+"""The most values in a cut: with more the search would take too long."""
 
 _ENDLESS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """A loop, and another one that walks stacks of the first."""
+    """A forward loop, and the backward loop that reads stacks of it."""
 
     forward: flow.Scan
     backward: flow.Scan
 
     @property
     def walked(self) -> dict[Value, Value]:
-        """For each argument of the second body that walks such a stack, the value that is stacked."""
-        first, second = self.forward, self.backward
-        count = len(first.initial)
-        arguments = second.body.arguments[1 + len(second.initial) :]
-        found: dict[Value, Value] = {}
-        for argument, stack, axis in zip(arguments, second.xs, second.x_axes, strict=False):
-            # What was carried last may be walked as well, but is no stack.
-            is_stack = stack.op is first and stack.index >= count
-            if is_stack and first.y_axes[stack.index - count] == axis:
-                found[argument] = yielded(first.body)[stack.index]
-        return found
+        """For each argument of the backward body that is a slice of such a stack, the stacked value."""
+        forward, backward = self.forward, self.backward
+        count = len(forward.initial)
+        arguments = backward.body.arguments[1 + len(backward.initial) :]
+        values_of: dict[Value, Value] = {}
+        for argument, stack, axis in zip(arguments, backward.xs, backward.x_axes, strict=False):
+            # The final value of a carried one may be sliced as well, but is no stack.
+            is_stack = stack.op is forward and stack.index >= count
+            if is_stack and forward.y_axes[stack.index - count] == axis:
+                values_of[argument] = yielded(forward.body)[stack.index]
+        return values_of
 
     @property
-    def given(self) -> dict[Value, Value]:
-        """What is passed to the first body from outside, whole or slice by slice, by its argument."""
+    def outside_of(self) -> dict[Value, Value]:
+        """For each argument of the forward body the value passed from outside, whole or slice by slice."""
         scan = self.forward
         first = 1 + len(scan.initial)
         outside = (*scan.xs, *scan.constants)
@@ -60,14 +61,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """What to compute again: these operations of the first body, in order.
+    """The operations of the forward body that the backward loop recomputes, in order.
 
-    They follow from values that are `stacked` and from arguments that are `passed` to the second loop,
-    too. Of what is passed, `sources` are not held for so long, but computed again before that loop.
-    `picoseconds` is what all of it takes.
+    They start from values that are `stacked`, and from arguments that are `passed` to the backward loop as
+    well. Of the values passed, `sources` are freed and recomputed before that loop. All of it takes
+    `picoseconds`.
     """
 
-    made: Sequence[Op]
+    operations: Sequence[Op]
     stacked: Sequence[Value]
     passed: Sequence[Value]
     sources: Sequence[Value]
@@ -75,7 +76,7 @@ class Choice:
 
 
 def pairs_in(ops: Sequence[Op]) -> Iterator[Pair]:
-    """Each two loops of which the second walks stacks of the first."""
+    """The pairs of loops of which the second reads stacks of the first."""
     for op in ops:
         if isinstance(op, flow.Scan):
             makers = dict.fromkeys(stack.op for stack in op.xs)
@@ -85,24 +86,24 @@ def pairs_in(ops: Sequence[Op]) -> Iterator[Pair]:
 
 
 class Prices(NamedTuple):
-    """Picoseconds that sparing a byte may take, and what computing takes."""
+    """The picoseconds that saving a byte may take, and the costs of computing."""
 
     byte: int
     costs: CpuCosts
 
 
 def choose(pair: Pair, timeline: Timeline, prices: Prices, *, products: bool) -> Choice | None:
-    """The best choice at these prices; None if it is to keep all."""
-    return _Residuals(pair, timeline, prices, products=products).choose()
+    """The best choice at these prices; None if that is to recompute nothing."""
+    return _Search(pair, timeline, prices, products=products).choose()
 
 
-class _Residuals:
+class _Search:
     def __init__(self, pair: Pair, timeline: Timeline, prices: Prices, *, products: bool) -> None:
         self.pair, self.timeline, self.products = pair, timeline, products
         self.price, self.costs = prices
-        self.given = pair.given
-        self.steps = evaluate(pair.forward.length, timeline.sample)
-        self.at = timeline.number[pair.backward]
+        self.outside_of = pair.outside_of
+        self.iterations = evaluate(pair.forward.length, timeline.sample)
+        self.backward_index = timeline.number[pair.backward]
         self.updated = {
             argument: timeline.number[value.op]
             for value, argument in updates_of(timeline.function).items()
@@ -111,58 +112,66 @@ class _Residuals:
 
     def choose(self) -> Choice | None:
         needed = list(dict.fromkeys(self.pair.walked.values()))
-        values = self._behind(needed)
+        values = self._ancestors(needed)
         if len(values) > MOST_VALUES:
             return None
-        second, _ = smallest_cut(self._cut(needed, values))
+        backward_side, _ = smallest_cut(self._cut(needed, values))
         body = list(self.pair.forward.body)
-        made = {op for k, op in enumerate(body) if f"make {k}" in second}
-        ops = [op for op in body if op in made]
+        recomputed = {op for index, op in enumerate(body) if f"make {index}" in backward_side}
+        ops = [op for op in body if op in recomputed]
         if not any(isinstance(op, kernel.Kernel) for op in ops):
             return None
-        kept = [v for v in values if _have(values, v) in second and v.op not in made]
+        handed_over = [
+            v for v in values if _node_of(values, v) in backward_side and v.op not in recomputed
+        ]
         passed = [
-            value for value in kept if self._price_of_passing(value) <= self._price_of_stack(value)
+            value
+            for value in handed_over
+            if self._passing_price(value) <= self._stacking_price(value)
         ]
-        stacked = [value for value in kept if value not in passed]
-        outside = dict.fromkeys(self.given[value] for value in passed if value in self.given)
-        again = [
-            value for value in outside if self._time_again(value) < self._price_of_holding(value)
+        stacked = [value for value in handed_over if value not in passed]
+        sources = dict.fromkeys(
+            self.outside_of[value] for value in passed if value in self.outside_of
+        )
+        recomputed_sources = [
+            value
+            for value in sources
+            if self._recomputation_time(value) < self._holding_price(value)
         ]
-        time = sum(map(self._time, ops)) + sum(map(self._time_again, again))
-        return Choice(ops, stacked, passed, again, time)
+        time = sum(map(self._time_of, ops)) + sum(map(self._recomputation_time, recomputed_sources))
+        return Choice(ops, stacked, passed, recomputed_sources, time)
 
-    def _behind(self, needed: Sequence[Value]) -> dict[Value, int]:
-        """The needed values and what they may be computed from, numbered."""
-        found: dict[Value, int] = {}
+    def _ancestors(self, needed: Sequence[Value]) -> dict[Value, int]:
+        """The needed values and those they may be recomputed from, each with an index."""
+        indices: dict[Value, int] = {}
         pending = list(needed)
         while pending:
             value = pending.pop()
-            if value not in found:
-                found[value] = len(found)
+            if value not in indices:
+                indices[value] = len(indices)
                 if value.op is not None and self._may_repeat(value.op):
                     pending += value.op.operands
-        return found
+        return indices
 
     def _cut(self, needed: Sequence[Value], values: dict[Value, int]) -> Cut:
-        """On the second side is what the second loop has, and what it computes for that."""
+        """The cut whose second side has the values and the repeated kernels of the backward loop."""
         cut = Cut()
         for value in needed:
-            cut.apart(_have(values, value), first=_ENDLESS, second=0)
-        made: dict[Op | None, str | None] = {value.op: None for value in values}
-        for k, op in enumerate(self.pair.forward.body):
-            if op in made and self._may_repeat(op):
-                cut.apart(f"make {k}", first=0, second=self._time(op))
+            cut.apart(_node_of(values, value), first=_ENDLESS, second=0)
+        producer_nodes: dict[Op | None, str | None] = {value.op: None for value in values}
+        for index, op in enumerate(self.pair.forward.body):
+            if op in producer_nodes and self._may_repeat(op):
+                cut.apart(f"make {index}", first=0, second=self._time_of(op))
                 for operand in op.operands:
-                    cut.follows(_have(values, operand), f"make {k}", _ENDLESS)
-                made[op] = f"make {k}"
+                    cut.follows(_node_of(values, operand), f"make {index}", _ENDLESS)
+                producer_nodes[op] = f"make {index}"
         for value in values:
-            have, make = _have(values, value), made[value.op]
-            keeping = min(self._price_of_stack(value), self._price_of_passing(value))
-            if make is None:
-                cut.apart(have, first=0, second=keeping)
+            value_node, producer_node = _node_of(values, value), producer_nodes[value.op]
+            keeping_price = min(self._stacking_price(value), self._passing_price(value))
+            if producer_node is None:
+                cut.apart(value_node, first=0, second=keeping_price)
             else:
-                cut.follows(make, have, keeping)
+                cut.follows(producer_node, value_node, keeping_price)
         return cut
 
     def _may_repeat(self, op: Op) -> bool:
@@ -170,64 +179,70 @@ class _Residuals:
             return True
         return is_cheap(op) or (self.products and (is_product(op) or isinstance(op, Attention)))
 
-    def _time(self, op: Op) -> int:
-        return self.steps * picoseconds(op, self.timeline.sample, self.costs)
+    def _time_of(self, op: Op) -> int:
+        return self.iterations * picoseconds(op, self.timeline.sample, self.costs)
 
     # All prices are in picoseconds.
 
-    def _price_of_stack(self, value: Value) -> int:
-        """What it costs that the first loop stacks a value."""
-        if any(self._is_there_anyway(stack) for stack in stacks_of(self.pair.forward, value)):
+    def _stacking_price(self, value: Value) -> int:
+        """The price of stacking a value in the forward loop."""
+        if any(self._is_live_anyway(stack) for stack in stacks_of(self.pair.forward, value)):
             return 0
-        return self.price * self.steps * self.timeline.bytes(value)
+        return self.price * self.iterations * self.timeline.bytes(value)
 
-    def _price_of_passing(self, value: Value) -> int:
-        """What it costs to pass an argument to the second loop, too."""
+    def _passing_price(self, value: Value) -> int:
+        """The price of passing an argument to the backward loop as well."""
         if value is self.pair.forward.body.arguments[0]:
             return 0
-        source = self.given.get(value)
+        source = self.outside_of.get(value)
         if source is None:
             return _ENDLESS
-        return min(self._price_of_holding(source), self._time_again(source))
+        return min(self._holding_price(source), self._recomputation_time(source))
 
-    def _is_there_anyway(self, stack: Value) -> bool:
-        """Whether a stack is held until the second loop runs, even if that does not walk it."""
-        number, second = self.timeline.number, self.pair.backward
-        if stack.uses.get(second, 0) > sum(stack is walked for walked in second.xs):
+    def _is_live_anyway(self, stack: Value) -> bool:
+        """Whether a stack is live until the backward loop runs, even if that does not read it."""
+        index_of, backward = self.timeline.number, self.pair.backward
+        if stack.uses.get(backward, 0) > sum(stack is walked for walked in backward.xs):
             return True
-        return any(number[user] >= self.at for user in readers(stack) if user is not second)
+        return any(
+            index_of[user] >= self.backward_index for user in readers(stack) if user is not backward
+        )
 
-    # What comes from outside.
+    # Values from outside of the loops.
 
-    def _price_of_holding(self, source: Value) -> int:
-        """What it costs that an array outside is still there when the second loop runs."""
+    def _holding_price(self, source: Value) -> int:
+        """The price of keeping a value outside live until the backward loop runs."""
         value = origin(source)
-        if self._is_gone(value):
+        if self._is_overwritten(value):
             return _ENDLESS
-        held = self.timeline.held.get(value)
-        return 0 if held is None or held.last >= self.at else self.price * held.bytes
+        lifetime = self.timeline.held.get(value)
+        return (
+            0
+            if lifetime is None or lifetime.last >= self.backward_index
+            else self.price * lifetime.bytes
+        )
 
-    def _time_again(self, source: Value) -> int:
-        """How long it takes to compute an array outside again, from what is there anyway."""
+    def _recomputation_time(self, source: Value) -> int:
+        """The time to recompute a value outside from values that are live anyway."""
         op = origin(source).op
         if op is None or not self._may_repeat(op):
             return _ENDLESS
-        if any(self._price_of_holding(operand) for operand in op.operands):
+        if any(self._holding_price(operand) for operand in op.operands):
             return _ENDLESS
         return picoseconds(op, self.timeline.sample, self.costs)
 
-    def _is_gone(self, value: Value) -> bool:
-        """Whether an argument is no longer as it was given."""
-        return self.updated.get(value, self.at) < self.at
+    def _is_overwritten(self, value: Value) -> bool:
+        """Whether an argument has been updated by then."""
+        return self.updated.get(value, self.backward_index) < self.backward_index
 
 
 def stacks_of(scan: flow.Scan, value: Value) -> Iterator[Value]:
-    """The stacks that a loop makes of a value of its body."""
+    """The results of a loop that stack a value of its body."""
     count = len(scan.initial)
     for k, end in enumerate(yielded(scan.body)[count:], count):
         if end is value:
             yield scan.results[k]
 
 
-def _have(values: dict[Value, int], value: Value) -> str:
+def _node_of(values: dict[Value, int], value: Value) -> str:
     return f"have {values[value]}"

@@ -1,18 +1,19 @@
-"""Compute values again instead of keeping them, where the most is held and it costs little.
+"""Rematerialization: values are recomputed instead of kept, where the peak is and where it costs little.
 
-What the forward half computes for the backward half is held in between. An array that follows cheaply
-from others that are there anyway gives its memory back after its last use before the peak, and a second
-kernel, the same as the first, computes it before the next use: the same bits. Gaps over the peak are
-closed one after the other, the one first that saves most bytes for its time, until nothing lowers the
-peak any more or the time is spent. What loops keep for others is looked at before, where there is much
-time (`recompute_in_loops`). Sizes are the largest ones, or, of a step of training, the batch that the text
-names. It comes after everything that merges equal values or moves formulas into others.
+The forward half of a training step keeps values for the backward half (gradient checkpointing, Chen et al.
+2016). A value that is cheap to compute from others that are live anyway is freed after its last use before
+the peak, and a copy of its kernel computes it before the next use, to the same bits. The search is greedy:
+the gap over the peak that saves most bytes for its time is closed first, until nothing lowers the peak or
+the time is spent. With much time, what loops keep for others is recomputed before (`recompute_in_loops`).
+Sizes are the largest ones, in a step of training the batch that the text names. The pass comes after all
+that merge equal values or fuse formulas.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from dlc.dialects import array, func
 from dlc.dialects.builtin import Module
@@ -29,27 +30,27 @@ from dlc.target.cpu_costs import CpuCosts
 from dlc.target.estimates import is_cheap, is_product, picoseconds
 
 MARK = "dlc.again"
-"""The attribute of kernels that compute a value again: what that saves and costs, for readers."""
+"""The attribute of kernels that recompute a value: what that saves and costs, as text."""
 MOST_STEPS = 5
-"""How many kernels may be needed for one value."""
+"""The most kernels that recompute one value."""
 IN_LOOPS = 0.1
-"""From how much more time on loops are looked at: a cut has already chosen what their steps keep."""
+"""The least budget for loops: a minimum cut has already chosen what their iterations keep."""
 LEAST_PART = 256
-"""Arrays below this part of the peak are not worth a kernel."""
+"""Arrays below this fraction (1/n) of the peak are not worth a kernel."""
 SMALL = 16
-"""An array that is so many times smaller than another is rather held for longer than computed again."""
+"""An operand so many times smaller than the value is kept alive rather than recomputed."""
 LEAST_GAIN = 32
-"""All of it is done only if the peak falls by more than this part."""
+"""The peak must fall by more than this fraction (1/n)."""
 MOST_VALUES = 400
-"""Values that are computed again in one function."""
+"""The most values that are recomputed in one function."""
 
 
 @define_pass("recompute")
 def recompute(module: Op, context: Context, *, budget: float | None = None) -> None:
-    """Compute values again instead of keeping them, where that lowers the peak and costs little.
+    """Recompute values instead of keeping them, where that lowers the memory peak and costs little.
 
-    That may take `budget` times as long as a call, or what the compilation says; from 1 on also products
-    are computed again.
+    `budget` is the time allowed, as a fraction of a call; the default is that of the compilation. From 1 on
+    products are recomputed, too.
     """
     assert isinstance(module, Module)
     budget = context.options.recompute if budget is None else budget
@@ -68,62 +69,74 @@ def _recompute_in(function: func.Func, context: Context, budget: float) -> None:
     if budget >= IN_LOOPS:
         left -= _in_loops(timeline, int(left), context, products=budget >= 1)
         timeline = Timeline(function, sizes=sizes)
-    before = max(timeline.alive)
+    peak_before = max(timeline.alive)
     search = _Search(timeline, left, costs, products=budget >= 1)
-    chosen = search.run()
-    lowest = min((choice.peak for choice in chosen), default=before)
-    if (before - lowest) * LEAST_GAIN <= before:
-        if chosen:
-            context.log.refused(
-                "computing again saves too little", function, peak_before=before, peak_then=lowest
-            )
+    choices = _up_to_lowest_peak(search.run())
+    if not choices:
         return
-    enough = next(k for k, choice in enumerate(chosen) if choice.peak <= lowest)
-    chosen = chosen[: enough + 1]
-    clones = _Writer(timeline, chosen).write()
-    for choice in chosen:
-        again = clones[choice]
+    peak_after = choices[-1].peak
+    if (peak_before - peak_after) * LEAST_GAIN <= peak_before:
+        context.log.refused(
+            "recomputation would lower the peak too little",
+            function,
+            peak_bytes_before=peak_before,
+            peak_bytes_after=peak_after,
+        )
+        return
+    clones = _Writer(timeline, choices).write()
+    for choice in choices:
+        kernel = clones[choice]
         microseconds = choice.picoseconds // 1_000_000
-        again.attributes[MARK] = f"{choice.bytes:,} bytes less are held, for {microseconds:,} us"
+        kernel.attributes[MARK] = f"{choice.bytes:,} bytes less are held, for {microseconds:,} us"
         context.log.did(
-            "compute again",
-            again,
-            bytes=choice.bytes,
-            peak_before=before,
-            peak_then=choice.peak,
+            "recompute",
+            kernel,
+            bytes_saved=choice.bytes,
+            peak_bytes_before=peak_before,
+            peak_bytes_after=choice.peak,
             kernels=len(choice.steps),
             microseconds=microseconds,
-            of_all=search.all_picoseconds // 1_000_000,
+            microseconds_of_all=search.all_picoseconds // 1_000_000,
         )
 
 
+def _up_to_lowest_peak(choices: Sequence[_Choice]) -> Sequence[_Choice]:
+    """The choices up to the first that reaches the lowest peak: later ones gain nothing."""
+    lowest = min((choice.peak for choice in choices), default=0)
+    for count, choice in enumerate(choices, 1):
+        if choice.peak <= lowest:
+            return choices[:count]
+    return ()
+
+
 def _in_loops(timeline: Timeline, most: int, context: Context, *, products: bool) -> int:
-    """The same for what loops keep for others; gives the picoseconds that it takes, at most `most`."""
+    """Recompute what loops keep for others, in at most `most` picoseconds; returns those that it takes."""
     costs = cpu_of(context.options).costs
-    done = recompute_in_loops(timeline, most, context.rewriter, costs, products=products)
-    for each in done:
-        microseconds = each.picoseconds // 1_000_000
-        saved = each.peak_before - each.peak_then
-        for op in each.kernels:
+    rebuilt_loops = recompute_in_loops(timeline, most, context.rewriter, costs, products=products)
+    for rebuilt in rebuilt_loops:
+        microseconds = rebuilt.picoseconds // 1_000_000
+        saved = rebuilt.peak_before - rebuilt.peak_after
+        for op in rebuilt.kernels:
             op.attributes[MARK] = (
                 f"with others: {saved:,} bytes less are held, for {microseconds:,} us"
             )
         context.log.did(
-            "compute again in a loop",
-            each.loop,
-            peak_before=each.peak_before,
-            peak_then=each.peak_then,
-            kernels=len(each.kernels),
+            "recompute in a loop",
+            rebuilt.loop,
+            peak_bytes_before=rebuilt.peak_before,
+            peak_bytes_after=rebuilt.peak_after,
+            kernels=len(rebuilt.kernels),
             microseconds=microseconds,
         )
-    return sum(each.picoseconds for each in done)
+    return sum(rebuilt.picoseconds for rebuilt in rebuilt_loops)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Choice:
-    """A value that the operation `at` and those behind it use as it is computed again before `at`.
+    """A value to recompute before the operation `at`, for that operation and all later readers.
 
-    `steps` are the operations that compute it, in order. `peak` is the most that is held then.
+    `steps` are the operations that compute it, in order, `bytes` its size. They take `picoseconds`, and
+    lower the peak to `peak` bytes.
     """
 
     value: Value
@@ -136,15 +149,34 @@ class _Choice:
 
 @dataclass(slots=True)
 class _Recipe:
-    """What computes a value again: the operations, and the arrays that must be held for longer."""
+    """How to recompute a value: the operations, the lifetimes they read, and those that they extend."""
 
     steps: dict[Op, None] = field(default_factory=dict[Op, None])
     reads: dict[Held, None] = field(default_factory=dict[Held, None])
-    longer: dict[Held, None] = field(default_factory=dict[Held, None])
+    extends: dict[Held, None] = field(default_factory=dict[Held, None])
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A gap over the peak: a value is freed after `last_use` and recomputed at `next_use`."""
+
+    lifetime: Held
+    last_use: int
+    next_use: int
+    recipe: _Recipe
+    picoseconds: int
+
+    @property
+    def bytes_per_picosecond(self) -> float:
+        """The bytes saved for the time that it takes."""
+        return self.lifetime.bytes / max(1, self.picoseconds)
 
 
 class _Search:
-    """Chooses what to compute again, on the timeline alone. With `products` these may be repeated, too."""
+    """Greedy choice of the values to recompute, on the timeline alone.
+
+    With `products` products may be repeated, too.
+    """
 
     def __init__(self, timeline: Timeline, left: float, costs: CpuCosts, *, products: bool) -> None:
         self.timeline = timeline
@@ -152,71 +184,72 @@ class _Search:
         self.times = [picoseconds(op, timeline.sample, costs) for op in timeline.ops]
         self.all_picoseconds = sum(self.times)
         self.left = left
-        """Picoseconds that may be spent."""
+        """Picoseconds that may still be spent."""
         self.updated = {
             argument: timeline.number[value.op]
             for value, argument in updates_of(timeline.function).items()
             if value.op is not None
         }
-        """The operations from which on arguments are no longer as they were given."""
-        self.parts = {value: [held] for value, held in timeline.held.items()}
-        """By value, each stretch of time in which it is held."""
+        """The operation that overwrites each updated argument."""
+        self.lifetimes = {value: [held] for value, held in timeline.held.items()}
+        """The intervals in which each value is live, in order."""
 
     def run(self) -> list[_Choice]:
-        """What is best to compute again, one after the other, until nothing helps."""
-        chosen: list[_Choice] = []
-        while len(chosen) < MOST_VALUES:
-            choice = self._step()
-            if choice is None:
+        """The values to recompute, the best one first, until none lowers the memory at the peak."""
+        choices: list[_Choice] = []
+        while len(choices) < MOST_VALUES:
+            candidates = self._candidates(self.timeline.peak)
+            # The first of equals, as `max` takes it.
+            best = max(candidates, key=lambda each: each.bytes_per_picosecond, default=None)
+            if best is None:
                 break
-            chosen.append(choice)
-        return chosen
+            choices.append(self._take(best))
+        return choices
 
-    def _step(self) -> _Choice | None:
-        """Close the gap that is best at the peak."""
-        timeline = self.timeline
-        peak = timeline.peak
-        held_there = timeline.alive[peak]
-        best: tuple[float, Held, _Recipe, int] | None = None
-        for held, gap in self._gaps(peak, held_there // LEAST_PART):
-            recipe = self._recipe(held, peak, gap[1])
-            if recipe is None:
-                continue
-            cost = sum(self.times[timeline.number[op]] for op in recipe.steps)
-            worth = held.bytes / max(1, cost)
-            if cost > self.left or (best is not None and worth <= best[0]):
-                continue
-            if self._fits(held, recipe, gap[1], held_there):
-                best = worth, held, recipe, cost
-        if best is None:
-            return None
-        _, held, recipe, cost = best
-        self.left -= cost
-        gap = held.gap(peak)
-        assert gap is not None
-        steps = sorted(recipe.steps, key=timeline.number.__getitem__)
-        self._close(held, recipe, *gap)
-        return _Choice(held.value, gap[1], steps, held.bytes, cost, max(timeline.alive))
+    def _take(self, candidate: _Candidate) -> _Choice:
+        """Enter a candidate into the timeline."""
+        self.left -= candidate.picoseconds
+        self._close_gap(candidate)
+        lifetime = candidate.lifetime
+        return _Choice(
+            lifetime.value,
+            candidate.next_use,
+            sorted(candidate.recipe.steps, key=self.timeline.number.__getitem__),
+            lifetime.bytes,
+            candidate.picoseconds,
+            max(self.timeline.alive),
+        )
 
-    def _gaps(self, peak: int, least: int) -> Iterator[tuple[Held, tuple[int, int]]]:
-        """What could be computed again behind the peak, with its gap."""
-        for parts in self.parts.values():
-            for held in parts:
-                if held.bytes > least and self._may_repeat(held.value.op):
-                    gap = held.gap(peak)
-                    if gap is not None:
-                        yield held, gap
+    def _candidates(self, peak: int) -> Iterator[_Candidate]:
+        """The values not in use at the peak that can be recomputed after it, in the time that is left."""
+        peak_bytes = self.timeline.alive[peak]
+        for lifetime in chain.from_iterable(self.lifetimes.values()):
+            if lifetime.bytes <= peak_bytes // LEAST_PART or not self._may_repeat(
+                lifetime.value.op
+            ):
+                continue
+            gap = lifetime.gap(peak)
+            recipe = self._recipe(lifetime, peak, gap[1]) if gap is not None else None
+            if gap is None or recipe is None:
+                continue
+            time = sum(self.times[self.timeline.number[op]] for op in recipe.steps)
+            if time <= self.left and self._fits(lifetime, recipe, gap[1], peak_bytes):
+                yield _Candidate(lifetime, *gap, recipe, time)
 
     def _may_repeat(self, op: Op | None) -> bool:
         if op is None or len(op.results) != 1:
             return False
         return is_cheap(op) or (self.products and is_product(op))
 
-    def _recipe(self, held: Held, peak: int, at: int) -> _Recipe | None:
-        """How to compute an array before the operation `at`; None if it takes too much."""
+    def _recipe(self, lifetime: Held, peak: int, at: int) -> _Recipe | None:
+        """How to recompute a value before the operation `at`; None if that takes too much.
+
+        An operand that is live then is read, one that was live at the peak or is small lives longer, and
+        any other is recomputed in its turn.
+        """
         recipe = _Recipe()
-        assert held.value.op is not None
-        pending = [held.value.op]
+        assert lifetime.value.op is not None
+        pending = [lifetime.value.op]
         while pending:
             op = pending.pop()
             if op in recipe.steps:
@@ -225,118 +258,121 @@ class _Search:
             if len(recipe.steps) > MOST_STEPS:
                 return None
             for operand in op.operands:
-                value = origin(operand)
-                if self.updated.get(value, at) < at:
+                source = origin(operand)
+                if self.updated.get(source, at) < at:
                     return None
-                found = self._part(value, at)
-                if found is None:
+                live = self._lifetime_before(source, at)
+                if live is None:
                     continue
-                if found.last >= at:
-                    recipe.reads[found] = None
-                elif found.last >= peak or found.bytes * SMALL <= held.bytes:
-                    recipe.longer[found] = None
-                elif value.op is not None and self._may_repeat(value.op):
-                    pending.append(value.op)
+                if live.last >= at:
+                    recipe.reads[live] = None
+                elif live.last >= peak or live.bytes * SMALL <= lifetime.bytes:
+                    recipe.extends[live] = None
+                elif source.op is not None and self._may_repeat(source.op):
+                    pending.append(source.op)
                 else:
                     return None
-        large = [other.bytes for other in recipe.longer if other.bytes * SMALL > held.bytes]
-        return None if sum(large) > held.bytes else recipe
+        large = [live.bytes for live in recipe.extends if live.bytes * SMALL > lifetime.bytes]
+        return None if sum(large) > lifetime.bytes else recipe
 
-    def _part(self, value: Value, at: int) -> Held | None:
-        """The stretch in which an array was held last before `at`; None if it always is."""
-        parts = self.parts.get(value)
-        if parts is None:
+    def _lifetime_before(self, value: Value, at: int) -> Held | None:
+        """The last lifetime of a value that begins by `at`; None if it is always live."""
+        lifetimes = self.lifetimes.get(value)
+        if lifetimes is None:
             return None
-        return max((part for part in parts if part.first <= at), key=lambda part: part.first)
+        return max((each for each in lifetimes if each.first <= at), key=lambda each: each.first)
 
-    def _fits(self, held: Held, recipe: _Recipe, at: int, limit: int) -> bool:
-        """Whether computing it again holds less than `limit` at any time."""
-        on_the_way = sum(self._result_bytes(op) for op in recipe.steps) - held.bytes
-        longer = sum(other.bytes for other in recipe.longer)
-        return self.timeline.alive[at] + on_the_way + longer < limit
+    def _fits(self, lifetime: Held, recipe: _Recipe, at: int, limit: int) -> bool:
+        """Whether fewer than `limit` bytes are live while a value is recomputed."""
+        intermediate = self._intermediate_bytes(lifetime, recipe)
+        extended = sum(live.bytes for live in recipe.extends)
+        return self.timeline.alive[at] + intermediate + extended < limit
 
-    def _result_bytes(self, op: Op) -> int:
-        return sum(self.timeline.bytes(value) for value in op.results)
+    def _intermediate_bytes(self, lifetime: Held, recipe: _Recipe) -> int:
+        """The bytes of all results on the way to a value, without its own."""
+        results = [value for op in recipe.steps for value in op.results]
+        return sum(map(self.timeline.bytes, results)) - lifetime.bytes
 
-    def _close(self, held: Held, recipe: _Recipe, before: int, at: int) -> None:
-        """Let go of an array after `before`, and hold it again from `at`."""
-        timeline = self.timeline
-        timeline.add(-held.bytes, before + 1, at)
-        timeline.add(sum(self._result_bytes(op) for op in recipe.steps) - held.bytes, at, at + 1)
-        for other in recipe.longer:
-            timeline.add(other.bytes, other.last + 1, at + 1)
-        for other in (*recipe.longer, *recipe.reads):
-            if at not in other.uses:
-                other.use(at)
-        later = [use for use in held.uses if use >= at]
-        held.uses = [use for use in held.uses if use < at]
-        self.parts[held.value].append(Held(held.value, held.bytes, at, later))
+    def _close_gap(self, candidate: _Candidate) -> None:
+        """End a lifetime at its last use before the gap, and begin another one behind it."""
+        timeline, lifetime, at = self.timeline, candidate.lifetime, candidate.next_use
+        recipe = candidate.recipe
+        timeline.add(-lifetime.bytes, candidate.last_use + 1, at)
+        timeline.add(self._intermediate_bytes(lifetime, recipe), at, at + 1)
+        for live in recipe.extends:
+            timeline.add(live.bytes, live.last + 1, at + 1)
+        for live in (*recipe.extends, *recipe.reads):
+            if at not in live.uses:
+                live.use(at)
+        later = [use for use in lifetime.uses if use >= at]
+        lifetime.uses = [use for use in lifetime.uses if use < at]
+        self.lifetimes[lifetime.value].append(Held(lifetime.value, lifetime.bytes, at, later))
 
 
 class _Writer:
-    """Puts the kernels that compute again into the function."""
+    """Writes the kernels that recompute values into the function."""
 
-    def __init__(self, timeline: Timeline, chosen: Sequence[_Choice]) -> None:
+    def __init__(self, timeline: Timeline, choices: Sequence[_Choice]) -> None:
         self.timeline = timeline
-        self.chosen = chosen
-        self.now: dict[Value, list[tuple[int, Value]]] = {}
-        """For each array the operations from which on it is another one, in order."""
+        self.choices = choices
+        self.replacements: dict[Value, list[tuple[int, Value]]] = {}
+        """For each value its recomputed copies in order, with the operation from which each is read."""
 
     def write(self) -> dict[_Choice, Op]:
-        """The kernels that compute the chosen values."""
-        made: dict[_Choice, Op] = {}
-        for at in sorted({choice.at for choice in self.chosen}):
-            here = [choice for choice in self.chosen if choice.at == at]
-            clones = self._repeat(at, {op for choice in here for op in choice.steps})
-            for choice in here:
+        """Write the kernels; returns the last one of each choice."""
+        results: dict[_Choice, Op] = {}
+        for at in sorted({choice.at for choice in self.choices}):
+            due = [choice for choice in self.choices if choice.at == at]
+            clones = self._repeat(at, {op for choice in due for op in choice.steps})
+            for choice in due:
                 assert choice.value.op is not None
-                found = made[choice] = clones[choice.value.op]
-                self.now.setdefault(choice.value, []).append((at, found.results[0]))
-        for number, op in enumerate(self.timeline.ops):
+                copy = results[choice] = clones[choice.value.op]
+                self.replacements.setdefault(choice.value, []).append((at, copy.results[0]))
+        for index, op in enumerate(self.timeline.ops):
             if not isinstance(op, array.Reshape):
-                self._redirect(op, number)
-        return made
+                self._redirect(op, index)
+        return results
 
     def _repeat(self, at: int, ops: set[Op]) -> dict[Op, Op]:
-        """Copies of operations before the operation `at`."""
-        before, made = self.timeline.ops[at], dict[Op, Op]()
+        """Copy operations to before the operation `at`."""
+        user, copies = self.timeline.ops[at], dict[Op, Op]()
         for op in sorted(ops, key=self.timeline.number.__getitem__):
-            again = {old.results[0]: new.results[0] for old, new in made.items()}
+            copied = {old.results[0]: new.results[0] for old, new in copies.items()}
             operands = [
-                self._seen(
-                    value, again.get(origin(value), self._current(origin(value), at)), before
+                self._through_views(
+                    value, copied.get(origin(value), self._current(origin(value), at)), user
                 )
                 for value in op.operands
             ]
-            made[op] = clone(op, operands, [clone_block(region) for region in op.regions])
-            made[op].attributes[MARK] = "for another value"
-            assert before.parent is not None
-            before.parent.insert(made[op], before)
-        return made
+            copies[op] = clone(op, operands, [clone_block(region) for region in op.regions])
+            copies[op].attributes[MARK] = "for another value"
+            assert user.parent is not None
+            user.parent.insert(copies[op], user)
+        return copies
 
     def _current(self, value: Value, at: int) -> Value:
-        """The array that stands for `value` at an operation."""
-        found = [new for since, new in self.now.get(value, ()) if since <= at]
-        return found[-1] if found else value
+        """The copy of a value that the operation `at` reads; the value itself if there is none."""
+        replacements = [new for since, new in self.replacements.get(value, ()) if since <= at]
+        return replacements[-1] if replacements else value
 
-    def _redirect(self, op: Op, number: int) -> None:
-        current = [self._current(origin(value), number) for value in op.operands]
+    def _redirect(self, op: Op, index: int) -> None:
+        current = [self._current(origin(value), index) for value in op.operands]
         if any(new is not origin(old) for old, new in zip(op.operands, current, strict=True)):
             pairs = zip(op.operands, current, strict=True)
-            op.set_operands([self._seen(old, new, op) for old, new in pairs])
+            op.set_operands([self._through_views(old, new, op) for old, new in pairs])
 
-    def _seen(self, value: Value, base: Value, before: Op) -> Value:
-        """`base` through the views through which `value` sees its array."""
+    def _through_views(self, value: Value, base: Value, before: Op) -> Value:
+        """`base` under the reshapes through which `value` views its array."""
         views: list[array.Reshape] = []
-        seen = value
-        while isinstance(seen.op, array.Reshape):
-            views.append(seen.op)
-            seen = seen.op.source
-        if seen is base:
+        source = value
+        while isinstance(source.op, array.Reshape):
+            views.append(source.op)
+            source = source.op.source
+        if source is base:
             return value
         for view in reversed(views):
-            made = clone(view, [base])
+            copy = clone(view, [base])
             assert before.parent is not None
-            before.parent.insert(made, before)
-            base = made.results[0]
+            before.parent.insert(copy, before)
+            base = copy.results[0]
         return base

@@ -1,9 +1,9 @@
-"""Compute what the steps of a loop keep for its derivative again, in the derivative's loop.
+"""Rematerialization in loops: the derivative's loop recomputes what the forward loop would keep.
 
-What each step keeps takes as many places as there are steps, from the first loop to the second. What the
-second loop computes again takes one: of a stack of transformer blocks only what goes from one to the next
-is kept then. The same kernels compute it, so the bits are the same. A pair of loops is rebuilt if that
-lowers the most that the function holds, which is tried on a copy.
+A value that each iteration keeps is stacked: it takes as much memory as there are iterations, from the
+first loop to the second. Recomputed in the second loop it takes that of one: of a stack of transformer
+blocks only the value between two blocks is kept. The same kernels compute it, to the same bits. A pair of
+loops is rebuilt if that lowers the memory peak of the function, which is tried on a copy.
 """
 
 from __future__ import annotations
@@ -23,104 +23,106 @@ from dlc.planning.memory_passes.loop_residuals import Choice, Pair, Prices, choo
 from dlc.target.cpu_costs import CpuCosts
 
 PRICES = (100_000, 10_000, 1_000)
-"""Picoseconds that sparing one byte may take, tried in this order."""
+"""Picoseconds that saving one byte may take, tried in this order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """The second loop of a pair, what of it computes values again, and what that changed."""
+    """The second loop of a rebuilt pair, its kernels that recompute, their time, and the peaks in bytes."""
 
     loop: flow.Scan
     kernels: Sequence[Op]
     picoseconds: int
     peak_before: int
-    peak_then: int
+    peak_after: int
 
 
 def recompute_in_loops(
     timeline: Timeline, picoseconds: int, rewriter: Rewriter, costs: CpuCosts, *, products: bool
 ) -> list[Rebuilt]:
-    """Rebuild loops that walk what others stacked, as long as the most that is held falls.
+    """Rebuild pairs of loops, of which the second reads stacks of the first, while that lowers the peak.
 
-    All that is computed again takes at most so many picoseconds; only with `products` are these repeated.
+    Recomputation takes at most `picoseconds` altogether; products are repeated only with `products`.
     """
-    done: list[Rebuilt] = []
+    rebuilt_loops: list[Rebuilt] = []
     while True:
-        left = picoseconds - sum(each.picoseconds for each in done)
-        found = _best(timeline, left, costs, products=products)
-        if found is None:
-            return done
-        pair, choice, peak = found
+        left = picoseconds - sum(each.picoseconds for each in rebuilt_loops)
+        best = _best(timeline, left, costs, products=products)
+        if best is None:
+            return rebuilt_loops
+        pair, choice, peak = best
         rebuild = _Rebuild(pair, choice, rewriter)
         loop = rebuild.run()
-        done.append(Rebuilt(loop, rebuild.kernels, choice.picoseconds, max(timeline.alive), peak))
+        rebuilt_loops.append(
+            Rebuilt(loop, rebuild.kernels, choice.picoseconds, max(timeline.alive), peak)
+        )
         timeline = Timeline(timeline.function, sizes=timeline.sample)
 
 
 def _best(
     timeline: Timeline, left: int, costs: CpuCosts, *, products: bool
 ) -> tuple[Pair, Choice, int] | None:
-    """The pair to rebuild, how, and the most that is held then; None if nothing helps.
+    """The pair to rebuild, how, and the peak in bytes after that; None if nothing lowers the peak.
 
-    The first that helps at all is taken: the pair that stands furthest inside, which is at the peak.
+    The first pair that helps is taken.
     """
-    for number, pair in enumerate(pairs_in(timeline.ops)):
-        if not _is_over(pair, timeline):
+    for index, pair in enumerate(pairs_in(timeline.ops)):
+        if not _spans_peak(pair, timeline):
             continue
         for price in PRICES:
             prices = Prices(price, costs)
             choice = choose(pair, timeline, prices, products=products)
             if choice is not None and choice.picoseconds <= left:
-                peak = _peak_with(timeline, number, prices, products=products)
+                peak = _peak_with(timeline, index, prices, products=products)
                 if peak < max(timeline.alive):
                     return pair, choice, peak
     return None
 
 
-def _is_over(pair: Pair, timeline: Timeline) -> bool:
-    """Whether the function holds most while the stacks of a pair are held."""
-    number = timeline.number
-    return number[pair.forward] <= timeline.peak <= number[pair.backward]
+def _spans_peak(pair: Pair, timeline: Timeline) -> bool:
+    """Whether the stacks of a pair are live at the peak of the function."""
+    index = timeline.number
+    return index[pair.forward] <= timeline.peak <= index[pair.backward]
 
 
-def _peak_with(timeline: Timeline, number: int, prices: Prices, *, products: bool) -> int:
-    """The most that the function would hold, found by doing it to a copy."""
+def _peak_with(timeline: Timeline, index: int, prices: Prices, *, products: bool) -> int:
+    """The peak in bytes after a pair is rebuilt, found on a copy of the function."""
     function = timeline.function
     copy = clone(function, (), [clone_block(function.body)])
     assert isinstance(copy, func.Func)
-    tried = Timeline(copy, sizes=timeline.sample)
-    pair = list(pairs_in(tried.ops))[number]
-    choice = choose(pair, tried, prices, products=products)
+    timeline_of_copy = Timeline(copy, sizes=timeline.sample)
+    pair = list(pairs_in(timeline_of_copy.ops))[index]
+    choice = choose(pair, timeline_of_copy, prices, products=products)
     assert choice is not None
     _Rebuild(pair, choice, Rewriter(ValueMap(), DecisionLog())).run()
     return max(Timeline(copy, sizes=timeline.sample).alive)
 
 
 class _Rebuild:
-    """Builds both loops of a pair anew: the first stacks what was chosen, the second computes the rest."""
+    """Rebuilds a pair of loops: the first stacks the chosen values, the second recomputes the others."""
 
     def __init__(self, pair: Pair, choice: Choice, rewriter: Rewriter) -> None:
         self.forward, self.backward = pair.forward, pair.backward
-        self.walked, self.given = pair.walked, pair.given
-        self.index = pair.forward.body.arguments[0]
-        self.axes = dict(zip(self.given, pair.forward.x_axes, strict=False))
+        self.walked, self.outside_of = pair.walked, pair.outside_of
+        self.counter = pair.forward.body.arguments[0]
+        self.axes = dict(zip(self.outside_of, pair.forward.x_axes, strict=False))
         self.choice = choice
         self.rewriter = rewriter
         self.kernels: list[Op] = []
 
     def run(self) -> flow.Scan:
-        """Put the new loops in the place of the old ones; gives the second one."""
-        sources = {source: self._source_again(source) for source in self.choice.sources}
+        """Replace both loops; returns the second."""
+        sources = {source: self._recompute_outside(source) for source in self.choice.sources}
         stacks = self._first_loop()
         loop = self._second_loop(stacks, sources)
-        self.rewriter.erase(self.forward, Gone("computed again in another loop"))
+        self.rewriter.erase(self.forward, Gone("recomputed in another loop"))
         return loop
 
-    def _source_again(self, source: Value) -> Value:
-        """An array outside, computed again before the second loop."""
+    def _recompute_outside(self, source: Value) -> Value:
+        """A value outside of the loops, recomputed before the second one."""
         if isinstance(source.op, array.Reshape):
-            seen = self._source_again(source.op.source)
-            return self._copy(source.op, [seen], self.backward).result
+            source_copy = self._recompute_outside(source.op.source)
+            return self._copy(source.op, [source_copy], self.backward).result
         assert source.op is not None
         copy = self._copy(source.op, source.op.operands, self.backward)
         return copy.results[source.index]
@@ -136,28 +138,32 @@ class _Rebuild:
     # The first loop.
 
     def _first_loop(self) -> dict[Value, tuple[Value, int]]:
-        """By value of the body its stack, and the axis of the steps; the old loop loses its body."""
-        scan, body, ends = self.forward, self.forward.body, yielded(self.forward.body)
+        """The new first loop: each stacked value of the body with its stack and the axis of iterations."""
+        scan, body, yields = self.forward, self.forward.body, yielded(self.forward.body)
         count = len(scan.initial)
-        stay = [k for k in range(count, len(ends)) if self._stays(scan.results[k], ends[k])]
-        known = {ends[k] for k in stay}
-        fresh = [value for value in self.choice.stacked if value not in known]
-        y_axes = (*[scan.y_axes[k - count] for k in stay], *[0] * len(fresh))
-        body.terminator.set_operands((*ends[:count], *[ends[k] for k in stay], *fresh))
+        kept_stacks = [
+            k for k in range(count, len(yields)) if self._is_still_read(scan.results[k], yields[k])
+        ]
+        already_stacked = {yields[k] for k in kept_stacks}
+        new_values = [value for value in self.choice.stacked if value not in already_stacked]
+        y_axes = (*[scan.y_axes[k - count] for k in kept_stacks], *[0] * len(new_values))
+        body.terminator.set_operands(
+            (*yields[:count], *[yields[k] for k in kept_stacks], *new_values)
+        )
         scan.regions = ()
-        facts = (scan.length, scan.x_axes, y_axes, scan.reverse)
-        made = flow.Scan(scan.initial, scan.xs, scan.constants, body, *facts)
-        self.rewriter.before(scan).place(made)
-        old = (*scan.results[:count], *[scan.results[k] for k in stay])
-        for before, after in zip(old, made.results, strict=False):
+        layout = (scan.length, scan.x_axes, y_axes, scan.reverse)
+        loop = flow.Scan(scan.initial, scan.xs, scan.constants, body, *layout)
+        self.rewriter.before(scan).place(loop)
+        old = (*scan.results[:count], *[scan.results[k] for k in kept_stacks])
+        for before, after in zip(old, loop.results, strict=False):
             after.name = before.name
             self.rewriter.values.replaced(before, after, EQUAL)
             before.replace_by(after)
-        stacks = zip(made.results[count:], y_axes, strict=True)
+        stacks = zip(loop.results[count:], y_axes, strict=True)
         return dict(zip(yielded(body)[count:], stacks, strict=True))
 
-    def _stays(self, stack: Value, value: Value) -> bool:
-        """Whether the second loop still walks a stack, or anything else uses it."""
+    def _is_still_read(self, stack: Value, value: Value) -> bool:
+        """Whether the second loop, or anything else, still reads a stack."""
         walks = sum(stack is walked for walked in self.backward.xs)
         return value in self.choice.stacked or sum(stack.uses.values()) > walks
 
@@ -166,12 +172,12 @@ class _Rebuild:
     def _second_loop(
         self, stacks: Mapping[Value, tuple[Value, int]], sources: Mapping[Value, Value]
     ) -> flow.Scan:
-        """The second loop, whose body computes what it was handed before."""
+        """The second loop, whose body recomputes values that it used to read from stacks."""
         scan, body = self.backward, self.backward.body
         recomputed = {a: v for a, v in self.walked.items() if v not in self.choice.stacked}
         inputs = [each for each in _inputs(scan) if each.argument not in recomputed]
         copies = self._starting_points(inputs, stacks, sources)
-        self._compute(body, recomputed, copies)
+        self._recompute_arguments(body, recomputed, copies)
         loop = _with_inputs(scan, inputs)
         self.rewriter.replace(scan, self.rewriter.before(scan).all(loop), relation=EQUAL)
         return loop
@@ -182,34 +188,34 @@ class _Rebuild:
         stacks: Mapping[Value, tuple[Value, int]],
         sources: Mapping[Value, Value],
     ) -> dict[Value, Value]:
-        """What is computed from: values of the first body, as the second one has them.
+        """The values of the first body from which to recompute, as arguments of the second one.
 
-        Adds to `inputs` what the second loop is not handed yet.
+        Adds to `inputs` those that the second loop does not have yet.
         """
         body = self.backward.body
-        copies = {self.index: body.arguments[0]}
+        copies = {self.counter: body.arguments[0]}
         for value in self.choice.stacked:
             copies[value] = _argument(body, inputs, *stacks[value], value)
         for value in self.choice.passed:
-            if value in self.given:
-                outside = self.given[value]
+            if value in self.outside_of:
+                outside = self.outside_of[value]
                 outside = sources.get(outside, outside)
                 copies[value] = _argument(body, inputs, outside, self.axes.get(value), value)
         return copies
 
-    def _compute(
+    def _recompute_arguments(
         self, body: Block, recomputed: Mapping[Value, Value], copies: dict[Value, Value]
     ) -> None:
-        """Compute what arguments stood for, each just before it is used first."""
+        """Recompute the values that arguments stood for, each just before its first use."""
         for op in body:
             for argument in dict.fromkeys(op.operands):
                 if argument in recomputed:
                     value = recomputed[argument]
-                    self._make(value, copies, op)
+                    self._recompute_value(value, copies, op)
                     op.replace_operand(argument, copies[value])
 
-    def _make(self, value: Value, copies: dict[Value, Value], before: Op) -> None:
-        """Compute a value of the first body before an operation of the second one."""
+    def _recompute_value(self, value: Value, copies: dict[Value, Value], before: Op) -> None:
+        """Recompute a value of the first body before an operation of the second one."""
         needed: set[Op] = set()
         pending = [value]
         while pending:
@@ -217,7 +223,7 @@ class _Rebuild:
             if value not in copies and value.op is not None and value.op not in needed:
                 needed.add(value.op)
                 pending += value.op.operands
-        for op in self.choice.made:
+        for op in self.choice.operations:
             if op in needed:
                 copy = self._copy(op, [copies[o] for o in op.operands], before)
                 copies.update(zip(op.results, copy.results, strict=True))
@@ -225,7 +231,7 @@ class _Rebuild:
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """An argument of a loop's body, what is passed for it, and the axis that is walked, if one is."""
+    """An argument of a loop's body, the value passed for it, and the axis of slices, if any."""
 
     argument: Value
     outside: Value
@@ -236,11 +242,11 @@ def _inputs(scan: flow.Scan) -> list[_Input]:
     arguments = scan.body.arguments[1 + len(scan.initial) :]
     outside = (*scan.xs, *scan.constants)
     axes = (*scan.x_axes, *[None] * len(scan.constants))
-    return [_Input(*each) for each in zip(arguments, outside, axes, strict=True)]
+    return [_Input(*fields) for fields in zip(arguments, outside, axes, strict=True)]
 
 
 def _with_inputs(scan: flow.Scan, inputs: Sequence[_Input]) -> flow.Scan:
-    """A loop with the body of another one, which it takes, and other inputs."""
+    """A loop that takes over the body of another one, with other inputs."""
     body = scan.body
     slices = [(each.argument, each.outside, each.axis) for each in inputs if each.axis is not None]
     constants = [each for each in inputs if each.axis is None]
@@ -263,7 +269,7 @@ def _with_inputs(scan: flow.Scan, inputs: Sequence[_Input]) -> flow.Scan:
 def _argument(
     body: Block, inputs: list[_Input], outside: Value, axis: int | None, like: Value
 ) -> Value:
-    """The argument of the body for something outside; a new one of the type of `like` if it has none."""
+    """The argument of the body for a value outside; a new one of the type of `like` if there is none."""
     for each in inputs:
         if each.outside is outside and each.axis == axis:
             return each.argument

@@ -1,9 +1,9 @@
-"""Kernels that give memory back run as soon as they can.
+"""Kernels that free memory run as early as their operands allow.
 
-A weight is updated when its gradient is there, not after the whole backward pass, so that gradients do not
-all live to the end; a sum over an array that nothing else needs is taken when the array is there. Such a
-kernel moves up behind what it reads, and what updates an argument behind all that reads the argument as it
-was: that way it still writes over it. All else keeps its order.
+A weight is updated once its gradient is computed, not after the whole backward pass, so that gradients do
+not all live to the end; a sum over an array that nothing else reads follows the kernel that computes the
+array. Such a kernel moves up behind the producers of its operands, an update also behind every reader of
+the argument's old value, so that it can still write in place. All other operations keep their order.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dlc.planning.aliases import origin, readers
 from dlc.planning.liveness import Timeline, updates_of
 
 SMALL = 64
-"""Bytes that may be held for longer: numbers that all updates share, as the size of a step."""
+"""Results of at most so many bytes may live longer: scalars that all updates share, such as a step size."""
 
 
 @define_pass("release")
 def release(module: Op, context: Context) -> None:
-    """Let kernels that give memory back run as soon as they can."""
+    """Run kernels that free memory as early as their operands allow."""
     assert isinstance(module, Module)
     for function in list(module.body):
         if isinstance(function, func.Func) and not measuring(function):
@@ -39,22 +39,22 @@ class _Release:
         self.updates = updates_of(function)
 
     def run(self) -> None:
-        """Put the operations of the function into their new order."""
+        """Reorder the function."""
         order: list[Op] = []
         for op in self.timeline.ops:
-            place = len(order)
+            position = len(order)
             if self._may_move(op):
-                needed = set(self._needed(op))
-                while place and order[place - 1] not in needed:
-                    place -= 1
-            if place < len(order) and isinstance(op, kernel.Kernel):
-                self.log.did("run earlier", op, operations=len(order) - place)
-            order.insert(place, op)
+                predecessors = set(self._predecessors(op))
+                while position and order[position - 1] not in predecessors:
+                    position -= 1
+            if position < len(order) and isinstance(op, kernel.Kernel):
+                self.log.did("run earlier", op, operations=len(order) - position)
+            order.insert(position, op)
         for op in order:
             self.block.move(op, None)
 
     def _may_move(self, op: Op) -> bool:
-        """Whether less is held behind an operation than before it, or no more and it is an update."""
+        """Whether an operation frees more memory than it allocates, or updates an argument in place."""
         if isinstance(op, array.Reshape):
             return True
         if not isinstance(op, kernel.Kernel) or not op.pure:
@@ -63,18 +63,20 @@ class _Release:
             return True
         if all(value in self.updates for value in op.results):
             return not any(self._is_read_later(self.updates[value], op) for value in op.results)
-        held, number = self.timeline.held, self.timeline.number[op]
-        made = sum(held[value].bytes for value in op.results if value in held)
-        read = {origin(value) for value in op.operands} & held.keys()
-        return made < sum(held[value].bytes for value in read if held[value].last == number)
+        lifetimes, index = self.timeline.held, self.timeline.number[op]
+        written_bytes = sum(lifetimes[value].bytes for value in op.results if value in lifetimes)
+        sources = {origin(value) for value in op.operands} & lifetimes.keys()
+        return written_bytes < sum(
+            lifetimes[value].bytes for value in sources if lifetimes[value].last == index
+        )
 
-    def _needed(self, op: Op) -> Iterator[Op]:
-        """The operations that must come before."""
+    def _predecessors(self, op: Op) -> Iterator[Op]:
+        """The operations that must come before: producers of operands, and readers of what it updates."""
         yield from (value.op for value in op.operands if value.op is not None)
         for value in op.results:
             if value in self.updates:
                 yield from (reader for reader in readers(self.updates[value]) if reader is not op)
 
     def _is_read_later(self, argument: Value, op: Op) -> bool:
-        number = self.timeline.number
-        return any(number[reader] > number[op] for reader in readers(argument))
+        index = self.timeline.number
+        return any(index[reader] > index[op] for reader in readers(argument))

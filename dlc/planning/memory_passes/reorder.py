@@ -1,10 +1,11 @@
-"""Kernels run in an order that holds less, if one is found that is as quick.
+"""Memory-aware list scheduling: kernels run in an order with a lower memory peak, if it is as fast.
 
-Of several orders the one with the lowest peak is kept. The work itself is the same, so it takes as long but
-for the barriers between waves and for kernels that have fewer others beside them: an order may have so
-many more waves than the one written that their barriers take less than a five-hundredth of the time. What
-may fail or be seen from outside keeps its order, and what updates an argument stays behind those that read
-it. Loops and branches are moved as a whole; the work of a round of a loop has an order of its own.
+Of several orders the one with the lowest peak is kept (`dlc.planning.scheduling`). The kernels are the
+same, so time is lost only to barriers, and where fewer kernels run side by side: an order may have more
+waves than program order as long as their barriers take less than a five-hundredth of the time. Operations
+that may fail, or have effects that a caller sees, keep their order, and an update of an argument stays
+behind the readers of its old value. Loops and branches move as a whole; the body of a loop is scheduled by
+itself.
 """
 
 from __future__ import annotations
@@ -18,31 +19,31 @@ from dlc.ir.core import Op, Value
 from dlc.ir.passes import Context, define_pass
 from dlc.planning.layout import cases_of
 from dlc.planning.liveness import SAMPLE, Timeline, updates_of
-from dlc.planning.memory_passes.block_tasks import carried, chores_of, work_in
+from dlc.planning.memory_passes.block_tasks import carried, task_graph, work_in
 from dlc.planning.schedule import NEW_WAVE
-from dlc.planning.scheduling import Chores, Task, as_written, best_order, witnesses
+from dlc.planning.scheduling import Footprint, TaskGraph, as_written, best_order, witnesses
 from dlc.target import cpu_of
 from dlc.target.cpu_costs import CpuCosts
 from dlc.target.estimates import picoseconds
 
 SLOWER = 500
-"""The part of the time that further barriers may take."""
-MOST_CHORES = 4_000
-"""More work than this keeps its order."""
+"""Further barriers may take this fraction (1/n) of the time."""
+MOST_TASKS = 4_000
+"""Blocks of more tasks keep their order."""
 
 
 @define_pass("reorder")
 def reorder(module: Op, context: Context, *, effort: int | None = None) -> None:
-    """Run kernels in an order that holds less, where that takes no longer.
+    """Run kernels in an order with a lower memory peak, where that takes no longer.
 
-    The search takes `effort` times as long as usual, or what the compilation says.
+    `effort` multiplies the steps of the search; the default is that of the compilation.
     """
     assert isinstance(module, Module)
     effort = context.options.plan_effort if effort is None else effort
     for function in list(module.body):
         if isinstance(function, func.Func) and not measuring(function):
             *_, sizes = cases_of(function, context.options.batch)
-            # What a round of a loop holds is part of what is held beside the loop.
+            # Inner loops first: the peak of a body is part of the peak around the loop.
             for op in reversed(list(function.walk(formulas=False))):
                 if isinstance(op, flow.Scan | flow.While):
                     timeline = Timeline(function, op.body, sizes)
@@ -58,28 +59,30 @@ def _reorder_in(
     context: Context,
     effort: int,
 ) -> None:
-    """Change the order of a block. `updates` are the arguments that values of it are written over."""
+    """Change the order of a block. `updates` are the arguments that its values update in place."""
     work = work_in(timeline)
-    if not 2 < len(work) <= MOST_CHORES:
+    if not 2 < len(work) <= MOST_TASKS:
         return
-    chores = chores_of(timeline, work, updates)
-    before = as_written(chores)
-    least = _least(chores, before.held)
-    if before.peak <= least:
+    graph = task_graph(timeline, work, updates)
+    before = as_written(graph)
+    lower_bound = _lower_bound(graph, before.held)
+    if before.peak <= lower_bound:
         return
     most_waves = len(before.held) + _waves_to_spare(timeline, work, cpu_of(context.options).costs)
-    after = best_order(chores, most_waves, least, effort, context.compiler)
+    after = best_order(graph, most_waves, lower_bound, effort, context.compiler)
     is_better = after.peak < before.peak
     log = context.log.did if is_better else context.log.refused
     log(
-        "another order" if is_better else "no order of so few waves holds less",
+        "run in another order"
+        if is_better
+        else "no order with about as few waves has a lower peak",
         subject,
-        peak_before=before.peak,
-        peak_then=after.peak,
-        least=least,
+        peak_bytes_before=before.peak,
+        peak_bytes_after=after.peak,
+        lower_bound_bytes=lower_bound,
         waves_before=len(before.held),
-        waves_then=len(after.held),
-        how=after.how,
+        waves_after=len(after.held),
+        order=after.how,
     )
     if is_better:
         for number in after.cuts:
@@ -89,37 +92,39 @@ def _reorder_in(
 
 
 def _waves_to_spare(timeline: Timeline, work: Sequence[Op], costs: CpuCosts) -> int:
-    """How many more waves cost less than a `SLOWER`th of the time that the work takes."""
-    usual = {name: min(size, SAMPLE) for name, size in timeline.sample.items()}
-    return sum(picoseconds(op, usual, costs) for op in work) // (costs.barrier * SLOWER)
+    """How many more waves cost less than a `SLOWER`th of the time of the block."""
+    typical = {name: min(size, SAMPLE) for name, size in timeline.sample.items()}
+    return sum(picoseconds(op, typical, costs) for op in work) // (costs.barrier * SLOWER)
 
 
 def _with_others(order: Sequence[Op], ops: Sequence[Op]) -> Iterator[Op]:
-    """Work in an order, with views and constants just before what needs them, and the rest at the end."""
-    given = set[Op]()
-    for wanted in (*order, *ops):
-        pending = [wanted]
+    """`order` with views and constants just before their first reader, then the remaining `ops`."""
+    emitted = set[Op]()
+    for requested in (*order, *ops):
+        pending = [requested]
         while pending:
             op = pending[-1]
-            makers = [value.op for value in op.operands if value.op is not None]
+            producers = [value.op for value in op.operands if value.op is not None]
             missing = [
-                maker for maker in makers if maker not in given and maker.parent is op.parent
+                producer
+                for producer in producers
+                if producer not in emitted and producer.parent is op.parent
             ]
-            if missing and op not in given:
+            if missing and op not in emitted:
                 pending += missing
                 continue
             pending.pop()
-            if op not in given:
-                given.add(op)
+            if op not in emitted:
+                emitted.add(op)
                 yield op
 
 
-def _least(chores: Chores, alive: Sequence[int]) -> int:
-    """Bytes that every order holds at some time."""
-    tasks = [
-        Task(frozenset(chore.reads), frozenset(chore.makes), frozenset(chore.over))
-        for chore in chores.all
+def _lower_bound(graph: TaskGraph, live_bytes: Sequence[int]) -> int:
+    """The schedule-independent lower bound on the peak, in bytes."""
+    footprints = [
+        Footprint(frozenset(task.reads), frozenset(task.makes), frozenset(task.over))
+        for task in graph.tasks
     ]
-    wave = chores.waves(range(len(tasks)))
-    found = witnesses(tasks, [chores.bytes], [[alive[now] for now in wave]])
-    return max((sum(chores.bytes[v] for v in held) for held in found.values()), default=0)
+    wave = graph.waves(range(len(footprints)))
+    witness_sets = witnesses(footprints, [graph.bytes], [[live_bytes[index] for index in wave]])
+    return max((sum(graph.bytes[v] for v in live) for live in witness_sets.values()), default=0)

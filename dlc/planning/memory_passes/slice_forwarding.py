@@ -1,9 +1,9 @@
-"""What takes a part of an array reads it where it lies, without a kernel that copies it first.
+"""Slice forwarding: products read slices in place, as strided views, instead of copying them.
 
-Where elements are computed by a formula, the part was moved into the formula long ago. This is for products
-and convolutions, whose operands are arrays: of the channels of a picture, say, one half goes one way, the
-other another. The whole is held as long as a part of it is read, and where that would raise the peak, the
-part is copied as before; so it is where a GPU would have to read it number by number then.
+Element-wise kernels have their slices fused into the formula by now. This pass is for products and
+convolutions, whose operands are arrays: half of the channels of a picture may go one way, half another. The
+source stays live as long as a view of it is read; where that would raise the peak, the slice is copied as
+before. So it is where a GPU could no longer read it in vectors of 16 bytes.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from dlc.planning.liveness import Timeline
 from dlc.planning.memory_passes.block_tasks import may_be_empty, peak_of, planned_blocks
 from dlc.planning.memory_passes.subview_fit import is_readable, keeps_units
 
-MOST_PARTS = 1_000
-"""So many are looked at in a block."""
+MOST_SLICES = 1_000
+"""The most slices that are tried in a block."""
 
 
 @define_pass("forward_slices")
 def forward_slices(module: Op, context: Context, *, unit: int = 1) -> None:
-    """Let parts of arrays be read where they lie, where that holds no more.
+    """Read slices in place, where that does not raise the memory peak.
 
-    Rows of whole units of `unit` bytes must stay such: a GPU moves 16 bytes at once.
+    Rows that are whole vectors of `unit` bytes must stay so: a GPU moves 16 bytes at once.
     """
     assert isinstance(module, Module)
     for each in planned_blocks(module, context):
-        _Viewer(*each, context, unit).run()
+        _SliceForwarding(*each, context, unit).run()
 
 
 @dataclass(frozen=True, slots=True)
-class _Viewer:
-    """Makes views in a block, where `updates` are the arguments that values are written over."""
+class _SliceForwarding:
+    """Replaces copies of slices in a block by views; `updates` are the arguments updated in place."""
 
     function: func.Func
     block: Block
@@ -49,38 +49,41 @@ class _Viewer:
     sizes: Mapping[str, int]
     context: Context
     unit: int
-    """Bytes that are moved at once only at multiples of so many."""
+    """The bytes of a vector access, which must be aligned to as many."""
 
     def run(self) -> None:
-        """See a part where it lies, one after the other, unless that raises the peak."""
-        found = [each for op in self.block if (each := self._copies(op)) is not None]
-        if not found:
+        """Forward one slice after the other, unless that raises the peak."""
+        slices = [each for op in self.block if (each := self._slice_of(op)) is not None]
+        if not slices:
             return
         peak = self._peak()
-        for op, starts in found[:MOST_PARTS]:
-            # Looked at one by one: the source of a part may be a part by now, and lie in other strides.
+        for op, starts in slices[:MOST_SLICES]:
+            # Checked one by one: the source of a slice may be a view by now, with other strides.
             if not self._is_readable(op, starts):
                 continue
-            part = Subview(op.operands[0], starts, op.domain)
-            seen = Builder.before_op(op)(part)
-            op.results[0].replace_by(seen)
+            subview = Subview(op.operands[0], starts, op.domain)
+            view = Builder.before_op(op)(subview)
+            op.results[0].replace_by(view)
             self.block.unlink(op)
-            then = self._peak()
-            self.block.insert(op, part)
-            if then > peak:
-                seen.replace_by(op.results[0])
-                part.erase()
+            peak_after = self._peak()
+            self.block.insert(op, subview)
+            if peak_after > peak:
+                view.replace_by(op.results[0])
+                subview.erase()
                 self.context.log.refused(
-                    "the whole would be held for longer", op, peak_before=peak, peak_then=then
+                    "its source would live longer and raise the peak",
+                    op,
+                    peak_bytes_before=peak,
+                    peak_bytes_after=peak_after,
                 )
                 continue
-            peak = then
-            self.context.log.did("see a part in place", op)
-            self.context.values.replaced(op.results[0], seen, EQUAL)
-            self.context.rewriter.erase(op, Gone("it is seen where it is"))
+            peak = peak_after
+            self.context.log.did("read the slice in place", op)
+            self.context.values.replaced(op.results[0], view, EQUAL)
+            self.context.rewriter.erase(op, Gone("its readers read the source in place"))
 
-    def _copies(self, op: Op) -> tuple[kernel.Generic, tuple[Size, ...]] | None:
-        """A kernel that only copies a part of an array, and where that begins."""
+    def _slice_of(self, op: Op) -> tuple[kernel.Generic, tuple[Size, ...]] | None:
+        """A kernel that only copies a slice of an array, with the start of the slice along each axis."""
         if not isinstance(op, kernel.Generic) or len(op.inputs) != 1 or len(op.results) != 1:
             return None
         (source,), (result,) = op.inputs, op.results
@@ -90,19 +93,19 @@ class _Viewer:
         return None if may_be_empty(result, self.function) else (op, starts)
 
     def _is_readable(self, op: kernel.Generic, starts: Sequence[Size]) -> bool:
-        """Whether those who read the copy can read the part where it lies."""
+        """Whether the readers of the copy can read the slice in place."""
         (source,), (result,) = op.inputs, op.results
         if not is_readable(result, strides_of(source), self.block):
-            self.context.log.refused("its readers do not take the strides of the whole", op)
+            self.context.log.refused("a reader cannot use the strides of the source", op)
             return False
         if starts and not keeps_units(result, starts[-1], array_type(source).shape[-1], self.unit):
-            reason = f"it does not lie at multiples of {self.unit} bytes"
+            reason = f"its rows are not aligned to {self.unit} bytes"
             self.context.log.refused(reason, op)
             return False
         return True
 
     def _is_array(self, source: Value) -> bool:
-        """Whether it is no constant and no weight, but computed here, or an argument of the function."""
+        """Whether a value is an argument of the function or computed, and neither constant nor weight."""
         computes = kernel.Kernel | flow.Scan | flow.While | flow.If
         return source in self.function.body.arguments or isinstance(source.op, computes)
 
@@ -111,32 +114,32 @@ class _Viewer:
 
 
 def _starts(op: kernel.Generic) -> tuple[Size, ...] | None:
-    """Where the part begins that a kernel copies, one index along each axis; None if it does more."""
-    (given,) = op.body.terminator.operands
-    match given.op:
+    """The start of the slice that a kernel copies, along each axis; None if it does anything else."""
+    (yielded,) = op.body.terminator.operands
+    match yielded.op:
         case kernel.Load(array=array, indices=indices) if array is op.arrays[0]:
-            found = list(_steps(op, indices))
-            return tuple(found) if len(found) == len(op.domain) == len(indices) else None
+            starts = list(_index_offsets(op, indices))
+            return tuple(starts) if len(starts) == len(op.domain) == len(indices) else None
         case _:
             return None
 
 
-def _steps(op: kernel.Generic, indices: Sequence[Value]) -> Iterator[Size]:
-    """By how much each index of a load is above that of the element; it ends where that is not so."""
+def _index_offsets(op: kernel.Generic, indices: Sequence[Value]) -> Iterator[Size]:
+    """The constant that each index of a load adds to that of the element; ends at any other index."""
     for own, index in zip(op.indices, indices, strict=False):
         match index.op:
             case scalar.Add(operands=(lhs, rhs)) if lhs is own:
-                by = _number(rhs)
-                if by is None:
+                offset = _constant_size(rhs)
+                if offset is None:
                     return
-                yield by
+                yield offset
             case _ if index is own:
                 yield 0
             case _:
                 return
 
 
-def _number(value: Value) -> Size | None:
+def _constant_size(value: Value) -> Size | None:
     match value.op:
         case scalar.Constant(value=int() as number):
             return number

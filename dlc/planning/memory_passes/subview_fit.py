@@ -1,4 +1,4 @@
-"""What can be a piece of a larger array: written in its place there, and read where it lies."""
+"""Which arrays can lie inside a larger one, written and read with its strides."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dlc.ir.types import row_major_strides
 from dlc.planning.aliases import computed, makers, reshaped_strides, whole_of
 
 WRITERS = kernel.Generic | Product | Concatenate | Join
-"""What can write rows that lie apart."""
+"""The operations whose results may have strides."""
 
 
 def fits(piece: Value, op: Concatenate) -> bool:
-    """Whether a piece of a concatenation can be written where it belongs, and be read there."""
+    """Whether a piece of a concatenation can be written, and read, inside the whole."""
     value = computed(piece)
     if not isinstance(value.op, WRITERS) or value.op.parent is not op.parent:
         return False
     if whole_of(value) is not None:
         return False
-    pitch = row_major_strides(kernel.array_type(op.results[0]).shape)
+    whole_strides = row_major_strides(kernel.array_type(op.results[0]).shape)
     shape = kernel.array_type(value).shape
-    strides = reshaped_strides(kernel.array_type(piece).shape, pitch, shape)
+    strides = reshaped_strides(kernel.array_type(piece).shape, whole_strides, shape)
     return (
         strides is not None
         and _is_writable(value, strides)
@@ -34,7 +34,7 @@ def fits(piece: Value, op: Concatenate) -> bool:
 
 
 def _is_writable(value: Value, strides: Shape) -> bool:
-    """Whether what computes an array, or the pieces of it, can write it with these strides."""
+    """Whether the producer of an array, or of each of its pieces, can write it with these strides."""
     match value.op:
         case kernel.Kernel() as op:
             return op.writes.allows(kernel.array_type(value).shape, strides)
@@ -44,11 +44,11 @@ def _is_writable(value: Value, strides: Shape) -> bool:
             return False
 
 
-def _is_piece(piece: Value, pitch: Shape, join: Join) -> bool:
-    """Whether a piece of a whole that has strides `pitch` can be written there, and be read."""
+def _is_piece(piece: Value, whole_strides: Shape, join: Join) -> bool:
+    """Whether a piece can be written, and read, inside a whole with these strides."""
     value = computed(piece)
     shapes = kernel.array_type(piece).shape, kernel.array_type(value).shape
-    strides = reshaped_strides(shapes[0], pitch, shapes[1])
+    strides = reshaped_strides(shapes[0], whole_strides, shapes[1])
     return (
         strides is not None
         and _is_writable(value, strides)
@@ -59,21 +59,21 @@ def _is_piece(piece: Value, pitch: Shape, join: Join) -> bool:
 def is_readable(
     value: Value, strides: Shape, block: Block | None, joined: Op | None = None
 ) -> bool:
-    """Whether all readers of an array are in this block, and can do with strides like these.
+    """Whether all readers of an array are in this block and can read it with these strides.
 
-    The operation that joins it to others, `joined`, does not read it.
+    `joined`, the operation that joins it to others, does not count as a reader.
     """
     for use in value.uses:
         if use is joined:
             continue
         match use:
-            case array.Reshape(result=seen):
-                shapes = kernel.array_type(value).shape, kernel.array_type(seen).shape
-                found = reshaped_strides(shapes[0], strides, shapes[1])
-                if found is None or not is_readable(seen, found, block, joined):
+            case array.Reshape(result=view):
+                shapes = kernel.array_type(value).shape, kernel.array_type(view).shape
+                view_strides = reshaped_strides(shapes[0], strides, shapes[1])
+                if view_strides is None or not is_readable(view, view_strides, block, joined):
                     return False
-            case Subview(result=seen):
-                if not is_readable(seen, strides, block, joined):
+            case Subview(result=view):
+                if not is_readable(view, strides, block, joined):
                     return False
             case kernel.Generic() | Concatenate() | Product():
                 if not _can_read(use, value, strides):
@@ -86,83 +86,85 @@ def is_readable(
 
 
 def _can_read(op: kernel.Kernel, value: Value, strides: Shape) -> bool:
-    """Whether a kernel can read an array wherever it takes it, if the array has these strides."""
+    """Whether a kernel can read an array with these strides, at each operand where it appears."""
     shape = kernel.array_type(value).shape
     return all(
-        op.reads(number).allows(shape, strides)
-        for number, operand in enumerate(op.operands)
+        op.reads(index).allows(shape, strides)
+        for index, operand in enumerate(op.operands)
         if operand is value
     )
 
 
-def keeps_units(piece: Value, start: Size, pitch: Size, unit: int) -> bool:
-    """Whether rows that are whole units of so many bytes are such as parts of rows of `pitch` elements."""
+def keeps_units(piece: Value, start: Size, row_elements: Size, unit: int) -> bool:
+    """Whether rows of whole `unit`-byte vectors stay so at `start` in rows of `row_elements` elements."""
     type = kernel.array_type(piece)
-    each = max(1, unit // type.dtype.bytes)
-    return not divides(each, type.shape[-1]) or (divides(each, start) and divides(each, pitch))
+    elements = max(1, unit // type.dtype.bytes)
+    return not divides(elements, type.shape[-1]) or (
+        divides(elements, start) and divides(elements, row_elements)
+    )
 
 
-class Needs:
-    """Which operations of a block need the results of which others, directly or not.
+class Dependences:
+    """The transitive dependences among the operations of a block, as bitsets.
 
-    It stays true where a concatenation becomes a join of the same pieces, which computes nothing. A set of
-    operations is a number with a bit for each.
+    They stay valid where a concatenation becomes a join of the same pieces, which computes nothing.
     """
 
     def __init__(self, block: Block) -> None:
-        self._own: dict[Op, int] = {}
-        self._known: dict[Op, int] = {}
-        for number, op in enumerate(block):
-            found = self._own[op] = 1 << number
+        self._bit: dict[Op, int] = {}
+        self._reachable: dict[Op, int] = {}
+        for position, op in enumerate(block):
+            needed = self._bit[op] = 1 << position
             for operand in op.operands:
                 if operand.op is not None:
-                    found |= self._known.get(operand.op, 0)
-            self._known[op] = found
+                    needed |= self._reachable.get(operand.op, 0)
+            self._reachable[op] = needed
 
-    def among(self, ops: Iterable[Op]) -> int:
-        """These operations as a set."""
-        found = 0
+    def bits_of(self, ops: Iterable[Op]) -> int:
+        """Some operations as a bitset."""
+        bits = 0
         for op in ops:
-            found |= self._own[op]
-        return found
+            bits |= self._bit[op]
+        return bits
 
-    def by(self, op: Op) -> int:
-        """An operation and all that it needs, as a set."""
-        return self._known[op]
+    def ancestors(self, op: Op) -> int:
+        """An operation and all that it depends on, as a bitset."""
+        return self._reachable[op]
 
 
-def is_in_order(whole: Value, needed: Needs) -> bool:
-    """Whether everyone who reads a part of an array runs before those who make the rest, or needs them.
+def is_in_order(whole: Value, dependences: Dependences) -> bool:
+    """Whether each reader of a piece runs before the producers of the other pieces, or depends on them.
 
-    Else it would seem that he waits for them, as he reads the memory that they write.
+    Otherwise joining would add a dependence: the reader would wait for producers that write the same
+    buffer.
     """
-    everyone = [*makers(whole)]
-    all_of_it = needed.among(everyone)
-    for part in _parts(whole):
-        others = all_of_it & ~needed.among(makers(part))
-        for reader in _users(part):
-            free = others & ~needed.by(reader)
-            for other in everyone if free else ():
-                if free & needed.among((other,)) and not reader.is_before(other):
+    producers = [*makers(whole)]
+    all_bits = dependences.bits_of(producers)
+    for piece in _pieces(whole):
+        missing = all_bits & ~dependences.bits_of(makers(piece))
+        for reader in _readers(piece):
+            unordered = missing & ~dependences.ancestors(reader)
+            for producer in producers if unordered else ():
+                if unordered & dependences.bits_of((producer,)) and not reader.is_before(producer):
                     return False
     return True
 
 
-def _parts(whole: Value) -> Iterator[Value]:
-    """The pieces of an array, and their pieces."""
+def _pieces(whole: Value) -> Iterator[Value]:
+    """The pieces of an array, and theirs in turn."""
     pending = [whole]
     while pending:
         op = pending.pop().op
         if isinstance(op, Join):
-            parts = [computed(piece) for piece in op.pieces]
-            yield from parts
-            pending += parts
+            pieces = [computed(piece) for piece in op.pieces]
+            yield from pieces
+            pending += pieces
 
 
-def _users(value: Value) -> Iterator[Op]:
-    """The operations that read an array itself, or reshaped, or a part of it."""
+def _readers(value: Value) -> Iterator[Op]:
+    """The operations that read an array, directly or through reshapes and subviews."""
     for use in value.uses:
         if isinstance(use, array.Reshape | Subview):
-            yield from _users(use.result)
+            yield from _readers(use.result)
         elif not isinstance(use, Join):
             yield use

@@ -1,22 +1,23 @@
-"""In which order work is done: what it reads and makes goes in, orders and what they hold come out.
+"""Memory-aware list scheduling: from tasks with reads and writes to an order with a low memory peak.
 
-Nothing here knows of the IR. `chores` says what an order holds, `candidates` finds orders at once, `moves`
-improves one, `search` combines them; `any_order` says what no order does with less than.
+Nothing here knows the IR. `tasks` computes the memory that an order needs, `candidates` builds orders by
+list scheduling, `moves` improves one by local search, `search` combines them; `lower_bound` computes what
+every order needs.
 """
 
-from dlc.planning.scheduling.lower_bound import Task, held_beside, least_set, witnesses
-from dlc.planning.scheduling.search import Found, as_written, best_order
-from dlc.planning.scheduling.tasks import Chore, Chores, Order
+from dlc.planning.scheduling.lower_bound import Footprint, least_live, live_across, witnesses
+from dlc.planning.scheduling.search import Schedule, as_written, best_order
+from dlc.planning.scheduling.tasks import Order, Task, TaskGraph
 
 __all__ = [
-    "Chore",
-    "Chores",
-    "Found",
+    "Footprint",
     "Order",
+    "Schedule",
     "Task",
+    "TaskGraph",
     "as_written",
     "best_order",
-    "held_beside",
-    "least_set",
+    "least_live",
+    "live_across",
     "witnesses",
 ]

@@ -1,9 +1,9 @@
-"""What no order of the tasks does with less than: a lower bound over all of them.
+"""A lower bound on peak memory that holds for every schedule of the tasks.
 
-While a task runs, what it reads and writes is there. So is what a task before it wrote and a task after it
-reads, where *before* and *after* mean that one needs the other, directly or by way of others: every order
-keeps those sides apart. What another order could have released, or not have made yet, does not count. A
-loop is one piece of work in every order: in all of its rounds is there what it shares with others.
+While a task runs, the values that it reads and writes are live. So is every value that one of its
+ancestors writes and one of its descendants reads, since every schedule runs ancestors before the task and
+descendants after it. Values that another order could free earlier, or compute later, do not count. A loop
+is one unit in every order: the values that it shares with tasks outside are live in all of its iterations.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from itertools import chain
 
 MOST_VISITS = 1_000_000
-"""Tasks that are looked at to find a bound, before and after all those for which one is computed."""
+"""The most tasks visited for a bound: each computation of a live set visits all of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """What a task reads and writes, by number; `over` is what of it a result, as large, could lie over.
+class Footprint:
+    """The values that a task reads and writes, by index.
 
-    Of what is in `parts` it writes a part only, and leaves the rest as it was. `loop` has the numbers of
-    the first and the last task of the outermost loop that it is in, if it is.
+    A result may overwrite an operand in `over`, which is as large. Of the values in `parts` the task writes
+    only a part. `loop` has the first and the last task of the outermost loop around it.
     """
 
     reads: frozenset[int]
@@ -31,98 +31,100 @@ class Task:
     parts: frozenset[int] = frozenset()
 
     @property
-    def anew(self) -> frozenset[int]:
-        """What is something else from then on."""
+    def redefined(self) -> frozenset[int]:
+        """The values that are fully overwritten without being read: their old contents end here."""
         return self.writes - self.reads - self.parts
 
     @property
     def touched(self) -> frozenset[int]:
-        """All of it."""
+        """The values that the task reads or writes."""
         return self.reads | self.writes
 
 
-def held_beside(tasks: Sequence[Task], first: int, last: int | None = None) -> frozenset[int]:
-    """What is held while a task runs because it is needed afterwards, whatever the order.
+def live_across(tasks: Sequence[Footprint], first: int, last: int | None = None) -> frozenset[int]:
+    """The values live across a task in every order: an ancestor writes them, a descendant reads them.
 
-    With `last` it is that of all tasks up to that one, which are a loop. What is written without being
-    read, and not only in part, is something new from then on, in the same place.
+    With `last`, those live across the loop of the tasks `first` to `last`. A value that is fully
+    overwritten without being read is a new value from there on.
 
-    >>> skip = [Task(frozenset(), frozenset({0})), Task(frozenset({0}), frozenset({1})),
-    ...         Task(frozenset({1}), frozenset({2})), Task(frozenset({0, 2}), frozenset({3}))]
-    >>> [sorted(held_beside(skip, at)) for at in range(4)]
+    >>> skip = [Footprint(frozenset(), frozenset({0})), Footprint(frozenset({0}), frozenset({1})),
+    ...         Footprint(frozenset({1}), frozenset({2})), Footprint(frozenset({0, 2}), frozenset({3}))]
+    >>> [sorted(live_across(skip, at)) for at in range(4)]
     [[], [0], [0], []]
     """
-    return _Sides.of(tasks).held_beside(first, first if last is None else last)
+    return _Bitsets.of(tasks).live_across(first, first if last is None else last)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sides:
-    """What tasks read, write and make anew: sets of numbers, as the bits of an integer each."""
+class _Bitsets:
+    """The values that each task reads, writes and redefines, as bitsets."""
 
     reads: Sequence[int]
     writes: Sequence[int]
-    anew: Sequence[int]
+    redefined: Sequence[int]
 
     @classmethod
-    def of(cls, tasks: Sequence[Task]) -> _Sides:
-        """Those of these tasks."""
+    def of(cls, tasks: Sequence[Footprint]) -> _Bitsets:
+        """The bitsets of some tasks."""
         return cls(
             [_bits(task.reads) for task in tasks],
             [_bits(task.writes) for task in tasks],
-            [_bits(task.anew) for task in tasks],
+            [_bits(task.redefined) for task in tasks],
         )
 
-    def held_beside(self, first: int, last: int) -> frozenset[int]:
-        """What is held while some of them run because it is needed afterwards."""
+    def live_across(self, first: int, last: int) -> frozenset[int]:
+        """The values live across the tasks `first` to `last` in every order."""
         reads = _union(self.reads[first : last + 1])
-        follows = _union(self.writes[first : last + 1])
-        there = self._made_before(first, reads, _union(self.anew[first : last + 1]) & ~reads)
+        dependent = _union(self.writes[first : last + 1])
+        available = self._available_before(
+            first, reads, _union(self.redefined[first : last + 1]) & ~reads
+        )
         after = slice(last + 1, None)
         held = 0
-        for read, written, new in zip(
-            self.reads[after], self.writes[after], self.anew[after], strict=True
+        for read, written, redefined in zip(
+            self.reads[after], self.writes[after], self.redefined[after], strict=True
         ):
-            if follows & read:
-                held |= there & read
-                follows |= written
+            if dependent & read:
+                held |= available & read
+                dependent |= written
             else:
-                follows &= ~new
-            there &= ~new
-        return _numbers(held)
+                dependent &= ~redefined
+            available &= ~redefined
+        return _indices(held)
 
-    def _made_before(self, end: int, needed: int, anew: int) -> int:
-        """What those made whose results lead to what is `needed`, and that is not written `anew`."""
-        made = 0
-        for at in reversed(range(end)):
-            if needed & self.writes[at]:
-                made |= self.writes[at] & ~anew
-                needed = needed & ~self.anew[at] | self.reads[at]
-            anew |= self.anew[at]
-        return made
-
-
-def _bits(numbers: Iterable[int]) -> int:
-    found = 0
-    for number in numbers:
-        found |= 1 << number
-    return found
+    def _available_before(self, end: int, needed: int, redefined: int) -> int:
+        """The values that ancestors of `needed` write before task `end`, unless `redefined` since."""
+        available = 0
+        for index in reversed(range(end)):
+            if needed & self.writes[index]:
+                available |= self.writes[index] & ~redefined
+                needed = needed & ~self.redefined[index] | self.reads[index]
+            redefined |= self.redefined[index]
+        return available
 
 
-def _numbers(bits: int) -> frozenset[int]:
-    return frozenset(number for number in range(bits.bit_length()) if bits >> number & 1)
+def _bits(indices: Iterable[int]) -> int:
+    bits = 0
+    for index in indices:
+        bits |= 1 << index
+    return bits
+
+
+def _indices(bits: int) -> frozenset[int]:
+    return frozenset(index for index in range(bits.bit_length()) if bits >> index & 1)
 
 
 def _union(sets: Iterable[int]) -> int:
-    found = 0
+    union = 0
     for bits in sets:
-        found |= bits
-    return found
+        union |= bits
+    return union
 
 
-def least_set(task: Task, held: frozenset[int]) -> frozenset[int]:
-    """What is there at least while a task runs, beside which `held` is: results may lie over what they may.
+def least_live(task: Footprint, held: frozenset[int]) -> frozenset[int]:
+    """The fewest values live while a task runs with `held` live across it: results overwrite what they may.
 
-    >>> sorted(least_set(Task(frozenset({1}), frozenset({2}), frozenset({1})), frozenset({0})))
+    >>> sorted(least_live(Footprint(frozenset({1}), frozenset({2}), frozenset({1})), frozenset({0})))
     [0, 2]
     """
     free = task.over - task.writes - held
@@ -133,60 +135,62 @@ def least_set(task: Task, held: frozenset[int]) -> frozenset[int]:
 
 
 class Bound:
-    """Finds what must be held beside tasks, each once."""
+    """Computes the values that are live during a task in every order, once for each task."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def __init__(self, tasks: Sequence[Footprint]) -> None:
         self.tasks = tasks
         self.visits = 0
-        self._sides = _Sides.of(tasks)
-        self._known: dict[int, frozenset[int]] = {}
+        self._sides = _Bitsets.of(tasks)
+        self._live: dict[int, frozenset[int]] = {}
         self._loops: dict[tuple[int, int], frozenset[int]] = {}
 
-    def needed(self, at: int) -> frozenset[int]:
-        """What is there while a task runs, whatever the order."""
-        if at not in self._known:
+    def live(self, index: int) -> frozenset[int]:
+        """The values live while a task runs, in every order."""
+        if index not in self._live:
             self.visits += len(self.tasks)
-            task = self.tasks[at]
-            held = self._sides.held_beside(at, at)
+            task = self.tasks[index]
+            held = self._sides.live_across(index, index)
             if task.loop is not None:
-                held |= self._around(task.loop)
-            self._known[at] = least_set(task, held)
-        return self._known[at]
+                held |= self._live_around_loop(task.loop)
+            self._live[index] = least_live(task, held)
+        return self._live[index]
 
-    def _around(self, loop: tuple[int, int]) -> frozenset[int]:
-        """What is there in all rounds of a loop."""
+    def _live_around_loop(self, loop: tuple[int, int]) -> frozenset[int]:
+        """The values live in all iterations of a loop."""
         if loop not in self._loops:
             first, last = loop
             touched = [task.touched for task in self.tasks]
             inside = frozenset(chain(*touched[first : last + 1]))
             shared = inside.intersection(chain(*touched[:first], *touched[last + 1 :]))
-            self._loops[loop] = shared | self._sides.held_beside(first, last)
+            self._loops[loop] = shared | self._sides.live_across(first, last)
         return self._loops[loop]
 
 
 def witnesses(
-    tasks: Sequence[Task], cases: Sequence[Sequence[int]], in_use: Sequence[Sequence[int]]
+    tasks: Sequence[Footprint], cases: Sequence[Sequence[int]], in_use: Sequence[Sequence[int]]
 ) -> dict[int, frozenset[int]]:
-    """For each case of sizes the task beside which most must be held, with all of that.
+    """The tasks that witness the lower bound, one for each case of sizes, with their live values.
 
-    `in_use` has what one order holds while each task runs, in each case: no task need be looked at with
-    less of it than is known to be needed anyway.
+    `cases` has the bytes of each value, `in_use` the bytes that one schedule has live during each task: a
+    task with fewer than the bound so far cannot raise it and is skipped.
     """
     bound = Bound(tasks)
-    found: dict[int, frozenset[int]] = {}
-    alone = [least_set(task, frozenset()) for task in tasks]
+    witness_sets: dict[int, frozenset[int]] = {}
+    alone = [least_live(task, frozenset()) for task in tasks]
     for sizes, most in zip(cases, in_use, strict=True):
-        best = max(range(len(tasks)), key=lambda at: _bytes(alone[at], sizes), default=None)
-        if best is None:
+        witness = max(
+            range(len(tasks)), key=lambda index: _bytes(alone[index], sizes), default=None
+        )
+        if witness is None:
             break
-        needed = alone[best]
-        for at in sorted(range(len(tasks)), key=lambda at: -most[at]):
-            if most[at] <= _bytes(needed, sizes) or bound.visits > MOST_VISITS:
+        live = alone[witness]
+        for index in sorted(range(len(tasks)), key=lambda index: -most[index]):
+            if most[index] <= _bytes(live, sizes) or bound.visits > MOST_VISITS:
                 break
-            if _bytes(bound.needed(at), sizes) > _bytes(needed, sizes):
-                best, needed = at, bound.needed(at)
-        found[best] = needed
-    return found
+            if _bytes(bound.live(index), sizes) > _bytes(live, sizes):
+                witness, live = index, bound.live(index)
+        witness_sets[witness] = live
+    return witness_sets
 
 
 def _bytes(numbers: frozenset[int], sizes: Sequence[int]) -> int:

@@ -1,7 +1,7 @@
-"""The order with the lowest peak: candidates, the best of them improved, and then put into waves.
+"""The order with the lowest memory peak: candidates by list scheduling, the best improved by local search.
 
-Which chores share a wave comes last. They are put together as far as that does not hold more than the peak
-that they have one after the other; where this makes too many waves, as far as it holds little more.
+The order is then cut into waves. Tasks share a wave as long as that keeps the peak that they have one
+after the other; where this gives too many waves, the peak may rise a little.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from itertools import accumulate, chain
 from dlc.ir.native import Compiler, interpreted
 from dlc.planning.arena.exact import Ints
 from dlc.planning.scheduling.candidates import candidates
-from dlc.planning.scheduling.moves import Line, improve
-from dlc.planning.scheduling.tasks import Chores, Order
+from dlc.planning.scheduling.moves import SearchState, improve
+from dlc.planning.scheduling.tasks import Order, TaskGraph
 
 STEPS_FOR_EACH, MOST_STEPS = 5_000, 1_500_000
-"""Steps of the local search, for each chore and altogether at most: some hundredths of a second."""
-ALLOWANCES = (0, 64, 32, 16, 8, 4)
-"""By which part waves may hold more than the peak, as far as there are too many otherwise."""
-NEARBY, FAR = 256, 64
-"""By which part an order must hold less, near what is written and further away."""
+"""Steps of the local search, per task and at most: some hundredths of a second."""
+SLACK_FRACTIONS = (0, 64, 32, 16, 8, 4)
+"""By which fraction (1/n; 0: not at all) waves may exceed the peak, tried until there are few enough."""
+NEAR_FRACTION, FAR_FRACTION = 256, 64
+"""The peak must fall by more than this fraction (1/n): near program order, and far from it."""
 MAX_TOTAL = 1 << 43
-"""The values sum up to less."""
+"""The sum of all values, in bytes, from which on there is no local search: its sums are 64-bit integers."""
 SEED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An order, how it was found, the chores that begin a wave in any case, and what each wave holds."""
+class Schedule:
+    """An order, `how` it was found, the tasks that begin a new wave, and the bytes live in each wave."""
 
     how: str
     order: Order
@@ -39,129 +39,130 @@ class Found:
 
     @property
     def peak(self) -> int:
-        """The most that a wave holds."""
+        """The most bytes live in a wave."""
         return max(self.held, default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How many times as long as usual to search, and what makes that quick."""
+    """A multiple of the usual search steps, and the compiler of the search."""
 
     times: int
     compiler: Compiler
 
 
 def best_order(
-    chores: Chores,
+    graph: TaskGraph,
     most_waves: int,
     least: int,
     effort: int = 1,
     compiler: Compiler = interpreted,
-) -> Found:
-    """The order with the lowest peak that was found, in at most so many waves.
+) -> Schedule:
+    """The schedule of lowest peak that the search finds with at most `most_waves` waves.
 
-    What is near the written order is tried first. No order holds less than `least`; more `effort` lets it
-    search longer. The `compiler` makes the search quick.
+    Orders near program order come first. `least` is a lower bound on the peak in bytes, at which the search
+    stops; `effort` multiplies its steps. The `compiler` turns the local search into machine code.
     """
-    best = as_written(chores)
-    for how, order in _orders(chores, least, Effort(effort, compiler)):
-        tried = _quick_enough(chores, how, order, most_waves)
-        worthwhile = NEARBY if "as written" in how else FAR
-        if tried is not None and (best.peak - tried.peak) * worthwhile > best.peak:
-            best = tried
-        if (best.peak - least) * FAR <= best.peak:
+    best = as_written(graph)
+    for how, order in _orders(graph, least, Effort(effort, compiler)):
+        schedule = _within_waves(graph, how, order, most_waves)
+        fraction = NEAR_FRACTION if "as written" in how else FAR_FRACTION
+        if schedule is not None and (best.peak - schedule.peak) * fraction > best.peak:
+            best = schedule
+        if (best.peak - least) * FAR_FRACTION <= best.peak:
             break
     return best
 
 
-def _orders(chores: Chores, least: int, effort: Effort) -> Iterator[tuple[str, Order]]:
-    """What is written, then that improved, then the best of what else there is, and that improved."""
-    written, *others = candidates(chores)
+def _orders(graph: TaskGraph, least: int, effort: Effort) -> Iterator[tuple[str, Order]]:
+    """Program order, then that improved, then the best other candidate, and that improved."""
+    written, *others = candidates(graph)
     yield written
-    yield f"{written[0]}, improved", _improved(chores, written[1], least, effort)
-    how, order = min(others, key=lambda each: max(chores.one_by_one(each[1])[0]))
+    yield f"{written[0]}, improved", _improved(graph, written[1], least, effort)
+    how, order = min(others, key=lambda each: max(graph.sequential(each[1])[0]))
     yield how, order
-    yield f"{how}, improved", _improved(chores, order, least, effort)
+    yield f"{how}, improved", _improved(graph, order, least, effort)
 
 
-def _quick_enough(chores: Chores, how: str, order: Order, most_waves: int) -> Found | None:
-    """An order in so few waves, if there is a way."""
-    held, taken = chores.one_by_one(order)
-    for part in ALLOWANCES:
-        most = max(held, default=0)
-        cuts = _cuts(chores, order, held, taken, most + (most // part if part else 0))
-        waves = chores.waves(order, cuts)
+def _within_waves(graph: TaskGraph, how: str, order: Order, most_waves: int) -> Schedule | None:
+    """The schedule of an order in at most `most_waves` waves; None if that needs too much memory."""
+    held, allocated = graph.sequential(order)
+    for fraction in SLACK_FRACTIONS:
+        peak = max(held, default=0)
+        cuts = _cuts(graph, order, held, allocated, peak + (peak // fraction if fraction else 0))
+        waves = graph.waves(order, cuts)
         if max(waves, default=-1) < most_waves:
-            return Found(how, order, cuts, chores.held(order, waves))
+            return Schedule(how, order, cuts, graph.held(order, waves))
     return None
 
 
-def as_written(chores: Chores) -> Found:
-    """The order in which the work is written, with waves as long as they can be."""
-    order = range(len(chores.all))
-    return Found("as written", order, frozenset(), chores.held(order, chores.waves(order)))
+def as_written(graph: TaskGraph) -> Schedule:
+    """Program order, with the longest waves that dependences allow."""
+    order = range(len(graph.tasks))
+    return Schedule("as written", order, frozenset(), graph.held(order, graph.waves(order)))
 
 
 def _cuts(
-    chores: Chores, order: Order, held: Sequence[int], taken: Sequence[int], most: int
+    graph: TaskGraph, order: Order, held: Sequence[int], allocated: Sequence[int], limit: int
 ) -> frozenset[int]:
-    """The chores that begin a wave of an order, beside those that must, so that waves hold at most `most`.
+    """The tasks at which to cut waves, besides those that dependences force, to stay within `limit` bytes.
 
-    `held` is what each chore finds if all run one after the other, `taken` what it takes anew.
+    With one task to a wave, `held` is the bytes live while each runs, and `allocated` those that it
+    allocates.
     """
     cuts: set[int] = set()
     wave: set[int] = set()
-    here = 0
-    for number, alone, more in zip(order, held, taken, strict=True):
-        chore = chores.all[number]
-        follows = chore.alone or not wave.isdisjoint(chore.before)
-        if not follows and here + more > most:
-            cuts.add(number)
-            follows = True
-        if follows:
-            wave, here = {number}, alone
+    wave_bytes = 0
+    for index, live, allocated_bytes in zip(order, held, allocated, strict=True):
+        task = graph.tasks[index]
+        starts_wave = task.alone or not wave.isdisjoint(task.before)
+        if not starts_wave and wave_bytes + allocated_bytes > limit:
+            cuts.add(index)
+            starts_wave = True
+        if starts_wave:
+            wave, wave_bytes = {index}, live
         else:
-            wave.add(number)
-            here += more
+            wave.add(index)
+            wave_bytes += allocated_bytes
     return frozenset(cuts)
 
 
 # Local search.
 
 
-def _improved(chores: Chores, order: Order, least: int, effort: Effort) -> Order:
-    """An order with stretches of it moved."""
-    if sum(chores.bytes) >= MAX_TOTAL:
+def _improved(graph: TaskGraph, order: Order, least: int, effort: Effort) -> Order:
+    """An order improved by local search, which moves segments of it."""
+    if sum(graph.bytes) >= MAX_TOTAL:
         return order
-    line = line_of(chores, order, least)
-    steps = min(MOST_STEPS, STEPS_FOR_EACH * len(chores.all))
-    effort.compiler(improve, Line)(line, effort.times * steps, SEED)
-    return list(line.order)
+    state = search_state(graph, order, least)
+    steps = min(MOST_STEPS, STEPS_FOR_EACH * len(graph.tasks))
+    effort.compiler(improve, SearchState)(state, effort.times * steps, SEED)
+    return list(state.order)
 
 
-def line_of(chores: Chores, order: Order, least: int) -> Line:
-    """The tables of the local search for an order; no order holds less than `least`."""
-    count, values = len(chores.all), len(chores.bytes)
-    return Line(
-        size=_ints(chores.bytes),
-        inside=_ints(chore.inside for chore in chores.all),
-        **_flat("reads", [chore.reads for chore in chores.all]),
-        **_flat("makes", [chore.makes for chore in chores.all]),
-        **_flat("over", [chore.over for chore in chores.all]),
-        **_flat("before", chores.before),
-        **_flat("after", chores.after),
+def search_state(graph: TaskGraph, order: Order, least: int) -> SearchState:
+    """The state of the local search at an order; `least` is a lower bound on the peak in bytes."""
+    count, values = len(graph.tasks), len(graph.bytes)
+    return SearchState(
+        size=_ints(graph.bytes),
+        inside=_ints(task.inside for task in graph.tasks),
+        **_flat("reads", [task.reads for task in graph.tasks]),
+        **_flat("makes", [task.makes for task in graph.tasks]),
+        **_flat("over", [task.over for task in graph.tasks]),
+        **_flat("before", graph.before),
+        **_flat("after", graph.after),
         order=_ints(order),
         words=_ints([least, *[0] * 7]),
         trial=_zeros(count),
-        place=_zeros(count),
-        last=_zeros(values),
-        home=_zeros(values),
-        until=_zeros(values),
+        position=_zeros(count),
+        last_read=_zeros(values),
+        slot=_zeros(values),
+        last_use=_zeros(values),
     )
 
 
 def _flat(name: str, lists: Sequence[Sequence[int]]) -> dict[str, Ints]:
-    """Lists one after the other, and where each begins."""
+    """The lists concatenated, and the index at which each begins."""
     starts = accumulate(map(len, lists), initial=0)
     return {name: _ints(chain(*lists)), f"{name}_from": _ints(starts)}
 

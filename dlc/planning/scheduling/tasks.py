@@ -1,7 +1,7 @@
-"""Work as numbers, and what an order of it holds.
+"""The task graph of a block, and the memory that an order of its tasks needs.
 
-It is an estimate before the plan: waves are formed as the plan forms them, and results lie over what dies
-with their chore where the plan would put them.
+The figures are an estimate made before the plan: waves form by the plan's rules, and a result overwrites a
+value that dies with its task where the plan would allow it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Order: TypeAlias = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Chore:
-    """A piece of work: the values that it reads and makes, by number, and the chores that come before.
+class Task:
+    """A schedulable unit: the values that it reads and writes, and its predecessors, all by index.
 
-    Of a value that several make, each a piece, all is there from the first of them on.
-    Its result may lie over a value in `over` that it reads last. One that is `alone` shares its wave with
-    nothing, and holds `inside` bytes more in it.
+    A value that several tasks write in pieces is live as a whole from the first of them. The result may
+    overwrite a value in `over` if this task is its last reader. A task that is `alone` has a wave to
+    itself, with `inside` more bytes live during it.
     """
 
     reads: tuple[int, ...]
@@ -33,99 +33,109 @@ class Chore:
 
 
 @dataclass(frozen=True)
-class Chores:
-    """The work of a function in the order in which it is written, and the bytes of each value."""
+class TaskGraph:
+    """The tasks of a block in program order, and the bytes of each value."""
 
-    all: Sequence[Chore]
+    tasks: Sequence[Task]
     bytes: Sequence[int]
 
     @cached_property
     def before(self) -> Sequence[Sequence[int]]:
-        """For each chore those that must come before it."""
-        return [chore.before for chore in self.all]
+        """The predecessors of each task."""
+        return [task.before for task in self.tasks]
 
     @cached_property
     def after(self) -> Sequence[Sequence[int]]:
-        """For each chore those that must come after it."""
-        found: list[list[int]] = [[] for _ in self.all]
-        for number, chore in enumerate(self.all):
-            for other in chore.before:
-                found[other].append(number)
-        return found
+        """The successors of each task."""
+        successors: list[list[int]] = [[] for _ in self.tasks]
+        for index, task in enumerate(self.tasks):
+            for other in task.before:
+                successors[other].append(index)
+        return successors
 
     @cached_property
     def readers(self) -> Sequence[Sequence[int]]:
-        """For each value the chores that read it."""
-        found: list[list[int]] = [[] for _ in self.bytes]
-        for number, chore in enumerate(self.all):
-            for value in chore.reads:
-                found[value].append(number)
-        return found
+        """The tasks that read each value."""
+        readers: list[list[int]] = [[] for _ in self.bytes]
+        for index, task in enumerate(self.tasks):
+            for value in task.reads:
+                readers[value].append(index)
+        return readers
 
     @cached_property
-    def made(self) -> Sequence[int]:
-        """For each chore the bytes that it makes."""
-        return [sum(self.bytes[value] for value in chore.makes) for chore in self.all]
+    def written_bytes(self) -> Sequence[int]:
+        """The bytes that each task writes."""
+        return [sum(self.bytes[value] for value in task.makes) for task in self.tasks]
 
     def waves(self, order: Order, cuts: Collection[int] = ()) -> list[int]:
-        """The wave of each chore: those that follow each other and need none of each other share one.
+        """The wave of each task: consecutive tasks that do not depend on each other share one.
 
-        The chores in `cuts` begin one in any case.
+        The tasks in `cuts` always begin a new wave.
         """
-        wave = [-1] * len(self.all)
-        now, closed = -1, True
-        for number in order:
-            chore = self.all[number]
-            needs = any(wave[other] == now for other in chore.before)
-            if closed or chore.alone or needs or number in cuts:
-                now += 1
-            wave[number] = now
-            closed = chore.alone
+        wave = [-1] * len(self.tasks)
+        current_wave, closed = -1, True
+        for index in order:
+            task = self.tasks[index]
+            needs = any(wave[other] == current_wave for other in task.before)
+            if closed or task.alone or needs or index in cuts:
+                current_wave += 1
+            wave[index] = current_wave
+            closed = task.alone
         return wave
 
     def held(self, order: Order, wave: Sequence[int]) -> list[int]:
-        """The bytes that an order holds in each wave."""
-        return self._held(order, wave, *self._places(order, wave))
+        """The bytes that are live in each wave of an order."""
+        return self._held(order, wave, *self._slots(order, wave))
 
     def _held(
-        self, order: Order, wave: Sequence[int], taken: Sequence[int], until: Mapping[int, int]
+        self,
+        order: Order,
+        wave: Sequence[int],
+        allocated: Sequence[int],
+        last_use: Mapping[int, int],
     ) -> list[int]:
         changes = [0] * (max(wave, default=-1) + 2)
-        for number, size in zip(order, taken, strict=True):
-            inside = self.all[number].inside
-            changes[wave[number]] += size + inside
-            changes[wave[number] + 1] -= inside
-        for value, end in until.items():
+        for index, allocated_bytes in zip(order, allocated, strict=True):
+            inside = self.tasks[index].inside
+            changes[wave[index]] += allocated_bytes + inside
+            changes[wave[index] + 1] -= inside
+        for value, end in last_use.items():
             changes[end + 1] -= self.bytes[value]
         return list(accumulate(changes[:-1]))
 
-    def one_by_one(self, order: Order) -> tuple[list[int], list[int]]:
-        """If all run one after the other: what is held while each chore runs, and what it takes anew."""
-        place = [0] * len(self.all)
-        for at, number in enumerate(order):
-            place[number] = at
-        taken, until = self._places(order, place)
-        return self._held(order, place, taken, until), taken
+    def sequential(self, order: Order) -> tuple[list[int], list[int]]:
+        """With one task to a wave: the bytes live while each task runs, and the bytes that it allocates."""
+        position = [0] * len(self.tasks)
+        for step, index in enumerate(order):
+            position[index] = step
+        allocated, last_use = self._slots(order, position)
+        return self._held(order, position, allocated, last_use), allocated
 
-    def _places(self, order: Order, wave: Sequence[int]) -> tuple[list[int], dict[int, int]]:
-        """What each chore takes in its turn, and until which wave each place of a value is needed."""
-        last = [max([wave[reader] for reader in readers], default=0) for readers in self.readers]
-        place = list(range(len(self.bytes)))
-        until: dict[int, int] = {}
-        begun: set[int] = set()
-        taken: list[int] = []
-        for number in order:
-            chore, now = self.all[number], wave[number]
-            dying = [v for v in chore.over if until[place[v]] == now and self._once(v, now, wave)]
-            taken.append(0)
-            for value in chore.makes:
-                if value not in begun:
-                    begun.add(value)
-                    place[value] = place[dying[0]] if dying else value
-                    taken[-1] += 0 if dying else self.bytes[value]
-                until[place[value]] = max(now, last[value])
-        return taken, until
+    def _slots(self, order: Order, wave: Sequence[int]) -> tuple[list[int], dict[int, int]]:
+        """The bytes that each task of the order allocates, and the last wave that uses each slot."""
+        last_read = [
+            max([wave[reader] for reader in readers], default=0) for readers in self.readers
+        ]
+        slot = list(range(len(self.bytes)))
+        last_use: dict[int, int] = {}
+        written: set[int] = set()
+        allocated: list[int] = []
+        for index in order:
+            task, current_wave = self.tasks[index], wave[index]
+            dying = [
+                v
+                for v in task.over
+                if last_use[slot[v]] == current_wave and self._read_once_in(v, current_wave, wave)
+            ]
+            allocated.append(0)
+            for value in task.makes:
+                if value not in written:
+                    written.add(value)
+                    slot[value] = slot[dying[0]] if dying else value
+                    allocated[-1] += 0 if dying else self.bytes[value]
+                last_use[slot[value]] = max(current_wave, last_read[value])
+        return allocated, last_use
 
-    def _once(self, value: int, now: int, wave: Sequence[int]) -> bool:
-        """Whether a single chore of a wave reads a value."""
-        return sum([wave[reader] == now for reader in self.readers[value]]) == 1
+    def _read_once_in(self, value: int, current_wave: int, wave: Sequence[int]) -> bool:
+        """Whether exactly one task of a wave reads a value."""
+        return sum([wave[reader] == current_wave for reader in self.readers[value]]) == 1

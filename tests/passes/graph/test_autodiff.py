@@ -337,7 +337,7 @@ def test_the_log_says_what_was_differentiated() -> None:
     context = Context()
     autodiff.run(program(gradient(sine), [tensor(3)]), context)
     assert [str(decision) for decision in context.log] == [
-        ": did differentiated: flow.vjp at - (inputs 1)"
+        ": did differentiate: flow.vjp at - (inputs 1)"
     ]
     assert autodiff.required
 

@@ -288,7 +288,7 @@ def check_in_memory(
     planned = module.symbol("f")
     assert isinstance(planned, mem.Program)
     assert_close(evaluate_plan(planned, inputs, {}), wanted, 1e-5, "in the arena")
-    return sum(d.kind == "did" and d.what == "join in place" for d in context.log)
+    return sum(d.kind == "did" and d.what == "write the pieces in place" for d in context.log)
 
 
 @pytest.mark.parametrize("device", [Device.CPU, Device.CUDA], ids=["cpu", "cuda"])

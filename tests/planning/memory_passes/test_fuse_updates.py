@@ -87,7 +87,7 @@ def test_what_is_updated_together_is_updated_in_place() -> None:
     opened = open_training("model.dlm", text=text(ADAM), purpose="train")
     lower(opened, Settings(), "plan")
     _, context = step(ADAM)
-    joined = [d for d in context.log if d.what == "update together"]
+    joined = [d for d in context.log if d.what == "update in one kernel"]
     assert [d.figures["kernels"] for d in joined] == [4, 3] * LAYERS
     placed = [d for d in opened.context.log if d.what == "update in place"]
     assert len(placed) == 3 * 2 * LAYERS

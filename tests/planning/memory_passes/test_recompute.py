@@ -112,8 +112,8 @@ def test_what_was_expected_to_be_held_is_what_is_held() -> None:
     opened, timeline = recomputed(0.5)
     made = [d for d in opened.context.log if d.pass_name == "recompute" and d.kind == "did"]
     assert len(made) >= 2
-    assert {d.what for d in made} == {"compute again"}
-    assert max(timeline.alive) == min(int(d.figures["peak_then"]) for d in made)
+    assert {d.what for d in made} == {"recompute"}
+    assert max(timeline.alive) == min(int(d.figures["peak_bytes_after"]) for d in made)
     assert any(d.place.startswith("<layers/normalisation.dlm>") for d in made)
 
 
@@ -126,8 +126,8 @@ def test_what_is_held_counts_at_the_batch_that_the_text_names() -> None:
     for settings in (Settings(recompute=0.5), Settings(disabled=frozenset({"recompute"}))):
         opened = open_training("model.dlm", text=text, purpose="train")
         lower(opened, settings, "kernel")
-        done = [d for d in opened.context.log if d.what == "compute again"]
-        peaks += [int(d.figures["peak_before"]) for d in done[:1]]
+        done = [d for d in opened.context.log if d.what == "recompute"]
+        peaks += [int(d.figures["peak_bytes_before"]) for d in done[:1]]
     assert len(peaks) == 1
     assert max(without().alive) <= peaks[0] < 1.1 * max(without().alive)
 

@@ -180,16 +180,16 @@ def test_products_are_computed_again_only_where_that_is_forced() -> None:
 def test_the_time_that_may_be_spent_is_not_exceeded(model: str) -> None:
     before, (opened, _) = without(model), recomputed(model, 1.0)
     whole = sum(picoseconds(op, before.sample, USUAL_COSTS) for op in before.ops)
-    done = [d for d in opened.context.log if d.what.startswith("compute again")]
+    done = [d for d in opened.context.log if d.what.startswith("recompute")]
     assert 0 < sum(int(d.figures["microseconds"]) for d in done) * 1_000_000 <= whole
 
 
 @BOTH
 def test_what_was_expected_to_be_held_is_what_is_held(model: str) -> None:
     opened, timeline = recomputed(model, 4.0)
-    done = [d for d in opened.context.log if d.what.startswith("compute again")]
-    assert "compute again in a loop" in {d.what for d in done}
-    assert max(timeline.alive) == min(int(d.figures["peak_then"]) for d in done)
+    done = [d for d in opened.context.log if d.what.startswith("recompute")]
+    assert "recompute in a loop" in {d.what for d in done}
+    assert max(timeline.alive) == min(int(d.figures["peak_bytes_after"]) for d in done)
 
 
 def test_a_source_that_is_held_no_longer_is_computed_again_before_the_second_loop() -> None:

@@ -86,8 +86,8 @@ def test_the_log_says_what_another_order_saves() -> None:
     lower(opened, Settings(), "kernel")
     (said,) = [each for each in opened.context.log if each.pass_name == "reorder"]
     assert said.kind == "did"
-    assert int(said.figures["peak_then"]) < int(said.figures["peak_before"])
-    assert int(said.figures["least"]) == memory(LARGE).any_order_bound
+    assert int(said.figures["peak_bytes_after"]) < int(said.figures["peak_bytes_before"])
+    assert int(said.figures["lower_bound_bytes"]) == memory(LARGE).any_order_bound
 
 
 def test_the_rounds_of_a_loop_have_an_order_of_their_own() -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from dlc.planning.scheduling import Task, held_beside, least_set, witnesses
+from dlc.planning.scheduling import Footprint, least_live, live_across, witnesses
 from dlc.runtime.artifact.plan import Plan, Span, Use
 from dlc.runtime.artifact.plan_check import check
 
 
-def task(reads: Sequence[int], writes: Sequence[int], over: Sequence[int] = ()) -> Task:
-    return Task(frozenset(reads), frozenset(writes), frozenset(over))
+def task(reads: Sequence[int], writes: Sequence[int], over: Sequence[int] = ()) -> Footprint:
+    return Footprint(frozenset(reads), frozenset(writes), frozenset(over))
 
 
-def random_tasks(random: Random) -> list[Task]:
+def random_tasks(random: Random) -> list[Footprint]:
     """Each makes one thing of some that are there; sometimes it could write over one of them."""
-    tasks: list[Task] = []
+    tasks: list[Footprint] = []
     for number in range(random.randint(1, 7)):
         reads = random.sample(range(number), random.randint(0, min(number, 2)))
         over = [each for each in reads if random.random() < 0.3]
@@ -24,7 +24,7 @@ def random_tasks(random: Random) -> list[Task]:
     return tasks
 
 
-def orders(tasks: Sequence[Task]) -> Iterator[list[int]]:
+def orders(tasks: Sequence[Footprint]) -> Iterator[list[int]]:
     """All orders in which everything is made before it is read."""
     pending: list[list[int]] = [[]]
     while pending:
@@ -37,7 +37,7 @@ def orders(tasks: Sequence[Task]) -> Iterator[list[int]]:
         ]
 
 
-def most_held(tasks: Sequence[Task], order: Sequence[int], sizes: Sequence[int]) -> int:
+def most_held(tasks: Sequence[Footprint], order: Sequence[int], sizes: Sequence[int]) -> int:
     """The most that an order holds, with every result over what dies then if it may be."""
     last = {
         made: max((at for at, k in enumerate(order) if made in tasks[k].reads), default=-1)
@@ -51,7 +51,7 @@ def most_held(tasks: Sequence[Task], order: Sequence[int], sizes: Sequence[int])
     return most
 
 
-def bound_of(tasks: Sequence[Task], sizes: Sequence[int]) -> int:
+def bound_of(tasks: Sequence[Footprint], sizes: Sequence[int]) -> int:
     everything = [sum(sizes)] * len(tasks)
     found = witnesses(tasks, [sizes], [everything])
     return max(sum(sizes[each] for each in held) for held in found.values())
@@ -75,7 +75,7 @@ WHOLE = 99
 """The root of an array in pieces; others have the number of the task that makes them."""
 
 
-def random_pieces(random: Random) -> tuple[list[Task], list[set[int]]]:
+def random_pieces(random: Random) -> tuple[list[Footprint], list[set[int]]]:
     """Tasks of which some make pieces of one array, and by whom each really waits for what it reads.
 
     Who reads a piece runs before those who make the others, or needs them.
@@ -83,7 +83,7 @@ def random_pieces(random: Random) -> tuple[list[Task], list[set[int]]]:
     while True:
         count = random.randint(3, 6)
         pieces = sorted(random.sample(range(count), random.randint(2, 3)))
-        tasks: list[Task] = []
+        tasks: list[Footprint] = []
         needs: list[set[int]] = []
         for number in range(count):
             read = set(random.sample(range(number), random.randint(0, min(number, 2))))
@@ -92,7 +92,7 @@ def random_pieces(random: Random) -> tuple[list[Task], list[set[int]]]:
             reads = {WHOLE if each in pieces else each for each in read}
             made = frozenset({WHOLE if number in pieces else number})
             parts = made if number in pieces[1:] else frozenset[int]()
-            tasks.append(Task(frozenset(reads), made, parts=parts))
+            tasks.append(Footprint(frozenset(reads), made, parts=parts))
             needs.append(read)
         if all(in_order(number, pieces, needs) for number in range(count)):
             return tasks, needs
@@ -105,7 +105,7 @@ def in_order(number: int, pieces: list[int], needs: list[set[int]]) -> bool:
     return needs[number].isdisjoint(pieces) or all(k in needed for k in pieces if k < number)
 
 
-def most_in_pieces(tasks: list[Task], order: Sequence[int]) -> int:
+def most_in_pieces(tasks: list[Footprint], order: Sequence[int]) -> int:
     """The most roots that an order holds, each from the first task that writes it on."""
     most = 0
     for at in range(len(order)):
@@ -120,7 +120,7 @@ def test_the_bound_is_right_where_arrays_are_made_in_pieces() -> None:
     met = 0
     for _ in range(300):
         tasks, needs = random_pieces(random)
-        waiting = [Task(frozenset(read), frozenset({k})) for k, read in enumerate(needs)]
+        waiting = [Footprint(frozenset(read), frozenset({k})) for k, read in enumerate(needs)]
         best = min(most_in_pieces(tasks, order) for order in orders(waiting))
         bound = bound_of(tasks, [1] * (WHOLE + 1))
         assert bound <= best, tasks
@@ -130,10 +130,10 @@ def test_the_bound_is_right_where_arrays_are_made_in_pieces() -> None:
 
 def test_what_is_written_in_part_is_still_there() -> None:
     first = task([], [0])
-    part = Task(frozenset({1}), frozenset({0}), parts=frozenset({0}))
+    part = Footprint(frozenset({1}), frozenset({0}), parts=frozenset({0}))
     tasks = [first, task([0], [1]), task([1], [2]), part, task([0, 2], [3])]
-    assert held_beside(tasks, 2) == {0}
-    assert held_beside([*tasks[:3], task([1], [0]), tasks[4]], 2) == set()
+    assert live_across(tasks, 2) == {0}
+    assert live_across([*tasks[:3], task([1], [0]), tasks[4]], 2) == set()
 
 
 def test_a_claim_of_the_bound_is_one_that_the_checker_accepts() -> None:
@@ -154,11 +154,11 @@ def test_a_claim_of_the_bound_is_one_that_the_checker_accepts() -> None:
 
 def test_a_result_may_lie_over_what_nothing_else_needs() -> None:
     alone = [task([], [0]), task([0], [1], [0])]
-    assert least_set(alone[1], held_beside(alone, 1)) == {1}
+    assert least_live(alone[1], live_across(alone, 1)) == {1}
     kept = [*alone, task([0, 1], [2])]
-    assert least_set(kept[1], held_beside(kept, 1)) == {0, 1}
+    assert least_live(kept[1], live_across(kept, 1)) == {0, 1}
     in_place = [task([], [0]), task([0], [0], [0]), task([0], [1])]
-    assert least_set(in_place[1], held_beside(in_place, 1)) == {0}
+    assert least_live(in_place[1], live_across(in_place, 1)) == {0}
 
 
 def test_each_case_of_sizes_has_its_witness() -> None:
