@@ -18,7 +18,7 @@ import numpy as np
 from dlc.errors import CallError, Diagnostic
 from dlc.runtime.abi import CallWord, FaultWord, Status
 from dlc.runtime.calling.frames import Words
-from dlc.runtime.gpu.steps import EndWord, Steps
+from dlc.runtime.gpu.steps import EndWord, StepTable
 
 # Refusals of the driver ---------------------------------------------------------------------------
 
@@ -102,14 +102,16 @@ def _noted(noted: Words, ops: Sequence[int], row: int) -> list[int]:
     return outcome_words(words[FaultWord.STATUS], ops[row], *words[FaultWord.TILE :])
 
 
-def call_outcome(notes: Words, steps: Steps, by_host: list[int] | None) -> list[int]:
+def call_outcome(notes: Words, steps: StepTable, by_host: list[int] | None) -> list[int]:
     """The first failure in the order of the program, where a condition on the device may have ended it.
 
     `notes` are all that `steps` has room for.
     """
-    count = FaultWord.COUNT * steps.rows
+    count = FaultWord.COUNT * steps.fault_rows
     rows, rest = notes[:count].reshape(-1, FaultWord.COUNT), notes[count:]
-    status, earlier, limit, op = rest[: EndWord.COUNT].tolist() if steps.notes_end else (0, 0, 0, 0)
+    status, earlier, limit, op = (
+        rest[: EndWord.COUNT].tolist() if steps.may_end_on_device else (0, 0, 0, 0)
+    )
     if earlier:
         return _noted(rows, steps.ops, earlier - 1)
     match status:

@@ -25,7 +25,7 @@ from dlc.runtime.cuda.pinned import LARGE, GrowablePinnedBytes
 from dlc.runtime.cuda.staging import Staging
 from dlc.runtime.gpu.code import Gpu
 from dlc.runtime.gpu.errors import SUCCESS, call_outcome, with_wait_hint
-from dlc.runtime.gpu.steps import Steps
+from dlc.runtime.gpu.steps import StepTable
 from dlc.runtime.gpu.walker import Walker
 from dlc.runtime.system.buffers import Bytes
 from dlc.runtime.weights.model_weights import WeightRoots
@@ -63,7 +63,7 @@ class GpuFrame:
         """`weights` are on the device; `tensors` counts inputs and outputs."""
         self._gpu = gpu
         self._driver = driver = gpu.driver
-        self._steps = Steps(program, Root.INPUTS + tensors)
+        self._steps = StepTable(program, Root.INPUTS + tensors)
         self._inputs = inputs
         self._weights = weights
         self.stream = driver.create_stream()

@@ -17,7 +17,7 @@ from dlc.runtime.abi import Root
 from dlc.runtime.cuda.driver import Driver, Handle, Kernel
 from dlc.runtime.gpu.conditions import condition_kernels_of
 from dlc.runtime.gpu.errors import attributed_to
-from dlc.runtime.gpu.steps import NUMBER, Word
+from dlc.runtime.gpu.steps import IMMEDIATE, Word
 from dlc.runtime.gpu.walk import IfNode, Item, Launch, WhileNode
 
 _NOWHERE = -1
@@ -135,7 +135,7 @@ class _GraphBuilder:
     def _while(self, graph: Handle, loop: WhileNode, before: Sequence[Handle]) -> Sequence[Handle]:
         """The test, and a node that repeats the body and the test."""
         condition = self._driver.create_condition(graph)
-        words = ((NUMBER, condition), (NUMBER, self._stop), *loop.words)
+        words = ((IMMEDIATE, condition), (IMMEDIATE, self._stop), *loop.words)
 
         def test(graph: Handle, before: Sequence[Handle]) -> Sequence[Handle]:
             before = self.fill(graph, loop.test, before)
@@ -156,7 +156,7 @@ class _GraphBuilder:
             if items:
                 condition = self._driver.create_condition(graph)
                 conditions.append((condition, items))
-                words = ((NUMBER, condition), choice.condition, (NUMBER, wanted))
+                words = ((IMMEDIATE, condition), choice.condition, (IMMEDIATE, wanted))
                 setter = condition_kernels_of(self._driver).branch
                 ready.append(self._add(graph, setter, 1, words, before))
         nodes: list[Handle] = []
@@ -185,4 +185,4 @@ class _GraphBuilder:
 
 def at_roots(words: Sequence[Word], roots: Sequence[int]) -> list[int]:
     """What a kernel is given where the roots are at these addresses."""
-    return [value if root == NUMBER else roots[root] + value for root, value in words]
+    return [value if root == IMMEDIATE else roots[root] + value for root, value in words]

@@ -1,13 +1,12 @@
-"""The walk of the host through a program (`dlc.runtime.abi`) for a GPU.
+"""The host's walk through a step table (`dlc.runtime.abi`) for a GPU.
 
-What needs nothing from the device is gathered to *segments*: the kernels that are launched from a place
-in the table of steps to the next where the host has to know what a kernel computed (a condition, a
-measured length, an address) or counts rounds against a limit. A segment depends on its place and on the
-counters that its arguments use, so it is gathered once and found again: in the next call, and in the
-next round of a loop.
+Launches that need nothing back from the device are gathered into *segments*. A segment ends where the host
+has to read what a kernel computed (a condition, a measured length, an address), or compares a count of
+rounds with a limit. It depends on its first step and on the counters that its arguments use, so it is
+gathered once and reused: in the next call, and in the next round of a loop.
 
-Where the driver lets graphs have conditions, a `while` or an `if` is a part of a segment, if nothing but
-its condition is computed: the device reads that itself.
+Where the driver supports conditional graph nodes, a `while` or an `if` becomes part of a segment if the host
+has nothing to do inside it: the device reads the condition itself.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from typing import NamedTuple, TypeAlias
 
 from dlc.runtime.abi import MAX_COUNTERS, ArgKind, Opcode, StepWord
 from dlc.runtime.calling.control_flow import Choose, While
-from dlc.runtime.gpu.steps import NUMBER, Steps, Word
+from dlc.runtime.gpu.steps import IMMEDIATE, StepTable, Word
 
 MAX_LAUNCHES = 4096
-"""Kernels of a segment; a longer one is cut."""
+"""The most kernels of a segment; a longer one is split."""
 NO_LIMIT = (1 << 63) - 1
-"""Rounds of a `while` that has none."""
+"""The limit of a `while` without one."""
 
 
 class Launch(NamedTuple):
-    """A kernel by its number, on so many tiles, with these words; `op` is the number of its operation.
+    """A launch of a kernel, by index, with a block for each tile; `op` is its op id.
 
-    Those of a segment that are of the same `wave` have no barrier of the program between them.
+    Launches of a segment with the same `wave` have no barrier between them.
     """
 
     kernel: int
@@ -39,10 +38,10 @@ class Launch(NamedTuple):
 
 
 class WhileNode(NamedTuple):
-    """A loop that goes on as long as the device finds its condition true; alone in its wave.
+    """A while loop that the device decides on, as a conditional graph node; alone in its wave.
 
-    `words` are what `dlc.runtime.gpu.conditions` needs to decide on: the condition's place, that of
-    the count of rounds, the limit, its operation, where the notes of the kernels are, and their number.
+    `words` are the arguments of the kernel `round` of `dlc.runtime.gpu.conditions`: the addresses of the
+    condition and of the count of rounds, the limit, its op id, the address and the number of fault rows.
     """
 
     words: tuple[Word, ...]
@@ -52,7 +51,7 @@ class WhileNode(NamedTuple):
 
 
 class IfNode(NamedTuple):
-    """What the device does if a condition is true, and what otherwise; alone in its wave."""
+    """An if that the device decides on, as conditional graph nodes; alone in its wave."""
 
     condition: Word
     then: tuple[Item, ...]
@@ -78,7 +77,7 @@ class Walk:
     """One walk through a program, at its sizes."""
 
     def __init__(
-        self, steps: Steps, sizes: Sequence[int], read: Callable[[int, int, int], int]
+        self, steps: StepTable, sizes: Sequence[int], read: Callable[[int, int, int], int]
     ) -> None:
         """`read` gives a number of so many bytes from the device, by its root and what is added to it."""
         self._steps = steps
@@ -165,9 +164,14 @@ class Walk:
         if loop.limit is not None:
             _, _, size, op, *_ = steps[loop.limit]
             limit = self._sizes[size]
-        root, _ = self._steps.end
-        numbers = ((NUMBER, limit), (NUMBER, op), (root, 0), (NUMBER, self._steps.rows))
-        return WhileNode((condition, self._steps.cell(loop), *numbers), test, body)
+        root, _ = self._steps.end_notes
+        numbers = (
+            (IMMEDIATE, limit),
+            (IMMEDIATE, op),
+            (root, 0),
+            (IMMEDIATE, self._steps.fault_rows),
+        )
+        return WhileNode((condition, self._steps.round_counter(loop), *numbers), test, body)
 
     def _if(self, choice: Choose) -> IfNode | None:
         condition = self.word(self._steps.steps[choice.begin][StepWord.A])
@@ -197,7 +201,7 @@ class Walk:
         if self._sizes[tiles] <= 0:
             return ()
         words = [self.word(k) for k in range(first, first + count)]
-        words.append(self._steps.slot(place))
+        words.append(self._steps.fault_slot(place))
         return (Launch(kernel, self._sizes[tiles], tuple(words), op),)
 
     def control(self, place: int) -> int:
@@ -239,17 +243,17 @@ class Walk:
 
     def _number(self, argument: int) -> int:
         root, value = self.word(argument)
-        assert root == NUMBER
+        assert root == IMMEDIATE
         return value
 
     def word(self, argument: int) -> Word:
         """An argument: a number, or where in a root it points to."""
         kind, root, offset, counter, stride = self._steps.arguments[argument]
         if kind == ArgKind.SIZE:
-            return NUMBER, self._sizes[offset]
+            return IMMEDIATE, self._sizes[offset]
         if kind == ArgKind.COUNTER:
-            return NUMBER, self.counters[counter]
+            return IMMEDIATE, self.counters[counter]
         place = self._sizes[offset]
         if 0 <= counter < MAX_COUNTERS:  # there are no threads of the host: scratch has one part
             place += self.counters[counter] * self._sizes[stride]
-        return (NUMBER, self._read(root, place, 8)) if kind == ArgKind.LOADED else (root, place)
+        return (IMMEDIATE, self._read(root, place, 8)) if kind == ArgKind.LOADED else (root, place)

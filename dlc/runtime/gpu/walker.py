@@ -23,7 +23,7 @@ from dlc.runtime.gpu.launching import (
     SegmentCache,
     SizeSegments,
 )
-from dlc.runtime.gpu.steps import NUMBER, EndWord, Steps
+from dlc.runtime.gpu.steps import IMMEDIATE, EndWord, StepTable
 from dlc.runtime.gpu.walk import Walk
 
 
@@ -39,12 +39,12 @@ class _Word(IntEnum):
 class Walker:
     """Walks through one program, for one call at a time, and launches in a stream."""
 
-    def __init__(self, gpu: Gpu, steps: Steps, stream: int) -> None:
+    def __init__(self, gpu: Gpu, steps: StepTable, stream: int) -> None:
         self._driver = gpu.driver
         self._steps = steps
         self._stream = stream
         self._cancelled = False
-        size = 8 * _Word.COUNT if steps.asks else 0
+        size = 8 * _Word.COUNT if steps.reads_back else 0
         self._pinned = PinnedBytes(gpu.driver, size) if size else None
         self._words = self._pinned.address if self._pinned is not None else 0
         """The address of the words, if anything is to be told."""
@@ -121,7 +121,7 @@ class Walker:
             self._launcher.launch(known, roots, again=True)
             return True
         if self._launcher.launch_conditional(known, roots):
-            self._may_have_ended = self._steps.notes_end
+            self._may_have_ended = self._steps.may_end_on_device
             return True
         kept.forget()
         return False
@@ -131,10 +131,10 @@ class Walker:
 
         Raises _Ended where a condition has ended the call.
         """
-        place = offset if root == NUMBER else roots[root] + offset
+        place = offset if root == IMMEDIATE else roots[root] + offset
         self._fetch(_Word.READ, place, count)
         if self._may_have_ended:
-            faults, end = self._steps.end
+            faults, end = self._steps.end_notes
             self._fetch(_Word.ENDED, roots[faults] + end + 8 * EndWord.STATUS, 8)
         self.wait()
         if self._may_have_ended and self._told(_Word.ENDED):
